@@ -1,0 +1,330 @@
+/* thinwire.h - train deep networks over thin wires.
+ *
+ * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
+ * possible. This header is everything a program needs; thinwire_mpi.h adds MPI, thinwire_plugin.h lets others add
+ * transports.
+ *
+ * The whole of it in five steps, on every worker:
+ *
+ *     tw_comm *comm = ...;                                      // who takes part: threads, MPI, or your own transport
+ *     tw_tensor table[] = {{"conv.weight", 4, {32, 1, 3, 3}}, {"conv.bias", 1, {32}}};
+ *     tw_reducer *reducer;
+ *     tw_reducer_create(comm, "dgc:density=0.001,momentum=0.9", table, 2, &reducer);
+ *     for (;;) {
+ *         ... backward pass; as each gradient becomes ready:
+ *         tw_reducer_submit(reducer, tensor, gradient);         // returns at once; the exchange overlaps backward
+ *         ...
+ *         status = tw_reducer_wait(reducer);                    // the mean over all workers is now in `gradient`
+ *         ... w -= learning_rate * gradient
+ *     }
+ *
+ * Conventions
+ * - A worker's gradient is the mean over its own mini-batch. What comes back is the mean over the workers.
+ * - Every function that can fail returns a tw_status. Outputs come last and are written only on success.
+ *   tw_last_error() then holds one sentence for a person: what was wrong, and what would be right.
+ * - Objects are opaque; destroy functions accept NULL. Objects borrow what they are made from: a tw_comm must outlive
+ *   the reducers on it. Strings and tables passed in are copied unless stated otherwise.
+ * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the two
+ *   exceptions (a comm under several reducers, and the threads of one group) are made for it.
+ * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
+ *   set. Sums over workers are taken in rank order.
+ */
+#ifndef THINWIRE_H
+#define THINWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TW_API __attribute__((visibility("default")))
+#else
+#define TW_API
+#endif
+
+#define TW_VERSION_MAJOR 0
+#define TW_VERSION_MINOR 1
+#define TW_VERSION_PATCH 0
+
+/* The library's version, "0.1.0"; compare it with the TW_VERSION_ macros the caller was compiled against. */
+TW_API const char *tw_version(void);
+
+/* The name of the instruction set the kernels use: "scalar", "avx2" or "avx512". Chosen once, from the processor;
+ * the environment variable THINWIRE_ISA forces a lower one (an unknown or unsupported name is an error of create). */
+TW_API const char *tw_isa(void);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 1. Status and errors
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* X(name, value, sentence). Values never change. */
+#define TW_STATUS_MAP(X)                                                                                               \
+    X(TW_OK, 0, "success")                                                                                             \
+    X(TW_ERROR_ARGUMENT, 1, "an argument is out of range or does not fit the object")                                  \
+    X(TW_ERROR_SPEC, 2, "a spec string names an unknown scheme or option, or a value out of range")                    \
+    X(TW_ERROR_MEMORY, 3, "memory could not be allocated")                                                             \
+    X(TW_ERROR_IO, 4, "a file could not be read or written")                                                           \
+    X(TW_ERROR_FORMAT, 5, "a file is not what it should be")                                                           \
+    X(TW_ERROR_PACKET, 6, "a packet from a peer is damaged or not of this step")                                       \
+    X(TW_ERROR_PEER, 7, "a peer is gone or did not answer within the deadline")                                        \
+    X(TW_ERROR_NONFINITE, 8, "a gradient held NaN or infinity; the step was skipped on every worker")                  \
+    X(TW_ERROR_STATE, 9, "saved state does not fit this object")                                                       \
+    X(TW_ERROR_UNSUPPORTED, 10, "this build, machine or scheme cannot do that")                                        \
+    X(TW_ERROR_SYSTEM, 11, "the operating system refused a thread, a library or a resource")                           \
+    X(TW_ERROR_ORDER, 12, "the calls came in an order the object does not allow")
+
+typedef enum tw_status {
+#define TW_STATUS_ENUM(name, value, sentence) name = value,
+    TW_STATUS_MAP(TW_STATUS_ENUM)
+#undef TW_STATUS_ENUM
+} tw_status;
+
+/* "TW_ERROR_PEER"; "TW_UNKNOWN" for a value not in the list. */
+TW_API const char *tw_status_name(tw_status status);
+/* The sentence of the list above. */
+TW_API const char *tw_status_sentence(tw_status status);
+/* What this thread's last failing call had to say. Never NULL; valid until this thread's next thinwire call. */
+TW_API const char *tw_last_error(void);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 2. Comm: a group of ranks
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* One rank's membership of a group. Ranks are 0 .. size-1. */
+typedef struct tw_comm tw_comm;
+
+/* Makes a group of `size` ranks (1 .. 4096) inside this process. comms[r] is for the thread that plays rank r; that
+ * thread destroys it. A rank that destroys its comm early is gone: the others get TW_ERROR_PEER, not a hang. */
+TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
+
+/* Opens the transport `name` from its own shared library, libthinwire_<name>.so, looked up beside libthinwire.so and
+ * then as the system does. Rank and size come from the launcher. "mpi" initialises MPI if nobody has, and finalises it
+ * in destroy if it did. TW_ERROR_UNSUPPORTED if the library is not installed; the text says what to install. */
+TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
+
+TW_API void tw_comm_destroy(tw_comm *comm);
+TW_API int tw_comm_rank(const tw_comm *comm);
+TW_API int tw_comm_size(const tw_comm *comm);
+/* "threads", "mpi", or the name a custom transport gave. */
+TW_API const char *tw_comm_transport(const tw_comm *comm);
+
+/* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
+ * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. Call it before anything runs. */
+TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
+
+/* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
+ * exchanging on the same comm, from one thread at a time. */
+TW_API tw_status tw_comm_barrier(tw_comm *comm);
+/* values[i] becomes the sum over ranks, taken in rank order, the same bits on every rank. Sends 2(N-1)/N * 4 * count bytes. */
+TW_API tw_status tw_comm_allreduce(tw_comm *comm, float *values, size_t count);
+/* data[0..size) becomes what it is on rank `root`. */
+TW_API tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t size);
+/* gathered[r*size .. (r+1)*size) becomes rank r's data; gathered holds N*size bytes and may not overlap data. */
+TW_API tw_status tw_comm_allgather(tw_comm *comm, const void *data, size_t size, void *gathered);
+
+/* What the transport counted for this rank since the comm was made. Payload bytes handed to and taken from the wire. */
+typedef struct tw_traffic {
+    uint64_t bytes_sent, bytes_received;
+    uint64_t messages_sent, messages_received;
+} tw_traffic;
+TW_API tw_traffic tw_comm_traffic(const tw_comm *comm);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 3. Reducer: synchronous agreement on gradients
+ * ------------------------------------------------------------------------------------------------------------- */
+
+#define TW_MAX_DIMS 8
+
+/* One named tensor of the model. Names are unique, at most 255 bytes; they key saved state. Row-major. */
+typedef struct tw_tensor {
+    const char *name;
+    size_t dims;               /* 0 .. TW_MAX_DIMS; 0 is a scalar */
+    size_t shape[TW_MAX_DIMS]; /* each >= 1; at most 2^31 elements in all */
+} tw_tensor;
+
+/* Elements of a tensor: the product of its shape. */
+TW_API size_t tw_tensor_count(const tw_tensor *tensor);
+
+typedef struct tw_reducer tw_reducer;
+
+/* Makes a reducer for `count` tensors. Every rank calls it with the same spec and table (checked: TW_ERROR_ARGUMENT on
+ * every rank if they differ).
+ *
+ * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_scheme_count() and tw_scheme_help().
+ * Options every scheme takes:
+ *   min_elements=N      tensors with fewer elements are not compressed           (default 128)
+ *   dense=PATTERN|...   tensors whose name matches a pattern (with * and ?) are not compressed
+ *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 4096)
+ *   overlap=on|off      exchange on a thread of its own while backward runs       (default on)
+ * Tensors of one dimension (biases, norms) are never compressed; they are reduced exactly. */
+TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                   tw_reducer **reducer);
+/* Stops the exchange and frees. A step that was submitted and not waited for is lost. */
+TW_API void tw_reducer_destroy(tw_reducer *reducer);
+
+/* Hands over the gradient of tensor `index`: the mean over this worker's mini-batch, tw_tensor_count() floats. The
+ * buffer is the reducer's until wait returns; the mean over workers is then in it. Each tensor once a step, in any
+ * order; the reverse of the table's order, which is what backward produces, overlaps best. */
+TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
+
+/* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
+ * direction to step in), the same bits on every rank.
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity. No rank may apply this step; nothing entered any
+ *   residual, nothing a healthy worker computed is lost; the step is counted, and the next step may proceed.
+ * TW_ERROR_PACKET, TW_ERROR_PEER: the reducer is finished; destroy it. */
+TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
+
+/* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
+ * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
+TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
+
+/* Counts since create. Set struct_size = sizeof(tw_stats) before the call; fields unknown to the library stay zero. */
+typedef struct tw_stats {
+    size_t struct_size;
+    uint64_t steps;             /* finished, skipped ones included */
+    uint64_t steps_skipped;     /* for NaN or infinity */
+    uint64_t steps_warmup;      /* finished during the scheme's warm-up */
+    uint64_t bytes_sent;        /* by this rank for this reducer, counted in the transport */
+    uint64_t bytes_received;    /* likewise */
+    uint64_t bytes_dense;       /* what an fp32 ring all-reduce would have sent in the same steps */
+    uint64_t elements_sent;     /* of compressed tensors, after warm-up */
+    uint64_t elements_total;    /* elements of compressed tensors times steps, after warm-up */
+    uint64_t compressed_fp32;   /* bytes: compressed tensors as fp32, after warm-up */
+    uint64_t compressed_packet; /* bytes: the packets that carried them, headers included, after warm-up */
+    uint64_t message_fp32;      /* bytes: all tensors as fp32, after warm-up */
+    uint64_t message_packet;    /* bytes: all that this rank contributed, after warm-up */
+    double seconds_codec;       /* in the scheme: momentum, selection, coding, decoding, adding */
+    double seconds_exchange;    /* on the wire and waiting for peers */
+    double seconds_wait;        /* that tw_reducer_wait blocked its caller: what overlap did not hide */
+} tw_stats;
+TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
+
+/* What will happen to tensor `index`, for a banner: "dgc: 402 of 401408 elements", "exact: one dimension".
+ * Valid as long as the reducer. */
+TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 4. State: named tensors, kept without loss
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* A set of named tensors and text entries: what a scheme remembers, or a whole checkpoint. On disk it is a safetensors
+ * file. Values are copied in and out; nothing is rounded. */
+typedef struct tw_state tw_state;
+
+typedef enum tw_dtype { TW_F32 = 0, TW_F64 = 1, TW_I32 = 2, TW_I64 = 3, TW_U8 = 4, TW_U32 = 5, TW_U64 = 6 } tw_dtype;
+
+TW_API tw_status tw_state_create(tw_state **state);
+TW_API void tw_state_destroy(tw_state *state);
+/* Copies a tensor in; replaces one of the same name. dims 0 .. TW_MAX_DIMS; shape may hold zeros (an empty tensor). */
+TW_API tw_status tw_state_put(tw_state *state, const char *name, tw_dtype dtype, size_t dims, const size_t *shape,
+                              const void *data);
+/* Copies a tensor out. TW_ERROR_STATE if it is missing, of another type, or not of `count` elements. */
+TW_API tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, size_t count, void *data);
+/* Text entries (safetensors' __metadata__). The value returned is the state's; NULL if there is none. */
+TW_API tw_status tw_state_put_text(tw_state *state, const char *key, const char *value);
+TW_API const char *tw_state_text(const tw_state *state, const char *key);
+
+/* One tensor, for walking: the pointers are the state's. */
+typedef struct tw_state_entry {
+    const char *name;
+    tw_dtype dtype;
+    size_t dims;
+    const size_t *shape;
+    const void *data;
+    size_t bytes;
+} tw_state_entry;
+TW_API size_t tw_state_count(const tw_state *state);
+/* index < tw_state_count(); order of insertion. NULL if there is none of that name. */
+TW_API tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry);
+
+/* Writes a safetensors file: to a temporary name in the same folder, fsynced, then renamed over `path`; whatever goes
+ * wrong (full disk, no permission: TW_ERROR_IO), an older file at `path` stays whole. */
+TW_API tw_status tw_state_save(const tw_state *state, const char *path);
+/* Reads one. The file is not trusted: TW_ERROR_FORMAT names the file and what is wrong with it. */
+TW_API tw_status tw_state_load(const char *path, tw_state **state);
+
+/* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
+ * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE if a tensor is missing or of
+ * another shape, and then nothing has changed. A loaded reducer continues bit for bit. */
+TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state);
+TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 5. Schemes by hand: for programs that have their own collectives (the PyTorch plug-in is one)
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
+ *
+ *     tw_scheme_begin(scheme, gradients, norm);
+ *     tw_round round;
+ *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
+ *         ... do what the round says, on every rank ...
+ */
+typedef struct tw_scheme tw_scheme;
+
+typedef enum tw_round_kind {
+    TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
+    TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
+    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place, in rank order */
+    TW_ROUND_BROADCAST = 3  /* give `root`'s packet to every rank */
+} tw_round_kind;
+
+typedef struct tw_round {
+    tw_round_kind kind;
+    int skipped;      /* DONE: 1 when some rank's gradient was not finite */
+    int root;         /* BROADCAST */
+    const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
+    size_t size;      /* its bytes */
+    size_t capacity;  /* ALLGATHER, BROADCAST: no rank's packet of this round is larger */
+    float *values;    /* ALLREDUCE */
+    size_t count;     /* ALLREDUCE: floats */
+    /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
+     * included), BROADCAST the root's packet as entry 0. They must stay until that call returns. */
+    const void *const *packets;
+    const size_t *sizes;
+} tw_round;
+
+/* Makes rank `rank`'s side of a scheme for a group of `size`. */
+TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                                  tw_scheme **scheme);
+TW_API void tw_scheme_destroy(tw_scheme *scheme);
+/* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean. `norm` is the L2 norm of this
+ * worker's whole gradient, over all messages, for schemes that clip (tw_scheme_clip() > 0); a negative value has it
+ * computed over this message alone. */
+TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
+TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
+/* After DONE and before the next begin: takes the step back because another message of the same step was skipped.
+ * What was sent returns to the residual, so nothing is lost. */
+TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
+/* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
+TW_API double tw_scheme_clip(const tw_scheme *scheme);
+
+/* What this rank's side of the last step weighed. Set struct_size = sizeof(tw_cost) before the call. */
+typedef struct tw_cost {
+    size_t struct_size;
+    int warmup;             /* the step was part of the scheme's warm-up */
+    uint64_t elements_sent; /* of compressed tensors */
+    uint64_t packet_bytes;  /* that carried them, headers included */
+    uint64_t index_bytes;   /* of these, that said which elements they were */
+    uint64_t exact_bytes;   /* that carried the tensors that are not compressed */
+} tw_cost;
+TW_API tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost);
+
+/* Bytes of memory an element that scheme `index` cannot avoid touching when it compresses (DGC: momentum and residual
+ * read and written, gradient read: 20). Its speed limit is streaming as many. */
+TW_API unsigned tw_scheme_floor_bytes(size_t index);
+
+/* The schemes of this library: names, one-line summaries, and a page of options with ranges and defaults. */
+TW_API size_t tw_scheme_count(void);
+TW_API const char *tw_scheme_name(size_t index);
+TW_API const char *tw_scheme_summary(size_t index);
+/* Writes the page for scheme `index` into text (always terminated); returns the length it wanted, as snprintf does. */
+TW_API size_t tw_scheme_help(size_t index, char *text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,65 @@
+/* thinwire_plugin.h - what a transport, or a program built closely around thinwire, needs beyond thinwire.h. */
+#ifndef THINWIRE_PLUGIN_H
+#define THINWIRE_PLUGIN_H
+
+#include <thinwire/thinwire.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 1. Writing a transport
+ * ------------------------------------------------------------------------------------------------------------- */
+
+#define TW_TRANSPORT_VERSION 1
+
+/* Point-to-point messages between ranks; thinwire builds every collective from them and counts the bytes. Messages from
+ * one rank to another on one channel arrive in the order they were started. Several threads may call at once, each with
+ * requests of its own. */
+typedef struct tw_transport_ops {
+    unsigned version; /* TW_TRANSPORT_VERSION */
+    const char *name;
+    /* Begin to send `size` bytes to `peer`. src stays untouched and alive until wait has taken the request. */
+    tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, void **request);
+    /* Begin to receive one message of at most `capacity` bytes from `peer`. */
+    tw_status (*start_recv)(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request);
+    /* Waits for a request and releases it, whatever the outcome: afterwards its buffer is the caller's again. *size
+     * receives the message's bytes. TW_ERROR_PEER when `timeout` seconds pass or the peer is known to be gone,
+     * TW_ERROR_PACKET when the message is larger than the capacity. */
+    tw_status (*wait)(void *self, void *request, double timeout, size_t *size);
+    /* Leaves the group. Peers that still wait for this rank get TW_ERROR_PEER if the transport can tell. */
+    void (*destroy)(void *self);
+} tw_transport_ops;
+
+/* Makes a comm over a transport; it owns `self` from here on and destroys it, also when this call fails. */
+TW_API tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm);
+
+/* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */
+#define TW_TRANSPORT_ENTRY "tw_transport_open"
+typedef tw_status (*tw_transport_open_fn)(tw_comm **comm);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 2. Helpers that plug-ins and programs share with the library
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Records the text tw_last_error() returns on this thread, and returns `status`: `return tw_fail(TW_ERROR_IO, ...)`. */
+TW_API tw_status tw_fail(tw_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3), cold))
+#endif
+    ;
+
+/* CRC-32C (Castagnoli) of data appended to what `crc` already covers; start with 0. */
+TW_API uint32_t tw_crc32c(uint32_t crc, const void *data, size_t size);
+
+/* Counter-based random numbers (Philox 4x32-10): the four words at (seed, stream, counter). No state; any order. */
+TW_API void tw_random(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t words[4]);
+
+/* Seconds of a monotonic clock; under the simulator, virtual ones. */
+TW_API double tw_clock(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

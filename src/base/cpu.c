@@ -1,0 +1,80 @@
+#include "cpu.h"
+
+#include "error.h"
+
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const names[TW_ISA_LEVELS] = {"scalar", "avx2", "avx512"};
+
+const char *tw_isa_name(tw_isa_level level)
+{
+    return names[level];
+}
+
+#if defined(__x86_64__)
+/* By hand: clang's __builtin_cpu_supports has no name for it. */
+static int has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+#endif
+
+tw_isa_level tw_isa_supported(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !has_f16c()) return TW_ISA_SCALAR;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw"))
+        return TW_ISA_AVX512;
+    return TW_ISA_AVX2;
+#else
+    return TW_ISA_SCALAR;
+#endif
+}
+
+/* The level THINWIRE_ISA asks for; -1 when it is unset, TW_ISA_LEVELS when it names none. */
+static int requested(void)
+{
+    const char *name = getenv("THINWIRE_ISA");
+    if (!name || !*name) return -1;
+    int level = 0;
+    while (level < TW_ISA_LEVELS && strcmp(name, names[level]) != 0) level++;
+    return level;
+}
+
+tw_isa_level tw_isa_best(void)
+{
+    int wish = requested();
+    tw_isa_level most = tw_isa_supported();
+    return wish >= 0 && wish <= (int)most ? (tw_isa_level)wish : most;
+}
+
+tw_status tw_isa_check(void)
+{
+    int wish = requested();
+    if (wish < 0 || wish <= (int)tw_isa_supported()) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "THINWIRE_ISA=%s: %s; this processor's best is \"%s\"", getenv("THINWIRE_ISA"),
+                   wish == TW_ISA_LEVELS ? "no such level (scalar, avx2, avx512)" : "not supported here",
+                   names[tw_isa_supported()]);
+}
+
+int tw_cpu_has_crc32(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.2") != 0;
+#else
+    return 0;
+#endif
+}
+
+const char *tw_isa(void)
+{
+    return tw_isa_name(tw_isa_best());
+}

@@ -1,0 +1,44 @@
+/* One text a thread. The function that finds an error writes it; the rest pass the status on. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <thinwire/thinwire_plugin.h>
+
+static _Thread_local char text[1024];
+
+tw_status tw_fail(tw_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return status;
+}
+
+const char *tw_last_error(void)
+{
+    return text;
+}
+
+const char *tw_status_name(tw_status status)
+{
+    switch (status) {
+#define CASE(name, value, sentence)                                                                                    \
+    case name:                                                                                                         \
+        return #name;
+        TW_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "TW_UNKNOWN";
+}
+
+const char *tw_status_sentence(tw_status status)
+{
+    switch (status) {
+#define CASE(name, value, sentence)                                                                                    \
+    case name:                                                                                                         \
+        return sentence;
+        TW_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "not a status of this library";
+}

@@ -1,0 +1,229 @@
+#include "spec.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A piece of the spec, not terminated: `words` would have to be copied otherwise. */
+typedef struct slice {
+    const char *at;
+    size_t length;
+} slice;
+
+static int slice_is(slice text, const char *word)
+{
+    return strlen(word) == text.length && memcmp(text.at, word, text.length) == 0;
+}
+
+/* Up to the first `end`, which is skipped; *rest moves behind it, or becomes NULL. */
+static slice next_slice(const char **rest, char end)
+{
+    const char *stop = strchr(*rest, end);
+    slice text = {*rest, stop ? (size_t)(stop - *rest) : strlen(*rest)};
+    *rest = stop ? stop + 1 : NULL;
+    return text;
+}
+
+tw_status tw_spec_name(const char *spec, char *name, size_t capacity)
+{
+    if (!spec) return tw_fail(TW_ERROR_SPEC, "the spec is NULL; write a scheme's name, such as \"allreduce\"");
+    slice text = next_slice(&spec, ':');
+    if (text.length == 0) return tw_fail(TW_ERROR_SPEC, "the spec names no scheme; write \"scheme:option=value,...\"");
+    if (text.length >= capacity)
+        return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);
+    memcpy(name, text.at, text.length);
+    name[text.length] = 0;
+    return TW_OK;
+}
+
+static void *option_target(const tw_option_set *set, const tw_option *option)
+{
+    return (char *)set->target + option->offset;
+}
+
+/* The position of `word` in "one|two|three"; -1 if it is none of them. */
+static int choice_position(const char *choices, slice word)
+{
+    for (int position = 0; choices; position++) {
+        slice choice = next_slice(&choices, '|');
+        if (choice.length == word.length && memcmp(choice.at, word.at, word.length) == 0) return position;
+    }
+    return -1;
+}
+
+/* A whole word as a number within the option's range. */
+static int read_number(const tw_option *option, slice word, double *number)
+{
+    char text[64], *end;
+    if (word.length == 0 || word.length >= sizeof text) return 0;
+    memcpy(text, word.at, word.length);
+    text[word.length] = 0;
+    errno = 0;
+    *number = strtod(text, &end);
+    if (*end || !isfinite(*number) || text[0] == ' ') return 0;
+    if (option->kind == TW_OPTION_INTEGER && *number != floor(*number)) return 0;
+    return *number >= option->least && *number <= option->most;
+}
+
+static void describe_range(const tw_option *option, char *text, size_t capacity)
+{
+    switch (option->kind) {
+    case TW_OPTION_REAL:
+        snprintf(text, capacity, "a number from %g to %g", option->least, option->most);
+        break;
+    case TW_OPTION_INTEGER:
+        snprintf(text, capacity, "a whole number from %.0f to %.0f", option->least, option->most);
+        break;
+    case TW_OPTION_SWITCH:
+        snprintf(text, capacity, "on or off");
+        break;
+    case TW_OPTION_CHOICE:
+        snprintf(text, capacity, "one of %s", option->choices);
+        break;
+    case TW_OPTION_TEXT:
+        snprintf(text, capacity, "a text");
+        break;
+    }
+}
+
+static tw_status refuse_value(const tw_option *option, slice word)
+{
+    char range[256];
+    describe_range(option, range, sizeof range);
+    return tw_fail(TW_ERROR_SPEC, "%s=%.*s: %s must be %s", option->key, (int)word.length, word.at, option->key, range);
+}
+
+static tw_status set_text(char **target, slice word)
+{
+    char *copy;
+    TW_TRY(tw_allocate(word.length + 1, 1, &copy));
+    memcpy(copy, word.at, word.length);
+    tw_free(*target);
+    *target = copy;
+    return TW_OK;
+}
+
+static tw_status set_option(const tw_option *option, void *target, slice word)
+{
+    double number;
+    int position;
+    switch (option->kind) {
+    case TW_OPTION_REAL:
+        if (!read_number(option, word, &number)) return refuse_value(option, word);
+        *(double *)target = number;
+        return TW_OK;
+    case TW_OPTION_INTEGER:
+        if (!read_number(option, word, &number)) return refuse_value(option, word);
+        *(long *)target = (long)number;
+        return TW_OK;
+    case TW_OPTION_SWITCH:
+        if (!slice_is(word, "on") && !slice_is(word, "off")) return refuse_value(option, word);
+        *(int *)target = slice_is(word, "on");
+        return TW_OK;
+    case TW_OPTION_CHOICE:
+        position = choice_position(option->choices, word);
+        if (position < 0) return refuse_value(option, word);
+        *(int *)target = position;
+        return TW_OK;
+    case TW_OPTION_TEXT:
+        return set_text(target, word);
+    }
+    return tw_fail(TW_ERROR_SPEC, "option %s is of no known kind", option->key);
+}
+
+static tw_status set_defaults(const tw_option_set *sets, size_t count)
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++) {
+            const tw_option *option = &sets[s].options[i];
+            slice word = {option->fallback, strlen(option->fallback)};
+            TW_TRY(set_option(option, option_target(&sets[s], option), word));
+        }
+    return TW_OK;
+}
+
+/* The keys of every set, for the error that says which there are. */
+static void list_keys(const tw_option_set *sets, size_t count, char *text, size_t capacity)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count && used < capacity; i++)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", sets[s].options[i].key);
+}
+
+static const tw_option *find_option(const tw_option_set *sets, size_t count, slice key, void **target)
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++)
+            if (slice_is(key, sets[s].options[i].key)) {
+                *target = option_target(&sets[s], &sets[s].options[i]);
+                return &sets[s].options[i];
+            }
+    return NULL;
+}
+
+/* 1 if `key` stands before `=` again in the words that follow. */
+static int is_repeated(slice key, const char *rest)
+{
+    while (rest) {
+        slice word = next_slice(&rest, ',');
+        if (word.length > key.length && word.at[key.length] == '=' && memcmp(word.at, key.at, key.length) == 0) return 1;
+    }
+    return 0;
+}
+
+static tw_status set_words(const tw_option_set *sets, size_t count, const char *words)
+{
+    while (words) {
+        slice word = next_slice(&words, ',');
+        const char *equals = memchr(word.at, '=', word.length);
+        if (!equals)
+            return tw_fail(TW_ERROR_SPEC, "\"%.*s\" is not of the form option=value", (int)word.length, word.at);
+        slice key = {word.at, (size_t)(equals - word.at)};
+        slice value = {equals + 1, word.length - key.length - 1};
+        void *target = NULL;
+        const tw_option *option = find_option(sets, count, key, &target);
+        if (!option) {
+            char keys[1024];
+            list_keys(sets, count, keys, sizeof keys);
+            return tw_fail(TW_ERROR_SPEC, "no option \"%.*s\"; there are: %s", (int)key.length, key.at, keys);
+        }
+        if (is_repeated(key, words)) return tw_fail(TW_ERROR_SPEC, "option %s is given twice", option->key);
+        TW_TRY(set_option(option, target, value));
+    }
+    return TW_OK;
+}
+
+tw_status tw_spec_parse(const char *spec, const tw_option_set *sets, size_t count)
+{
+    const char *colon = strchr(spec, ':');
+    tw_status status = set_defaults(sets, count);
+    if (status == TW_OK) status = set_words(sets, count, colon ? colon + 1 : NULL);
+    if (status != TW_OK) tw_spec_release(sets, count);
+    return status;
+}
+
+void tw_spec_release(const tw_option_set *sets, size_t count)
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++) {
+            if (sets[s].options[i].kind != TW_OPTION_TEXT) continue;
+            char **target = option_target(&sets[s], &sets[s].options[i]);
+            tw_free(*target);
+            *target = NULL;
+        }
+}
+
+size_t tw_option_describe(const tw_option *option, char *text, size_t capacity)
+{
+    char range[256];
+    describe_range(option, range, sizeof range);
+    return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key, *option->fallback ? option->fallback : "\"\"",
+                            option->help, range);
+}

@@ -1,0 +1,48 @@
+/* spec.h - "name:key=value,key=value": one grammar and one parser for every scheme's options. */
+#ifndef TW_BASE_SPEC_H
+#define TW_BASE_SPEC_H
+
+#include <stddef.h>
+#include <thinwire/thinwire.h>
+
+typedef enum tw_option_kind {
+    TW_OPTION_REAL,    /* double */
+    TW_OPTION_INTEGER, /* long */
+    TW_OPTION_SWITCH,  /* int: on|off */
+    TW_OPTION_CHOICE,  /* int: the position of the word in `choices` */
+    TW_OPTION_TEXT     /* char *, the spec's own copy: tw_spec_release frees it */
+} tw_option_kind;
+
+/* One option: where it lands in the scheme's options struct, what it may be, and its line of help. */
+typedef struct tw_option {
+    const char *key;
+    tw_option_kind kind;
+    size_t offset;
+    const char *fallback; /* the default, as a user would write it */
+    double least, most;   /* REAL and INTEGER: the range, both ends allowed */
+    const char *choices;  /* CHOICE: "fp32|fp16|bf16" */
+    const char *help;
+} tw_option;
+
+/* Some options and the struct they fill: a spec may be spread over several (a scheme's own, and everybody's). */
+typedef struct tw_option_set {
+    const tw_option *options;
+    size_t count;
+    void *target;
+} tw_option_set;
+
+/* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1. */
+tw_status tw_spec_name(const char *spec, char *name, size_t capacity);
+
+/* Fills every set: first the defaults, then the spec's words. An unknown or repeated key, a word that is not a number,
+ * a value out of range: TW_ERROR_SPEC, the text names the key, the value and what would be right; nothing is left
+ * allocated. Targets must be zeroed before. */
+tw_status tw_spec_parse(const char *spec, const tw_option_set *sets, size_t count);
+
+/* Frees the texts in the sets. */
+void tw_spec_release(const tw_option_set *sets, size_t count);
+
+/* One line of help an option: "  density=REAL   0.001   fraction sent (1e-7 .. 1)". Returns what snprintf would. */
+size_t tw_option_describe(const tw_option *option, char *text, size_t capacity);
+
+#endif

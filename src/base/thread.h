@@ -1,0 +1,31 @@
+/* thread.h - the only threads, waits and clock of the library, so that the simulator can own them. */
+#ifndef TW_BASE_THREAD_H
+#define TW_BASE_THREAD_H
+
+#include <pthread.h>
+#include <thinwire/thinwire_plugin.h>
+
+typedef pthread_mutex_t tw_mutex;
+typedef pthread_cond_t tw_condition;
+typedef pthread_t tw_thread;
+
+tw_status tw_mutex_create(tw_mutex *mutex);
+void tw_mutex_destroy(tw_mutex *mutex);
+void tw_mutex_lock(tw_mutex *mutex);
+void tw_mutex_unlock(tw_mutex *mutex);
+
+tw_status tw_condition_create(tw_condition *condition);
+void tw_condition_destroy(tw_condition *condition);
+void tw_condition_wait(tw_condition *condition, tw_mutex *mutex);
+/* Waits at most until tw_clock() reads `deadline`; 0 when it passed. May wake early: test the predicate again. */
+int tw_condition_wait_until(tw_condition *condition, tw_mutex *mutex, double deadline);
+void tw_condition_wake_all(tw_condition *condition);
+
+/* TW_ERROR_SYSTEM when the system has no thread left. */
+tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argument);
+void tw_thread_join(tw_thread thread);
+
+/* Gives the processor away for about `seconds`; for polling a library that cannot wake us (MPI), nothing else. */
+void tw_pause(double seconds);
+
+#endif

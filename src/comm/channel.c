@@ -1,0 +1,161 @@
+/* Channels, and the one place where messages are started, waited for and counted. */
+#include "channel.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <stdio.h>
+
+tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
+{
+    tw_channel *made;
+    size_t ranks = (size_t)comm->size;
+    TW_TRY(tw_allocate(1, sizeof *made, &made));
+    made->comm = comm;
+    tw_status status = tw_allocate(2 * ranks, sizeof *made->messages, &made->messages);
+    if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->packets, &made->packets);
+    if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->sizes, &made->sizes);
+    if (status != TW_OK) {
+        tw_channel_destroy(made);
+        return status;
+    }
+    tw_mutex_lock(&comm->mutex);
+    made->number = comm->channels_created++;
+    tw_mutex_unlock(&comm->mutex);
+    *channel = made;
+    return TW_OK;
+}
+
+void tw_channel_destroy(tw_channel *channel)
+{
+    if (!channel) return;
+    tw_free(channel->scratch);
+    tw_free(channel->sizes);
+    tw_free(channel->packets);
+    tw_free(channel->messages);
+    tw_free(channel);
+}
+
+tw_status tw_channel_reserve(tw_channel *channel, size_t bytes)
+{
+    if (bytes <= channel->scratch_bytes) return TW_OK;
+    TW_TRY(tw_resize(&channel->scratch, 0, bytes)); /* 0: nothing of the old block is worth copying */
+    channel->scratch_bytes = bytes;
+    return TW_OK;
+}
+
+tw_traffic tw_counters_read(const tw_counters *counters)
+{
+    return (tw_traffic){counters->bytes_sent, counters->bytes_received, counters->messages_sent,
+                        counters->messages_received};
+}
+
+tw_traffic tw_channel_traffic(const tw_channel *channel)
+{
+    return tw_counters_read(&channel->counters);
+}
+
+static void count_message(tw_counters *counters, int outgoing, size_t size)
+{
+    if (outgoing) {
+        counters->bytes_sent += size;
+        counters->messages_sent++;
+    } else {
+        counters->bytes_received += size;
+        counters->messages_received++;
+    }
+}
+
+/* Keeps the first failure of the phase with its text: later calls on the transport may write over it. */
+static void fail_phase(tw_channel *channel, tw_status status)
+{
+    if (channel->status != TW_OK) return;
+    channel->status = status;
+    snprintf(channel->reason, sizeof channel->reason, "%s", tw_last_error());
+}
+
+/* After any failure in the transport the ranks no longer agree on where they are: the comm is of no more use. */
+static void break_comm(tw_channel *channel, tw_status status)
+{
+    tw_comm *comm = channel->comm;
+    fail_phase(channel, status);
+    tw_mutex_lock(&comm->mutex);
+    if (!comm->broken) {
+        snprintf(comm->reason, sizeof comm->reason, "%s", channel->reason);
+        comm->broken = 1;
+    }
+    tw_mutex_unlock(&comm->mutex);
+}
+
+/* 1 while this phase and the comm are whole. */
+static int is_whole(tw_channel *channel)
+{
+    tw_comm *comm = channel->comm;
+    if (channel->status == TW_OK && comm->broken)
+        fail_phase(channel, tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason));
+    return channel->status == TW_OK;
+}
+
+void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
+{
+    tw_comm *comm = channel->comm;
+    if (!is_whole(channel)) return;
+    tw_message message = {.peer = peer, .size = capacity, .received = received};
+    tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &message.request);
+    if (status == TW_OK)
+        channel->messages[channel->message_count++] = message;
+    else
+        break_comm(channel, status);
+}
+
+void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size)
+{
+    tw_comm *comm = channel->comm;
+    if (!is_whole(channel)) return;
+    tw_message message = {.peer = peer, .outgoing = 1, .size = size};
+    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, &message.request);
+    if (status == TW_OK)
+        channel->messages[channel->message_count++] = message;
+    else
+        break_comm(channel, status);
+}
+
+static tw_status check_size(const tw_message *message, size_t size)
+{
+    if (size > message->size)
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", message->peer,
+                       size, message->size);
+    if (!message->received && size != message->size)
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes instead of %zu: every rank must pass the same count",
+                       message->peer, size, message->size);
+    return TW_OK;
+}
+
+static tw_status wait_for_message(tw_channel *channel, const tw_message *message, double timeout)
+{
+    tw_comm *comm = channel->comm;
+    size_t size = 0;
+    TW_TRY(comm->ops.wait(comm->self, message->request, timeout, &size));
+    if (message->outgoing) size = message->size;
+    TW_TRY(check_size(message, size));
+    count_message(&channel->counters, message->outgoing, size);
+    count_message(&comm->counters, message->outgoing, size);
+    if (message->received) *message->received = size;
+    return TW_OK;
+}
+
+tw_status tw_channel_finish(tw_channel *channel)
+{
+    double deadline = tw_clock() + channel->comm->timeout;
+    is_whole(channel); /* a phase without messages fails on a broken comm, too */
+    for (size_t i = 0; i < channel->message_count; i++) {
+        /* Once something is wrong, the rest is only taken back. */
+        double left = is_whole(channel) ? deadline - tw_clock() : 0;
+        tw_status status = wait_for_message(channel, &channel->messages[i], left > 0 ? left : 0);
+        if (status != TW_OK) break_comm(channel, status);
+    }
+    tw_status status = channel->status;
+    channel->message_count = 0;
+    channel->status = TW_OK;
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s", channel->reason);
+}

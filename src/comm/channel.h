@@ -1,0 +1,67 @@
+/* channel.h - what comms and channels are made of, and the messages that collectives are made of. */
+#ifndef TW_COMM_CHANNEL_H
+#define TW_COMM_CHANNEL_H
+
+#include "comm.h"
+#include "thread.h"
+
+enum { TW_MAX_RANKS = 4096, TW_REASON_BYTES = 512 };
+
+typedef struct tw_counters {
+    _Atomic uint64_t bytes_sent, bytes_received;
+    _Atomic uint64_t messages_sent, messages_received;
+} tw_counters;
+
+tw_traffic tw_counters_read(const tw_counters *counters);
+
+struct tw_comm {
+    tw_transport_ops ops;
+    void *self; /* the transport's */
+    int rank, size;
+    double timeout;
+    tw_counters counters;
+    tw_channel *channel; /* the program's own: number 0 */
+    tw_mutex mutex;      /* guards the three below */
+    unsigned channels_created;
+    _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
+    char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
+};
+
+/* One message under way. */
+typedef struct tw_message {
+    void *request;
+    int peer, outgoing;
+    size_t size;      /* bytes to send, or room to receive */
+    size_t *received; /* receives the size of what came; NULL: it has to be `size` */
+} tw_message;
+
+struct tw_channel {
+    tw_comm *comm;
+    unsigned number;
+    tw_counters counters;
+    tw_message *messages; /* room for two a rank: what one phase of a collective has under way */
+    size_t message_count;
+    tw_status status; /* the first failure of this phase */
+    char reason[TW_REASON_BYTES];
+    unsigned char *scratch;
+    size_t scratch_bytes;
+    const void **packets; /* one a rank */
+    size_t *sizes;
+};
+
+/* A phase of a collective: start every receive, then every send, then finish. A failure on the way is kept for finish,
+ * so that the starting calls need no check. At most one message each way to each peer. */
+void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received);
+void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size);
+/* Waits until all of them are done, for the comm's timeout at most, and returns the first failure. Every buffer is the
+ * caller's again, whatever the outcome. */
+tw_status tw_channel_finish(tw_channel *channel);
+
+/* Makes scratch hold at least `bytes`; what was in it is lost. */
+tw_status tw_channel_reserve(tw_channel *channel, size_t bytes);
+
+/* The collectives of comm.h in the form the public ones need: every size known, straight into the caller's memory. */
+tw_status tw_channel_gather_into(tw_channel *channel, const void *data, size_t size, unsigned char *gathered);
+tw_status tw_channel_broadcast_into(tw_channel *channel, int root, void *data, size_t size);
+
+#endif

@@ -1,0 +1,194 @@
+/* Collectives out of point-to-point messages. Each is one or a few phases (see channel.h) in which every rank first
+ * starts its receives, so that nobody can block anybody, and steps through its peers from its own neighbour on, so that
+ * no rank is everybody's target at once. */
+#include "channel.h"
+
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+
+#include <string.h>
+
+enum { ALIGNMENT = 64, SUM_BLOCK = 4096 /* floats: the running sum stays in the first-level cache */ };
+
+/* The rank `step` places after, or before, this one on the ring of all ranks. */
+static int rank_after(const tw_channel *channel, int step)
+{
+    return (channel->comm->rank + step) % channel->comm->size;
+}
+
+static int rank_before(const tw_channel *channel, int step)
+{
+    return (channel->comm->rank + channel->comm->size - step) % channel->comm->size;
+}
+
+/* Dissemination (Hensgen, Finkel and Manber 1988): after round k everybody has heard from 2^(k+1) ranks. */
+tw_status tw_channel_barrier(tw_channel *channel)
+{
+    for (int step = 1; step < channel->comm->size; step *= 2) {
+        tw_channel_start_receive(channel, rank_before(channel, step), NULL, 0, NULL);
+        tw_channel_start_send(channel, rank_after(channel, step), NULL, 0);
+        TW_TRY(tw_channel_finish(channel));
+    }
+    return tw_channel_finish(channel);
+}
+
+/* --- all-reduce ---------------------------------------------------------------------------------------------- */
+
+/* The values [start, start + count) that one rank sums for all. */
+typedef struct chunk {
+    size_t start, count;
+} chunk;
+
+static chunk chunk_of(const tw_channel *channel, int rank, size_t count)
+{
+    size_t ranks = (size_t)channel->comm->size, r = (size_t)rank;
+    size_t share = count / ranks, longer = count % ranks; /* the first `longer` chunks have one more */
+    return (chunk){r * share + (r < longer ? r : longer), share + (r < longer)};
+}
+
+/* Bytes from one part to the next in scratch. */
+static size_t stride_of(chunk own)
+{
+    return (own.count * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Where rank `rank`'s part of this rank's own chunk lies: its own stays in place, the others' are in scratch. */
+static float *part_of(const tw_channel *channel, int rank, float *values, chunk own)
+{
+    int self = channel->comm->rank;
+    if (rank == self) return values + own.start;
+    return (float *)(void *)(channel->scratch + (size_t)(rank - (rank > self)) * stride_of(own));
+}
+
+static tw_status exchange_parts(tw_channel *channel, float *values, size_t count, chunk own)
+{
+    TW_TRY(tw_channel_reserve(channel, (size_t)(channel->comm->size - 1) * stride_of(own)));
+    for (int step = 1; own.count && step < channel->comm->size; step++) {
+        int peer = rank_before(channel, step);
+        tw_channel_start_receive(channel, peer, part_of(channel, peer, values, own), own.count * sizeof(float), NULL);
+    }
+    for (int step = 1; step < channel->comm->size; step++) {
+        int peer = rank_after(channel, step);
+        chunk theirs = chunk_of(channel, peer, count);
+        if (theirs.count) tw_channel_start_send(channel, peer, values + theirs.start, theirs.count * sizeof(float));
+    }
+    return tw_channel_finish(channel);
+}
+
+/* values[own] = ((part 0 + part 1) + part 2) + ..., block by block. */
+static void sum_parts(const tw_channel *channel, float *values, chunk own)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    float *sum = part_of(channel, 0, values, own);
+    for (size_t at = 0; at < own.count; at += SUM_BLOCK) {
+        size_t block = own.count - at < SUM_BLOCK ? own.count - at : SUM_BLOCK;
+        for (int rank = 1; rank < channel->comm->size; rank++)
+            kernels->add(sum + at, part_of(channel, rank, values, own) + at, block);
+        if (channel->comm->rank != 0) memcpy(values + own.start + at, sum + at, block * sizeof(float));
+    }
+}
+
+static tw_status gather_chunks(tw_channel *channel, float *values, size_t count, chunk own)
+{
+    for (int step = 1; step < channel->comm->size; step++) {
+        int peer = rank_before(channel, step);
+        chunk theirs = chunk_of(channel, peer, count);
+        if (theirs.count)
+            tw_channel_start_receive(channel, peer, values + theirs.start, theirs.count * sizeof(float), NULL);
+    }
+    for (int step = 1; own.count && step < channel->comm->size; step++)
+        tw_channel_start_send(channel, rank_after(channel, step), values + own.start, own.count * sizeof(float));
+    return tw_channel_finish(channel);
+}
+
+tw_status tw_channel_allreduce(tw_channel *channel, float *values, size_t count)
+{
+    chunk own = chunk_of(channel, channel->comm->rank, count);
+    TW_TRY(exchange_parts(channel, values, count, own));
+    sum_parts(channel, values, own);
+    return gather_chunks(channel, values, count, own);
+}
+
+/* --- all-gather ---------------------------------------------------------------------------------------------- */
+
+/* Rank r's packet to dst + r * stride on every rank. sizes: see tw_message; NULL when all are of `size` bytes. */
+static tw_status exchange_packets(tw_channel *channel, const void *data, size_t size, unsigned char *dst, size_t stride,
+                                  size_t capacity, size_t *sizes)
+{
+    for (int step = 1; step < channel->comm->size; step++) {
+        int peer = rank_before(channel, step);
+        tw_channel_start_receive(channel, peer, dst + (size_t)peer * stride, capacity, sizes ? sizes + peer : NULL);
+    }
+    for (int step = 1; step < channel->comm->size; step++)
+        tw_channel_start_send(channel, rank_after(channel, step), data, size);
+    if (size) memcpy(dst + (size_t)channel->comm->rank * stride, data, size);
+    return tw_channel_finish(channel);
+}
+
+tw_status tw_channel_gather_into(tw_channel *channel, const void *data, size_t size, unsigned char *gathered)
+{
+    return exchange_packets(channel, data, size, gathered, size, size, NULL);
+}
+
+static tw_status check_packet(size_t size, size_t capacity, size_t ranks)
+{
+    if (size > capacity)
+        return tw_fail(TW_ERROR_ARGUMENT, "a packet of %zu bytes is larger than the agreed %zu", size, capacity);
+    if (capacity > SIZE_MAX / ranks - ALIGNMENT)
+        return tw_fail(TW_ERROR_MEMORY, "%zu packets of %zu bytes are more than this machine can address", ranks,
+                       capacity);
+    return TW_OK;
+}
+
+tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
+                               const void *const **packets, const size_t **sizes)
+{
+    size_t ranks = (size_t)channel->comm->size;
+    TW_TRY(check_packet(size, capacity, ranks));
+    size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    TW_TRY(tw_channel_reserve(channel, ranks * stride));
+    TW_TRY(exchange_packets(channel, data, size, channel->scratch, stride, capacity, channel->sizes));
+    channel->sizes[channel->comm->rank] = size;
+    for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
+    *packets = channel->packets;
+    *sizes = channel->sizes;
+    return TW_OK;
+}
+
+/* --- broadcast ----------------------------------------------------------------------------------------------- */
+
+/* Binomial tree over the ranks counted from the root on: each receives from the one whose number lacks its lowest set
+ * bit, and passes on to those that differ from it in one lower bit, the farthest first. *size is known on the root;
+ * `exact` says that all know it. */
+static tw_status broadcast_down(tw_channel *channel, int root, void *data, size_t *size, size_t capacity, int exact)
+{
+    int ranks = channel->comm->size, place = (channel->comm->rank + ranks - root) % ranks, bit = 1;
+    while (bit < ranks && !(place & bit)) bit *= 2;
+    if (place) {
+        tw_channel_start_receive(channel, rank_before(channel, bit), data, capacity, exact ? NULL : size);
+        TW_TRY(tw_channel_finish(channel));
+    }
+    for (bit /= 2; bit; bit /= 2)
+        if (place + bit < ranks) tw_channel_start_send(channel, rank_after(channel, bit), data, *size);
+    return tw_channel_finish(channel);
+}
+
+tw_status tw_channel_broadcast_into(tw_channel *channel, int root, void *data, size_t size)
+{
+    return broadcast_down(channel, root, data, &size, size, 1);
+}
+
+tw_status tw_channel_broadcast(tw_channel *channel, int root, const void *data, size_t size, size_t capacity,
+                               const void **packet, size_t *packet_size)
+{
+    int is_root = channel->comm->rank == root;
+    size_t bytes = is_root ? size : 0;
+    TW_TRY(check_packet(bytes, capacity, 1));
+    if (!is_root) TW_TRY(tw_channel_reserve(channel, capacity));
+    void *buffer = is_root ? (void *)(uintptr_t)data : channel->scratch; /* the root's is only read */
+    TW_TRY(broadcast_down(channel, root, buffer, &bytes, capacity, 0));
+    *packet = buffer;
+    *packet_size = bytes;
+    return TW_OK;
+}

@@ -1,0 +1,35 @@
+/* comm.h - channels: collectives that may run side by side on one comm.
+ *
+ * A channel is one user of a comm (the program itself, a reducer): its messages never meet another channel's, its bytes
+ * are counted apart as well as in the comm's total. Channels are created in the same order on every rank. One thread at
+ * a time uses a channel; several channels of one comm run at once. */
+#ifndef TW_COMM_H
+#define TW_COMM_H
+
+#include <thinwire/thinwire_plugin.h>
+
+typedef struct tw_channel tw_channel;
+
+tw_status tw_channel_create(tw_comm *comm, tw_channel **channel);
+void tw_channel_destroy(tw_channel *channel);
+tw_traffic tw_channel_traffic(const tw_channel *channel);
+
+tw_status tw_channel_barrier(tw_channel *channel);
+
+/* values[i] becomes the sum over ranks in rank order, starting from rank 0's value: ((v0 + v1) + v2) + ... Each rank
+ * receives every rank's part of its own chunk, sums it, and the chunks are gathered: the bytes of a ring all-reduce,
+ * 2(N-1)/N * 4 * count per rank. */
+tw_status tw_channel_allreduce(tw_channel *channel, float *values, size_t count);
+
+/* Every rank's packet to every rank. No rank's packet may exceed `capacity`, which is the same on all. (*packets)[r]
+ * and (*sizes)[r] are rank r's, the caller's own included; they are the channel's, valid until its next call, aligned
+ * to 64 bytes. */
+tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
+                               const void *const **packets, const size_t **sizes);
+
+/* root's packet to every rank; `data` and `size` matter on the root only. *packet is the channel's (on the root: data).
+ */
+tw_status tw_channel_broadcast(tw_channel *channel, int root, const void *data, size_t size, size_t capacity,
+                               const void **packet, size_t *packet_size);
+
+#endif

@@ -1,0 +1,44 @@
+/* allreduce - no compression: the mean of the gradients, in fp32, summed in rank order. What the others are compared
+ * with. */
+#include "dense.h"
+#include "error.h"
+
+typedef struct allreduce {
+    tw_scheme scheme;
+    tw_dense dense;
+} allreduce;
+
+static tw_status create(tw_scheme *scheme)
+{
+    allreduce *self = (allreduce *)scheme;
+    return tw_dense_create(&self->dense, scheme, 0);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    allreduce *self = (allreduce *)scheme;
+    if (scheme->phase++ == 0) {
+        tw_dense_pack(&self->dense, scheme->scale, round);
+        scheme->account.exact_bytes = self->dense.count * sizeof(float);
+        return TW_OK;
+    }
+    scheme->skipped = !tw_dense_is_finite(&self->dense);
+    if (!scheme->skipped) tw_dense_unpack(&self->dense);
+    round->kind = TW_ROUND_DONE;
+    return TW_OK;
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    tw_dense_destroy(&((allreduce *)scheme)->dense);
+}
+
+const tw_scheme_ops tw_scheme_allreduce = {
+    .name = "allreduce",
+    .summary = "no compression: exact mean of fp32 gradients",
+    .floor_bytes = 8,
+    .struct_size = sizeof(allreduce),
+    .create = create,
+    .next = next,
+    .destroy = destroy,
+};

@@ -1,0 +1,225 @@
+/* dgc - Deep Gradient Compression (Lin, Han, Mao, Wang, Dally; ICLR 2018, arXiv 1712.01887).
+ *
+ * Per tensor, with g already scaled by 1/N and clipped:
+ *     u = m*u + g;  v += u          momentum correction (with nesterov: v += m*u + g)
+ *     send the k largest |v|        exactly k, chosen from candidates that the update itself collects
+ *     v = 0, u = 0 where sent       the residual; momentum factor masking
+ * The optimiser takes plain steps on the sum: the momentum is in here. Tensors that are not compressed are reduced
+ * exactly and go through momentum afterwards, alike on every rank. Local clipping is at clip * N^-1/2, because g
+ * carries the 1/N (section 3.3 and appendix C). During warm-up the density falls by fours from warmup_density. */
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "sparse.h"
+
+#include <stdio.h>
+
+typedef struct dgc {
+    tw_scheme scheme;
+    double density, momentum, clip, warmup_density;
+    long warmup_steps;
+    int nesterov, masking, values;
+    tw_sparse sparse;       /* v, and what is sent of it */
+    float *momentum_buffer; /* u, laid out as v */
+    float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
+    tw_velocity velocity;   /* momentum of the tensors that are not compressed */
+} dgc;
+
+static const tw_option options[] = {
+    {"density", TW_OPTION_REAL, offsetof(dgc, density), "0.001", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
+    {"momentum", TW_OPTION_REAL, offsetof(dgc, momentum), "0.9", 0, 0.9999, NULL,
+     "momentum correction; the optimiser's own momentum must then be 0"},
+    {"nesterov", TW_OPTION_SWITCH, offsetof(dgc, nesterov), "off", 0, 0, NULL, "Nesterov's form of it"},
+    {"masking", TW_OPTION_SWITCH, offsetof(dgc, masking), "on", 0, 0, NULL, "forget the momentum of what was just sent"},
+    {"clip", TW_OPTION_REAL, offsetof(dgc, clip), "0", 0, 1e9, NULL,
+     "clip the global gradient norm here, before it enters the residual; 0: do not"},
+    {"warmup_steps", TW_OPTION_INTEGER, offsetof(dgc, warmup_steps), "400", 0, 1e9, NULL,
+     "steps over which the density falls to its final value"},
+    {"warmup_density", TW_OPTION_REAL, offsetof(dgc, warmup_density), "0.25", 1e-7, 1, NULL,
+     "density of the first of these steps; each next level is a quarter"},
+    {"values", TW_OPTION_CHOICE, offsetof(dgc, values), "fp32", 0, 0, TW_VALUE_CHOICES,
+     "how a value travels; what rounding loses stays in the residual"},
+};
+
+/* Levels of the warm-up ladder above the final density. */
+static int warmup_levels(const dgc *self)
+{
+    int levels = 0;
+    for (double density = self->warmup_density; density > self->density; density /= 4) levels++;
+    return levels;
+}
+
+static int in_warmup(const dgc *self)
+{
+    return self->scheme.step < (uint64_t)self->warmup_steps && warmup_levels(self) > 0;
+}
+
+static double density_now(const dgc *self)
+{
+    if (!in_warmup(self)) return self->density;
+    int level = (int)(self->scheme.step * (uint64_t)warmup_levels(self) / (uint64_t)self->warmup_steps);
+    double density = self->warmup_density;
+    while (level--) density /= 4;
+    return density;
+}
+
+static tw_status create_masked(dgc *self)
+{
+    TW_TRY(tw_allocate(self->scheme.count, sizeof *self->masked, &self->masked));
+    for (size_t i = 0; i < self->scheme.count; i++)
+        TW_TRY(tw_allocate(self->sparse.support[i].most, sizeof **self->masked, &self->masked[i]));
+    return TW_OK;
+}
+
+static tw_status create(tw_scheme *scheme)
+{
+    dgc *self = (dgc *)scheme;
+    double most = self->warmup_steps && self->warmup_density > self->density ? self->warmup_density : self->density;
+    TW_TRY(tw_sparse_create(&self->sparse, scheme, (tw_value_code)self->values, most));
+    TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
+    TW_TRY(create_masked(self));
+    return tw_velocity_create(&self->velocity, self->sparse.exact.count);
+}
+
+/* One tensor under way. */
+typedef struct pass_context {
+    float *momentum_buffer, *residual;
+    const float *gradient;
+    float scale, momentum;
+    int nesterov;
+} pass_context;
+
+static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const pass_context *t = context;
+    return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
+                                              t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first, index,
+                                              value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    const pass_context *t = context;
+    for (size_t i = first; i < first + n; i++) {
+        float g = t->scale * t->gradient[i], u = t->momentum * t->momentum_buffer[i] + g;
+        *dst++ = t->residual[i] + (t->nesterov ? t->momentum * u + g : u);
+    }
+}
+
+/* Momentum factor masking: stale momentum would push again what has just been sent. */
+static void mask_momentum(dgc *self, size_t tensor, float *momentum_buffer)
+{
+    const tw_support *support = &self->sparse.support[tensor];
+    for (size_t j = 0; j < support->count; j++) {
+        self->masked[tensor][j] = momentum_buffer[support->index[j]];
+        momentum_buffer[support->index[j]] = 0;
+    }
+}
+
+static void take(tw_scheme *scheme)
+{
+    dgc *self = (dgc *)scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        pass_context tensor = {.momentum_buffer = self->momentum_buffer + self->sparse.offset[i],
+                               .residual = tw_sparse_residual(&self->sparse, i),
+                               .gradient = scheme->gradients[i],
+                               .scale = scheme->scale,
+                               .momentum = (float)self->momentum,
+                               .nesterov = self->nesterov};
+        tw_select_source source = {&tensor, pass, peek, tensor.residual};
+        tw_sparse_take_top(&self->sparse, i, &source, density_now(self));
+        if (self->masking) mask_momentum(self, i, tensor.momentum_buffer);
+    }
+}
+
+static void settle(tw_scheme *scheme, float *values)
+{
+    dgc *self = (dgc *)scheme;
+    tw_velocity_apply(&self->velocity, values, (float)self->momentum, self->nesterov);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    dgc *self = (dgc *)scheme;
+    tw_sparse_step step = {.density = density_now(self), .take = take, .settle = settle};
+    if (scheme->phase == 0) tw_velocity_mark(&self->velocity);
+    scheme->account.warmup = in_warmup(self);
+    return tw_sparse_next(&self->sparse, &step, round);
+}
+
+static void unmask_momentum(dgc *self, size_t tensor)
+{
+    const tw_support *support = &self->sparse.support[tensor];
+    float *momentum_buffer = self->momentum_buffer + self->sparse.offset[tensor];
+    for (size_t j = 0; j < support->count; j++) momentum_buffer[support->index[j]] = self->masked[tensor][j];
+}
+
+static void revert(tw_scheme *scheme)
+{
+    dgc *self = (dgc *)scheme;
+    tw_velocity_revert(&self->velocity);
+    tw_sparse_revert(&self->sparse);
+    if (!scheme->finite || !self->masking) return;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) unmask_momentum(self, i);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    dgc *self = (dgc *)scheme;
+    float *velocity = self->velocity.now;
+    TW_TRY(tw_sparse_walk(&self->sparse, visitor));
+    for (size_t i = 0; i < scheme->count; i++) {
+        const tw_scheme_tensor *tensor = &scheme->tensors[i];
+        float *values = tensor->compressed ? self->momentum_buffer + self->sparse.offset[i] : velocity;
+        TW_TRY(visitor->visit(visitor, "momentum", tensor->name, TW_F32, tensor->count, values));
+        if (!tensor->compressed) velocity += tensor->count;
+    }
+    return TW_OK;
+}
+
+static float momentum(const tw_scheme *scheme, int *nesterov)
+{
+    const dgc *self = (const dgc *)scheme;
+    *nesterov = self->nesterov;
+    return (float)self->momentum;
+}
+
+static double clip(const tw_scheme *scheme)
+{
+    return ((const dgc *)scheme)->clip;
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    const dgc *self = (const dgc *)scheme;
+    tw_sparse_plan(&self->sparse, tensor, self->density, text, capacity);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    dgc *self = (dgc *)scheme;
+    for (size_t i = 0; self->masked && i < scheme->count; i++) tw_free(self->masked[i]);
+    tw_free(self->masked);
+    tw_free(self->momentum_buffer);
+    tw_velocity_destroy(&self->velocity);
+    tw_sparse_destroy(&self->sparse);
+}
+
+const tw_scheme_ops tw_scheme_dgc = {
+    .name = "dgc",
+    .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
+    .floor_bytes = 20,
+    .struct_size = sizeof(dgc),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .momentum = momentum,
+    .clip = clip,
+    .plan = plan,
+    .destroy = destroy,
+};

@@ -1,0 +1,330 @@
+/* tw_scheme_*: what all schemes share. */
+#include "scheme.h"
+
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_NAME = 255, MAX_RANKS = 4096 };
+
+static const tw_option common_options[] = {
+    {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
+     "tensors with fewer elements are not compressed"},
+    {"dense", TW_OPTION_TEXT, offsetof(tw_common_options, dense), "", 0, 0, NULL,
+     "names of tensors not to compress: patterns with * and ?, separated by |"},
+    {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "4096", 1, 1 << 21, NULL,
+     "tensors are fused into messages of at least that much fp32"},
+    {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
+     "exchange on a thread of its own while backward runs"},
+};
+enum { COMMON_OPTIONS = sizeof common_options / sizeof *common_options };
+
+static const tw_scheme_ops *find_scheme(const char *name)
+{
+    const tw_scheme_ops *ops;
+    for (size_t i = 0; (ops = tw_scheme_at(i)); i++)
+        if (strcmp(ops->name, name) == 0) return ops;
+    return NULL;
+}
+
+static tw_status unknown_scheme(const char *name)
+{
+    char names[512] = "";
+    const tw_scheme_ops *ops;
+    for (size_t i = 0, used = 0; (ops = tw_scheme_at(i)) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", ops->name);
+    return tw_fail(TW_ERROR_SPEC, "no scheme \"%s\"; there are: %s", name, names);
+}
+
+static tw_status read_ops(const char *spec, const tw_scheme_ops **ops)
+{
+    char name[64];
+    TW_TRY(tw_spec_name(spec, name, sizeof name));
+    *ops = find_scheme(name);
+    return *ops ? TW_OK : unknown_scheme(name);
+}
+
+static tw_status parse_options(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common)
+{
+    tw_option_set sets[] = {{ops->options, ops->option_count, scheme}, {common_options, COMMON_OPTIONS, common}};
+    tw_status status = tw_spec_parse(spec, sets, 2);
+    if (status != TW_ERROR_SPEC) return status;
+    char text[768];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", ops->name, text);
+}
+
+tw_status tw_common_options_read(const char *spec, tw_common_options *options)
+{
+    const tw_scheme_ops *ops;
+    void *scratch;
+    TW_TRY(read_ops(spec, &ops));
+    TW_TRY(tw_allocate(1, ops->struct_size, &scratch));
+    tw_status status = parse_options(ops, spec, scratch, options);
+    tw_option_set own = {ops->options, ops->option_count, scratch};
+    if (status == TW_OK) tw_spec_release(&own, 1);
+    tw_free(scratch);
+    return status;
+}
+
+size_t tw_tensor_count(const tw_tensor *tensor)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
+    return count;
+}
+
+static tw_status check_tensor(const tw_tensor *tensor, size_t index)
+{
+    if (!tensor->name || !*tensor->name || strlen(tensor->name) > MAX_NAME)
+        return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu: a name has 1 to %d bytes", index, MAX_NAME);
+    if (tensor->dims > TW_MAX_DIMS)
+        return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has %zu dimensions; at most %d", tensor->name, tensor->dims, TW_MAX_DIMS);
+    size_t count = 1;
+    for (size_t i = 0; i < tensor->dims; i++) {
+        if (tensor->shape[i] == 0) return tw_fail(TW_ERROR_ARGUMENT, "tensor %s is empty", tensor->name);
+        if (count > ((size_t)1 << 31) / tensor->shape[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has more than 2^31 elements", tensor->name);
+        count *= tensor->shape[i];
+    }
+    return TW_OK;
+}
+
+static tw_status check_table(const tw_tensor *tensors, size_t count)
+{
+    if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
+    for (size_t i = 0; i < count; i++) {
+        TW_TRY(check_tensor(&tensors[i], i));
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(tensors[i].name, tensors[j].name) == 0)
+                return tw_fail(TW_ERROR_ARGUMENT, "two tensors are called %s", tensors[i].name);
+    }
+    return TW_OK;
+}
+
+/* 1 if the name matches one of "pattern|pattern". */
+static int matches(const char *patterns, const char *name)
+{
+    char pattern[MAX_NAME + 1];
+    while (patterns && *patterns) {
+        size_t length = strcspn(patterns, "|");
+        if (length <= MAX_NAME) {
+            memcpy(pattern, patterns, length);
+            pattern[length] = 0;
+            if (fnmatch(pattern, name, 0) == 0) return 1;
+        }
+        patterns += length + (patterns[length] == '|');
+    }
+    return 0;
+}
+
+/* Decides whether a tensor is compressed, and says why not. */
+static void classify(const tw_scheme *scheme, tw_scheme_tensor *tensor)
+{
+    const tw_common_options *common = &scheme->common;
+    char *plan = tensor->plan;
+    size_t room = sizeof tensor->plan;
+    if (!scheme->ops->plan)
+        snprintf(plan, room, "%s", scheme->ops->name);
+    else if (tensor->dims < 2)
+        snprintf(plan, room, "exact: one dimension");
+    else if (tensor->count < (size_t)common->min_elements)
+        snprintf(plan, room, "exact: %zu elements < min_elements=%ld", tensor->count, common->min_elements);
+    else if (matches(common->dense, tensor->name))
+        snprintf(plan, room, "exact: dense=%s", common->dense);
+    else
+        tensor->compressed = 1;
+}
+
+static tw_status copy_table(tw_scheme *scheme, const tw_tensor *tensors)
+{
+    for (size_t i = 0; i < scheme->count; i++) {
+        tw_scheme_tensor *tensor = &scheme->tensors[i];
+        TW_TRY(tw_copy_string(tensors[i].name, &tensor->name));
+        tensor->dims = tensors[i].dims;
+        memcpy(tensor->shape, tensors[i].shape, sizeof tensor->shape);
+        tensor->count = tw_tensor_count(&tensors[i]);
+        classify(scheme, tensor);
+    }
+    return TW_OK;
+}
+
+static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
+{
+    TW_TRY(parse_options(scheme->ops, spec, scheme, &scheme->common));
+    TW_TRY(tw_allocate(scheme->count, sizeof *scheme->tensors, &scheme->tensors));
+    TW_TRY(tw_allocate(scheme->count, sizeof *scheme->gradients, &scheme->gradients));
+    TW_TRY(copy_table(scheme, tensors));
+    TW_TRY(scheme->ops->create(scheme));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed)
+            scheme->ops->plan(scheme, i, scheme->tensors[i].plan, sizeof scheme->tensors[i].plan);
+    return TW_OK;
+}
+
+tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                           tw_scheme **out)
+{
+    const tw_scheme_ops *ops;
+    tw_scheme *scheme;
+    if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size, MAX_RANKS);
+    TW_TRY(tw_isa_check());
+    TW_TRY(read_ops(spec, &ops));
+    TW_TRY(check_table(tensors, count));
+    TW_TRY(tw_allocate(1, ops->struct_size, &scheme));
+    scheme->ops = ops;
+    scheme->rank = rank;
+    scheme->size = size;
+    scheme->count = count;
+    tw_status status = build(scheme, spec, tensors);
+    if (status != TW_OK) {
+        tw_scheme_destroy(scheme);
+        return status;
+    }
+    *out = scheme;
+    return TW_OK;
+}
+
+void tw_scheme_destroy(tw_scheme *scheme)
+{
+    if (!scheme) return;
+    if (scheme->ops->destroy) scheme->ops->destroy(scheme);
+    for (size_t i = 0; scheme->tensors && i < scheme->count; i++) tw_free(scheme->tensors[i].name);
+    tw_option_set sets[] = {{scheme->ops->options, scheme->ops->option_count, scheme},
+                            {common_options, COMMON_OPTIONS, &scheme->common}};
+    tw_spec_release(sets, 2);
+    tw_free(scheme->tensors);
+    tw_free(scheme->gradients);
+    tw_free(scheme);
+}
+
+/* The norm of this message alone; not finite if an element is not. */
+static double message_norm(const tw_scheme *scheme)
+{
+    double sum = 0;
+    for (size_t i = 0; i < scheme->count; i++)
+        sum += tw_kernels_best()->sum_squares(scheme->gradients[i], scheme->tensors[i].count);
+    return sqrt(sum);
+}
+
+/* g is the mean over a worker's batch; N of them are summed. The global norm is about N^1/2 times a share's (noise adds
+ * in squares), hence the threshold clip * N^-1/2 for a share. */
+static float share_scale(const tw_scheme *scheme, double norm)
+{
+    double threshold = tw_scheme_clip(scheme) / sqrt(scheme->size);
+    double share = norm / scheme->size;
+    double shrink = threshold > 0 && share > threshold ? threshold / share : 1;
+    return (float)(shrink / scheme->size);
+}
+
+tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
+{
+    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
+    memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
+    if (norm < 0) norm = message_norm(scheme);
+    scheme->finite = isfinite(norm) != 0;
+    scheme->scale = share_scale(scheme, norm);
+    scheme->phase = 0;
+    scheme->skipped = 0;
+    scheme->account = (tw_account){0};
+    scheme->open = 1;
+    return TW_OK;
+}
+
+tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
+{
+    if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
+    TW_TRY(scheme->ops->next(scheme, round));
+    if (round->kind != TW_ROUND_DONE) return TW_OK;
+    round->skipped = scheme->skipped;
+    scheme->open = 0;
+    scheme->step++;
+    if (scheme->skipped && scheme->ops->revert) scheme->ops->revert(scheme);
+    return TW_OK;
+}
+
+tw_status tw_scheme_revert(tw_scheme *scheme)
+{
+    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step is not done yet");
+    if (!scheme->skipped && scheme->ops->revert) scheme->ops->revert(scheme);
+    scheme->skipped = 1; /* a second revert finds nothing to take back */
+    return TW_OK;
+}
+
+double tw_scheme_clip(const tw_scheme *scheme)
+{
+    return scheme->ops->clip ? scheme->ops->clip(scheme) : 0;
+}
+
+float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
+{
+    *nesterov = 0;
+    return scheme->ops->momentum ? scheme->ops->momentum(scheme, nesterov) : 0;
+}
+
+tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)
+{
+    return scheme->ops->walk ? scheme->ops->walk(scheme, walk) : TW_OK;
+}
+
+tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost)
+{
+    size_t size = cost->struct_size;
+    if (size < sizeof size) return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_cost) before asking");
+    tw_cost now = {.struct_size = size,
+                   .warmup = scheme->account.warmup,
+                   .elements_sent = scheme->account.elements_sent,
+                   .packet_bytes = scheme->account.packet_bytes,
+                   .index_bytes = scheme->account.index_bytes,
+                   .exact_bytes = scheme->account.exact_bytes};
+    memset(cost, 0, size);
+    memcpy(cost, &now, size < sizeof now ? size : sizeof now);
+    return TW_OK;
+}
+
+unsigned tw_scheme_floor_bytes(size_t index)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    return ops ? ops->floor_bytes : 0;
+}
+
+size_t tw_scheme_count(void)
+{
+    size_t count = 0;
+    while (tw_scheme_at(count)) count++;
+    return count;
+}
+
+const char *tw_scheme_name(size_t index)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    return ops ? ops->name : NULL;
+}
+
+const char *tw_scheme_summary(size_t index)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    return ops ? ops->summary : NULL;
+}
+
+static size_t describe(const tw_option *options, size_t count, char *text, size_t capacity, size_t used)
+{
+    for (size_t i = 0; i < count; i++)
+        used += tw_option_describe(&options[i], used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0);
+    return used;
+}
+
+size_t tw_scheme_help(size_t index, char *text, size_t capacity)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
+    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
+    used = describe(ops->options, ops->option_count, text, capacity, used);
+    return describe(common_options, COMMON_OPTIONS, text, capacity, used);
+}

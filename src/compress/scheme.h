@@ -1,0 +1,97 @@
+/* scheme.h - what every scheme is made of. A scheme is one file with one tw_scheme_ops at its end, and one line in
+ * list.c; docs/how-to-add-a-scheme.md walks through one. */
+#ifndef TW_SCHEME_H
+#define TW_SCHEME_H
+
+#include "spec.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <thinwire/thinwire.h>
+
+/* One tensor of the message. */
+typedef struct tw_scheme_tensor {
+    char *name;
+    size_t dims, shape[TW_MAX_DIMS];
+    size_t count;
+    int compressed;  /* 0: reduced exactly */
+    char plan[128];  /* what will happen to it, for the banner */
+} tw_scheme_tensor;
+
+/* Options every scheme takes. */
+typedef struct tw_common_options {
+    long min_elements, message_kb;
+    char *dense;
+    int overlap;
+} tw_common_options;
+
+/* What one step cost this rank, by the packets themselves. */
+typedef struct tw_account {
+    int warmup;               /* the step was part of the scheme's warm-up */
+    uint64_t elements_sent;   /* of compressed tensors */
+    uint64_t packet_bytes;    /* that carried compressed tensors, headers included */
+    uint64_t index_bytes;     /* of these, that said which elements they were */
+    uint64_t exact_bytes;     /* that carried the others: 4 an element */
+} tw_account;
+
+typedef struct tw_scheme_ops tw_scheme_ops;
+
+/* The head of every scheme's struct. */
+struct tw_scheme {
+    const tw_scheme_ops *ops;
+    int rank, size;
+    size_t count;
+    tw_scheme_tensor *tensors;
+    tw_common_options common;
+    float **gradients; /* of the step under way, one a tensor */
+    uint64_t step;     /* steps begun, less those reverted */
+    float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
+    int finite;        /* this rank's gradient is */
+    int phase;         /* how many rounds next has asked for; the scheme counts */
+    int open;          /* begun and not DONE */
+    int skipped;       /* some rank's gradient was not finite */
+    tw_account account;
+};
+
+/* Saving, checking and loading are one walk over what a scheme remembers. `name` is "kind/tensor". */
+typedef struct tw_walk tw_walk;
+struct tw_walk {
+    tw_status (*visit)(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data);
+    void *context;
+};
+
+struct tw_scheme_ops {
+    const char *name, *summary;
+    unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
+    size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
+    const tw_option *options; /* offsets are into that struct */
+    size_t option_count;
+    /* All members of the head are set. Allocates what the scheme needs; what it has allocated when it fails is freed
+     * by destroy. */
+    tw_status (*create)(tw_scheme *scheme);
+    /* The next round of the step under way. Sets skipped before DONE, and revert is then called. */
+    tw_status (*next)(tw_scheme *scheme, tw_round *round);
+    /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
+     * what a rank whose gradient was not finite remembers is as before the step. */
+    void (*revert)(tw_scheme *scheme);
+    tw_status (*walk)(tw_scheme *scheme, tw_walk *walk);     /* (optional) what it remembers */
+    float (*momentum)(const tw_scheme *scheme, int *nesterov); /* (optional) the momentum it owns */
+    double (*clip)(const tw_scheme *scheme);                 /* (optional) its clipping threshold */
+    /* (optional) What happens to a compressed tensor, for the banner. */
+    void (*plan)(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
+    void (*destroy)(tw_scheme *scheme); /* (optional) */
+};
+
+/* The list of schemes, in list.c; NULL past the end. */
+const tw_scheme_ops *tw_scheme_at(size_t index);
+
+extern const tw_scheme_ops tw_scheme_allreduce, tw_scheme_topk, tw_scheme_dgc;
+
+/* For the reducer. */
+tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
+float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
+
+/* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */
+tw_status tw_common_options_read(const char *spec, tw_common_options *options);
+
+#endif

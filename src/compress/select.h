@@ -1,0 +1,46 @@
+/* select.h - the k largest of n magnitudes, exactly, in one pass over memory.
+ *
+ * A threshold that a few samples suggest lets through somewhat more than k candidates; they are collected by the very
+ * pass that updates the values, and the exact k are chosen among them. Whatever the guess, the result is exact: too low
+ * a threshold and the candidates are pruned to k as their room fills, which raises it; too high, and the values are
+ * read once more. Zeros are never selected; among equal magnitudes the lower index wins. */
+#ifndef TW_SELECT_H
+#define TW_SELECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <thinwire/thinwire.h>
+
+/* Where the values come from. */
+typedef struct tw_select_source {
+    void *context;
+    /* Updates elements first .. first+n and lists those whose new magnitude is above the threshold, as the kernels'
+     * select does. Called once for each element, in order. */
+    size_t (*pass)(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value);
+    /* Writes to dst what elements first .. first+n will be after their pass, without changing them. */
+    void (*peek)(void *context, size_t first, size_t n, float *dst);
+    /* The values themselves, as they are after their pass. */
+    const float *values;
+} tw_select_source;
+
+/* Scratch of a selection; serves one tensor after the other. */
+typedef struct tw_selector {
+    size_t capacity;     /* candidates there is room for */
+    uint32_t *index;
+    float *value;
+    float *sample;       /* scratch of the guess */
+    uint32_t *magnitude; /* scratch of the exact choice */
+    size_t count, wanted;
+    float threshold;
+} tw_selector;
+
+/* Room to select up to k of n, for the largest n and k it will see. */
+tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k);
+void tw_selector_destroy(tw_selector *selector);
+
+/* Runs the source over n elements and writes the k of largest magnitude (fewer if fewer are not zero), indices
+ * ascending, to index and value. Returns how many. */
+size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
+                     float *value);
+
+#endif

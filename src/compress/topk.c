@@ -1,0 +1,97 @@
+/* topk - the k largest elements of gradient + residual, with error feedback (Aji and Heafield 2017, Stich et al. 2018).
+ * Per tensor: v += g; send the k largest |v|; what was sent leaves v. Momentum stays with the optimiser, on the mean. */
+#include "kernels.h"
+#include "sparse.h"
+
+typedef struct topk {
+    tw_scheme scheme;
+    double density;
+    int values;
+    tw_sparse sparse;
+} topk;
+
+static const tw_option options[] = {
+    {"density", TW_OPTION_REAL, offsetof(topk, density), "0.01", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
+    {"values", TW_OPTION_CHOICE, offsetof(topk, values), "fp32", 0, 0, TW_VALUE_CHOICES,
+     "how a value travels; what rounding loses stays in the residual"},
+};
+
+static tw_status create(tw_scheme *scheme)
+{
+    topk *self = (topk *)scheme;
+    return tw_sparse_create(&self->sparse, scheme, (tw_value_code)self->values, self->density);
+}
+
+/* One tensor under way. */
+typedef struct pass_context {
+    float *residual;
+    const float *gradient;
+    float scale;
+} pass_context;
+
+static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const pass_context *tensor = context;
+    return tw_kernels_best()->accumulate_select(tensor->residual + first, tensor->gradient + first, n, tensor->scale,
+                                                threshold, (uint32_t)first, index, value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    const pass_context *tensor = context;
+    for (size_t i = 0; i < n; i++) dst[i] = tensor->residual[first + i] + tensor->scale * tensor->gradient[first + i];
+}
+
+static void take(tw_scheme *scheme)
+{
+    topk *self = (topk *)scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        pass_context tensor = {tw_sparse_residual(&self->sparse, i), scheme->gradients[i], scheme->scale};
+        tw_select_source source = {&tensor, pass, peek, tensor.residual};
+        tw_sparse_take_top(&self->sparse, i, &source, self->density);
+    }
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    topk *self = (topk *)scheme;
+    tw_sparse_step step = {.density = self->density, .take = take};
+    return tw_sparse_next(&self->sparse, &step, round);
+}
+
+static void revert(tw_scheme *scheme)
+{
+    tw_sparse_revert(&((topk *)scheme)->sparse);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    return tw_sparse_walk(&((topk *)scheme)->sparse, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    const topk *self = (const topk *)scheme;
+    tw_sparse_plan(&self->sparse, tensor, self->density, text, capacity);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    tw_sparse_destroy(&((topk *)scheme)->sparse);
+}
+
+const tw_scheme_ops tw_scheme_topk = {
+    .name = "topk",
+    .summary = "the k largest elements, the rest kept for later (error feedback)",
+    .floor_bytes = 12,
+    .struct_size = sizeof(topk),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

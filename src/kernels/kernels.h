@@ -1,0 +1,49 @@
+/* kernels.h - the loops that touch every element, as one table a level of instruction set.
+ *
+ * scalar.c is the reference and has every row; the other levels overwrite the rows they have. Every level gives the
+ * same bits: products and sums are rounded one by one (no fused multiply-add), partial sums have a fixed shape. Any n,
+ * any alignment; arrays do not overlap unless they are the same argument. */
+#ifndef TW_KERNELS_H
+#define TW_KERNELS_H
+
+#include "cpu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tw_kernels {
+    /* 1 if no element is NaN or infinite. */
+    int (*all_finite)(const float *x, size_t n);
+    /* Sum of squares in double: sixteen partial sums over i mod 16, then folded by halves (8, 4, 2, 1). */
+    double (*sum_squares)(const float *x, size_t n);
+    /* dst += src */
+    void (*add)(float *dst, const float *src, size_t n);
+    /* x *= a */
+    void (*scale)(float *x, float a, size_t n);
+    /* Momentum correction (Lin et al. 2018, section 3.2 and appendix B): u = m*u + a*g, then v += u, or with
+     * nesterov v += m*u + a*g. */
+    void (*momentum)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov);
+
+    /* The three below also list what stands out: for every i in ascending order with |v[i]| > threshold (the new v),
+     * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. */
+    size_t (*momentum_select)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
+                              float threshold, uint32_t first, uint32_t *index, float *value);
+    /* v += a*g */
+    size_t (*accumulate_select)(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
+                                uint32_t *index, float *value);
+    /* v as it is */
+    size_t (*select)(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value);
+
+    /* Conversions as in half.h. */
+    void (*to_fp16)(uint16_t *dst, const float *src, size_t n);
+    void (*from_fp16)(float *dst, const uint16_t *src, size_t n);
+    void (*to_bf16)(uint16_t *dst, const float *src, size_t n);
+    void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
+} tw_kernels;
+
+/* The table of the level tw_isa_best() names. Never NULL. */
+const tw_kernels *tw_kernels_best(void);
+/* The table of a level; NULL when this processor or build lacks it. For tests and benchmarks. */
+const tw_kernels *tw_kernels_at(tw_isa_level level);
+
+#endif

@@ -1,0 +1,128 @@
+/* The reference: plain C, an element at a time. It says what the other levels must compute, to the bit. */
+#include "half.h"
+#include "levels.h"
+
+#include <math.h>
+
+static int all_finite(const float *x, size_t n)
+{
+    int finite = 1;
+    for (size_t i = 0; i < n; i++) finite &= (tw_float_bits(x[i]) & 0x7F800000u) != 0x7F800000u;
+    return finite;
+}
+
+double tw_finish_squares(double partial[16], const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) partial[i % 16] += (double)x[i] * x[i];
+    for (int half = 8; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) partial[k] += partial[k + half];
+    return partial[0];
+}
+
+static double sum_squares(const float *x, size_t n)
+{
+    double partial[16] = {0};
+    return tw_finish_squares(partial, x, n);
+}
+
+static void add(float *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] += src[i];
+}
+
+static void scale(float *x, float a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] *= a;
+}
+
+/* Updates one element and returns the new v. */
+TW_INLINE float updated(tw_update update, float *u, float *v, const float *g, float a, float m)
+{
+    if (update == TW_AS_IS) return *v;
+    float step = a * *g;
+    if (update != TW_ACCUMULATE) {
+        *u = m * *u + step;
+        step = update == TW_NESTEROV ? m * *u + step : *u;
+    }
+    return *v += step;
+}
+
+TW_INLINE void update_all(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m)
+{
+    for (size_t i = 0; i < n; i++) updated(update, u + i, v + i, g + i, a, m);
+}
+
+static void momentum(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov)
+{
+    if (nesterov)
+        update_all(TW_NESTEROV, u, v, g, n, a, m);
+    else
+        update_all(TW_MOMENTUM, u, v, g, n, a, m);
+}
+
+TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m,
+                                   float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        float x = updated(update, u + i, v + i, g + i, a, m);
+        if (!(fabsf(x) > threshold)) continue;
+        index[count] = first + (uint32_t)i;
+        value[count++] = x;
+    }
+    return count;
+}
+
+static size_t momentum_select(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
+                              float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    return nesterov ? update_and_select(TW_NESTEROV, u, v, g, n, a, m, threshold, first, index, value)
+                    : update_and_select(TW_MOMENTUM, u, v, g, n, a, m, threshold, first, index, value);
+}
+
+static size_t accumulate_select(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
+                                uint32_t *index, float *value)
+{
+    return update_and_select(TW_ACCUMULATE, v, v, g, n, a, 0, threshold, first, index, value);
+}
+
+static size_t select_only(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    float *same = (float *)v; /* TW_AS_IS writes nothing */
+    return update_and_select(TW_AS_IS, same, same, v, n, 0, 0, threshold, first, index, value);
+}
+
+static void to_fp16(uint16_t *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] = tw_to_fp16(src[i]);
+}
+
+static void from_fp16(float *dst, const uint16_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] = tw_from_fp16(src[i]);
+}
+
+static void to_bf16(uint16_t *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] = tw_to_bf16(src[i]);
+}
+
+static void from_bf16(float *dst, const uint16_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] = tw_from_bf16(src[i]);
+}
+
+const tw_kernels tw_kernels_scalar = {
+    .all_finite = all_finite,
+    .sum_squares = sum_squares,
+    .add = add,
+    .scale = scale,
+    .momentum = momentum,
+    .momentum_select = momentum_select,
+    .accumulate_select = accumulate_select,
+    .select = select_only,
+    .to_fp16 = to_fp16,
+    .from_fp16 = from_fp16,
+    .to_bf16 = to_bf16,
+    .from_bf16 = from_bf16,
+};

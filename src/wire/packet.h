@@ -1,0 +1,69 @@
+/* packet.h - what travels: a checksummed header and one section a tensor. docs/wire-format.md is the specification.
+ *
+ * Packets are hostile: the reader verifies magic, version, length and checksum before anything, every count against
+ * what the caller expects, indices strictly ascending and below n, and never reads past the end. Each refusal is
+ * TW_ERROR_PACKET with a sentence. Nothing here allocates. */
+#ifndef TW_WIRE_PACKET_H
+#define TW_WIRE_PACKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <thinwire/thinwire.h>
+
+/* How a value is written. Choices of the option `values`, in this order. */
+typedef enum tw_value_code {
+    TW_VALUES_FP32 = 0,
+    TW_VALUES_FP16 = 1,
+    TW_VALUES_BF16 = 2,
+    TW_VALUE_CODES = 3
+} tw_value_code;
+#define TW_VALUE_CHOICES "fp32|fp16|bf16"
+
+/* What the header says of the whole packet. */
+typedef struct tw_packet_info {
+    uint32_t step;     /* the sender's step, modulo 2^32: packets of two steps never mix */
+    int nonfinite;     /* 1: the sender's gradient was not finite; every section is empty */
+    unsigned sections; /* tensors */
+} tw_packet_info;
+
+typedef struct tw_packet_writer {
+    unsigned char *start, *at, *end;
+    tw_packet_info info;
+    size_t index_bytes; /* that the index blocks took so far */
+} tw_packet_writer;
+
+typedef struct tw_packet_reader {
+    const unsigned char *at, *end;
+    tw_packet_info info;
+    unsigned sections_read;
+} tw_packet_reader;
+
+/* Bytes that surely hold the header, and a sparse section of at most k of n elements. */
+size_t tw_packet_bound_header(void);
+size_t tw_packet_bound_sparse(size_t n, size_t k, tw_value_code code);
+
+/* Writing: begin, one put a tensor in table order, end. dst must have room for the sum of the bounds. */
+void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite);
+/* k elements of a tensor of n: index strictly ascending, < n; value finite. TW_ERROR_ARGUMENT when that does not hold,
+ * when the room runs out, or when a nonfinite packet is given values; the packet is then as it was. */
+tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, const uint32_t *index, const float *value,
+                               tw_value_code code);
+/* Fills the header in and returns the packet's bytes; 0 if not even the header had room. */
+size_t tw_packet_end(tw_packet_writer *writer);
+
+/* Reading: open, one get a tensor in table order, close (which refuses bytes or sections that are left over). */
+tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size);
+/* index and value have room for most; *k is how many were there (0 .. most). Refuses NaN and infinity. */
+tw_status tw_packet_get_sparse(tw_packet_reader *reader, size_t n, size_t most, uint32_t *index, float *value,
+                               size_t *k);
+tw_status tw_packet_close(tw_packet_reader *reader);
+
+/* Rounds values to what the receiver will see, so that the sender can keep the difference in its residual. A finite
+ * value beyond what 16 bits hold becomes the largest finite one (65,504 for fp16), never infinity; putting does the
+ * same. */
+void tw_values_round(float *value, size_t k, tw_value_code code);
+
+/* The bits the index block of such a section takes; for benchmarks. */
+size_t tw_index_bits(size_t n, size_t k, const uint32_t *index);
+
+#endif

@@ -1,0 +1,98 @@
+#include "values.h"
+
+#include "bits.h"
+#include "half.h"
+
+/* A finite value too large for 16 bits becomes the largest finite one, whose pattern is infinity's less one: what was
+ * cut off stays in the sender's residual, where an infinity would destroy it. */
+static uint16_t fp16_from(float x)
+{
+    uint16_t half = tw_to_fp16(x);
+    int overflow = (half & 0x7FFF) == 0x7C00 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
+    return (uint16_t)(half - overflow);
+}
+
+static uint16_t bf16_from(float x)
+{
+    uint16_t half = tw_to_bf16(x);
+    int overflow = (half & 0x7FFF) == 0x7F80 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
+    return (uint16_t)(half - overflow);
+}
+
+static void write_fp32(unsigned char *dst, const float *value, size_t k)
+{
+    memcpy(dst, value, 4 * k);
+}
+
+static void read_fp32(const unsigned char *src, float *value, size_t k)
+{
+    memcpy(value, src, 4 * k);
+}
+
+static void round_fp32(float *value, size_t k)
+{
+    (void)value, (void)k;
+}
+
+/* Writing, reading and rounding for a 16-bit form: the same three loops around two conversions. */
+#define HALF_LOOPS(form)                                                                                               \
+    static void write_##form(unsigned char *dst, const float *value, size_t k)                                         \
+    {                                                                                                                  \
+        for (size_t i = 0; i < k; i++) {                                                                               \
+            uint16_t half = form##_from(value[i]);                                                                     \
+            memcpy(dst + 2 * i, &half, 2);                                                                             \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void read_##form(const unsigned char *src, float *value, size_t k)                                          \
+    {                                                                                                                  \
+        for (size_t i = 0; i < k; i++) {                                                                               \
+            uint16_t half;                                                                                             \
+            memcpy(&half, src + 2 * i, 2);                                                                             \
+            value[i] = tw_from_##form(half);                                                                           \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void round_##form(float *value, size_t k)                                                                   \
+    {                                                                                                                  \
+        for (size_t i = 0; i < k; i++) value[i] = tw_from_##form(form##_from(value[i]));                               \
+    }
+
+HALF_LOOPS(fp16)
+HALF_LOOPS(bf16)
+
+static const struct {
+    size_t bytes;
+    void (*write)(unsigned char *dst, const float *value, size_t k);
+    void (*read)(const unsigned char *src, float *value, size_t k);
+    void (*round)(float *value, size_t k);
+} codes[TW_VALUE_CODES] = {
+    [TW_VALUES_FP32] = {4, write_fp32, read_fp32, round_fp32},
+    [TW_VALUES_FP16] = {2, write_fp16, read_fp16, round_fp16},
+    [TW_VALUES_BF16] = {2, write_bf16, read_bf16, round_bf16},
+};
+
+size_t tw_value_bytes(tw_value_code code)
+{
+    return codes[code].bytes;
+}
+
+void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_code code)
+{
+    codes[code].write(dst, value, k);
+}
+
+void tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code)
+{
+    codes[code].read(src, value, k);
+}
+
+void tw_values_round(float *value, size_t k, tw_value_code code)
+{
+    codes[code].round(value, k);
+}
+
+int tw_values_finite(const float *value, size_t k)
+{
+    int bad = 0;
+    for (size_t i = 0; i < k; i++) bad |= (tw_float_bits(value[i]) & 0x7F800000) == 0x7F800000;
+    return !bad;
+}

@@ -1,0 +1,82 @@
+"""Bad input: exit code 2 and one line that names what is wrong."""
+import shutil
+import unittest
+
+from support import CommandLineTest
+
+
+class WordsTest(CommandLineTest):
+    def test_unknown_words(self):
+        self.refuse(2, ["frobnicate"], "frobnicate")
+        self.refuse(2, ["--wrkers"], "train", "image", "--wrkers", "2")
+        self.refuse(2, ["juggling"], "train", "juggling")
+        self.refuse(2, ["asr"], "train", "asr")
+        self.refuse_training(2, ["vgg", "resnet20"], "--model", "vgg")
+        self.refuse_training(2, ["linear"], "--schedule", "linear")
+
+    def test_values_out_of_range(self):
+        self.refuse_training(2, ["--batch", "0"], "--batch", "0")
+        self.refuse_training(2, ["--lr", "fast"], "--lr", "fast")
+        self.refuse_training(2, ["--momentum", "1.5"], "--momentum", "1.5")
+        self.refuse_training(2, ["--batch", "1000"], "--batch", "1000", "--workers", "2")
+
+    def test_specs(self):
+        self.refuse_training(2, ["zip"], "--sync", "zip", "--workers", "2")
+        self.refuse_training(2, ["densty"], "--sync", "dgc:densty=0.1", "--workers", "2")
+        self.refuse_training(2, ["density", "7"], "--sync", "dgc:density=7", "--workers", "2")
+
+    def test_momentum_in_both(self):
+        self.refuse_training(2, ["dgc:momentum=0.8"], "--sync", "dgc", "--momentum", "0.8", "--workers", "2")
+        self.refuse_training(2, ["dgc:nesterov=on"], "--sync", "dgc", "--nesterov")
+
+    def test_configuration_files(self):
+        config = self.folder / "bad.yaml"
+        self.refuse_training(2, [config], "--config", config)
+        config.write_text("epochs: 2\nepoks: 3\n")
+        self.refuse_training(2, [config, "epoks"], "--config", config)
+
+    def test_help_and_version_are_no_errors(self):
+        for words in (["--help"], ["version"], ["train", "--help"], ["doctor", "--help"]):
+            done = self.run_program(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue(done.stdout)
+
+
+class DataTest(CommandLineTest):
+    def refuse_data(self, *culprits):
+        self.refuse(2, culprits, "train", "image", "--quiet", "--workers", "2", "--data", self.folder)
+
+    def test_missing_folder(self):
+        missing = self.folder / "missing"
+        self.refuse(2, [missing], "train", "image", "--data", missing)
+
+    def test_empty_folder(self):
+        self.refuse_data(self.folder)
+
+    def test_truncated_file(self):
+        shutil.copytree(self.data, self.folder, dirs_exist_ok=True)
+        images = self.folder / "train-images-idx3-ubyte"
+        images.write_bytes(images.read_bytes()[:-1])
+        self.refuse_data(images)
+
+    def test_labels_of_another_set(self):
+        shutil.copytree(self.data, self.folder, dirs_exist_ok=True)
+        labels = self.folder / "train-labels-idx1-ubyte"
+        shutil.copy(self.data / "t10k-labels-idx1-ubyte", labels)
+        self.refuse_data(labels)
+
+
+class FilesTest(CommandLineTest):
+    def test_unwritable_folder(self):
+        self.refuse_training(2, ["/proc/run"], "--out", "/proc/run", "--workers", "2")
+        occupied = self.folder / "file"
+        occupied.touch()
+        self.refuse_training(2, [occupied], "--out", occupied)
+
+    def test_unwritable_summary(self):
+        self.refuse_training(2, ["/nonexistent/summary"], "--steps", "1", "--json", "/nonexistent/summary")
+        self.refuse_training(2, ["/dev/full"], "--steps", "1", "--json", "/dev/full")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+"""Threads and MPI ranks: the same bits, one voice, and every way to end."""
+import shutil
+import unittest
+
+from support import PROGRAM, CommandLineTest
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
+
+
+def under_mpi(ranks):
+    return {"launcher": ("mpirun", "--oversubscribe", "-n", str(ranks)), "env": AS_ROOT}
+
+
+class DivergenceTest(CommandLineTest):
+    def test_nan_ends_with_four(self):
+        for workers in ("1", "2"):
+            self.refuse_training(4, ["diverged", "10 steps"], "--lr", "1e6", "--workers", workers, "--steps", "100")
+
+
+@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+class MpiTest(CommandLineTest):
+    def test_ranks_equal_threads(self):
+        for sync in ("allreduce", "dgc:density=0.01"):
+            options = ("--sync", sync, "--steps", 6, "--crop", 2, "--check-every", 1)
+            threads = self.train(*options, "--workers", 3)
+            ranks = self.train(*options, **under_mpi(3))
+            self.assertEqual((threads["transport"], ranks["transport"]), ("threads", "mpi"))
+            for key in ("weights_crc32c", "metric", "loss", "train_loss", "bytes", "workers"):
+                self.assertEqual(threads[key], ranks[key], key)
+
+    def test_threads_resume_what_ranks_saved(self):
+        options = ("--sync", "dgc", "--schedule", "constant")
+        whole = self.train(*options, "--steps", 6, "--workers", 2)
+        self.train(*options, "--steps", 3, "--out", self.folder, **under_mpi(2))
+        resumed = self.train(*options, "--steps", 6, "--workers", 2, "--out", self.folder, "--resume")
+        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def assert_told_once(self, code, culprit, *options):
+        """mpirun has words of its own on stderr; ours is one line."""
+        done = self.run_program(*self.train_words("--quiet", *options), **under_mpi(2))
+        self.assertEqual(done.returncode, code, done.stderr)
+        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]
+        self.assertEqual(len(told), 1, done.stderr)
+        self.assertIn(culprit, told[0])
+
+    def test_a_failure_of_all_is_told_once(self):
+        self.assert_told_once(2, "--workers", "--workers", "4")
+        self.assert_told_once(2, "vgg", "--model", "vgg")
+        self.assert_told_once(2, "densty", "--sync", "dgc:densty=1")
+        self.assert_told_once(2, "/nonexistent", "--data", "/nonexistent")
+        self.assert_told_once(2, "--wrkers", "--wrkers", "4")
+        self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
+
+
+class DoctorTest(CommandLineTest):
+    def test_it_names_the_data(self):
+        done = self.run_program("doctor", "--data", self.data)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("192 training and 50 test images", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

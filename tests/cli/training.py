@@ -1,0 +1,71 @@
+"""Training end to end: what a run leaves behind, and that its figures add up."""
+import json
+import unittest
+
+from support import TEST, CommandLineTest
+
+
+class TrainingTest(CommandLineTest):
+    def test_every_number_of_workers_and_kind_of_scheme_trains(self):
+        for sync in ("allreduce", "dgc:density=0.01"):
+            for workers in (1, 2, 4):
+                with self.subTest(sync=sync, workers=workers):
+                    summary = self.train("--workers", workers, "--sync", sync, "--steps", 6, "--check-every", 1)
+                    self.assertEqual((summary["workers"], summary["steps"], summary["sync"]), (workers, 6, sync))
+                    correct = summary["metric"]["value"] * TEST
+                    self.assertAlmostEqual(correct, round(correct), places=6)
+
+    def test_the_same_seed_gives_the_same_bits_and_another_does_not(self):
+        options = ("--workers", 2, "--sync", "dgc", "--steps", 5, "--crop", 2, "--flip")
+        first, again, other = (self.train(*options, "--seed", seed)["weights_crc32c"] for seed in (1, 1, 2))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+
+    def test_dense_traffic_is_counted_as_the_formula_has_it(self):
+        summary = self.train("--workers", 4, "--steps", 3)
+        dense = 2 * 3 / 4 * 4 * summary["parameters"] * 3
+        self.assertEqual(summary["bytes"]["dense"], dense)
+        self.assertAlmostEqual(summary["bytes"]["sent"] / dense, 1, delta=0.01)
+
+    def test_a_compressed_run_sends_less(self):
+        summary = self.train("--workers", 4, "--steps", 3, "--sync", "topk:density=0.01")
+        self.assertGreater(summary["ratio"]["traffic"], 5)
+        self.assertGreater(summary["ratio"]["compressed"], 50)
+        self.assertAlmostEqual(summary["density"], 0.01, delta=0.001)
+
+    def test_it_learns(self):
+        summary = self.train("--epochs", 5, "--lr", 0.01)
+        self.assertGreater(summary["metric"]["value"], 0.8)
+
+    def test_a_run_folder_holds_what_it_should(self):
+        out = self.folder / "run"
+        summary = self.train("--workers", 2, "--epochs", 2, "--out", out)
+        self.assertEqual(json.loads((out / "summary.json").read_text()), summary)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["kind"] for line in lines if line["kind"] != "step"], ["start", "epoch", "epoch"])
+        self.assertEqual(lines[0]["configuration"]["batch"], 8)
+        self.assertEqual(lines[-1]["accuracy"], summary["metric"]["value"])
+        self.assertEqual(len(list(out.glob("events.out.tfevents.*"))), 1)
+        self.assertEqual(len(list(out.glob("checkpoints/step-*/worker-1.safetensors"))), 2)
+
+    def test_its_configuration_makes_the_same_run_again(self):
+        for sync in ("allreduce", "dgc"):
+            out = self.folder / sync
+            first = self.train("--steps", 4, "--sync", sync, "--lr", 0.02, "--out", out)
+            again = self.run_program("train", "image", "--config", out / "config.yaml", "--out", self.folder / "again",
+                                     "--json", self.folder / "again.json", "--quiet")
+            self.assertEqual((again.returncode, again.stderr), (0, ""))
+            summary = json.loads((self.folder / "again.json").read_text())
+            self.assertEqual(summary["weights_crc32c"], first["weights_crc32c"])
+            (self.folder / "again").rename(self.folder / f"again-{sync}")
+
+    def test_a_pipe_gets_plain_lines(self):
+        done = self.run_program(*self.train_words("--epochs", 1))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertNotIn("\r", done.stdout)
+        self.assertIn("conv1.weight", done.stdout)
+        self.assertIn("epoch 1", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,331 @@
+/* What every transport must do, over every group size it offers: results against brute force, to the bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "channel.h"
+#include "group.h"
+
+static size_t each_count(int index, int ranks)
+{
+    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 10007};
+    return index < (int)(sizeof counts / sizeof *counts) ? counts[index] : SIZE_MAX;
+}
+
+static void on_every_size(rank_program program)
+{
+    for (int i = 0; group_size(i); i++) {
+        size_t count;
+        for (int c = 0; (count = each_count(c, group_size(i))) != SIZE_MAX; c++)
+            group_run(group_size(i), program, &count);
+    }
+    assert_int_equal(group_failures(), 0);
+}
+
+/* Values whose sum depends on the order of the summands: magnitudes from 2^-8 to 2^7. */
+static float value_of(int rank, size_t i, uint64_t salt)
+{
+    uint32_t words[4];
+    tw_random(salt, (uint64_t)rank, i, words);
+    float magnitude = 1 + (float)(words[0] >> 9) * 0x1p-23f;
+    for (uint32_t e = words[1] % 16; e < 8; e++) magnitude *= 0.5f;
+    for (uint32_t e = words[1] % 16; e > 8; e--) magnitude *= 2;
+    return words[2] & 1 ? magnitude : -magnitude;
+}
+
+static int is_sum_in_rank_order(const float *values, size_t count, int ranks, uint64_t salt)
+{
+    for (size_t i = 0; i < count; i++) {
+        float sum = value_of(0, i, salt);
+        for (int r = 1; r < ranks; r++) sum += value_of(r, i, salt);
+        if (memcmp(&sum, &values[i], sizeof sum) != 0) return 0;
+    }
+    return 1;
+}
+
+static float *fill_values(int rank, size_t count, uint64_t salt)
+{
+    float *values = malloc((count + 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++) values[i] = value_of(rank, i, salt);
+    return values;
+}
+
+static void play_allreduce(tw_comm *comm, const void *context)
+{
+    size_t count = *(const size_t *)context;
+    for (uint64_t salt = 0; salt < 2; salt++) {
+        float *values = fill_values(tw_comm_rank(comm), count, salt);
+        CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
+        CHECK(is_sum_in_rank_order(values, count, tw_comm_size(comm), salt));
+        free(values);
+    }
+    tw_comm_destroy(comm);
+}
+
+static void allreduce_is_the_sum_in_rank_order(void **state)
+{
+    (void)state;
+    on_every_size(play_allreduce);
+}
+
+/* 2(N-1)/N * 4 * count a rank: exact for each by its chunk, and exact in the sum over ranks. */
+static void play_allreduce_bytes(tw_comm *comm, const void *context)
+{
+    size_t count = *(const size_t *)context, ranks = (size_t)tw_comm_size(comm), rank = (size_t)tw_comm_rank(comm);
+    size_t own = count / ranks + (rank < count % ranks);
+    float *values = fill_values(0, count, 0);
+    CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
+    tw_traffic traffic = tw_comm_traffic(comm), everyone[16];
+    CHECK(traffic.bytes_sent == 4 * ((count - own) + own * (ranks - 1)));
+    CHECK(traffic.bytes_received == traffic.bytes_sent);
+    CHECK(tw_comm_allgather(comm, &traffic, sizeof traffic, everyone) == TW_OK);
+    uint64_t sent = 0, messages = 0;
+    for (size_t r = 0; r < ranks; r++) sent += everyone[r].bytes_sent, messages += everyone[r].messages_sent;
+    CHECK(sent == 2 * (ranks - 1) * 4 * count);
+    CHECK(messages == 2 * (ranks - 1) * (count < ranks ? count : ranks));
+    CHECK(tw_comm_traffic(comm).bytes_sent == traffic.bytes_sent + (ranks - 1) * sizeof traffic);
+    free(values);
+    tw_comm_destroy(comm);
+}
+
+static void allreduce_sends_what_a_ring_sends(void **state)
+{
+    (void)state;
+    on_every_size(play_allreduce_bytes);
+}
+
+/* A packet's length and content tell its sender and round; every third is empty. */
+static size_t packet_size(int rank, size_t round, size_t capacity)
+{
+    size_t mix = (size_t)rank * 7 + round;
+    return mix % 3 == 0 ? 0 : capacity - mix % (capacity + 1);
+}
+
+static unsigned char packet_byte(int rank, size_t round, size_t i)
+{
+    return (unsigned char)(rank * 31 + (int)(round * 17 + i * 5));
+}
+
+static int is_packet(const unsigned char *packet, size_t size, int rank, size_t round, size_t capacity)
+{
+    if (size != packet_size(rank, round, capacity)) return 0;
+    for (size_t i = 0; i < size; i++)
+        if (packet[i] != packet_byte(rank, round, i)) return 0;
+    return 1;
+}
+
+static size_t fill_packet(unsigned char *packet, int rank, size_t round, size_t capacity)
+{
+    size_t size = packet_size(rank, round, capacity);
+    for (size_t i = 0; i < size; i++) packet[i] = packet_byte(rank, round, i);
+    return size;
+}
+
+static void gather_packets(tw_channel *channel, size_t round, size_t capacity)
+{
+    tw_comm *comm = channel->comm;
+    unsigned char *own = malloc(capacity + 1);
+    const void *const *packets;
+    const size_t *sizes;
+    size_t size = fill_packet(own, comm->rank, round, capacity);
+    CHECK(tw_channel_allgather(channel, own, size, capacity, &packets, &sizes) == TW_OK);
+    memset(own, 0xEE, capacity + 1); /* what was gathered does not depend on it any more */
+    for (int r = 0; r < comm->size; r++) {
+        CHECK(is_packet(packets[r], sizes[r], r, round, capacity));
+        CHECK((uintptr_t)packets[r] % 64 == 0);
+    }
+    free(own);
+}
+
+static void play_allgather(tw_comm *comm, const void *context)
+{
+    size_t capacity = *(const size_t *)context, sent = 0, ranks = (size_t)tw_comm_size(comm);
+    tw_channel *channel;
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    for (size_t round = 0; round < 4; round++) {
+        gather_packets(channel, round, capacity);
+        sent += packet_size(tw_comm_rank(comm), round, capacity);
+    }
+    tw_traffic traffic = tw_channel_traffic(channel);
+    CHECK(traffic.bytes_sent == sent * (ranks - 1));
+    CHECK(traffic.messages_sent == 4 * (ranks - 1) && traffic.messages_received == 4 * (ranks - 1));
+    tw_channel_destroy(channel);
+    tw_comm_destroy(comm);
+}
+
+static void allgather_brings_packets_of_any_size(void **state)
+{
+    (void)state;
+    on_every_size(play_allgather);
+}
+
+static void play_public_allgather(tw_comm *comm, const void *context)
+{
+    size_t size = *(const size_t *)context, ranks = (size_t)tw_comm_size(comm);
+    unsigned char *own = malloc(size + 1), *all = malloc(size * ranks + 1);
+    for (size_t i = 0; i < size; i++) own[i] = packet_byte(tw_comm_rank(comm), 0, i);
+    CHECK(tw_comm_allgather(comm, own, size, all) == TW_OK);
+    for (size_t i = 0; i < size * ranks; i++) CHECK(all[i] == packet_byte((int)(i / size), 0, i % size));
+    free(own);
+    free(all);
+    tw_comm_destroy(comm);
+}
+
+static void public_allgather_is_in_rank_order(void **state)
+{
+    (void)state;
+    on_every_size(play_public_allgather);
+}
+
+static void broadcast_packet(tw_channel *channel, int root, size_t capacity)
+{
+    unsigned char *data = malloc(capacity + 1);
+    size_t size = fill_packet(data, root, 1, capacity), received;
+    const void *packet;
+    int is_root = channel->comm->rank == root;
+    if (!is_root) memset(data, 0xEE, capacity + 1);
+    CHECK(tw_channel_broadcast(channel, root, is_root ? data : NULL, is_root ? size : 0, capacity, &packet,
+                               &received) == TW_OK);
+    CHECK(is_packet(packet, received, root, 1, capacity));
+    CHECK(!is_root || packet == data);
+    free(data);
+}
+
+static void play_broadcast(tw_comm *comm, const void *context)
+{
+    size_t capacity = *(const size_t *)context, sent = 0, sum = 0;
+    size_t size = (size_t)tw_comm_size(comm);
+    tw_channel *channel;
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    for (int root = 0; root < tw_comm_size(comm); root++) {
+        broadcast_packet(channel, root, capacity);
+        sum += packet_size(root, 1, capacity) * (size - 1);
+    }
+    uint64_t own = tw_channel_traffic(channel).bytes_sent, everyone[16];
+    CHECK(tw_comm_allgather(comm, &own, sizeof own, everyone) == TW_OK);
+    for (size_t r = 0; r < size; r++) sent += everyone[r];
+    CHECK(sent == sum); /* every rank but the root receives it once */
+    tw_channel_destroy(channel);
+    tw_comm_destroy(comm);
+}
+
+static void broadcast_reaches_all_from_any_root(void **state)
+{
+    (void)state;
+    on_every_size(play_broadcast);
+}
+
+static void play_public_broadcast(tw_comm *comm, const void *context)
+{
+    size_t size = *(const size_t *)context;
+    unsigned char *data = malloc(size + 1);
+    for (int root = 0; root < tw_comm_size(comm); root++) {
+        for (size_t i = 0; i < size; i++) data[i] = packet_byte(tw_comm_rank(comm), 3, i);
+        CHECK(tw_comm_broadcast(comm, root, data, size) == TW_OK);
+        for (size_t i = 0; i < size; i++) CHECK(data[i] == packet_byte(root, 3, i));
+    }
+    free(data);
+    tw_comm_destroy(comm);
+}
+
+static void public_broadcast_copies_the_root(void **state)
+{
+    (void)state;
+    on_every_size(play_public_broadcast);
+}
+
+/* Messages of one rank to another, all under way at once, arrive in the order they were started. */
+static void play_in_order(tw_comm *comm, const void *context)
+{
+    enum { MESSAGES = 20 };
+    (void)context;
+    int values[MESSAGES], received[MESSAGES], ranks = comm->size;
+    void *sends[MESSAGES], *receives[MESSAGES];
+    int next = (comm->rank + 1) % ranks, previous = (comm->rank + ranks - 1) % ranks;
+    for (int i = 0; i < MESSAGES; i++) {
+        values[i] = comm->rank * 100 + i;
+        CHECK(comm->ops.start_send(comm->self, next, 5, &values[i], (size_t)(i % 2) * sizeof(int), &sends[i]) == TW_OK);
+    }
+    for (int i = 0; i < MESSAGES; i++)
+        CHECK(comm->ops.start_recv(comm->self, previous, 5, &received[i], sizeof(int), &receives[i]) == TW_OK);
+    for (int i = 0; i < MESSAGES; i++) {
+        size_t size = 99;
+        CHECK(comm->ops.wait(comm->self, receives[i], 60, &size) == TW_OK);
+        CHECK(size == (size_t)(i % 2) * sizeof(int) && (size == 0 || received[i] == previous * 100 + i));
+        CHECK(comm->ops.wait(comm->self, sends[i], 60, &size) == TW_OK);
+    }
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    tw_comm_destroy(comm);
+}
+
+static void messages_stay_in_order(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++)
+        if (group_size(i) > 1) group_run(group_size(i), play_in_order, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+static void *use_channel(void *argument)
+{
+    tw_channel *channel = argument;
+    for (size_t round = 0; round < 30; round++) {
+        size_t count = 100 + round * (channel->number + 1);
+        uint64_t salt = channel->number * 1000 + round;
+        float *values = fill_values(channel->comm->rank, count, salt);
+        CHECK(tw_channel_allreduce(channel, values, count) == TW_OK);
+        CHECK(is_sum_in_rank_order(values, count, channel->comm->size, salt));
+        gather_packets(channel, round, 500 * channel->number);
+        CHECK(tw_channel_barrier(channel) == TW_OK);
+        free(values);
+    }
+    return NULL;
+}
+
+static void play_channels(tw_comm *comm, const void *context)
+{
+    (void)context;
+    tw_channel *channels[2];
+    pthread_t thread;
+    for (int c = 0; c < 2; c++) CHECK(tw_channel_create(comm, &channels[c]) == TW_OK);
+    CHECK(pthread_create(&thread, NULL, use_channel, channels[1]) == 0);
+    use_channel(channels[0]);
+    pthread_join(thread, NULL);
+    tw_traffic first = tw_channel_traffic(channels[0]), second = tw_channel_traffic(channels[1]);
+    tw_traffic total = tw_comm_traffic(comm);
+    CHECK(total.bytes_sent == first.bytes_sent + second.bytes_sent);
+    CHECK(total.messages_received == first.messages_received + second.messages_received);
+    for (int c = 0; c < 2; c++) tw_channel_destroy(channels[c]);
+    tw_comm_destroy(comm);
+}
+
+static void channels_run_side_by_side(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_channels, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allreduce_is_the_sum_in_rank_order),
+        cmocka_unit_test(allreduce_sends_what_a_ring_sends),
+        cmocka_unit_test(allgather_brings_packets_of_any_size),
+        cmocka_unit_test(public_allgather_is_in_rank_order),
+        cmocka_unit_test(broadcast_reaches_all_from_any_root),
+        cmocka_unit_test(public_broadcast_copies_the_root),
+        cmocka_unit_test(messages_stay_in_order),
+        cmocka_unit_test(channels_run_side_by_side),
+    };
+    group_begin(&argc, &argv);
+    int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
+    group_end();
+    return failed;
+}

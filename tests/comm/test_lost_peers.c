@@ -1,0 +1,187 @@
+/* What every transport must do when a rank goes missing or breaks the rules: every call ends, with the right status. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "channel.h"
+#include "group.h"
+
+enum { COUNT = 100 };
+
+static tw_status call_barrier(tw_comm *comm)
+{
+    return tw_comm_barrier(comm);
+}
+
+static tw_status call_allreduce(tw_comm *comm)
+{
+    float values[COUNT] = {0};
+    return tw_comm_allreduce(comm, values, COUNT);
+}
+
+static tw_status call_allgather(tw_comm *comm)
+{
+    static const char data[COUNT];
+    char *gathered = malloc(COUNT * (size_t)tw_comm_size(comm));
+    tw_status status = tw_comm_allgather(comm, data, COUNT, gathered);
+    free(gathered);
+    return status;
+}
+
+static tw_status call_broadcast(tw_comm *comm)
+{
+    char data[COUNT] = {0};
+    return tw_comm_broadcast(comm, 0, data, COUNT);
+}
+
+static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+enum { COLLECTIVES = sizeof collectives / sizeof *collectives };
+
+static void for_groups(rank_program program, const void *context)
+{
+    for (int i = 0; group_size(i); i++)
+        if (group_size(i) > 1) group_run(group_size(i), program, context);
+    assert_int_equal(group_failures(), 0);
+}
+
+/* Rank 0 takes part once and leaves, the others go on: in all four collectives everybody depends on rank 0. */
+static void play_leave(tw_comm *comm, const void *context)
+{
+    tw_status (*collective)(tw_comm *) = *(tw_status(*const *)(tw_comm *))context;
+    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    if (tw_comm_rank(comm) != 0) {
+        CHECK(collective(comm) == TW_ERROR_PEER);
+        CHECK(strstr(tw_last_error(), "rank") != NULL);
+        CHECK(call_barrier(comm) == TW_ERROR_PEER);
+        CHECK(strstr(tw_last_error(), "broke earlier") != NULL);
+        float none;
+        CHECK(tw_comm_allreduce(comm, &none, 0) == TW_ERROR_PEER);
+    }
+    tw_comm_destroy(comm);
+    group_meet();
+}
+
+static void a_rank_that_leaves_is_noticed(void **state)
+{
+    (void)state;
+    for (int c = 0; c < COLLECTIVES; c++) for_groups(play_leave, &collectives[c]);
+}
+
+/* Rank 0 stays, but does not come. Afterwards it finds that the others did not wait for it. */
+static void play_late(tw_comm *comm, const void *context)
+{
+    (void)context;
+    CHECK(tw_comm_set_timeout(comm, 0.05) == TW_OK);
+    if (tw_comm_rank(comm) != 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER);
+    group_meet();
+    if (tw_comm_rank(comm) == 0) CHECK(call_allgather(comm) == TW_ERROR_PEER);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+static void a_rank_that_does_not_come_is_given_up(void **state)
+{
+    (void)state;
+    for_groups(play_late, NULL);
+}
+
+static void play_long_message(tw_comm *comm, const void *context)
+{
+    (void)context;
+    char data[COUNT] = "too long";
+    tw_channel *channel;
+    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    if (comm->rank == 0) {
+        tw_channel_start_send(channel, 1, data, COUNT);
+        CHECK(tw_channel_finish(channel) == TW_OK);
+    } else if (comm->rank == 1) {
+        tw_channel_start_receive(channel, 0, data, COUNT - 1, NULL);
+        CHECK(tw_channel_finish(channel) == TW_ERROR_PACKET);
+        CHECK(call_barrier(comm) == TW_ERROR_PEER);
+    }
+    tw_channel_destroy(channel);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+static void a_message_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    for_groups(play_long_message, NULL);
+}
+
+/* Rank 0 passes another count than the rest. Nobody may take the result for good, nobody may hang. */
+static void play_other_count(tw_comm *comm, const void *context)
+{
+    size_t count = *(const size_t *)context;
+    float *values = calloc(2 * COUNT, sizeof *values);
+    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
+    tw_status status = tw_comm_allreduce(comm, values, tw_comm_rank(comm) == 0 ? count : COUNT);
+    CHECK(status == TW_ERROR_PACKET || status == TW_ERROR_PEER);
+    free(values);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+static void different_counts_are_noticed(void **state)
+{
+    (void)state;
+    const size_t counts[] = {COUNT / 2, 2 * COUNT};
+    for (int c = 0; c < 2; c++) for_groups(play_other_count, &counts[c]);
+}
+
+static void play_bad_arguments(tw_comm *comm, const void *context)
+{
+    (void)context;
+    float value = 1;
+    char both[64] = {0};
+    const void *const *packets;
+    const size_t *sizes;
+    int ranks = tw_comm_size(comm);
+    CHECK(tw_comm_allreduce(comm, NULL, 1) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_allreduce(NULL, &value, 1) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_allreduce(comm, &value, SIZE_MAX) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_broadcast(comm, ranks, &value, 4) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_broadcast(comm, -1, &value, 4) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_broadcast(comm, 0, NULL, 4) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_allgather(comm, &value, 4, NULL) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_allgather(comm, both + 4 * ranks - 1, 4, both) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_barrier(NULL) == TW_ERROR_ARGUMENT);
+    CHECK(tw_channel_allgather(comm->channel, both, 2, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
+    CHECK(tw_channel_allgather(comm->channel, both, 1, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
+    const double bad_timeouts[] = {0, -1, (double)INFINITY, (double)NAN};
+    for (int t = 0; t < 4; t++) CHECK(tw_comm_set_timeout(comm, bad_timeouts[t]) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_barrier(comm) == TW_OK); /* none of it did any harm */
+    CHECK(tw_comm_rank(comm) >= 0 && tw_comm_rank(comm) < ranks && tw_comm_transport(comm)[0]);
+    tw_comm_destroy(comm);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_bad_arguments, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(a_rank_that_leaves_is_noticed),
+        cmocka_unit_test(a_rank_that_does_not_come_is_given_up),
+        cmocka_unit_test(a_message_that_does_not_fit_is_refused),
+        cmocka_unit_test(different_counts_are_noticed),
+    };
+    group_begin(&argc, &argv);
+    int failed = cmocka_run_group_tests_name("lost peers", tests, NULL, NULL);
+    group_end();
+    return failed;
+}

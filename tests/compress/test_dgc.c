@@ -1,0 +1,461 @@
+/* Deep Gradient Compression against its identities, and against a second implementation that sorts. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+#include "scheme.h"
+
+enum { RANKS = 4, TENSORS = 3, STEPS = 24 };
+
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}, {"b.weight", 3, {40, 25, 9}}};
+
+static size_t count_of(size_t tensor)
+{
+    return tw_tensor_count(&table[tensor]);
+}
+
+/* Roughly normal, heavier in some rows: a different draw for every seed, step, rank and element. */
+static float draw(uint64_t seed, int step, int rank, size_t tensor, size_t i)
+{
+    uint32_t words[4];
+    tw_random(seed, (uint64_t)(step * 64 + rank), tensor << 32 | i, words);
+    double sum = 0;
+    for (int w = 0; w < 4; w++) sum += words[w] / 4294967296.0 - 0.5;
+    return (float)(sum * (1 + (double)(i % 7)));
+}
+
+typedef struct gradients {
+    float *tensor[RANKS][TENSORS];
+    float **rank[RANKS];
+} gradients;
+
+static void gradients_create(gradients *g)
+{
+    for (int r = 0; r < RANKS; r++) {
+        g->rank[r] = g->tensor[r];
+        for (size_t t = 0; t < TENSORS; t++) g->tensor[r][t] = calloc(count_of(t), sizeof(float));
+    }
+}
+
+static void gradients_destroy(gradients *g)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++) free(g->tensor[r][t]);
+}
+
+static void gradients_draw(gradients *g, uint64_t seed, int step)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < count_of(t); i++) g->tensor[r][t][i] = draw(seed, step, r, t, i);
+}
+
+/* ---- identities ---------------------------------------------------------------------------------------------------- */
+
+/* Density 1 without masking: the direction is (Nesterov) momentum SGD's, bit for bit, with one worker. */
+static void check_is_momentum(const char *spec, int nesterov)
+{
+    loopback group;
+    gradients g;
+    float *velocity[TENSORS];
+    int skipped;
+    gradients_create(&g);
+    for (size_t t = 0; t < TENSORS; t++) velocity[t] = calloc(count_of(t), sizeof(float));
+    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < STEPS; step++) {
+        gradients_draw(&g, 1, step);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        for (size_t t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < count_of(t); i++) {
+                float gradient = draw(1, step, 0, t, i);
+                velocity[t][i] = 0.9f * velocity[t][i] + gradient;
+                float expected = nesterov ? 0.9f * velocity[t][i] + gradient : velocity[t][i];
+                assert_true(g.tensor[0][t][i] == expected);
+            }
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    for (size_t t = 0; t < TENSORS; t++) free(velocity[t]);
+}
+
+static void test_density_one_is_momentum_sgd(void **state)
+{
+    (void)state;
+    check_is_momentum("dgc:density=1,masking=off", 0);
+    check_is_momentum("dgc:density=1,masking=off,nesterov=on", 1);
+}
+
+static void test_density_one_with_masking_is_plain_sgd(void **state)
+{
+    (void)state;
+    loopback group;
+    gradients g;
+    int skipped;
+    gradients_create(&g);
+    assert_int_equal(loopback_create(&group, "dgc:density=1", table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < STEPS; step++) {
+        gradients_draw(&g, 2, step);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        for (size_t t = 0; t < TENSORS; t += 2) /* the bias keeps its momentum: it is not compressed */
+            for (size_t i = 0; i < count_of(t); i++) assert_true(g.tensor[0][t][i] == draw(2, step, 0, t, i));
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+/* What a scheme remembers of one kind for one tensor, copied by a walk. */
+typedef struct finder {
+    tw_walk walk;
+    const char *kind, *tensor;
+    float *dst;
+} finder;
+
+static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    finder *self = (finder *)walk;
+    if (dtype == TW_F32 && strcmp(kind, self->kind) == 0 && strcmp(tensor, self->tensor) == 0)
+        memcpy(self->dst, data, count * sizeof(float));
+    return TW_OK;
+}
+
+static void remembered(tw_scheme *scheme, const char *kind, size_t tensor, float *dst)
+{
+    finder self = {{find, NULL}, kind, table[tensor].name, dst};
+    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
+}
+
+/* All that was sent plus what is left equals the sum over time of u: exactly, on values that floats add exactly. */
+static void test_conservation(void **state)
+{
+    (void)state;
+    enum { T = 0 };
+    size_t n = count_of(T);
+    loopback group;
+    gradients g;
+    int skipped;
+    double *sent = calloc(n, sizeof *sent), *velocity = calloc(n, sizeof *velocity), *total = calloc(n, sizeof *total);
+    float *left = calloc(n, sizeof *left);
+    gradients_create(&g);
+    assert_int_equal(loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < 12; step++) {
+        for (size_t t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < count_of(t); i++) g.tensor[0][t][i] = rintf(draw(3, step, 0, t, i) * 4) * 4096;
+        for (size_t i = 0; i < n; i++) {
+            velocity[i] = 0.5 * velocity[i] + g.tensor[0][T][i];
+            total[i] += velocity[i];
+        }
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        size_t nonzero = 0;
+        for (size_t i = 0; i < n; i++) {
+            sent[i] += g.tensor[0][T][i];
+            nonzero += g.tensor[0][T][i] != 0;
+        }
+        assert_int_equal(nonzero, 60); /* ceil(0.02 * 3000) */
+    }
+    remembered(group.scheme[0], "residual", T, left);
+    for (size_t i = 0; i < n; i++) assert_true(sent[i] + left[i] == total[i]);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    free(sent);
+    free(velocity);
+    free(total);
+    free(left);
+}
+
+/* ---- a second implementation ------------------------------------------------------------------------------------------ */
+
+typedef struct reference {
+    float *u[RANKS][TENSORS], *v[RANKS][TENSORS];
+    float *velocity;
+} reference;
+
+static void reference_create(reference *ref)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++) {
+            ref->u[r][t] = calloc(count_of(t), sizeof(float));
+            ref->v[r][t] = calloc(count_of(t), sizeof(float));
+        }
+    ref->velocity = calloc(count_of(1), sizeof(float));
+}
+
+static void reference_destroy(reference *ref)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++) {
+            free(ref->u[r][t]);
+            free(ref->v[r][t]);
+        }
+    free(ref->velocity);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x > y ? -1 : x < y;
+}
+
+static float kth_magnitude(const float *v, size_t n, size_t k)
+{
+    float *sorted = malloc(n * sizeof *sorted);
+    for (size_t i = 0; i < n; i++) sorted[i] = fabsf(v[i]);
+    qsort(sorted, n, sizeof *sorted, larger_first);
+    float kth = sorted[k - 1];
+    free(sorted);
+    return kth;
+}
+
+/* One rank's share of one compressed tensor, added to sum. Draws have no ties, so "at least the k-th" is exactly k. */
+static void reference_tensor(reference *ref, int rank, size_t tensor, float scale, double density, int nesterov,
+                             const float *g, float *sum)
+{
+    float *u = ref->u[rank][tensor], *v = ref->v[rank][tensor];
+    size_t n = count_of(tensor);
+    for (size_t i = 0; i < n; i++) {
+        float share = scale * g[i];
+        u[i] = 0.9f * u[i] + share;
+        v[i] = v[i] + (nesterov ? 0.9f * u[i] + share : u[i]);
+    }
+    float kth = kth_magnitude(v, n, (size_t)ceil((double)n * density));
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(v[i]) >= kth) {
+            sum[i] += v[i];
+            u[i] = v[i] = 0;
+        }
+}
+
+static double gradient_norm(const gradients *g, int rank)
+{
+    double sum = 0;
+    for (size_t t = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < count_of(t); i++) sum += (double)g->tensor[rank][t][i] * g->tensor[rank][t][i];
+    return sqrt(sum);
+}
+
+/* thr * N^-1/2 on the norm of g/N, as the paper's section 3.3 says. */
+static float reference_scale(const gradients *g, int rank, double clip)
+{
+    double share = gradient_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
+    return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
+}
+
+static void reference_step(reference *ref, gradients *g, double density, double clip, int nesterov, float *sum[TENSORS])
+{
+    for (size_t t = 0; t < TENSORS; t++) memset(sum[t], 0, count_of(t) * sizeof(float));
+    for (int r = 0; r < RANKS; r++) {
+        float scale = reference_scale(g, r, clip);
+        for (size_t t = 0; t < TENSORS; t += 2) reference_tensor(ref, r, t, scale, density, nesterov, g->tensor[r][t], sum[t]);
+        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->tensor[r][1][i];
+    }
+    for (size_t i = 0; i < count_of(1); i++) {
+        ref->velocity[i] = 0.9f * ref->velocity[i] + sum[1][i];
+        sum[1][i] = nesterov ? 0.9f * ref->velocity[i] + sum[1][i] : ref->velocity[i];
+    }
+}
+
+/* Densities by step as the ladder should have them. */
+typedef double (*ladder)(int step);
+
+static double constant_ladder(int step)
+{
+    (void)step;
+    return 0.01;
+}
+
+/* warmup_steps=12, from 0.25: 0.25, 0.0625, 0.015625 are above 0.01, four steps each. 0.25 costs more than dense with
+ * four workers and wide values would; either road must give the same sums. */
+static double falling_ladder(int step)
+{
+    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.01;
+}
+
+static double dense_ladder(int step)
+{
+    return step < 12 ? 0.9 / pow(4, step / 3) : 0.01;
+}
+
+static void check_reference(const char *spec, ladder density, double clip, int nesterov)
+{
+    loopback group;
+    gradients g;
+    reference ref;
+    float *sum[TENSORS];
+    int skipped;
+    gradients_create(&g);
+    reference_create(&ref);
+    for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
+    assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
+    for (int step = 0; step < STEPS; step++) {
+        gradients_draw(&g, 4, step);
+        reference_step(&ref, &g, density(step), clip, nesterov, sum);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        for (int r = 0; r < RANKS; r++)
+            for (size_t t = 0; t < TENSORS; t++)
+                for (size_t i = 0; i < count_of(t); i++) assert_true(g.tensor[r][t][i] == sum[t][i]);
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    reference_destroy(&ref);
+    for (size_t t = 0; t < TENSORS; t++) free(sum[t]);
+}
+
+static void test_equals_reference(void **state)
+{
+    (void)state;
+    check_reference("dgc:density=0.01,warmup_steps=0", constant_ladder, 0, 0);
+    check_reference("dgc:density=0.01,nesterov=on,warmup_steps=0", constant_ladder, 0, 1);
+    check_reference("dgc:density=0.01,clip=25,warmup_steps=0", constant_ladder, 25, 0);
+    check_reference("dgc:density=0.01,warmup_steps=12", falling_ladder, 0, 0);
+    check_reference("dgc:density=0.01,warmup_steps=12,warmup_density=0.9", dense_ladder, 0, 0);
+}
+
+/* ---- half-precision values: what rounding loses stays ---------------------------------------------------------------- */
+
+static void test_half_values_conserve(void **state)
+{
+    (void)state;
+    enum { T = 2 };
+    size_t n = count_of(T);
+    float *left = calloc(n, sizeof *left);
+    gradients g;
+    loopback group;
+    int skipped;
+    gradients_create(&g);
+    static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0", "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0"};
+    for (int s = 0; s < 2; s++) {
+        double lost = 0;
+        double *balance = calloc(n, sizeof *balance);
+        assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, 1), TW_OK);
+        for (int step = 0; step < STEPS; step++) {
+            gradients_draw(&g, 5, step);
+            for (size_t i = 0; i < n; i++) balance[i] += g.tensor[0][T][i];
+            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+            for (size_t i = 0; i < n; i++) balance[i] -= g.tensor[0][T][i];
+        }
+        remembered(group.scheme[0], "residual", T, left);
+        for (size_t i = 0; i < n; i++) lost = fmax(lost, fabs(balance[i] - left[i]));
+        assert_true(lost < 1e-4); /* fp32 rounding of 24 additions; dropped rounding errors would be 100 times that */
+        loopback_destroy(&group);
+        free(balance);
+    }
+    gradients_destroy(&g);
+    free(left);
+}
+
+/* ---- not a number ------------------------------------------------------------------------------------------------------ */
+
+static void test_nonfinite_is_skipped_everywhere(void **state)
+{
+    (void)state;
+    enum { T = 2, SICK = 1 };
+    size_t n = count_of(T);
+    float *v[RANKS][2], *u[RANKS][2];
+    gradients g;
+    loopback group;
+    int skipped;
+    gradients_create(&g);
+    for (int r = 0; r < RANKS; r++)
+        for (int when = 0; when < 2; when++) {
+            v[r][when] = calloc(n, sizeof(float));
+            u[r][when] = calloc(n, sizeof(float));
+        }
+    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0", table, TENSORS, RANKS), TW_OK);
+    for (int step = 0; step < 8; step++) {
+        gradients_draw(&g, 6, step);
+        int sick = step == 5;
+        if (sick) g.tensor[SICK][T][n - 1] = step % 2 ? INFINITY : NAN;
+        for (int r = 0; sick && r < RANKS; r++) {
+            remembered(group.scheme[r], "residual", T, v[r][0]);
+            remembered(group.scheme[r], "momentum", T, u[r][0]);
+        }
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_int_equal(skipped, sick);
+        for (int r = 0; sick && r < RANKS; r++) {
+            remembered(group.scheme[r], "residual", T, v[r][1]);
+            remembered(group.scheme[r], "momentum", T, u[r][1]);
+            for (size_t i = 0; i < n; i++) {
+                /* The sick rank is as before; a healthy one has its gradient in the residual, all of it. */
+                float momentum = r == SICK ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * draw(6, step, r, T, i);
+                float residual = r == SICK ? v[r][0][i] : v[r][0][i] + momentum;
+                assert_true(u[r][1][i] == momentum);
+                assert_true(v[r][1][i] == residual);
+            }
+        }
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    for (int r = 0; r < RANKS; r++)
+        for (int when = 0; when < 2; when++) {
+            free(v[r][when]);
+            free(u[r][when]);
+        }
+}
+
+/* ---- the published sizes ------------------------------------------------------------------------------------------------ */
+
+/* The paper's accounting: 48 bits an element sent, 32 an element of one dimension. */
+static double paper_bytes(double weights, double exact)
+{
+    return weights * 0.001 * 6 + exact * 4;
+}
+
+static void check_published(double weights, double exact, double full_mib, double sent_mib, double ratio)
+{
+    double mib = 1024 * 1024, full = 4 * (weights + exact), sent = paper_bytes(weights, exact);
+    assert_true(fabs(full / mib - full_mib) < 0.005);
+    assert_true(fabs(sent / mib - sent_mib) < 0.00005);
+    assert_true(fabs(full / sent - ratio) < 0.05);
+}
+
+static void test_published_sizes(void **state)
+{
+    (void)state;
+    /* AlexNet (one tower, grouped convolutions), ResNet-50, and the PTB model of 2 x 1500 with tied embedding. */
+    check_published(60954656, 10568, 232.56, 0.3891, 597.7);
+    check_published(25502912, 54120, 97.49, 0.3524, 276.7);
+    check_published(51000000, 34000, 194.68, 0.4215, 461.8);
+}
+
+/* The same for a packet that was really made: 44 bits an element instead of 48. */
+static void test_real_packet_is_smaller_than_the_papers(void **state)
+{
+    (void)state;
+    tw_tensor lstm = {"lstm.weight", 2, {6000, 1500}};
+    size_t n = tw_tensor_count(&lstm);
+    float *gradient = malloc(n * sizeof *gradient), **tensors[1], *one[1] = {gradient};
+    loopback group;
+    int skipped;
+    for (size_t i = 0; i < n; i++) gradient[i] = draw(7, 0, 0, 0, i);
+    tensors[0] = one;
+    assert_int_equal(loopback_create(&group, "dgc:density=0.001,warmup_steps=0", &lstm, 1, 1), TW_OK);
+    assert_int_equal(loopback_step(&group, tensors, -1, NULL, &skipped), TW_OK);
+    double bits = 8.0 * (double)group.packet_bytes / 9000;
+    assert_true(bits < 44);
+    assert_true(bits > 32 + 11.4); /* the entropy of the support: log2 C(n, k) / k */
+    loopback_destroy(&group);
+    free(gradient);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_density_one_is_momentum_sgd),
+        cmocka_unit_test(test_density_one_with_masking_is_plain_sgd),
+        cmocka_unit_test(test_conservation),
+        cmocka_unit_test(test_equals_reference),
+        cmocka_unit_test(test_half_values_conserve),
+        cmocka_unit_test(test_nonfinite_is_skipped_everywhere),
+        cmocka_unit_test(test_published_sizes),
+        cmocka_unit_test(test_real_packet_is_smaller_than_the_papers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,350 @@
+/* What every scheme of the list must do, and the errors of specs and tables. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+#include "memory.h"
+#include "scheme.h"
+
+enum { MATRIX = 3000, BIAS = 40 };
+static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};
+
+typedef float (*filling)(int rank, size_t i);
+
+static float zeros(int rank, size_t i)
+{
+    (void)rank;
+    (void)i;
+    return 0;
+}
+
+static float equals(int rank, size_t i)
+{
+    (void)i;
+    return (float)(rank + 1);
+}
+
+static float huge(int rank, size_t i)
+{
+    return (i % 2 ? 1e30f : -1e30f) / (float)(rank + 1);
+}
+
+static float denormals(int rank, size_t i)
+{
+    return (float)(i % 100 + (size_t)rank) * 1e-42f;
+}
+
+static float draws(int rank, size_t i)
+{
+    uint32_t words[4];
+    tw_random(9, (uint64_t)rank, i, words);
+    return (float)words[0] / 4294967296.0f - 0.5f;
+}
+
+/* The gradients of a step over `table`, one rank after the other. */
+typedef struct step_gradients {
+    float w[LOOPBACK_RANKS][MATRIX], b[LOOPBACK_RANKS][BIAS];
+    float *tensors[LOOPBACK_RANKS][2], **ranks[LOOPBACK_RANKS];
+} step_gradients;
+
+static void fill(step_gradients *g, int size, filling f)
+{
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < MATRIX; i++) g->w[r][i] = f(r, i);
+        for (size_t i = 0; i < BIAS; i++) g->b[r][i] = f(r, i);
+        g->tensors[r][0] = g->w[r];
+        g->tensors[r][1] = g->b[r];
+        g->ranks[r] = g->tensors[r];
+    }
+}
+
+/* Runs steps of every filling with every group size: finite, alike on all ranks, biases exactly the mean in the first step. */
+static void check_scheme(const char *spec)
+{
+    static const filling fillings[] = {zeros, equals, huge, denormals, draws};
+    static const int sizes[] = {1, 2, 3, 8};
+    static step_gradients g;
+    for (size_t f = 0; f < sizeof fillings / sizeof *fillings; f++)
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) {
+            loopback group;
+            int size = sizes[z], skipped;
+            assert_int_equal(loopback_create(&group, spec, table, 2, size), TW_OK);
+            for (int step = 0; step < 4; step++) {
+                fill(&g, size, fillings[f]);
+                assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+                assert_int_equal(skipped, 0);
+                for (int r = 1; r < size; r++) assert_memory_equal(g.w[r], g.w[0], sizeof g.w[0]);
+                for (int r = 1; r < size; r++) assert_memory_equal(g.b[r], g.b[0], sizeof g.b[0]);
+                for (size_t i = 0; i < MATRIX; i++) assert_true(isfinite(g.w[0][i]));
+                for (size_t i = 0; step == 0 && i < BIAS; i++) {
+                    float sum = (float)(1.0 / size) * fillings[f](0, i);
+                    for (int r = 1; r < size; r++) sum += (float)(1.0 / size) * fillings[f](r, i);
+                    assert_true(g.b[0][i] == sum);
+                }
+            }
+            loopback_destroy(&group);
+        }
+}
+
+static void test_every_scheme_conforms(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_scheme_count(); s++) check_scheme(tw_scheme_name(s));
+}
+
+/* A gradient that is not finite on one rank, in either kind of tensor, skips the step on all; the next one is sound. */
+static void test_every_scheme_skips_nonfinite(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    for (size_t s = 0; s < tw_scheme_count(); s++)
+        for (int where = 0; where < 2; where++) {
+            loopback group;
+            int skipped;
+            assert_int_equal(loopback_create(&group, tw_scheme_name(s), table, 2, 3), TW_OK);
+            for (int step = 0; step < 3; step++) {
+                fill(&g, 3, draws);
+                if (step == 1) g.tensors[2][where][7] = NAN;
+                assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+                assert_int_equal(skipped, step == 1);
+            }
+            for (size_t i = 0; i < MATRIX; i++) assert_true(isfinite(g.w[0][i]));
+            loopback_destroy(&group);
+        }
+}
+
+/* Reverting a step and doing it again gives what the step gave: nothing was lost and nothing doubled. */
+static void test_revert_loses_nothing(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    double total = 0, came = 0;
+    assert_int_equal(loopback_create(&group, "topk:density=0.01", table, 2, 1), TW_OK);
+    for (int step = 0; step < 200; step++) {
+        fill(&g, 1, step < 20 ? equals : zeros);
+        for (size_t i = 0; i < MATRIX; i++) total += g.w[0][i];
+        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+        if (step % 3 == 0)
+            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+        else
+            for (size_t i = 0; i < MATRIX; i++) came += g.w[0][i];
+    }
+    assert_true(total == came); /* small integers: exact. 200 steps empty the residual */
+    loopback_destroy(&group);
+}
+
+/* ---- damage on the way ---------------------------------------------------------------------------------------------- */
+
+static size_t damaged_byte;
+static int damaged_bit;
+
+static void flip(void *packets[], size_t sizes[], int size)
+{
+    (void)size;
+    if (damaged_byte < sizes[1]) ((unsigned char *)packets[1])[damaged_byte] ^= (unsigned char)(1 << damaged_bit);
+}
+
+static void truncate_packet(void *packets[], size_t sizes[], int size)
+{
+    (void)packets;
+    (void)size;
+    if (damaged_byte < sizes[1]) sizes[1] = damaged_byte;
+}
+
+static void check_refused(const char *spec, loopback_damage damage)
+{
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, spec, table, 2, 2), TW_OK);
+    fill(&g, 2, draws);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, damage, &skipped), TW_ERROR_PACKET);
+    loopback_destroy(&group);
+}
+
+static size_t packet_bytes(const char *spec)
+{
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, spec, table, 2, 2), TW_OK);
+    fill(&g, 2, draws);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+    size_t bytes = group.packet_bytes;
+    loopback_destroy(&group);
+    return bytes;
+}
+
+static void test_damaged_packets_are_refused(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"topk:density=0.005", "dgc:density=0.005,values=fp16,warmup_steps=0"};
+    for (int s = 0; s < 2; s++) {
+        size_t bytes = packet_bytes(specs[s]);
+        for (damaged_byte = 0; damaged_byte < bytes; damaged_byte++) {
+            check_refused(specs[s], truncate_packet);
+            for (damaged_bit = 0; damaged_bit < 8; damaged_bit++) check_refused(specs[s], flip);
+        }
+    }
+}
+
+static void repeat_last_step(void *packets[], size_t sizes[], int size)
+{
+    static unsigned char before[65536];
+    static size_t before_size;
+    (void)size;
+    if (before_size) {
+        memcpy(packets[1], before, before_size);
+        sizes[1] = before_size;
+        return;
+    }
+    before_size = sizes[1];
+    memcpy(before, packets[1], before_size);
+}
+
+static void test_packets_of_another_step_are_refused(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "topk:density=0.01", table, 2, 2), TW_OK);
+    fill(&g, 2, draws);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, repeat_last_step, &skipped), TW_OK);
+    fill(&g, 2, draws);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, repeat_last_step, &skipped), TW_ERROR_PACKET);
+    assert_non_null(strstr(tw_last_error(), "rank 1 sent a packet of step 0 in step 1"));
+    loopback_destroy(&group);
+}
+
+/* ---- errors a person makes ------------------------------------------------------------------------------------------- */
+
+static void check_spec(const char *spec, const char *says)
+{
+    tw_scheme *scheme = NULL;
+    assert_int_equal(tw_scheme_create(spec, table, 2, 0, 4, &scheme), TW_ERROR_SPEC);
+    assert_null(scheme);
+    if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
+}
+
+static void test_bad_specs_name_the_key_and_the_range(void **state)
+{
+    (void)state;
+    check_spec("", "names no scheme");
+    check_spec("nonsense", "no scheme \"nonsense\"; there are: allreduce, topk, dgc");
+    check_spec("dgc:densty=0.1", "no option \"densty\"; there are: density");
+    check_spec("dgc:density=2", "density=2: density must be a number from 1e-07 to 1");
+    check_spec("dgc:density=0", "density must be");
+    check_spec("dgc:density=abc", "density=abc");
+    check_spec("dgc:density=", "density=:");
+    check_spec("dgc:density=nan", "density=nan");
+    check_spec("dgc:density=0.1,density=0.2", "density is given twice");
+    check_spec("dgc:density", "not of the form option=value");
+    check_spec("dgc:", "not of the form");
+    check_spec("dgc:nesterov=yes", "nesterov must be on or off");
+    check_spec("dgc:values=fp8", "values must be one of fp32|fp16|bf16");
+    check_spec("dgc:warmup_steps=1.5", "warmup_steps must be a whole number");
+    check_spec("allreduce:density=0.1", "allreduce: no option \"density\"");
+}
+
+static void check_table(const tw_tensor *tensors, size_t count, const char *says)
+{
+    tw_scheme *scheme = NULL;
+    assert_int_equal(tw_scheme_create("dgc", tensors, count, 0, 1, &scheme), TW_ERROR_ARGUMENT);
+    assert_null(scheme);
+    if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
+}
+
+static void test_bad_tables_are_refused(void **state)
+{
+    (void)state;
+    tw_tensor twice[] = {{"w", 1, {3}}, {"w", 1, {4}}}, empty = {"e", 2, {3, 0}}, large = {"l", 2, {65536, 65536}};
+    tw_tensor nameless = {"", 1, {3}}, deep = {"d", 9, {1}};
+    check_table(twice, 2, "two tensors are called w");
+    check_table(&empty, 1, "tensor e is empty");
+    check_table(&large, 1, "more than 2^31");
+    check_table(&nameless, 1, "a name has 1 to 255 bytes");
+    check_table(&deep, 1, "9 dimensions");
+    check_table(NULL, 0, "empty");
+    tw_scheme *scheme;
+    assert_int_equal(tw_scheme_create("dgc", table, 2, 4, 4, &scheme), TW_ERROR_ARGUMENT);
+}
+
+static void test_order_is_checked(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    tw_scheme *scheme;
+    tw_round round = {0};
+    fill(&g, 1, draws);
+    assert_int_equal(tw_scheme_create("topk", table, 2, 0, 1, &scheme), TW_OK);
+    assert_int_equal(tw_scheme_next(scheme, &round), TW_ERROR_ORDER);
+    assert_int_equal(tw_scheme_begin(scheme, g.ranks[0], -1), TW_OK);
+    assert_int_equal(tw_scheme_begin(scheme, g.ranks[0], -1), TW_ERROR_ORDER);
+    assert_int_equal(tw_scheme_revert(scheme), TW_ERROR_ORDER);
+    tw_scheme_destroy(scheme);
+    tw_scheme_destroy(NULL);
+}
+
+/* Every allocation of create fails once: a status each time, and (under the address sanitizer) no leak. */
+static void test_no_memory_is_a_status(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_scheme_count(); s++)
+        for (long n = 1;; n++) {
+            tw_scheme *scheme = NULL;
+            tw_fail_allocation(n);
+            tw_status status = tw_scheme_create(tw_scheme_name(s), table, 2, 0, 8, &scheme);
+            tw_fail_allocation(0);
+            if (status == TW_OK) {
+                tw_scheme_destroy(scheme);
+                break;
+            }
+            assert_int_equal(status, TW_ERROR_MEMORY);
+            assert_null(scheme);
+        }
+}
+
+static void test_help_lists_every_option(void **state)
+{
+    (void)state;
+    char page[8192];
+    for (size_t s = 0; s < tw_scheme_count(); s++) {
+        const tw_scheme_ops *ops = tw_scheme_at(s);
+        size_t length = tw_scheme_help(s, page, sizeof page);
+        assert_true(length < sizeof page && length == strlen(page));
+        for (size_t i = 0; i < ops->option_count; i++) assert_non_null(strstr(page, ops->options[i].key));
+        assert_non_null(strstr(page, "min_elements"));
+        char small[16];
+        assert_int_equal(tw_scheme_help(s, small, sizeof small), length);
+        assert_int_equal(tw_scheme_help(s, NULL, 0), length);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_scheme_conforms),
+        cmocka_unit_test(test_every_scheme_skips_nonfinite),
+        cmocka_unit_test(test_revert_loses_nothing),
+        cmocka_unit_test(test_damaged_packets_are_refused),
+        cmocka_unit_test(test_packets_of_another_step_are_refused),
+        cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
+        cmocka_unit_test(test_bad_tables_are_refused),
+        cmocka_unit_test(test_order_is_checked),
+        cmocka_unit_test(test_no_memory_is_a_status),
+        cmocka_unit_test(test_help_lists_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* The order of an epoch, and the batches drawn in it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dataset.h"
+
+enum { COUNT = 40, CHANNELS = 3, HEIGHT = 7, WIDTH = 9, AREA = HEIGHT * WIDTH, SIZE = CHANNELS * AREA };
+
+static uint8_t pixels[COUNT * SIZE], labels[COUNT];
+
+/* Every pixel differs from its neighbours, and none is black. */
+static const dataset *sample(void)
+{
+    static dataset data = {.mean = {0.25f, 0.5f, 0.125f}, .deviation = {0.5f, 0.25f, 1.0f}};
+    for (size_t i = 0; i < COUNT * SIZE; i++) pixels[i] = (uint8_t)(1 + (i * 37 + i / AREA * 11) % 255);
+    for (size_t i = 0; i < COUNT; i++) labels[i] = (uint8_t)(i % 10);
+    data.train = (image_set){COUNT, CHANNELS, HEIGHT, WIDTH, 10, pixels, labels};
+    return &data;
+}
+
+static float normal(const dataset *data, size_t channel, uint8_t pixel)
+{
+    return ((float)pixel / 255.0f - data->mean[channel]) / data->deviation[channel];
+}
+
+static void an_order_is_a_permutation(void **state)
+{
+    enum { MOST = 60000 };
+    static uint32_t order[MOST];
+    static uint8_t seen[MOST];
+    (void)state;
+    for (size_t count = 0; count <= MOST; count = count < 20 ? count + 1 : count * 20 / 3) {
+        memset(seen, 0, sizeof seen);
+        dataset_shuffle(order, count, 3, 1);
+        for (size_t i = 0; i < count; i++) {
+            assert_in_range(order[i], 0, count - 1);
+            assert_int_equal(seen[order[i]]++, 0);
+        }
+    }
+}
+
+static void an_order_depends_on_seed_and_epoch(void **state)
+{
+    uint32_t first[COUNT], again[COUNT], other_seed[COUNT], other_epoch[COUNT];
+    (void)state;
+    dataset_shuffle(first, COUNT, 3, 1);
+    dataset_shuffle(again, COUNT, 3, 1);
+    dataset_shuffle(other_seed, COUNT, 4, 1);
+    dataset_shuffle(other_epoch, COUNT, 3, 2);
+    assert_memory_equal(first, again, sizeof first);
+    assert_memory_not_equal(first, other_seed, sizeof first);
+    assert_memory_not_equal(first, other_epoch, sizeof first);
+    assert_memory_not_equal(other_seed, other_epoch, sizeof first);
+}
+
+/* Each of the 24 orders of 4 comes about 1000 times in 24000; a deviation is sqrt(1000), so 200 is beyond 6 of them. */
+static void every_order_is_as_likely(void **state)
+{
+    int often[256] = {0}, kinds = 0;
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 24000; epoch++) {
+        uint32_t order[4];
+        dataset_shuffle(order, 4, 5, epoch);
+        often[order[0] << 6 | order[1] << 4 | order[2] << 2 | order[3]]++;
+    }
+    for (int i = 0; i < 256; i++) {
+        if (often[i] == 0) continue;
+        kinds++;
+        assert_in_range(often[i], 800, 1200);
+    }
+    assert_int_equal(kinds, 24);
+}
+
+static void a_batch_is_normalised(void **state)
+{
+    static float images[COUNT * SIZE];
+    const dataset *data = sample();
+    uint32_t order[COUNT];
+    uint8_t drawn[COUNT];
+    (void)state;
+    dataset_shuffle(order, COUNT, 1, 0);
+    dataset_batch(data, &data->train, order, COUNT, NULL, 1, 0, images, drawn);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(drawn[i], labels[order[i]]);
+        for (size_t at = 0; at < SIZE; at++) {
+            float expected = normal(data, at / AREA, pixels[order[i] * SIZE + at]);
+            assert_float_equal(images[i * SIZE + at], expected, 0);
+        }
+    }
+}
+
+static void a_batch_does_not_depend_on_how_it_is_split(void **state)
+{
+    static float whole[COUNT * SIZE], parts[COUNT * SIZE];
+    static const size_t splits[] = {1, 3, 8, COUNT - 1};
+    const augmentation augment = {.padding = 2, .flip = 1};
+    const dataset *data = sample();
+    uint32_t order[COUNT];
+    uint8_t whole_labels[COUNT], part_labels[COUNT];
+    (void)state;
+    dataset_shuffle(order, COUNT, 6, 9);
+    dataset_batch(data, &data->train, order, COUNT, &augment, 6, 9, whole, whole_labels);
+    for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
+        memset(parts, 0, sizeof parts);
+        for (size_t at = 0; at < COUNT; at += splits[s]) {
+            size_t count = COUNT - at < splits[s] ? COUNT - at : splits[s];
+            dataset_batch(data, &data->train, order + at, count, &augment, 6, 9, parts + at * SIZE, part_labels + at);
+        }
+        assert_memory_equal(whole, parts, sizeof whole);
+        assert_memory_equal(whole_labels, part_labels, sizeof whole_labels);
+    }
+}
+
+/* The definition, pixel by pixel: pad with black, cut a window out, mirror it. */
+static float window_pixel(const dataset *data, size_t image, size_t channel, int y, int x, int top, int left, int flip)
+{
+    int row = y + top, column = (flip ? WIDTH - 1 - x : x) + left;
+    int inside = row >= 0 && row < HEIGHT && column >= 0 && column < WIDTH;
+    return normal(data, channel, inside ? pixels[image * SIZE + channel * AREA + (size_t)(row * WIDTH + column)] : 0);
+}
+
+static int is_window(const dataset *data, size_t image, const float *drawn, int top, int left, int flip)
+{
+    for (size_t channel = 0; channel < CHANNELS; channel++)
+        for (int y = 0; y < HEIGHT; y++)
+            for (int x = 0; x < WIDTH; x++)
+                if (*drawn++ != window_pixel(data, image, channel, y, x, top, left, flip)) return 0;
+    return 1;
+}
+
+/* A bit for each of the windows that `drawn` is. */
+static int windows_matched(const dataset *data, size_t image, const float *drawn, const augmentation *augment,
+                           int *which)
+{
+    int matches = 0, number = 0;
+    for (int flip = 0; flip <= augment->flip; flip++)
+        for (int top = -augment->padding; top <= augment->padding; top++)
+            for (int left = -augment->padding; left <= augment->padding; left++, number++)
+                if (is_window(data, image, drawn, top, left, flip)) {
+                    matches++;
+                    *which = number;
+                }
+    return matches;
+}
+
+/* Every image drawn is exactly one of the windows there are, and all of them come. */
+static void check_augmentation(augmentation augment)
+{
+    enum { EPOCHS = 40, WINDOWS_MOST = 50 };
+    static float images[COUNT * SIZE];
+    const dataset *data = sample();
+    uint32_t order[COUNT];
+    uint8_t drawn[COUNT];
+    int often[WINDOWS_MOST] = {0}, windows = (augment.flip + 1) * (2 * augment.padding + 1) * (2 * augment.padding + 1);
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        dataset_shuffle(order, COUNT, 2, epoch);
+        dataset_batch(data, &data->train, order, COUNT, &augment, 2, epoch, images, drawn);
+        for (size_t i = 0; i < COUNT; i++) {
+            int which = 0;
+            assert_int_equal(windows_matched(data, order[i], images + i * SIZE, &augment, &which), 1);
+            assert_int_equal(drawn[i], labels[order[i]]);
+            often[which]++;
+        }
+    }
+    for (int i = 0; i < windows; i++) assert_in_range(often[i], COUNT * EPOCHS / windows / 3, COUNT * EPOCHS);
+}
+
+static void crops_are_windows_of_the_padded_image(void **state)
+{
+    (void)state;
+    check_augmentation((augmentation){.padding = 1, .flip = 0});
+    check_augmentation((augmentation){.padding = 2, .flip = 0});
+}
+
+static void flips_are_mirror_images(void **state)
+{
+    (void)state;
+    check_augmentation((augmentation){.padding = 0, .flip = 1});
+    check_augmentation((augmentation){.padding = 2, .flip = 1});
+}
+
+/* A set of mirrored images is flipped by the same draws, which gives the first set back where they are flipped. */
+static void flipping_twice_changes_nothing(void **state)
+{
+    static float once[COUNT * SIZE], twice[COUNT * SIZE], plain[COUNT * SIZE];
+    static uint8_t mirrored[COUNT * SIZE];
+    const augmentation augment = {.flip = 1};
+    const dataset *data = sample();
+    image_set mirror = data->train;
+    uint32_t order[COUNT];
+    uint8_t drawn[COUNT];
+    int flipped = 0;
+    (void)state;
+    mirror.pixels = mirrored;
+    for (size_t row = 0; row < COUNT * SIZE / WIDTH; row++)
+        for (size_t x = 0; x < WIDTH; x++) mirrored[row * WIDTH + x] = pixels[row * WIDTH + WIDTH - 1 - x];
+    for (uint32_t i = 0; i < COUNT; i++) order[i] = i;
+    dataset_batch(data, &data->train, order, COUNT, NULL, 8, 0, plain, drawn);
+    dataset_batch(data, &data->train, order, COUNT, &augment, 8, 0, once, drawn);
+    dataset_batch(data, &mirror, order, COUNT, &augment, 8, 0, twice, drawn);
+    for (size_t i = 0; i < COUNT; i++) {
+        const float *unchanged = memcmp(once + i * SIZE, plain + i * SIZE, SIZE * sizeof(float)) ? twice : once;
+        assert_memory_equal(unchanged + i * SIZE, plain + i * SIZE, SIZE * sizeof(float));
+        flipped += unchanged == twice;
+    }
+    assert_in_range(flipped, 5, COUNT - 5);
+}
+
+static void padding_may_exceed_the_image(void **state)
+{
+    static float images[SIZE];
+    const dataset *data = sample();
+    const augmentation augment = {.padding = 1000000};
+    uint32_t order = 7;
+    uint8_t drawn;
+    (void)state;
+    dataset_batch(data, &data->train, &order, 1, &augment, 1, 1, images, &drawn);
+    for (size_t at = 0; at < SIZE; at++) assert_float_equal(images[at], normal(data, at / AREA, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_order_is_a_permutation),
+        cmocka_unit_test(an_order_depends_on_seed_and_epoch),
+        cmocka_unit_test(every_order_is_as_likely),
+        cmocka_unit_test(a_batch_is_normalised),
+        cmocka_unit_test(a_batch_does_not_depend_on_how_it_is_split),
+        cmocka_unit_test(crops_are_windows_of_the_padded_image),
+        cmocka_unit_test(flips_are_mirror_images),
+        cmocka_unit_test(flipping_twice_changes_nothing),
+        cmocka_unit_test(padding_may_exceed_the_image),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* CIFAR folders, 10 and 100. */
+#include "scratch.h"
+
+#include <sys/stat.h>
+
+enum { PIXELS = 3 * 32 * 32, FILES = 6 };
+
+static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                         "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
+
+static uint8_t pixel(int file, int image, int at)
+{
+    return (uint8_t)(31 * file + 101 * image + at * (at / 1024 + 1)); /* the three channels differ */
+}
+
+/* `count` records, each with `labels` label bytes: 9 - file last, and what is no fine label before it. */
+static void make_records(blob *file, int number, int count, int labels)
+{
+    file->size = 0;
+    for (int image = 0; image < count; image++) {
+        for (int i = 1; i < labels; i++) file->bytes[file->size++] = 200;
+        file->bytes[file->size++] = (uint8_t)(9 - number);
+        for (int at = 0; at < PIXELS; at++) file->bytes[file->size++] = pixel(number, image, at);
+    }
+}
+
+/* File i has i + 1 records. */
+static void write_cifar10(void)
+{
+    static blob file;
+    for (int i = 0; i < FILES; i++) {
+        make_records(&file, i, i + 1, 1);
+        scratch_write(names[i], file.bytes, file.size);
+    }
+}
+
+static void assert_image(const image_set *set, size_t index, int file, int image)
+{
+    assert_int_equal(set->labels[index], 9 - file);
+    for (int at = 0; at < PIXELS; at++) assert_int_equal(set->pixels[index * PIXELS + at], pixel(file, image, at));
+}
+
+static void reads_cifar10_in_the_order_of_its_files(void **state)
+{
+    dataset data;
+    size_t index = 0;
+    (void)state;
+    write_cifar10();
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_string_equal(data.format, "cifar10");
+    assert_int_equal(data.train.count, 1 + 2 + 3 + 4 + 5);
+    assert_int_equal(data.test.count, 6);
+    assert_int_equal(data.train.channels, 3);
+    assert_int_equal(data.train.height, 32);
+    assert_int_equal(data.train.width, 32);
+    assert_int_equal(data.train.classes, 10);
+    for (int file = 0; file < 5; file++)
+        for (int image = 0; image <= file; image++) assert_image(&data.train, index++, file, image);
+    for (int image = 0; image < 6; image++) assert_image(&data.test, (size_t)image, 5, image);
+    dataset_release(&data);
+}
+
+static void measures_each_channel(void **state)
+{
+    dataset data;
+    (void)state;
+    write_cifar10();
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    for (int channel = 0; channel < 3; channel++) {
+        double sum = 0, squares = 0, count = 15 * 1024;
+        for (int file = 0; file < 5; file++) {
+            for (int image = 0; image <= file; image++) {
+                for (int at = 1024 * channel; at < 1024 * (channel + 1); at++) {
+                    double value = pixel(file, image, at) / 255.0;
+                    sum += value;
+                    squares += value * value;
+                }
+            }
+        }
+        double variance = squares / count - sum / count * (sum / count);
+        assert_float_equal(data.mean[channel], sum / count, 1e-6);
+        assert_float_equal(data.deviation[channel] * data.deviation[channel], variance, 1e-6);
+    }
+    dataset_release(&data);
+}
+
+static void reads_the_fine_labels_of_cifar100(void **state)
+{
+    static blob file;
+    dataset data;
+    (void)state;
+    make_records(&file, 0, 3, 2);
+    file.bytes[1] = 99;
+    scratch_write("train.bin", file.bytes, file.size);
+    make_records(&file, 5, 2, 2);
+    scratch_write("test.bin", file.bytes, file.size);
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_string_equal(data.format, "cifar100");
+    assert_int_equal(data.train.classes, 100);
+    assert_int_equal(data.train.count, 3);
+    assert_int_equal(data.test.count, 2);
+    assert_int_equal(data.train.labels[0], 99);
+    assert_image(&data.train, 2, 0, 2);
+    assert_image(&data.test, 1, 5, 1);
+    dataset_release(&data);
+}
+
+static void refuses_sizes_that_are_not_whole_records(void **state)
+{
+    static blob file;
+    (void)state;
+    for (int i = 0; i < FILES; i++) {
+        write_cifar10();
+        make_records(&file, i, 2, 1);
+        scratch_write(names[i], file.bytes, file.size - 1);
+        assert_refused(TW_ERROR_FORMAT, names[i], "records of 3073 bytes");
+        scratch_write(names[i], file.bytes, file.size + 1);
+        assert_refused(TW_ERROR_FORMAT, names[i], "records of 3073 bytes");
+        scratch_write(names[i], file.bytes, 0);
+        assert_refused(TW_ERROR_FORMAT, names[i], "empty");
+    }
+}
+
+static void refuses_labels_out_of_range(void **state)
+{
+    static blob file;
+    (void)state;
+    write_cifar10();
+    make_records(&file, 5, 3, 1);
+    file.bytes[2 * (PIXELS + 1)] = 10;
+    scratch_write("test_batch.bin", file.bytes, file.size);
+    assert_refused(TW_ERROR_FORMAT, "test_batch.bin", "record 2 has label 10; the largest is 9");
+}
+
+static void refuses_cifar100_labels_out_of_range(void **state)
+{
+    static blob file;
+    (void)state;
+    make_records(&file, 0, 1, 2);
+    file.bytes[1] = 100;
+    scratch_write("train.bin", file.bytes, file.size);
+    assert_refused(TW_ERROR_FORMAT, "train.bin", "record 0 has label 100; the largest is 99");
+}
+
+static void refuses_missing_files_and_folders(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FILES; i++) {
+        write_cifar10();
+        remove(scratch_path(names[i]));
+        assert_refused(TW_ERROR_IO, names[i], "No such file");
+        assert_int_equal(mkdir(scratch_path(names[i]), 0700), 0);
+        assert_refused(TW_ERROR_IO, names[i], "not a regular file");
+        remove(scratch_path(names[i]));
+    }
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, scratch_make, scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(reads_cifar10_in_the_order_of_its_files),
+        CASE(measures_each_channel),
+        CASE(reads_the_fine_labels_of_cifar100),
+        CASE(refuses_sizes_that_are_not_whole_records),
+        CASE(refuses_labels_out_of_range),
+        CASE(refuses_cifar100_labels_out_of_range),
+        CASE(refuses_missing_files_and_folders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

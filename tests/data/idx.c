@@ -1,0 +1,333 @@
+/* IDX folders: what is read, and what every kind of wrong file is told. */
+#include "scratch.h"
+
+#include <sys/stat.h>
+#include <zlib.h>
+
+enum { TRAIN = 6, TEST = 4, HEIGHT = 2, WIDTH = 3, AREA = HEIGHT * WIDTH };
+
+static const char *const names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                     "t10k-labels-idx1-ubyte"};
+enum { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS };
+
+static blob files[4]; /* a correct data set, for each test to spoil */
+
+static void put_number(blob *file, uint32_t number)
+{
+    for (int shift = 24; shift >= 0; shift -= 8) file->bytes[file->size++] = (uint8_t)(number >> shift);
+}
+
+static void make_images(blob *file, uint32_t count, uint32_t height, uint32_t width)
+{
+    file->size = 0;
+    put_number(file, 0x00000803);
+    put_number(file, count);
+    put_number(file, height);
+    put_number(file, width);
+    for (uint32_t i = 0; i < count * height * width; i++) file->bytes[file->size++] = (uint8_t)(7 * i + count);
+}
+
+static void make_labels(blob *file, uint32_t count, uint8_t classes)
+{
+    file->size = 0;
+    put_number(file, 0x00000801);
+    put_number(file, count);
+    for (uint32_t i = 0; i < count; i++) file->bytes[file->size++] = (uint8_t)(classes - 1 - i % classes);
+}
+
+static void write_all(void)
+{
+    for (int i = 0; i < 4; i++) scratch_write(names[i], files[i].bytes, files[i].size);
+}
+
+static int set_up(void **state)
+{
+    make_images(&files[TRAIN_IMAGES], TRAIN, HEIGHT, WIDTH);
+    make_labels(&files[TRAIN_LABELS], TRAIN, 3);
+    make_images(&files[TEST_IMAGES], TEST, HEIGHT, WIDTH);
+    make_labels(&files[TEST_LABELS], TEST, 3);
+    return scratch_make(state);
+}
+
+/* gzip by zlib's own writer, in memory. */
+static void pack(const blob *src, blob *dst)
+{
+    z_stream stream = {.next_in = (Bytef *)src->bytes,
+                       .avail_in = (uInt)src->size,
+                       .next_out = dst->bytes,
+                       .avail_out = sizeof dst->bytes};
+    assert_int_equal(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    dst->size = stream.total_out;
+    deflateEnd(&stream);
+}
+
+static void assert_set(const image_set *set, size_t count, const blob *images, const blob *labels)
+{
+    assert_int_equal(set->count, count);
+    assert_int_equal(set->channels, 1);
+    assert_int_equal(set->height, HEIGHT);
+    assert_int_equal(set->width, WIDTH);
+    assert_int_equal(set->classes, 3);
+    assert_memory_equal(set->pixels, images->bytes + 16, count * AREA);
+    assert_memory_equal(set->labels, labels->bytes + 8, count);
+}
+
+static void assert_loads(void)
+{
+    dataset data;
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_string_equal(data.format, "idx");
+    assert_string_equal(data.path, scratch);
+    assert_set(&data.train, TRAIN, &files[TRAIN_IMAGES], &files[TRAIN_LABELS]);
+    assert_set(&data.test, TEST, &files[TEST_IMAGES], &files[TEST_LABELS]);
+    dataset_release(&data);
+    assert_null(data.train.pixels);
+}
+
+static void reads_plain_files(void **state)
+{
+    (void)state;
+    write_all();
+    assert_loads();
+}
+
+static void reads_packed_and_dotted_files(void **state)
+{
+    static blob packed;
+    (void)state;
+    scratch_write("train-images.idx3-ubyte", files[0].bytes, files[0].size);
+    pack(&files[1], &packed);
+    scratch_write("train-labels.idx1-ubyte.gz", packed.bytes, packed.size);
+    pack(&files[2], &packed);
+    scratch_write("t10k-images-idx3-ubyte.gz", packed.bytes, packed.size);
+    scratch_write("t10k-labels-idx1-ubyte", files[3].bytes, files[3].size);
+    assert_loads();
+}
+
+static void measures_the_training_pixels(void **state)
+{
+    dataset data;
+    double sum = 0, squares = 0;
+    (void)state;
+    write_all();
+    for (int i = 0; i < TRAIN * AREA; i++) sum += files[TRAIN_IMAGES].bytes[16 + i] / 255.0;
+    double mean = sum / (TRAIN * AREA);
+    for (int i = 0; i < TRAIN * AREA; i++) {
+        double distance = files[TRAIN_IMAGES].bytes[16 + i] / 255.0 - mean;
+        squares += distance * distance;
+    }
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_float_equal(data.mean[0], mean, 1e-6);
+    assert_float_equal(data.deviation[0] * data.deviation[0], squares / (TRAIN * AREA), 1e-6);
+    dataset_release(&data);
+}
+
+static void a_flat_channel_has_deviation_one(void **state)
+{
+    dataset data;
+    (void)state;
+    memset(files[TRAIN_IMAGES].bytes + 16, 51, TRAIN * AREA);
+    write_all();
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_float_equal(data.mean[0], 0.2, 1e-7);
+    assert_float_equal(data.deviation[0], 1, 0);
+    dataset_release(&data);
+}
+
+static void refuses_every_truncation(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 4; file++) {
+        size_t whole = files[file].size;
+        write_all();
+        for (size_t size = 0; size < whole; size++) {
+            scratch_write(names[file], files[file].bytes, size);
+            assert_refused(TW_ERROR_FORMAT, names[file], size ? "" : "empty");
+        }
+    }
+}
+
+static void refuses_trailing_bytes(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 4; file++) {
+        files[file].bytes[files[file].size++] = 0;
+        write_all();
+        assert_refused(TW_ERROR_FORMAT, names[file], "its header promises");
+        files[file].size--;
+    }
+}
+
+/* Spoils one byte of a file's header. */
+static void refuses_byte(int file, size_t at, uint8_t byte, const char *words)
+{
+    uint8_t kept = files[file].bytes[at];
+    files[file].bytes[at] = byte;
+    write_all();
+    assert_refused(TW_ERROR_FORMAT, names[file], words);
+    files[file].bytes[at] = kept;
+}
+
+static void refuses_wrong_headers(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 4; file++) {
+        refuses_byte(file, 0, 1, "begins with bytes 01 00");
+        refuses_byte(file, 1, 0xff, "begins with bytes 00 ff");
+        refuses_byte(file, 2, 0x0d, "IDX type 0x0d");
+        refuses_byte(file, 3, 2, "2 dimensions");
+        refuses_byte(file, 7, 0, "dimension 1 is 0");
+        refuses_byte(file, 4, 0xff, "its header promises");
+    }
+}
+
+/* Beyond 64 bits; and 2^31 x 2^31 x 4 = 2^64, which is 0 in 64 bits, with no data behind it. */
+static void refuses_dimensions_that_overflow(void **state)
+{
+    blob *images = &files[TRAIN_IMAGES];
+    (void)state;
+    memset(images->bytes + 4, 0xff, 12);
+    write_all();
+    assert_refused(TW_ERROR_FORMAT, names[TRAIN_IMAGES], "its header promises");
+
+    images->size = 4;
+    put_number(images, 0x80000000);
+    put_number(images, 0x80000000);
+    put_number(images, 4);
+    scratch_write(names[TRAIN_IMAGES], images->bytes, 16);
+    assert_refused(TW_ERROR_FORMAT, names[TRAIN_IMAGES], "its header promises");
+}
+
+static void refuses_counts_that_differ(void **state)
+{
+    (void)state;
+    make_labels(&files[TEST_LABELS], TEST - 1, 3);
+    write_all();
+    assert_refused(TW_ERROR_FORMAT, names[TEST_LABELS], "3 labels, but there are 4 images");
+}
+
+static void refuses_a_test_set_of_another_kind(void **state)
+{
+    (void)state;
+    files[TEST_LABELS].bytes[9] = 3;
+    write_all();
+    assert_refused(TW_ERROR_FORMAT, names[TEST_LABELS], "label 3, but those for training end at 2");
+    make_images(&files[TEST_IMAGES], TEST, WIDTH, HEIGHT);
+    write_all();
+    assert_refused(TW_ERROR_FORMAT, names[TEST_IMAGES], "3 x 2");
+}
+
+static void takes_up_to_256_classes(void **state)
+{
+    dataset data;
+    (void)state;
+    files[TRAIN_LABELS].bytes[8] = 255;
+    write_all();
+    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(data.train.classes, 256);
+    assert_int_equal(data.test.classes, 256);
+    dataset_release(&data);
+}
+
+static void refuses_damaged_packed_files(void **state)
+{
+    static blob packed;
+    static const char name[] = "train-images-idx3-ubyte.gz";
+    (void)state;
+    write_all();
+    remove(scratch_path(names[TRAIN_IMAGES]));
+    pack(&files[TRAIN_IMAGES], &packed);
+    for (size_t size = 2; size < packed.size; size++) {
+        scratch_write(name, packed.bytes, size);
+        assert_refused(TW_ERROR_FORMAT, name, "truncated");
+    }
+    for (size_t at = packed.size - 8; at < packed.size; at++) { /* the checksum and the length */
+        packed.bytes[at] ^= 1;
+        scratch_write(name, packed.bytes, packed.size);
+        assert_refused(TW_ERROR_FORMAT, name, "damaged");
+        packed.bytes[at] ^= 1;
+    }
+    packed.bytes[10] |= 7; /* a reserved kind of block */
+    scratch_write(name, packed.bytes, packed.size);
+    assert_refused(TW_ERROR_FORMAT, name, "damaged");
+}
+
+static void refuses_a_missing_file(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 4; file++) {
+        write_all();
+        remove(scratch_path(names[file]));
+        assert_refused(TW_ERROR_IO, names[file], "not there");
+    }
+}
+
+static void refuses_what_is_not_a_file(void **state)
+{
+    (void)state;
+    write_all();
+    remove(scratch_path(names[TEST_IMAGES]));
+    assert_int_equal(mkdir(scratch_path(names[TEST_IMAGES]), 0700), 0);
+    assert_refused(TW_ERROR_IO, names[TEST_IMAGES], "not a regular file");
+    remove(scratch_path(names[TEST_IMAGES]));
+    assert_int_equal(mkfifo(scratch_path(names[TEST_IMAGES]), 0600), 0);
+    assert_refused(TW_ERROR_IO, names[TEST_IMAGES], "not a regular file");
+}
+
+static void refuses_what_cannot_be_read(void **state)
+{
+    (void)state;
+    write_all();
+    remove(scratch_path(names[TRAIN_LABELS]));
+    assert_int_equal(symlink("/proc/self/mem", scratch_path(names[TRAIN_LABELS])),
+                     0); /* whose first page is not there */
+    assert_refused(TW_ERROR_IO, names[TRAIN_LABELS], "cannot read it");
+    if (geteuid() == 0) return; /* who may read everything */
+    write_all();
+    assert_int_equal(chmod(scratch_path(names[TEST_LABELS]), 0), 0);
+    assert_refused(TW_ERROR_IO, names[TEST_LABELS], "cannot open it");
+}
+
+static void refuses_folders(void **state)
+{
+    dataset data;
+    char path[8192];
+    (void)state;
+    assert_int_equal(dataset_load(scratch, &data), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "train-images-idx3-ubyte[.gz]"));
+    assert_non_null(strstr(tw_last_error(), "data_batch_1.bin"));
+
+    assert_int_equal(dataset_load(scratch_path("nowhere"), &data), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), scratch_path("nowhere")));
+    scratch_write("file", "x", 1);
+    assert_int_equal(dataset_load(scratch_path("file"), &data), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "not a folder"));
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = 0;
+    assert_int_equal(dataset_load(path, &data), TW_ERROR_ARGUMENT);
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(reads_plain_files),
+        CASE(reads_packed_and_dotted_files),
+        CASE(measures_the_training_pixels),
+        CASE(a_flat_channel_has_deviation_one),
+        CASE(refuses_every_truncation),
+        CASE(refuses_trailing_bytes),
+        CASE(refuses_wrong_headers),
+        CASE(refuses_dimensions_that_overflow),
+        CASE(refuses_counts_that_differ),
+        CASE(refuses_a_test_set_of_another_kind),
+        CASE(takes_up_to_256_classes),
+        CASE(refuses_damaged_packed_files),
+        CASE(refuses_a_missing_file),
+        CASE(refuses_what_is_not_a_file),
+        CASE(refuses_what_cannot_be_read),
+        CASE(refuses_folders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

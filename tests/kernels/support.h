@@ -1,0 +1,66 @@
+/* support.h - what the tests of the kernels share: the questions, the data, and when two results count as the same. */
+#ifndef TW_TESTS_KERNELS_SUPPORT_H
+#define TW_TESTS_KERNELS_SUPPORT_H
+
+#include "half.h"
+#include "kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+enum { FIRST = 1000003 }; /* the number of the first element, for the rows that list */
+
+/* What a row may be asked. */
+typedef struct problem {
+    size_t n;
+    float a, m, threshold;
+    int nesterov;
+} problem;
+
+static const problem problems[] = {
+    {.a = 1 / 3.0f, .m = 0.9f, .threshold = 0.5f, .nesterov = 0},
+    {.a = 1 / 3.0f, .m = 0.9f, .threshold = 0.0f, .nesterov = 1},
+    {.a = -7.1f, .m = 0.0f, .threshold = FLT_MAX, .nesterov = 0},
+    {.a = 0.0f, .m = 0.7f, .threshold = INFINITY, .nesterov = 1},
+};
+enum { PROBLEMS = sizeof problems / sizeof *problems };
+
+typedef enum content { ORDINARY, SPECIAL, ANY_BITS, CONTENTS } content;
+
+/* 0.5 is also a threshold: it must not pass. */
+static const float specials[] = {0.0f,     -0.0f,   0x1p-149f, -0x1p-149f, 0x1.fffffcp-127f, FLT_MIN,  0.5f,      -0.5f,
+                                 0x1p-25f, 65519.f, 65520.f,   FLT_MAX,    -FLT_MAX,         INFINITY, -INFINITY, NAN};
+
+static inline uint32_t pattern(content kind, size_t i)
+{
+    uint32_t words[4];
+    tw_random(7, (uint64_t)kind, i, words);
+    if (kind == ANY_BITS) return words[0];
+    if (kind == SPECIAL && words[1] % 3 == 0) return tw_float_bits(specials[words[2] % 16]);
+    return tw_float_bits((float)((double)(int32_t)words[0] * 0x1p-31));
+}
+
+static inline int is_nan(uint32_t bits)
+{
+    return (bits & 0x7FFFFFFFu) > 0x7F800000u;
+}
+
+static inline int alike(uint32_t a, uint32_t b, int arithmetic)
+{
+    return a == b || (arithmetic && is_nan(a) && is_nan(b));
+}
+
+static inline void assert_same_number(double expected, double actual, const char *what)
+{
+    if (isnan(expected) && isnan(actual)) return;
+    if (memcmp(&expected, &actual, sizeof expected) != 0) fail_msg("%s: %a, reference %a", what, actual, expected);
+}
+
+#endif

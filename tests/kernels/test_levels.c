@@ -1,0 +1,308 @@
+/* Every row of every level against the reference, bit for bit, over all small sizes and all alignments. */
+#include "support.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST = 200, SHIFTS = 16 };
+
+/* Where a row finds its arrays; every row writes to some and leaves the others alone. */
+typedef struct arrays {
+    float *u, *v, *g, *value;
+    uint32_t *index;
+    uint16_t *half;
+} arrays;
+
+/* --- the rows, all called alike; what a row returns, as a double ------------------------------------------------ */
+
+static double all_finite(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return kernels->all_finite(x->g, p->n);
+}
+
+static double sum_squares(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return kernels->sum_squares(x->g, p->n);
+}
+
+static double add(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->add(x->v, x->g, p->n);
+    return 0;
+}
+
+static double scale(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->scale(x->v, p->a, p->n);
+    return 0;
+}
+
+static double momentum(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->momentum(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov);
+    return 0;
+}
+
+/* The lists hold `count` entries; the room behind them, up to n, is the row's to use: make it alike. */
+static double settled(size_t count, const problem *p, const arrays *x)
+{
+    assert_true(count <= p->n);
+    memset(x->index + count, 0, (p->n - count) * sizeof *x->index);
+    memset(x->value + count, 0, (p->n - count) * sizeof *x->value);
+    return (double)count;
+}
+
+static double momentum_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t count = kernels->momentum_select(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST,
+                                            x->index, x->value);
+    return settled(count, p, x);
+}
+
+static double accumulate_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t count = kernels->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, FIRST, x->index, x->value);
+    return settled(count, p, x);
+}
+
+static double select_only(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return settled(kernels->select(x->v, p->n, p->threshold, FIRST, x->index, x->value), p, x);
+}
+
+static double to_fp16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->to_fp16(x->half, x->g, p->n);
+    return 0;
+}
+
+static double from_fp16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->from_fp16(x->value, x->half, p->n);
+    return 0;
+}
+
+static double to_bf16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->to_bf16(x->half, x->g, p->n);
+    return 0;
+}
+
+static double from_bf16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->from_bf16(x->value, x->half, p->n);
+    return 0;
+}
+
+typedef struct row {
+    const char *name;
+    double (*run)(const tw_kernels *kernels, const problem *p, const arrays *x);
+    int arithmetic; /* which of two NaNs a sum passes on is the compiler's choice: any NaN equals any other */
+} row;
+
+static const row rows[] = {
+    {"all_finite", all_finite, 0},
+    {"sum_squares", sum_squares, 1},
+    {"add", add, 1},
+    {"scale", scale, 1},
+    {"momentum", momentum, 1},
+    {"momentum_select", momentum_select, 1},
+    {"accumulate_select", accumulate_select, 1},
+    {"select", select_only, 0},
+    {"to_fp16", to_fp16, 0},
+    {"from_fp16", from_fp16, 0},
+    {"to_bf16", to_bf16, 0},
+    {"from_bf16", from_bf16, 0},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* One block holds all arrays, each with something before and after it that no row may touch. */
+typedef struct block {
+    size_t room, words;
+    uint32_t *data;
+} block;
+
+/* The margin is odd, so that the arrays of one block differ in alignment. */
+static block block_for(size_t n)
+{
+    size_t room = n + SHIFTS + 21;
+    block b = {.room = room, .words = 6 * room};
+    b.data = calloc(b.words, sizeof *b.data);
+    assert_non_null(b.data);
+    return b;
+}
+
+static arrays at_shift(const block *b, size_t shift)
+{
+    float *floats = (void *)b->data;
+    return (arrays){.u = floats + shift,
+                    .v = floats + b->room + shift,
+                    .g = floats + 2 * b->room + shift,
+                    .value = floats + 3 * b->room + shift,
+                    .index = b->data + 4 * b->room + shift,
+                    .half = (uint16_t *)(b->data + 5 * b->room) + shift};
+}
+
+static void assert_blocks_alike(const block *a, const block *b, int arithmetic, const char *what)
+{
+    if (memcmp(a->data, b->data, a->words * sizeof *a->data) == 0) return;
+    for (size_t i = 0; i < a->words; i++)
+        if (!alike(a->data[i], b->data[i], arithmetic))
+            fail_msg("%s: array %zu of a block, element %zu: %08x, reference %08x", what, i / a->room, i % a->room,
+                     b->data[i], a->data[i]);
+}
+
+/* --- the levels against the reference ---------------------------------------------------------------------------- */
+
+/* Outside its n elements of each array a row must change nothing. */
+static void assert_margins(const block *before, const block *after, size_t n, size_t shift, const char *what)
+{
+    enum { ARRAYS = 6, HALVES = 5 };
+    size_t bytes = before->room * sizeof *before->data;
+    for (size_t array = 0; array < ARRAYS; array++) {
+        const char *a = (const char *)before->data + array * bytes, *b = (const char *)after->data + array * bytes;
+        size_t size = array == HALVES ? 2 : 4, end = (shift + n) * size;
+        if (memcmp(a, b, shift * size) != 0) fail_msg("%s writes before array %zu", what, array);
+        if (memcmp(a + end, b + end, bytes - end) != 0) fail_msg("%s writes behind array %zu", what, array);
+    }
+}
+
+static void check_row(const row *r, const problem *p, size_t shift, const block *before, block *expected, block *actual)
+{
+    char what[96];
+    size_t bytes = before->words * sizeof *before->data;
+    memcpy(expected->data, before->data, bytes);
+    arrays x = at_shift(expected, shift);
+    double number = r->run(tw_kernels_at(TW_ISA_SCALAR), p, &x);
+    assert_margins(before, expected, p->n, shift, r->name);
+    for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        snprintf(what, sizeof what, "%s.%s, n = %zu, shift = %zu", tw_isa_name((tw_isa_level)level), r->name, p->n,
+                 shift);
+        memcpy(actual->data, before->data, bytes);
+        x = at_shift(actual, shift);
+        assert_same_number(number, r->run(kernels, p, &x), what);
+        assert_blocks_alike(expected, actual, r->arithmetic, what);
+    }
+}
+
+static void check_size(size_t n, size_t shifts, size_t problem_number)
+{
+    block before = block_for(n), expected = block_for(n), actual = block_for(n);
+    problem p = problems[problem_number];
+    p.n = n;
+    for (int kind = 0; kind < CONTENTS; kind++) {
+        for (size_t i = 0; i < before.words; i++) before.data[i] = pattern((content)kind, i + n);
+        for (size_t shift = 0; shift < shifts; shift++)
+            for (int r = 0; r < ROWS; r++) check_row(&rows[r], &p, shift, &before, &expected, &actual);
+    }
+    free(before.data);
+    free(expected.data);
+    free(actual.data);
+}
+
+static void levels_agree_on_every_size_and_alignment(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n <= MOST; n++) check_size(n, SHIFTS, n % PROBLEMS);
+}
+
+static void levels_agree_on_every_problem(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 63, 64, 65, 129, 191, 4097, 100003};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t p = 0; p < PROBLEMS; p++) check_size(sizes[s], 1, p);
+}
+
+static void levels_convert_every_half(void **state)
+{
+    (void)state;
+    enum { HALVES = 65536 };
+    uint16_t *halves = malloc(HALVES * sizeof *halves);
+    float *floats = malloc(HALVES * sizeof *floats);
+    assert_true(halves && floats);
+    for (int i = 0; i < HALVES; i++) halves[i] = (uint16_t)i;
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        kernels->from_fp16(floats, halves, HALVES);
+        for (int i = 0; i < HALVES; i++)
+            assert_int_equal(tw_float_bits(floats[i]), tw_float_bits(tw_from_fp16((uint16_t)i)));
+        kernels->from_bf16(floats, halves, HALVES);
+        for (int i = 0; i < HALVES; i++)
+            assert_int_equal(tw_float_bits(floats[i]), tw_float_bits(tw_from_bf16((uint16_t)i)));
+    }
+    free(halves);
+    free(floats);
+}
+
+/* `count` elements of `size` bytes that end where memory ends: the first access past them is a fault. */
+static void *before_the_edge(size_t count, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    assert_true(count * size <= page);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    return pages + page - count * size;
+}
+
+static void levels_stay_within_the_arrays(void **state)
+{
+    (void)state;
+    arrays all = {.u = before_the_edge(MOST, 4),
+                  .v = before_the_edge(MOST, 4),
+                  .g = before_the_edge(MOST, 4),
+                  .value = before_the_edge(MOST, 4),
+                  .index = before_the_edge(MOST, 4),
+                  .half = before_the_edge(MOST, 2)};
+    for (size_t i = 0; i < MOST; i++)
+        all.v[i] = 1; /* u and g are 0: it stays 1, all of it is selected, the lists fill their room */
+    for (size_t n = 0; n <= MOST; n++) {
+        size_t skip = MOST - n;
+        arrays x = {all.u + skip, all.v + skip, all.g + skip, all.value + skip, all.index + skip, all.half + skip};
+        problem p = {.n = n, .a = 1, .m = 0, .threshold = 0};
+        for (int level = 0; level < TW_ISA_LEVELS; level++)
+            for (int r = 0; r < ROWS && tw_kernels_at((tw_isa_level)level); r++)
+                rows[r].run(tw_kernels_at((tw_isa_level)level), &p, &x);
+    }
+}
+
+static void all_finite_sees_one_bad_element(void **state)
+{
+    (void)state;
+    static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF};
+    float x[MOST];
+    for (size_t i = 0; i < MOST; i++) x[i] = i % 2 ? FLT_MAX : -0x1p-149f;
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        for (size_t n = 0; n < MOST; n++) {
+            x[n] = tw_bits_float(bad[n % 5]);
+            assert_int_equal(kernels->all_finite(x, n), 1);
+            for (size_t longer = n + 1; longer <= MOST; longer++) assert_int_equal(kernels->all_finite(x, longer), 0);
+            x[n] = 1;
+        }
+    }
+}
+
+static void best_is_the_level_asked_for(void **state)
+{
+    (void)state;
+    assert_ptr_equal(tw_kernels_best(), tw_kernels_at(tw_isa_best()));
+    assert_non_null(tw_kernels_at(tw_isa_supported()));
+    for (int level = (int)tw_isa_supported() + 1; level < TW_ISA_LEVELS; level++)
+        assert_null(tw_kernels_at((tw_isa_level)level));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_finite_sees_one_bad_element), cmocka_unit_test(levels_agree_on_every_size_and_alignment),
+        cmocka_unit_test(levels_agree_on_every_problem),   cmocka_unit_test(levels_convert_every_half),
+        cmocka_unit_test(levels_stay_within_the_arrays),   cmocka_unit_test(best_is_the_level_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* The reference against its definition: formulas and searches written out here. */
+#include "support.h"
+
+enum { SAMPLE = 1000 };
+
+static void fill(float *x, content kind, size_t from)
+{
+    for (size_t i = 0; i < SAMPLE; i++) x[i] = tw_bits_float(pattern(kind, from + i));
+}
+
+static void assert_same_float(float expected, float actual)
+{
+    assert_true(alike(tw_float_bits(expected), tw_float_bits(actual), 1));
+}
+
+/* The list is what a look at every element of v gives, in order. */
+static void assert_list(const float *v, float threshold, size_t count, const uint32_t *index, const float *value)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < SAMPLE; i++) {
+        if (!(v[i] > threshold || v[i] < -threshold)) continue;
+        assert_true(found < count);
+        assert_int_equal(index[found], FIRST + i);
+        assert_int_equal(tw_float_bits(value[found]), tw_float_bits(v[i]));
+        found++;
+    }
+    assert_int_equal(found, count);
+}
+
+static void momentum_is_its_formula(void **state)
+{
+    (void)state;
+    const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
+    float u[SAMPLE], v[SAMPLE], g[SAMPLE], old_u[SAMPLE], old_v[SAMPLE], value[SAMPLE];
+    uint32_t index[SAMPLE];
+    for (size_t k = 0; k < PROBLEMS; k++) {
+        const problem *p = &problems[k];
+        fill(u, SPECIAL, 0);
+        fill(v, SPECIAL, SAMPLE);
+        fill(g, SPECIAL, 2 * SAMPLE);
+        memcpy(old_u, u, sizeof u);
+        memcpy(old_v, v, sizeof v);
+        size_t count =
+            kernels->momentum_select(u, v, g, SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST, index, value);
+        for (size_t i = 0; i < SAMPLE; i++) {
+            float product = p->a * g[i], new_u = p->m * old_u[i] + product;
+            assert_same_float(new_u, u[i]);
+            assert_same_float(old_v[i] + (p->nesterov ? p->m * new_u + product : new_u), v[i]);
+        }
+        assert_list(v, p->threshold, count, index, value);
+        kernels->momentum(old_u, old_v, g, SAMPLE, p->a, p->m, p->nesterov);
+        for (size_t i = 0; i < SAMPLE; i++) {
+            assert_same_float(u[i], old_u[i]);
+            assert_same_float(v[i], old_v[i]);
+        }
+    }
+}
+
+static void selection_is_brute_force(void **state)
+{
+    (void)state;
+    const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
+    float v[SAMPLE], g[SAMPLE], old[SAMPLE], value[SAMPLE];
+    uint32_t index[SAMPLE];
+    for (size_t k = 0; k < PROBLEMS; k++) {
+        const problem *p = &problems[k];
+        fill(v, SPECIAL, 3 * SAMPLE);
+        fill(g, SPECIAL, 4 * SAMPLE);
+        memcpy(old, v, sizeof v);
+        size_t count = kernels->select(v, SAMPLE, p->threshold, FIRST, index, value);
+        assert_list(v, p->threshold, count, index, value);
+        count = kernels->accumulate_select(v, g, SAMPLE, p->a, p->threshold, FIRST, index, value);
+        for (size_t i = 0; i < SAMPLE; i++) assert_same_float(old[i] + p->a * g[i], v[i]);
+        assert_list(v, p->threshold, count, index, value);
+    }
+}
+
+/* What partial sum `lane` holds once the sixteen are folded down to `width`. */
+static double folded(const float *x, size_t n, size_t lane, size_t width)
+{
+    if (width < 16) return folded(x, n, lane, 2 * width) + folded(x, n, lane + width, 2 * width);
+    double sum = 0;
+    for (size_t i = lane; i < n; i += 16) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static void sum_squares_folds_sixteen_sums(void **state)
+{
+    (void)state;
+    float x[SAMPLE];
+    fill(x, ORDINARY, 0);
+    for (size_t n = 0; n <= SAMPLE; n++)
+        assert_same_number(folded(x, n, 0, 1), tw_kernels_at(TW_ISA_SCALAR)->sum_squares(x, n), "sum_squares");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(momentum_is_its_formula),
+        cmocka_unit_test(selection_is_brute_force),
+        cmocka_unit_test(sum_squares_folds_sixteen_sums),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Folders are layers: checks that no file includes a header of a layer it may not see.
+
+The build enforces this for src/ by its include paths; this check also covers the trainer, which may use public headers
+only, and catches a path smuggled into an include ("../comm/comm.h")."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAY_SEE = {
+    "src/base": [],
+    "src/kernels": ["src/base"],
+    "src/wire": ["src/base"],
+    "src/state": ["src/base"],
+    "src/compress": ["src/wire", "src/kernels", "src/base"],
+    "src/comm": ["src/kernels", "src/base"],
+    "src/comm/mpi": [],
+    "src/sync": ["src/compress", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "trainer/options": ["trainer"],
+    "trainer/nn": ["trainer"],
+    "trainer/models": ["trainer/nn", "trainer"],
+    "trainer/data": ["trainer"],
+    "trainer/train": ["trainer/models", "trainer/data", "trainer/options", "trainer"],
+    "trainer/commands": ["trainer/train", "trainer/models", "trainer/data", "trainer/options", "trainer/nn", "trainer"],
+    "trainer": ["trainer/commands", "trainer/options"],
+    "examples": [],
+    "include/thinwire": [],
+}
+
+
+def headers(folder):
+    return {path.name for path in (ROOT / folder).glob("*.h")}
+
+
+def complaints(folder, allowed):
+    seen = set().union(headers(folder), *(headers(other) for other in allowed))
+    for path in sorted([*(ROOT / folder).glob("*.c"), *(ROOT / folder).glob("*.h")]):
+        for line, text in enumerate(path.read_text().splitlines(), 1):
+            include = re.match(r'\s*#\s*include\s+"([^"]+)"', text)
+            if include and include.group(1) not in seen:
+                yield f"{path.relative_to(ROOT)}:{line}: {folder} may not include {include.group(1)}"
+
+
+def main():
+    found = [text for folder, allowed in MAY_SEE.items() for text in complaints(folder, allowed)]
+    print("\n".join(found) if found else f"{len(MAY_SEE)} layers keep to their includes")
+    return 1 if found else 0
+
+
+sys.exit(main())

@@ -1,0 +1,124 @@
+/* fixture.h - a net with arrays of its own, random parameters and random images. */
+#ifndef TEST_NN_FIXTURE_H
+#define TEST_NN_FIXTURE_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "net.h"
+
+typedef tw_status (*build_function)(nn_net *net);
+
+typedef struct fixture {
+    nn_net *net;
+    nn_arrays arrays;
+    nn_input input;
+    float *images;
+    size_t parameters, outputs; /* outputs: floats of all images */
+} fixture;
+
+static inline void must(tw_status status)
+{
+    if (status != TW_OK) fail_msg("%s: %s", tw_status_name(status), tw_last_error());
+}
+
+static inline float uniform(uint64_t stream, size_t i) /* in [-1, 1) */
+{
+    uint32_t words[4];
+    tw_random(2024, stream, i, words);
+    return (float)words[0] * 0x1p-31f - 1.0f;
+}
+
+static inline float *random_floats(uint64_t stream, size_t count)
+{
+    float *values = malloc((count ? count : 1) * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) values[i] = uniform(stream, i);
+    return values;
+}
+
+/* Scaled so that values neither grow nor shrink from layer to layer. */
+static inline float *random_parameters(const nn_table *table)
+{
+    float *values = random_floats(2, table->elements);
+    for (size_t t = 0; t < table->count; t++) {
+        const tw_tensor *tensor = &table->tensors[t];
+        size_t end = t + 1 < table->count ? table->offsets[t + 1] : table->elements;
+        float fan_in = (float)(end - table->offsets[t]) / (float)tensor->shape[0];
+        for (size_t i = table->offsets[t]; tensor->dims > 1 && i < end; i++) values[i] *= sqrtf(6.0f / fan_in);
+    }
+    return values;
+}
+
+static inline fixture open_fixture(nn_input input, build_function build, size_t outputs)
+{
+    fixture f = {.input = input, .outputs = input.images * outputs};
+    must(nn_net_create(&input, &f.net));
+    must(build(f.net));
+    must(nn_net_finish(f.net));
+    f.parameters = nn_net_parameters(f.net)->elements;
+    f.images = random_floats(1, input.images * input.channels * input.height * input.width);
+    f.arrays.parameters = random_parameters(nn_net_parameters(f.net));
+    f.arrays.gradients = random_floats(3, f.parameters); /* old values must not matter */
+    f.arrays.buffers = calloc(nn_net_buffers(f.net)->elements + 1, sizeof(float));
+    f.arrays.arena = aligned_alloc(64, nn_net_arena_bytes(f.net));
+    memset(f.arrays.arena, 0x7f, nn_net_arena_bytes(f.net)); /* nor may the arena's */
+    must(nn_net_bind(f.net, &f.arrays));
+    return f;
+}
+
+static inline void close_fixture(fixture *f)
+{
+    nn_net_destroy(f->net);
+    free(f->images);
+    free(f->arrays.parameters);
+    free(f->arrays.gradients);
+    free(f->arrays.buffers);
+    free(f->arrays.arena);
+}
+
+/* The values of a parameter or a buffer by name. */
+static inline float *named(const nn_table *table, float *values, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->tensors[i].name, name) == 0) return values + table->offsets[i];
+    fail_msg("no tensor is named %s", name);
+    return NULL;
+}
+
+static inline float *parameter(const fixture *f, const char *name)
+{
+    return named(nn_net_parameters(f->net), f->arrays.parameters, name);
+}
+
+static inline float *buffer(const fixture *f, const char *name)
+{
+    return named(nn_net_buffers(f->net), f->arrays.buffers, name);
+}
+
+/* A 1x1 convolution with the identity as weights hands the images on to the layer under test. */
+static inline tw_status identity_convolution(nn_net *net, size_t channels)
+{
+    return nn_convolution(net, "id", &(nn_convolution_options){.filters = channels, .kernel = 1, .stride = 1});
+}
+
+static inline void set_identity(const fixture *f)
+{
+    size_t channels = f->input.channels;
+    float *weight = parameter(f, "id.weight");
+    for (size_t i = 0; i < channels * channels; i++) weight[i] = i % (channels + 1) == 0 ? 1.0f : 0.0f;
+}
+
+static inline void assert_near(double actual, double expected, double tolerance)
+{
+    if (!(fabs(actual - expected) <= tolerance)) fail_msg("%.9g is not within %g of %.9g", actual, tolerance, expected);
+}
+
+#endif

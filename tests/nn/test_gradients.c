@@ -1,0 +1,282 @@
+/* Backward passes against central differences. The loss is a random linear function of the outputs, so its gradient
+ * with respect to them is known exactly. A leading convolution turns the gradient with respect to a layer's source
+ * into gradients of parameters, where it can be probed. */
+#include "fixture.h"
+
+enum { PROBES = 24 };
+
+static double loss(const fixture *f, const float *direction)
+{
+    double sum = 0.0;
+    must(nn_net_forward(f->net, f->images, 1));
+    for (size_t i = 0; i < f->outputs; i++) sum += (double)direction[i] * nn_net_output(f->net)[i];
+    return sum;
+}
+
+static double difference(const fixture *f, const float *direction, float *value, float step)
+{
+    float old = *value;
+    *value = old + step;
+    double above = loss(f, direction);
+    *value = old - step;
+    double below = loss(f, direction);
+    double distance = (double)(old + step) - (double)(old - step);
+    *value = old;
+    return (above - below) / distance;
+}
+
+static double root_mean_square(const float *values, size_t count)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += (double)values[i] * values[i];
+    return sqrt(sum / (double)count);
+}
+
+/* A difference whose step crosses the kink of a ReLU is spoiled, and so is one whose step is lost in float rounding:
+ * several steps are tried. A wrong gradient agrees with none. */
+static int agrees(const fixture *f, const float *direction, float *value, double gradient, double scale)
+{
+    static const float steps[] = {1e-1f, 3e-2f, 1e-2f, 3e-3f, 1e-3f, 3e-4f};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        double expected = difference(f, direction, value, steps[i]);
+        if (fabs(gradient - expected) <= 2e-2 * fmax(scale, fabs(expected))) return 1;
+    }
+    return 0;
+}
+
+/* Probes random coordinates of a tensor, relative to its typical gradient. */
+static void probe(const fixture *f, const float *direction, size_t tensor)
+{
+    const nn_table *table = nn_net_parameters(f->net);
+    size_t begin = table->offsets[tensor];
+    size_t end = tensor + 1 < table->count ? table->offsets[tensor + 1] : table->elements;
+    const float *gradient = f->arrays.gradients + begin;
+    double scale = root_mean_square(gradient, end - begin);
+    assert_true(scale > 0.0);
+    for (size_t i = 0; i < PROBES; i++) {
+        uint32_t words[4];
+        tw_random(7, tensor, i, words);
+        size_t at = words[0] % (end - begin);
+        if (!agrees(f, direction, f->arrays.parameters + begin + at, gradient[at], scale))
+            fail_msg("%s[%zu]: %.6g, by differences %.6g", table->tensors[tensor].name, at, gradient[at],
+                     difference(f, direction, f->arrays.parameters + begin + at, 1e-2f));
+    }
+}
+
+static float *run_backward(const fixture *f)
+{
+    float *direction = random_floats(4, f->outputs);
+    loss(f, direction);
+    memcpy(nn_net_output_gradient(f->net), direction, f->outputs * sizeof *direction);
+    must(nn_net_backward(f->net, NULL, NULL));
+    return direction;
+}
+
+/* Large biases of both signs beside small weights: hardly any value is near the kink of a ReLU. */
+static void keep_off_kinks(const fixture *f)
+{
+    const nn_table *table = nn_net_parameters(f->net);
+    for (size_t t = 0; t < table->count; t++) {
+        size_t end = t + 1 < table->count ? table->offsets[t + 1] : table->elements;
+        float *values = f->arrays.parameters;
+        for (size_t i = table->offsets[t]; i < end; i++)
+            values[i] = table->tensors[t].dims > 1 ? 0.2f * values[i] : (i - table->offsets[t]) % 2 ? 3.0f : -3.0f;
+    }
+}
+
+static void check(nn_input input, build_function build, size_t outputs, int has_kinks)
+{
+    fixture f = open_fixture(input, build, outputs);
+    if (has_kinks) keep_off_kinks(&f);
+    float *direction = run_backward(&f);
+    for (size_t t = 0; t < nn_net_parameters(f.net)->count; t++) probe(&f, direction, t);
+    free(direction);
+    close_fixture(&f);
+}
+
+static tw_status convolution(nn_net *net, const char *name, size_t filters, size_t stride, int relu)
+{
+    nn_convolution_options options = {
+        .filters = filters, .kernel = 3, .stride = stride, .padding = 1, .bias = 1, .relu = relu};
+    return nn_convolution(net, name, &options);
+}
+
+static tw_status build_convolutions(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    TW_TRY(convolution(net, "second", 32, 2, 0));
+    return convolution(net, "odd", 5, 1, 0);
+}
+
+static tw_status build_linears(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 6, 1, 0));
+    TW_TRY(nn_linear(net, "fc1", 20));
+    return nn_linear(net, "fc2", 4);
+}
+
+static tw_status build_average(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    return nn_global_average_pool(net);
+}
+
+static void smooth_layers(void **state)
+{
+    (void)state;
+    check((nn_input){2, 1, 9, 8}, build_convolutions, 5 * 5 * 4, 0);
+    check((nn_input){2, 3, 8, 8}, build_convolutions, 5 * 4 * 4, 0);
+    check((nn_input){3, 3, 5, 5}, build_linears, 4, 0);
+    check((nn_input){2, 3, 7, 7}, build_average, 16, 0);
+}
+
+static tw_status build_norm(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    TW_TRY(nn_batch_norm(net, "bn", 0));
+    return convolution(net, "last", 4, 1, 0);
+}
+
+/* The first bias shifts what the norm takes out again: its gradient is 0 but for rounding, so it is not probed. */
+static void batch_norm(void **state)
+{
+    fixture f = open_fixture((nn_input){4, 3, 6, 6}, build_norm, 4 * 36);
+    float *direction = run_backward(&f);
+    (void)state;
+    for (size_t t = 0; t < nn_net_parameters(f.net)->count; t++)
+        if (t != 1) probe(&f, direction, t);
+    const float *shifted = named(nn_net_parameters(f.net), f.arrays.gradients, "first.bias");
+    for (size_t i = 0; i < 16; i++) assert_near(shifted[i], 0.0, 1e-3);
+    free(direction);
+    close_fixture(&f);
+}
+
+static tw_status build_relu(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 1));
+    TW_TRY(convolution(net, "second", 16, 1, 0));
+    return nn_relu(net);
+}
+
+static tw_status build_pool(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    TW_TRY(nn_max_pool(net, 2));
+    TW_TRY(nn_relu(net));
+    return convolution(net, "last", 4, 1, 0);
+}
+
+static void layers_with_kinks(void **state)
+{
+    (void)state;
+    check((nn_input){4, 3, 8, 8}, build_relu, 16 * 64, 1);
+    check((nn_input){4, 3, 9, 8}, build_pool, 4 * 4 * 4, 1);
+}
+
+/* ---- the same two, exactly: an identity convolution before them makes its weights' gradient the sum over pixels of
+ * what arrives at channel k times image channel c ---- */
+
+enum { CHANNELS = 8, SIDE = 6, PIXELS = SIDE * SIDE };
+
+static const nn_input square_input = {2, CHANNELS, SIDE, SIDE};
+
+static tw_status build_identity_relu(nn_net *net)
+{
+    TW_TRY(identity_convolution(net, CHANNELS));
+    return nn_relu(net);
+}
+
+static tw_status build_identity_pool(nn_net *net)
+{
+    TW_TRY(identity_convolution(net, CHANNELS));
+    return nn_max_pool(net, 2);
+}
+
+/* `arrived` is laid out as the images. */
+static void assert_weight_gradient(const fixture *f, const float *arrived)
+{
+    for (size_t k = 0; k < CHANNELS; k++) {
+        for (size_t c = 0; c < CHANNELS; c++) {
+            double sum = 0.0;
+            for (size_t i = 0; i < 2 * PIXELS; i++) {
+                size_t image = i / PIXELS * CHANNELS * PIXELS, pixel = i % PIXELS;
+                sum += (double)arrived[image + k * PIXELS + pixel] * f->images[image + c * PIXELS + pixel];
+            }
+            assert_near(f->arrays.gradients[k * CHANNELS + c], sum, 1e-4);
+        }
+    }
+}
+
+static void relu_passes_what_was_positive(void **state)
+{
+    float arrived[2 * CHANNELS * PIXELS];
+    fixture f = open_fixture(square_input, build_identity_relu, CHANNELS * PIXELS);
+    (void)state;
+    set_identity(&f);
+    float *direction = run_backward(&f);
+    for (size_t i = 0; i < f.outputs; i++) arrived[i] = f.images[i] > 0.0f ? direction[i] : 0.0f;
+    assert_weight_gradient(&f, arrived);
+    free(direction);
+    close_fixture(&f);
+}
+
+static size_t largest_of_window(const float *images, size_t window)
+{
+    const size_t half = SIDE / 2;
+    size_t corner = window / (half * half) * PIXELS + window / half % half * 2 * SIDE + window % half * 2;
+    size_t best = corner;
+    for (size_t i = 1; i < 4; i++) {
+        size_t at = corner + i / 2 * SIDE + i % 2;
+        if (images[at] > images[best]) best = at;
+    }
+    return best;
+}
+
+static void max_pool_passes_to_the_largest(void **state)
+{
+    float arrived[2 * CHANNELS * PIXELS] = {0};
+    fixture f = open_fixture(square_input, build_identity_pool, CHANNELS * PIXELS / 4);
+    (void)state;
+    set_identity(&f);
+    float *direction = run_backward(&f);
+    for (size_t i = 0; i < f.outputs; i++) arrived[largest_of_window(f.images, i)] = direction[i];
+    assert_weight_gradient(&f, arrived);
+    free(direction);
+    close_fixture(&f);
+}
+
+static tw_status block(nn_net *net, const char *first, const char *second, size_t filters, size_t stride)
+{
+    TW_TRY(nn_fork(net));
+    TW_TRY(convolution(net, first, filters, stride, 1));
+    TW_TRY(convolution(net, second, filters, 1, 0));
+    return nn_join(net);
+}
+
+static tw_status build_residual(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    TW_TRY(block(net, "a1", "a2", 16, 1));
+    TW_TRY(block(net, "b1", "b2", 32, 2));
+    return block(net, "c1", "c2", 32, 1);
+}
+
+static void residual_branches(void **state)
+{
+    (void)state;
+    check((nn_input){3, 3, 7, 7}, build_residual, 32 * 16, 1);
+    check((nn_input){2, 1, 8, 8}, build_residual, 32 * 16, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(smooth_layers),
+        cmocka_unit_test(batch_norm),
+        cmocka_unit_test(layers_with_kinks),
+        cmocka_unit_test(relu_passes_what_was_positive),
+        cmocka_unit_test(max_pool_passes_to_the_largest),
+        cmocka_unit_test(residual_branches),
+    };
+    return cmocka_run_group_tests_name("nn gradients", tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+/* Options in YAML files: read, written, and read back. */
+#include <unistd.h>
+
+#include "sample.h"
+
+static tw_status read_text(line *l, const char *text)
+{
+    return options_read_text(&l->set, "run.yaml", text, strlen(text));
+}
+
+static void a_file_sets_values(void **state)
+{
+    line l;
+    (void)state;
+    assert_parses(&l, "");
+    assert_int_equal(read_text(&l, "# a run\nepochs: 9\nlr: 0.5\nflip: yes\nmodel: cnn\nsync: dgc:density=0.001\n"
+                                   "out: \"a \\\"b\\\" \\u00e9\"\ndecay: -1.25\nseed: '7'\n"),
+                     TW_OK);
+    assert_int_equal(l.values.epochs, 9);
+    assert_int_equal(l.values.seed, 7);
+    assert_float_equal(l.values.lr, 0.5, 0);
+    assert_float_equal(l.values.decay, -1.25, 0);
+    assert_true(l.values.flip);
+    assert_int_equal(l.values.model, 0);
+    assert_string_equal(l.values.sync, "dgc:density=0.001");
+    assert_string_equal(l.values.out, "a \"b\" \xc3\xa9");
+    assert_int_equal(options_source(&l.set, "epochs"), OPTION_FROM_FILE);
+    assert_true(options_given(&l.set, "epochs"));
+    options_release(&l.set);
+}
+
+static void the_command_line_wins(void **state)
+{
+    line l;
+    (void)state;
+    assert_parses(&l, "--epochs 5 --sync topk --flip=off");
+    assert_int_equal(read_text(&l, "{epochs: 9, sync: dgc, flip: true, lr: 1}"), TW_OK);
+    assert_int_equal(l.values.epochs, 5);
+    assert_string_equal(l.values.sync, "topk");
+    assert_false(l.values.flip);
+    assert_float_equal(l.values.lr, 1, 0);
+    assert_int_equal(options_source(&l.set, "epochs"), OPTION_FROM_LINE);
+    options_release(&l.set);
+}
+
+static void a_file_may_say_nothing(void **state)
+{
+    static const char *const texts[] = {"", "# nothing\n", "---\n", "{}", "--- ~\n...\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        line l;
+        assert_parses(&l, "");
+        if (read_text(&l, texts[i]) != TW_OK) fail_msg("\"%s\": %s", texts[i], tw_last_error());
+        assert_int_equal(l.values.epochs, 5);
+        options_release(&l.set);
+    }
+}
+
+static void mistakes_name_file_line_and_key(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } mistakes[] = {
+        {"lr: 1\nepochs: many\n", "run.yaml:2: epochs: \"many\" is not a whole number, 1 .. 1000"},
+        {"lr: 1\n\nepochs: 0\n", "run.yaml:3: epochs: \"0\""},
+        {"model: vgg\n", "run.yaml:1: model: \"vgg\" is not one of cnn|resnet20|resnet"},
+        {"flip: 3\n", "run.yaml:1: flip: \"3\" is not on or off"},
+        {"lr: 1\nepoch: 3\n", "run.yaml:2: unknown option epoch; did you mean epochs?"},
+        {"zzzzzzzz: 3\n", "run.yaml:1: unknown option zzzzzzzz; --help lists the options"},
+        {"Training: 3\n", "run.yaml:1: unknown option Training"},
+        {"lr: 1\nepochs: 3\nlr: 2\n", "run.yaml:3: lr is there twice"},
+        {"config: other.yaml\n", "run.yaml:1: config belongs on the command line"},
+        {"epochs:\n", "run.yaml:1: epochs: the value must be a whole number, 1 .. 1000"},
+        {"out: ~\n", "run.yaml:1: out: the value must be a text"},
+        {"out: null\n", "run.yaml:1: out: the value must be a text"},
+        {"lr: [1, 2]\n", "run.yaml:1: lr: the value must be a number, 0 .. 10"},
+        {"lr: {a: 1}\n", "run.yaml:1: lr: the value must be"},
+        {"lr: &a 1\nepochs: *a\n", "run.yaml:2: epochs: the value must be"},
+        {"out: \"a\\0b\"\n", "run.yaml:1: out: the value must be a text"},
+        {"[lr]: 1\n", "run.yaml:1: a key must be the name of an option"},
+        {"- lr\n- epochs\n", "run.yaml:1: not a list of options"},
+        {"epochs\n", "run.yaml:1: not a list of options"},
+        {"lr: 1\n---\nlr: 2\n", "run.yaml:2: a second document"},
+        {"lr: 1\nepochs: [3\n", "run.yaml:"},
+        {"lr: 1\n\tepochs: 3\n", "run.yaml:2: not YAML"},
+        {"lr: 1: 2\n", "run.yaml:1: not YAML"},
+        {"out: \xff\xfe\n", "run.yaml: not a text in UTF-8"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        line l;
+        assert_parses(&l, "");
+        assert_int_equal(read_text(&l, mistakes[i].text), TW_ERROR_FORMAT);
+        assert_says(mistakes[i].words);
+        options_release(&l.set);
+    }
+}
+
+static void a_wrong_value_is_refused_even_where_the_line_wins(void **state)
+{
+    line l;
+    (void)state;
+    assert_parses(&l, "--epochs 5");
+    assert_int_equal(read_text(&l, "epochs: many\n"), TW_ERROR_FORMAT);
+    options_release(&l.set);
+}
+
+static char *write_text(const options *set)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    assert_int_equal(options_write(set, file), TW_OK);
+    fclose(file);
+    return text;
+}
+
+static void assert_same_values(const settings *a, const settings *b)
+{
+    assert_int_equal(a->epochs, b->epochs);
+    assert_int_equal(a->seed, b->seed);
+    assert_memory_equal(&a->lr, &b->lr, sizeof a->lr);
+    assert_memory_equal(&a->decay, &b->decay, sizeof a->decay);
+    assert_int_equal(a->flip, b->flip);
+    assert_int_equal(a->model, b->model);
+    assert_string_equal(a->sync, b->sync);
+    assert_int_equal(!a->out, !b->out);
+    if (a->out) assert_string_equal(a->out, b->out);
+}
+
+static void check_round_trip(line *l)
+{
+    line back;
+    char *text = write_text(&l->set);
+    assert_parses(&back, "");
+    if (read_text(&back, text) != TW_OK) fail_msg("%s in\n%s", tw_last_error(), text);
+    assert_same_values(&l->values, &back.values);
+    char *again = write_text(&back.set);
+    assert_string_equal(text, again);
+    free(again);
+    free(text);
+    options_release(&back.set);
+}
+
+static void what_is_written_reads_back(void **state)
+{
+    static const char *const lines[] = {
+        "",
+        "--epochs 999 --seed 9223372036854775807 --flip --model cnn",
+        "--lr 0.1 --decay 0.30000000000000004 --sync dgc:density=0.001,momentum=0.9 --out runs/dgc",
+        "--lr 2.2250738585072014e-308 --decay -1.7976931348623157e308 --sync=~ --out=",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        line l;
+        assert_parses(&l, lines[i]);
+        check_round_trip(&l);
+        options_release(&l.set);
+    }
+}
+
+static void texts_of_any_characters_read_back(void **state)
+{
+    static const char *const texts[] = {
+        " ",          "null",           "on", "5",      "a: b",     "- x",     "# no",  "'\"\\", "a\nb\n",
+        "\t\x01\x7f", "\xe2\x82\xac x", "{}", "%TAG !", "...\n---", "&a *b !", "a  b ", "\r\n",  "\xf0\x9f\x98\x80"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        line l;
+        char *words[] = {(char[]){"--out"}, (char *)texts[i]};
+        memset(&l, 0, sizeof l);
+        assert_int_equal(options_parse(&page, 2, words, &l.values, &l.set), TW_OK);
+        check_round_trip(&l);
+        options_release(&l.set);
+    }
+}
+
+static void a_long_text_stays_on_its_line(void **state)
+{
+    static char word[3000];
+    char *words[] = {(char[]){"--out"}, word};
+    line l;
+    (void)state;
+    for (size_t i = 0; i < sizeof word - 1; i++) word[i] = i % 9 ? 'w' : ' ';
+    memset(&l, 0, sizeof l);
+    assert_int_equal(options_parse(&page, 2, words, &l.values, &l.set), TW_OK);
+    check_round_trip(&l);
+    options_release(&l.set);
+}
+
+static void what_belongs_to_the_line_is_not_written(void **state)
+{
+    line l;
+    (void)state;
+    assert_parses(&l, "--config run.yaml");
+    char *text = write_text(&l.set);
+    assert_null(strstr(text, "config"));
+    assert_null(strstr(text, "out:")); /* nor what has no value */
+    assert_non_null(strstr(text, "epochs: 5\n"));
+    free(text);
+    options_release(&l.set);
+}
+
+static void a_text_that_is_no_utf8_is_not_written(void **state)
+{
+    line l;
+    FILE *file = tmpfile();
+    (void)state;
+    assert_parses(&l, "--out \xff");
+    assert_int_equal(options_write(&l.set, file), TW_ERROR_ARGUMENT);
+    assert_says("--out");
+    fclose(file);
+    options_release(&l.set);
+}
+
+static void a_full_disk_is_noticed(void **state)
+{
+    line l;
+    FILE *file = fopen("/dev/full", "w");
+    (void)state;
+    if (!file) skip();
+    assert_parses(&l, "");
+    assert_int_equal(options_write(&l.set, file), TW_ERROR_IO);
+    fclose(file);
+    options_release(&l.set);
+}
+
+static void files_are_read_and_named(void **state)
+{
+    const char *root = getenv("TMPDIR");
+    char path[512];
+    line l;
+    (void)state;
+    snprintf(path, sizeof path, "%s/thinwire-options-XXXXXX", root ? root : "/tmp");
+    int descriptor = mkstemp(path);
+    assert_int_equal(write(descriptor, "epochs: 8\nlrr: 2\n", 17), 17);
+    assert_parses(&l, "");
+    assert_int_equal(options_read_file(&l.set, path), TW_ERROR_FORMAT);
+    assert_says(path);
+    assert_says(":2: unknown option lrr; did you mean lr?");
+    assert_int_equal(ftruncate(descriptor, 10), 0);
+    assert_int_equal(options_read_file(&l.set, path), TW_OK);
+    assert_int_equal(l.values.epochs, 8);
+    close(descriptor);
+    unlink(path);
+    assert_int_equal(options_read_file(&l.set, path), TW_ERROR_IO);
+    assert_says(path);
+    assert_int_equal(options_read_file(&l.set, "/"), TW_ERROR_IO);
+    assert_says("it is a folder");
+    options_release(&l.set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_sets_values),
+        cmocka_unit_test(the_command_line_wins),
+        cmocka_unit_test(a_file_may_say_nothing),
+        cmocka_unit_test(mistakes_name_file_line_and_key),
+        cmocka_unit_test(a_wrong_value_is_refused_even_where_the_line_wins),
+        cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(texts_of_any_characters_read_back),
+        cmocka_unit_test(a_long_text_stays_on_its_line),
+        cmocka_unit_test(what_belongs_to_the_line_is_not_written),
+        cmocka_unit_test(a_text_that_is_no_utf8_is_not_written),
+        cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(files_are_read_and_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,258 @@
+/* Loading: the format's own vectors, and refusal of every file that is not exactly right. */
+#include "support.h"
+
+#include "memory.h"
+
+/* Writes a file with this header, its length in front, and `size` bytes of data; loads it. */
+static tw_status load_text(void **folder, const char *header, size_t size, tw_state **loaded)
+{
+    unsigned char bytes[4096] = {0};
+    uint64_t length = strlen(header);
+    assert_true(8 + length + size <= sizeof bytes);
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, header, length);
+    for (size_t i = 0; i < size; i++) bytes[8 + length + i] = (unsigned char)(i + 1);
+    write_file(in_folder(folder, "f"), bytes, 8 + length + size);
+    *loaded = NULL;
+    return tw_state_load(in_folder(folder, "f"), loaded);
+}
+
+static void known_files_load(void **state)
+{
+    static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
+    tw_state *loaded;
+    tw_state_entry entry;
+    write_file(in_folder(state, "f"), nothing, sizeof nothing);
+    assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_OK);
+    assert_int_equal(tw_state_count(loaded), 0);
+    tw_state_destroy(loaded);
+    assert_int_equal(
+        load_text(state, "{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}", 24, &loaded),
+        TW_OK);
+    assert_int_equal(tw_state_at(loaded, 0, &entry), TW_OK);
+    assert_string_equal(entry.name, "attn.0");
+    assert_int_equal(entry.dtype, TW_F32);
+    assert_int_equal(entry.dims, 3);
+    assert_int_equal(entry.shape[2], 3);
+    assert_int_equal(((const unsigned char *)entry.data)[23], 24);
+    tw_state_destroy(loaded);
+}
+
+/* The header's order is the state's; the data may lie in another; fields and blanks may too. */
+static void order_and_blanks_are_free(void **state)
+{
+    tw_state *loaded;
+    unsigned char got[3];
+    tw_state_entry entry;
+    assert_int_equal(load_text(state,
+                               "{ \"b\" : { \"shape\":[ 2 ], \"data_offsets\":[1,3],\n\"dtype\":\"U8\" } ,\r\n"
+                               "\"e\":{\"dtype\":\"F64\",\"shape\":[7,0],\"data_offsets\":[1,1]},"
+                               "\"__metadata__\":{\"x\":\"y\\u00e4\\uD83D\\uDE00\\/\"},"
+                               "\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}\t ",
+                               3, &loaded),
+                     TW_OK);
+    assert_int_equal(tw_state_at(loaded, 0, &entry), TW_OK);
+    assert_string_equal(entry.name, "b");
+    assert_int_equal(tw_state_get(loaded, "b", TW_U8, 2, got), TW_OK);
+    assert_int_equal(tw_state_get(loaded, "a", TW_U8, 1, got + 2), TW_OK);
+    assert_memory_equal(got, "\2\3\1", 3);
+    assert_string_equal(tw_state_text(loaded, "x"), "y\xc3\xa4\xf0\x9f\x98\x80/");
+    tw_state_destroy(loaded);
+}
+
+#define ENTRY(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
+#define FIELDS(fields) "{\"a\":{" fields "}}"
+
+static void bad_headers_are_refused(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t size;
+        tw_status expected;
+    } cases[] = {
+        {"{" ENTRY("a", 0, 4) "," ENTRY("b", 4, 8) "}", 8, TW_OK},
+        {"{" ENTRY("a", 0, 4) "," ENTRY("b", 3, 7) "}", 7, TW_ERROR_FORMAT}, /* overlap */
+        {"{" ENTRY("a", 0, 4) "," ENTRY("b", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4) "," ENTRY("b", 5, 9) "}", 9, TW_ERROR_FORMAT}, /* hole */
+        {"{" ENTRY("a", 1, 5) "}", 5, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4) "}", 5, TW_ERROR_FORMAT}, /* trailing byte */
+        {"{" ENTRY("a", 0, 4) "}", 3, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 4, 0) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 3) "}", 3, TW_ERROR_FORMAT},                      /* not what the shape takes */
+        {"{" ENTRY("a", 0, 4) "," ENTRY("a", 4, 8) "}", 8, TW_ERROR_FORMAT}, /* twice */
+        {"{" ENTRY("a", 0, 4) "," ENTRY("\\u0061", 4, 8) "}", 8, TW_ERROR_FORMAT},
+        {"{" ENTRY("a\\u0000b", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\\ud800", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\\ud800\\u0041", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\\udc00", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\\x", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\\u12g4", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\n", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xff", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xc0\x80", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xed\xa0\x80", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xe0\x80\x80", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xf0\x80\x80\x80", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xe2\x82", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("\xf4\x90\x80\x80", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4) ",}", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4) "} {", 4, TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4), 4, TW_ERROR_FORMAT},
+        {" {" ENTRY("a", 0, 4) "}", 4, TW_ERROR_FORMAT},
+        {"[]", 0, TW_ERROR_FORMAT},
+        {"", 0, TW_ERROR_FORMAT},
+        {"{\"a\":1}", 0, TW_ERROR_FORMAT},
+        {"{a:{}}", 0, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"data_offsets\":[0,1]"), 1, TW_ERROR_FORMAT},
+        {FIELDS("\"shape\":[2],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2],\"x\":1"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2],\"shape\":[],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]"), 1, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[02],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[-2],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2.0],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2,],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2,3]"), 2, TW_ERROR_FORMAT},
+        /* 2^64 and products beyond it */
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[18446744073709551616],\"data_offsets\":[0,0]"), 0, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]"), 0, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"U8\",\"shape\":[18446744073709551615],\"data_offsets\":[0,18446744073709551615]"), 0,
+         TW_ERROR_FORMAT},
+        {"{" ENTRY("a", 0, 4) ",\"b\":{\"dtype\":\"U8\",\"shape\":[18446744073709551612],\"data_offsets\":[4,0]}}", 0,
+         TW_ERROR_FORMAT},
+        {"{\"__metadata__\":{}}", 0, TW_OK},
+        {"{\"__metadata__\":{\"a\":\"b\"}}", 0, TW_OK},
+        {"{\"__metadata__\":{\"a\":1}}", 0, TW_ERROR_FORMAT},
+        {"{\"__metadata__\":{\"a\":\"b\",\"a\":\"b\"}}", 0, TW_ERROR_FORMAT},
+        {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, TW_ERROR_FORMAT},
+        {"{\"__metadata__\":{\"a\":\"b\",}}", 0, TW_ERROR_FORMAT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tw_state *loaded;
+        tw_status status = load_text(state, cases[i].header, cases[i].size, &loaded);
+        if (status != cases[i].expected) fail_msg("%s: %s", cases[i].header, tw_last_error());
+        if (status != TW_OK) assert_non_null(strstr(tw_last_error(), in_folder(state, "f")));
+        if (status != TW_OK) assert_null(loaded);
+        tw_state_destroy(loaded);
+    }
+}
+
+static void an_unknown_type_is_named(void **state)
+{
+    tw_state *loaded;
+    assert_int_equal(load_text(state, FIELDS("\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, &loaded),
+                     TW_ERROR_FORMAT);
+    assert_non_null(strstr(tw_last_error(), "'a'"));
+    assert_non_null(strstr(tw_last_error(), "BF16"));
+}
+
+static void impossible_lengths_are_refused(void **state)
+{
+    static const uint64_t lengths[] = {0, 3, 9, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        unsigned char bytes[16] = "........{}      ";
+        tw_state *loaded;
+        memcpy(bytes, &lengths[i], 8);
+        write_file(in_folder(state, "f"), bytes, sizeof bytes);
+        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+    }
+}
+
+/* A file large enough for the length it claims, most of it a hole: the limit refuses it before a byte is read. */
+static void a_header_beyond_the_limit_is_not_read(void **state)
+{
+    static const uint64_t length = 100000001;
+    tw_state *loaded;
+    write_file(in_folder(state, "f"), &length, sizeof length);
+    assert_int_equal(truncate(in_folder(state, "f"), (off_t)(8 + length)), 0);
+    assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+    assert_non_null(strstr(tw_last_error(), "100000001"));
+}
+
+static void every_truncation_is_refused(void **state)
+{
+    tw_state *made = make_everything(), *loaded;
+    size_t size;
+    assert_int_equal(tw_state_save(made, in_folder(state, "whole")), TW_OK);
+    unsigned char *bytes = read_file(in_folder(state, "whole"), &size);
+    for (size_t cut = 0; cut < size; cut++) {
+        write_file(in_folder(state, "f"), bytes, cut);
+        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+    }
+    free(bytes);
+    tw_state_destroy(made);
+}
+
+/* Whatever one byte becomes: refused, or a state that saves and loads again. */
+static void every_damaged_byte_is_survived(void **state)
+{
+    static const unsigned char flips[] = {0x01, 0x02, 0x08, 0x20, 0x80, 0xFF};
+    tw_state *made = make_everything();
+    size_t size;
+    assert_int_equal(tw_state_save(made, in_folder(state, "whole")), TW_OK);
+    unsigned char *bytes = read_file(in_folder(state, "whole"), &size);
+    for (size_t at = 0; at < size; at++)
+        for (size_t i = 0; i < sizeof flips; i++) {
+            tw_state *loaded = NULL;
+            bytes[at] ^= flips[i];
+            write_file(in_folder(state, "f"), bytes, size);
+            tw_status status = tw_state_load(in_folder(state, "f"), &loaded);
+            assert_true(status == TW_ERROR_FORMAT ||
+                        (status == TW_OK && tw_state_count(loaded) == tw_state_count(made)));
+            tw_state_destroy(loaded);
+            bytes[at] ^= flips[i];
+        }
+    free(bytes);
+    tw_state_destroy(made);
+}
+
+static void what_is_no_file_is_an_io_error(void **state)
+{
+    tw_state *loaded;
+    assert_int_equal(tw_state_load(in_folder(state, "missing"), &loaded), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "missing"));
+    assert_int_equal(tw_state_load(*state, &loaded), TW_ERROR_IO);
+    assert_int_equal(tw_state_load("/dev/zero", &loaded), TW_ERROR_IO);
+}
+
+static void loading_without_memory_leaks_nothing(void **state)
+{
+    tw_state *made = make_everything(), *loaded = NULL;
+    const char *path = in_folder(state, "f");
+    assert_int_equal(tw_state_save(made, path), TW_OK);
+    tw_status status = TW_ERROR_MEMORY;
+    for (long n = 1; status != TW_OK; n++) {
+        assert_int_equal(status, TW_ERROR_MEMORY);
+        assert_null(loaded);
+        tw_fail_allocation(n);
+        status = tw_state_load(path, &loaded);
+    }
+    tw_fail_allocation(0);
+    assert_same_state(made, loaded);
+    tw_state_destroy(loaded);
+    tw_state_destroy(made);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(known_files_load),
+        TEST(order_and_blanks_are_free),
+        TEST(bad_headers_are_refused),
+        TEST(an_unknown_type_is_named),
+        TEST(impossible_lengths_are_refused),
+        TEST(a_header_beyond_the_limit_is_not_read),
+        TEST(every_truncation_is_refused),
+        TEST(every_damaged_byte_is_survived),
+        TEST(what_is_no_file_is_an_io_error),
+        TEST(loading_without_memory_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,422 @@
+/* The reducer over the threads transport: ranks are threads, oracles are sums in rank order and hand-driven schemes. */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "memory.h"
+
+enum { RANKS = 4, TENSORS = 5, STEPS = 12, ELEMENTS = 2000 + 30 + 5000 + 50 + 600 };
+
+static const tw_tensor table[TENSORS] = {
+    {"a.weight", 2, {40, 50}}, {"a.bias", 1, {30}}, {"b.weight", 2, {100, 50}}, {"b.bias", 1, {50}}, {"c.weight", 2, {20, 30}}};
+
+static float draw(int step, int rank, size_t i)
+{
+    uint32_t words[4];
+    tw_random(11, (uint64_t)(step * 64 + rank), i, words);
+    return (float)words[0] / 4294967296.0f - 0.5f;
+}
+
+static size_t offset_of(size_t tensor)
+{
+    size_t offset = 0;
+    for (size_t t = 0; t < tensor; t++) offset += tw_tensor_count(&table[t]);
+    return offset;
+}
+
+/* ---- ranks as threads -------------------------------------------------------------------------------------------------- */
+
+/* What one rank does, and what it leaves behind: assertions are made on the test's own thread. */
+typedef struct player {
+    int rank, size, steps;
+    const char *spec, *error;
+    tw_comm *comm;
+    int sick_step, sick_rank; /* whose gradient is not finite, and when; -1 never */
+    size_t sick_tensor;
+    int stop_after;         /* save, destroy, make a new reducer and load after this many steps; 0 never */
+    int reversed;           /* submits in table order instead of backward's */
+    float weights[ELEMENTS];
+    tw_status last[STEPS];
+    tw_stats stats;
+    tw_traffic traffic;
+} player;
+
+static tw_status exchange(player *self, tw_reducer *reducer, int step, float *gradient)
+{
+    for (size_t i = 0; i < ELEMENTS; i++) gradient[i] = draw(step, self->rank, i);
+    if (step == self->sick_step && self->rank == self->sick_rank) gradient[offset_of(self->sick_tensor) + 3] = NAN;
+    for (size_t n = 0; n < TENSORS; n++) {
+        size_t t = self->reversed ? n : TENSORS - 1 - n;
+        tw_status status = tw_reducer_submit(reducer, t, gradient + offset_of(t));
+        if (status != TW_OK) return status;
+    }
+    return tw_reducer_wait(reducer);
+}
+
+static tw_status restart(player *self, tw_reducer **reducer)
+{
+    tw_state *state = NULL;
+    tw_status status = tw_state_create(&state);
+    if (status == TW_OK) status = tw_reducer_save_state(*reducer, "r/", state);
+    tw_reducer_destroy(*reducer);
+    *reducer = NULL;
+    if (status == TW_OK) status = tw_reducer_create(self->comm, self->spec, table, TENSORS, reducer);
+    if (status == TW_OK) status = tw_reducer_load_state(*reducer, "r/", state);
+    tw_state_destroy(state);
+    return status;
+}
+
+static void play_steps(player *self, tw_reducer **reducer)
+{
+    float *gradient = malloc(ELEMENTS * sizeof *gradient);
+    for (int step = 0; step < self->steps; step++) {
+        if (self->stop_after && step == self->stop_after && restart(self, reducer) != TW_OK) {
+            self->error = "restart";
+            break;
+        }
+        self->last[step] = exchange(self, *reducer, step, gradient);
+        if (self->last[step] == TW_OK)
+            for (size_t i = 0; i < ELEMENTS; i++) self->weights[i] -= 0.125f * gradient[i];
+        else if (self->last[step] != TW_ERROR_NONFINITE)
+            break;
+    }
+    free(gradient);
+}
+
+static void *play(void *argument)
+{
+    player *self = argument;
+    tw_reducer *reducer = NULL;
+    tw_status status = tw_reducer_create(self->comm, self->spec, table, TENSORS, &reducer);
+    if (status == TW_OK) {
+        play_steps(self, &reducer);
+        self->stats.struct_size = sizeof self->stats;
+        tw_reducer_stats(reducer, &self->stats);
+    } else {
+        self->error = tw_status_name(status);
+    }
+    tw_reducer_destroy(reducer);
+    self->traffic = tw_comm_traffic(self->comm);
+    tw_comm_destroy(self->comm);
+    return NULL;
+}
+
+static player *players_create(int size, const char *spec)
+{
+    tw_comm *comms[RANKS];
+    player *players = calloc((size_t)size, sizeof *players);
+    assert_int_equal(tw_comm_create_threads(size, comms), TW_OK);
+    for (int r = 0; r < size; r++)
+        players[r] = (player){.rank = r, .size = size, .steps = STEPS, .spec = spec, .comm = comms[r], .sick_step = -1};
+    return players;
+}
+
+static void players_run(player *players)
+{
+    pthread_t threads[RANKS];
+    int size = players[0].size;
+    for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&threads[r], NULL, play, &players[r]), 0);
+    for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
+}
+
+/* Runs a group with everything at its default. */
+static player *run(int size, const char *spec)
+{
+    player *players = players_create(size, spec);
+    players_run(players);
+    for (int r = 0; r < size; r++) {
+        assert_null(players[r].error);
+        for (int s = 0; s < STEPS; s++) assert_int_equal(players[r].last[s], TW_OK);
+    }
+    return players;
+}
+
+/* ---- what comes out ------------------------------------------------------------------------------------------------------ */
+
+static void test_allreduce_is_the_sum_in_rank_order(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= RANKS; size++) {
+        player *players = run(size, "allreduce");
+        float *weights = calloc(ELEMENTS, sizeof *weights), share = (float)(1.0 / size);
+        for (int step = 0; step < STEPS; step++)
+            for (size_t i = 0; i < ELEMENTS; i++) {
+                float sum = share * draw(step, 0, i);
+                for (int r = 1; r < size; r++) sum += share * draw(step, r, i);
+                weights[i] -= 0.125f * sum;
+            }
+        for (int r = 0; r < size; r++) assert_memory_equal(players[r].weights, weights, sizeof players[r].weights);
+        free(weights);
+        free(players);
+    }
+}
+
+/* The same bits however tensors are fused and submitted, on a thread or not. */
+static void test_fusion_order_and_overlap_do_not_matter(void **state)
+{
+    (void)state;
+    static const char *const plain[] = {"dgc:density=0.01,warmup_steps=6", "dgc:density=0.01,warmup_steps=6,clip=3",
+                                        "topk:density=0.05", "allreduce"};
+    static const char *const fused[] = {",message_kb=1", ",overlap=off", ",message_kb=8,overlap=off", ",message_kb=8"};
+    for (int p = 0; p < 4; p++) {
+        player *expected = run(RANKS, plain[p]);
+        for (int r = 1; r < RANKS; r++)
+            assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
+        for (int f = 0; f < 4; f++) {
+            char spec[128];
+            snprintf(spec, sizeof spec, "%s%s%s", plain[p], strchr(plain[p], ':') ? "" : ":", fused[f] + !strchr(plain[p], ':'));
+            player *players = players_create(RANKS, spec);
+            for (int r = 0; r < RANKS; r++) players[r].reversed = f % 2;
+            players_run(players);
+            for (int r = 0; r < RANKS; r++)
+                assert_memory_equal(players[r].weights, expected[0].weights, sizeof expected[0].weights);
+            free(players);
+        }
+        free(expected);
+    }
+}
+
+static void test_resume_is_bit_for_bit(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"dgc:density=0.01,warmup_steps=8", "topk:density=0.01", "allreduce"};
+    for (int s = 0; s < 3; s++) {
+        player *expected = run(RANKS, specs[s]);
+        for (int stop = 1; stop < STEPS; stop += 4) {
+            player *players = players_create(RANKS, specs[s]);
+            for (int r = 0; r < RANKS; r++) players[r].stop_after = stop;
+            players_run(players);
+            for (int r = 0; r < RANKS; r++) {
+                assert_null(players[r].error);
+                assert_memory_equal(players[r].weights, expected[0].weights, sizeof expected[0].weights);
+            }
+            free(players);
+        }
+        free(expected);
+    }
+}
+
+/* One rank's NaN in one message skips the step on every rank, in every message. */
+static void test_nonfinite_skips_the_whole_step(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"dgc:density=0.01,message_kb=1", "allreduce:message_kb=1"};
+    for (int s = 0; s < 2; s++)
+        for (size_t tensor = 0; tensor < TENSORS; tensor++) {
+            player *players = players_create(RANKS, specs[s]);
+            for (int r = 0; r < RANKS; r++) {
+                players[r].sick_step = 4;
+                players[r].sick_rank = 2;
+                players[r].sick_tensor = tensor;
+            }
+            players_run(players);
+            for (int r = 0; r < RANKS; r++) {
+                for (int step = 0; step < STEPS; step++)
+                    assert_int_equal(players[r].last[step], step == 4 ? TW_ERROR_NONFINITE : TW_OK);
+                assert_int_equal(players[r].stats.steps_skipped, 1);
+                assert_memory_equal(players[r].weights, players[0].weights, sizeof players[0].weights);
+            }
+            for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(players[0].weights[i]));
+            free(players);
+        }
+}
+
+/* A skipped step loses nothing of the healthy: one worker's top-k run with a bad step delivers all the good gradients. */
+static void test_skipped_steps_lose_nothing(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    tw_reducer *reducer;
+    float *gradient = malloc(ELEMENTS * sizeof *gradient);
+    double total[2] = {0}, came[2] = {0};
+    size_t last = offset_of(TENSORS - 1);
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "topk:density=0.01,message_kb=1", table, TENSORS, &reducer), TW_OK);
+    for (int step = 0; step < 300; step++) {
+        int sick = step == 10; /* in the last tensor: its message is lost, the first tensor's is taken back */
+        for (size_t i = 0; i < ELEMENTS; i++) gradient[i] = step < 20 ? rintf(draw(step, 0, i) * 64) : 0;
+        for (size_t i = 0; i < 2000; i++) total[0] += gradient[i];
+        for (size_t i = last; i < ELEMENTS && !sick; i++) total[1] += gradient[i];
+        if (sick) gradient[last] = INFINITY;
+        for (size_t t = 0; t < TENSORS; t++) tw_reducer_submit(reducer, t, gradient + offset_of(t));
+        assert_int_equal(tw_reducer_wait(reducer), sick ? TW_ERROR_NONFINITE : TW_OK);
+        for (size_t i = 0; i < 2000 && !sick; i++) came[0] += gradient[i];
+        for (size_t i = last; i < ELEMENTS && !sick; i++) came[1] += gradient[i];
+    }
+    assert_true(came[0] == total[0]);
+    assert_true(came[1] == total[1]);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+    free(gradient);
+}
+
+/* ---- what is counted ------------------------------------------------------------------------------------------------------ */
+
+static void test_bytes_are_the_transports(void **state)
+{
+    (void)state;
+    player *dense = run(RANKS, "allreduce"), *sparse = run(RANKS, "dgc:density=0.01,warmup_steps=0");
+    uint64_t sent = 0, received = 0;
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(dense[r].stats.bytes_sent, dense[r].traffic.bytes_sent);
+        assert_int_equal(sparse[r].stats.bytes_sent, sparse[r].traffic.bytes_sent);
+        assert_int_equal(sparse[r].stats.bytes_received, sparse[r].traffic.bytes_received);
+        assert_int_equal(dense[r].stats.bytes_dense, (uint64_t)STEPS * 2 * 3 * 4 * ELEMENTS / 4);
+        sent += dense[r].traffic.bytes_sent;
+        received += dense[r].traffic.bytes_received;
+    }
+    /* Every step moves 2 (N-1) * 4 bytes an element over all ranks; create compares a digest of 4 bytes. */
+    assert_int_equal(sent, (uint64_t)STEPS * 2 * 3 * 4 * ELEMENTS + 4 * 3 * 4);
+    assert_int_equal(received, sent);
+    const tw_stats *stats = &sparse[0].stats;
+    assert_int_equal(stats->elements_total, STEPS * 7600);
+    assert_int_equal(stats->elements_sent, STEPS * (20 + 50 + 6));
+    assert_int_equal(stats->compressed_fp32, STEPS * 4 * 7600);
+    assert_int_equal(stats->message_fp32, STEPS * 4 * ELEMENTS);
+    assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 4 * 80);
+    /* What went over the wire is those packets to three peers, the biases' all-reduce, and the digest. */
+    uint64_t exact = 0, packets = 0, all = 0;
+    for (int r = 0; r < RANKS; r++) {
+        all += sparse[r].traffic.bytes_sent;
+        packets += 3 * sparse[r].stats.compressed_packet;
+        exact += 12;
+    }
+    assert_int_equal(all, packets + exact + (uint64_t)STEPS * 2 * 3 * 4 * 80);
+    free(dense);
+    free(sparse);
+}
+
+static void test_warmup_is_left_out_of_the_ratio(void **state)
+{
+    (void)state;
+    player *players = run(2, "dgc:density=0.01,warmup_steps=8");
+    assert_int_equal(players[0].stats.steps, STEPS);
+    assert_int_equal(players[0].stats.steps_warmup, 8);
+    assert_int_equal(players[0].stats.elements_total, (STEPS - 8) * 7600);
+    free(players);
+}
+
+/* ---- errors --------------------------------------------------------------------------------------------------------------- */
+
+static void test_ranks_must_agree(void **state)
+{
+    (void)state;
+    player *players = players_create(RANKS, "dgc:density=0.01");
+    players[2].spec = "dgc:density=0.02";
+    players_run(players);
+    for (int r = 0; r < RANKS; r++) assert_string_equal(players[r].error, "TW_ERROR_ARGUMENT");
+    free(players);
+}
+
+/* A rank that leaves after some steps: the others get TW_ERROR_PEER, and nobody hangs. */
+static void test_a_lost_peer_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"allreduce", "dgc:density=0.01", "topk:overlap=off"};
+    for (int s = 0; s < 3; s++) {
+        player *players = players_create(RANKS, specs[s]);
+        players[1].steps = 5;
+        players_run(players);
+        for (int r = 0; r < RANKS; r++) {
+            if (r == 1) continue;
+            assert_int_equal(players[r].last[4], TW_OK);
+            assert_int_equal(players[r].last[5], TW_ERROR_PEER);
+        }
+        free(players);
+    }
+}
+
+static void test_order_is_checked(void **state)
+{
+    (void)state;
+    static float gradient[ELEMENTS];
+    tw_comm *comm;
+    tw_reducer *reducer;
+    tw_stats stats = {0};
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "topk", table, TENSORS, &reducer), TW_OK);
+    assert_int_equal(tw_reducer_wait(reducer), TW_ERROR_ORDER);
+    assert_int_equal(tw_reducer_submit(reducer, TENSORS, gradient), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_reducer_submit(reducer, 0, gradient), TW_OK);
+    assert_int_equal(tw_reducer_submit(reducer, 0, gradient), TW_ERROR_ORDER);
+    tw_state *saved;
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_reducer_save_state(reducer, "", saved), TW_ERROR_ORDER);
+    tw_state_destroy(saved);
+    assert_int_equal(tw_reducer_stats(reducer, &stats), TW_ERROR_ARGUMENT);
+    tw_reducer_destroy(reducer);
+    tw_reducer_destroy(NULL);
+    tw_comm_destroy(comm);
+}
+
+/* State of another scheme, or of other tensors, is refused whole. */
+static void test_foreign_state_is_refused(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    tw_reducer *topk, *dgc;
+    tw_state *saved;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "topk", table, TENSORS, &topk), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "dgc", table, TENSORS, &dgc), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_reducer_save_state(topk, "x/", saved), TW_OK);
+    assert_int_equal(tw_reducer_load_state(topk, "x/", saved), TW_OK);
+    assert_int_equal(tw_reducer_load_state(topk, "y/", saved), TW_ERROR_STATE);
+    assert_int_equal(tw_reducer_load_state(dgc, "x/", saved), TW_ERROR_STATE);
+    assert_non_null(strstr(tw_last_error(), "momentum/"));
+    size_t wrong = 7;
+    float values[7] = {0};
+    assert_int_equal(tw_state_put(saved, "x/residual/b.weight", TW_F32, 1, &wrong, values), TW_OK);
+    assert_int_equal(tw_reducer_load_state(topk, "x/", saved), TW_ERROR_STATE);
+    assert_non_null(strstr(tw_last_error(), "residual/b.weight"));
+    tw_state_destroy(saved);
+    tw_reducer_destroy(topk);
+    tw_reducer_destroy(dgc);
+    tw_comm_destroy(comm);
+}
+
+static void test_no_memory_is_a_status(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    tw_reducer *reducer = NULL;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    for (long n = 1;; n++) {
+        tw_fail_allocation(n);
+        tw_status status = tw_reducer_create(comm, "dgc:message_kb=1", table, TENSORS, &reducer);
+        tw_fail_allocation(0);
+        if (status == TW_OK) break;
+        assert_int_equal(status, TW_ERROR_MEMORY);
+    }
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allreduce_is_the_sum_in_rank_order),
+        cmocka_unit_test(test_fusion_order_and_overlap_do_not_matter),
+        cmocka_unit_test(test_resume_is_bit_for_bit),
+        cmocka_unit_test(test_nonfinite_skips_the_whole_step),
+        cmocka_unit_test(test_skipped_steps_lose_nothing),
+        cmocka_unit_test(test_bytes_are_the_transports),
+        cmocka_unit_test(test_warmup_is_left_out_of_the_ratio),
+        cmocka_unit_test(test_ranks_must_agree),
+        cmocka_unit_test(test_a_lost_peer_is_an_error),
+        cmocka_unit_test(test_order_is_checked),
+        cmocka_unit_test(test_foreign_state_is_refused),
+        cmocka_unit_test(test_no_memory_is_a_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+/* Checkpoint folders: what is whole stays whole, whatever stops in between. */
+#include "folder.h"
+#include "support.h"
+
+static void put_file(const char *folder, const char *name, const char *text)
+{
+    char path[FOLDER_PATH + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void write_checkpoint(const char *out, uint64_t step, const char *text)
+{
+    char partial[FOLDER_PATH];
+    assert_ok(folder_begin(out, step, partial));
+    put_file(partial, "model", text);
+    assert_ok(folder_publish(out, step));
+}
+
+static int exists(const char *out, const char *name)
+{
+    char path[FOLDER_PATH];
+    snprintf(path, sizeof path, "%s/checkpoints/%s", out, name);
+    return access(path, F_OK) == 0;
+}
+
+static void assert_latest(const char *out, const char *name)
+{
+    char path[FOLDER_PATH];
+    assert_ok(folder_latest(out, path));
+    assert_string_equal(strrchr(path, '/') + 1, name);
+}
+
+static void last_two_are_kept(void **state)
+{
+    const char *out = *state;
+    assert_false(folder_has_checkpoint(out));
+    for (uint64_t step = 5; step <= 20; step += 5) write_checkpoint(out, step, "x");
+    assert_false(exists(out, "step-00000005"));
+    assert_false(exists(out, "step-00000010"));
+    assert_true(exists(out, "step-00000015"));
+    assert_true(exists(out, "step-00000020"));
+    assert_true(folder_has_checkpoint(out));
+    assert_latest(out, "step-00000020");
+}
+
+static void unfinished_is_not_a_checkpoint(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH], path[FOLDER_PATH];
+    assert_ok(folder_begin(out, 7, partial));
+    put_file(partial, "model", "half");
+    assert_false(folder_has_checkpoint(out));
+    assert_fails(folder_latest(out, path), TW_ERROR_IO, out);
+    write_checkpoint(out, 8, "whole"); /* and sweeps what the killed run left */
+    assert_false(exists(out, "step-00000007.partial"));
+    assert_latest(out, "step-00000008");
+}
+
+static void second_rank_finds_it_published(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH];
+    assert_ok(folder_begin(out, 7, partial));
+    assert_ok(folder_begin(out, 7, partial));
+    put_file(partial, "model", "x");
+    assert_ok(folder_publish(out, 7));
+    assert_ok(folder_publish(out, 7));
+    assert_true(exists(out, "step-00000007/model"));
+}
+
+static void same_step_again_replaces_or_comes_back(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH];
+    write_checkpoint(out, 7, "old");
+    assert_ok(folder_begin(out, 7, partial));
+    folder_abandon(out, 7);
+    assert_true(exists(out, "step-00000007/model"));
+    assert_ok(folder_begin(out, 7, partial));
+    put_file(partial, "newer", "x");
+    assert_ok(folder_publish(out, 7));
+    assert_true(exists(out, "step-00000007/newer"));
+    assert_false(exists(out, "step-00000007/model"));
+    assert_false(exists(out, "step-00000007.replaced"));
+}
+
+static void unwritable_is_named(void **state)
+{
+    (void)state;
+    char partial[FOLDER_PATH];
+    assert_fails(folder_begin("/dev/null", 1, partial), TW_ERROR_IO, "/dev/null");
+    assert_fails(folder_make("/proc/nothing"), TW_ERROR_IO, "/proc/nothing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(last_two_are_kept, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(unfinished_is_not_a_checkpoint, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(second_rank_finds_it_published, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(same_step_again_replaces_or_comes_back, make_folder, remove_folder),
+        cmocka_unit_test(unwritable_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,54 @@
+/* Lines that were written parse again, one object a line, whatever their numbers. */
+#include "jsonl.h"
+#include "support.h"
+
+#include <math.h>
+
+static void lines_parse_and_append(void **state)
+{
+    char path[256], line[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
+    const double values[] = {0.1, 1e300, NAN, INFINITY, 9007199254740991.0};
+    for (int i = 0; i < 5; i++) { /* opened anew each time, as a resumed run does */
+        jsonl *file;
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "value", values[i]);
+        cJSON_AddStringToObject(object, "text", "a\n\"b\"");
+        assert_ok(jsonl_open(path, &file));
+        assert_ok(jsonl_write(file, object));
+        jsonl_close(file);
+    }
+    FILE *file = fopen(path, "r");
+    for (int i = 0; i < 5; i++) {
+        assert_non_null(fgets(line, sizeof line, file));
+        cJSON *object = cJSON_Parse(line);
+        assert_non_null(object);
+        const cJSON *value = cJSON_GetObjectItem(object, "value");
+        if (isfinite(values[i]))
+            assert_true(value->valuedouble == values[i]);
+        else
+            assert_true(cJSON_IsNull(value));
+        assert_string_equal(cJSON_GetObjectItem(object, "text")->valuestring, "a\n\"b\"");
+        cJSON_Delete(object);
+    }
+    assert_null(fgets(line, sizeof line, file));
+    fclose(file);
+}
+
+static void full_disk_is_an_error_with_the_name(void **state)
+{
+    (void)state;
+    jsonl *file;
+    assert_ok(jsonl_open("/dev/full", &file));
+    assert_fails(jsonl_write(file, cJSON_CreateObject()), TW_ERROR_IO, "/dev/full");
+    jsonl_close(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(lines_parse_and_append, make_folder, remove_folder),
+        cmocka_unit_test(full_disk_is_an_error_with_the_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* Learning rates against their closed forms. */
+#include "schedule.h"
+#include "support.h"
+
+#include <math.h>
+
+static schedule parse(const char *text, uint64_t warmup)
+{
+    schedule s;
+    assert_ok(schedule_parse(text, 0.5, warmup, 100, 10, &s));
+    return s;
+}
+
+static void assert_rate(const schedule *s, uint64_t step, double rate)
+{
+    double found = schedule_rate(s, step);
+    if (fabs(found - rate) > 1e-15) fail_msg("step %llu: %.17g, not %.17g", (unsigned long long)step, found, rate);
+}
+
+static void constant_stays(void **state)
+{
+    (void)state;
+    schedule s = parse("constant", 0);
+    for (uint64_t t = 0; t < 100; t++) assert_rate(&s, t, 0.5);
+}
+
+static void warmup_rises_linearly_and_ends_at_the_rate(void **state)
+{
+    (void)state;
+    const char *const forms[] = {"constant", "cosine", "step"};
+    for (int form = 0; form < 3; form++) {
+        schedule s = parse(forms[form], 20);
+        for (uint64_t t = 0; t < 20; t++) assert_rate(&s, t, 0.5 * (double)(t + 1) / 20);
+        assert_rate(&s, 20, 0.5);
+    }
+}
+
+static void cosine_passes_its_known_points(void **state)
+{
+    (void)state;
+    schedule s = parse("cosine", 20);
+    assert_rate(&s, 20, 0.5);
+    assert_rate(&s, 40, 0.5 * 0.5 * (1 + sqrt(0.5)));
+    assert_rate(&s, 60, 0.25);
+    assert_rate(&s, 80, 0.5 * 0.5 * (1 - sqrt(0.5)));
+    assert_rate(&s, 100, 0);
+    for (uint64_t t = 21; t < 100; t++) assert_true(schedule_rate(&s, t) < schedule_rate(&s, t - 1));
+}
+
+static void step_falls_at_fractions_and_epochs(void **state)
+{
+    (void)state;
+    schedule s = parse("step", 0);
+    assert_rate(&s, 49, 0.5);
+    assert_rate(&s, 50, 0.05);
+    assert_rate(&s, 74, 0.05);
+    assert_rate(&s, 75, 0.005);
+    s = parse("step:3,0.9,7", 0);
+    assert_rate(&s, 29, 0.5);
+    assert_rate(&s, 30, 0.05);
+    assert_rate(&s, 70, 0.005);
+    assert_rate(&s, 89, 0.005);
+    assert_rate(&s, 90, 0.0005);
+}
+
+static void bad_texts_are_refused_by_name(void **state)
+{
+    (void)state;
+    const char *const bad[] = {"linear", "", "stepwise", "step:", "step:0.5,", "step:x", "step:-1", "step:0.5;0.7",
+                               "step:nan", "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        schedule s;
+        assert_fails(schedule_parse(bad[i], 0.5, 0, 100, 10, &s), TW_ERROR_ARGUMENT, bad[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constant_stays),
+        cmocka_unit_test(warmup_rises_linearly_and_ends_at_the_rate),
+        cmocka_unit_test(cosine_passes_its_known_points),
+        cmocka_unit_test(step_falls_at_fractions_and_epochs),
+        cmocka_unit_test(bad_texts_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,349 @@
+/* The packet: known bytes, and refusal of everything that is not one. */
+#include "support.h"
+
+#include <math.h>
+
+/* Worked out by hand from docs/wire-format.md; the checksums with a bit-by-bit CRC-32C. */
+static const unsigned char golden_nothing[] = {0x54, 0x57, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                               0x00, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x16, 0xde, 0x4b, 0xb3};
+static const unsigned char golden_rice[] = {
+    0x54, 0x57, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x13, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x00, 0x2b, 0x1a, 0x54, 0xad,  /* step 258 */
+    0x03, 0x00, 0x04, 0x04, 0xeb, 0x42, 0x04,                                /* r = 4; gaps 5, 11, 72 */
+    0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x00, 0x3f}; /* 1, -2, 0.5 */
+static const unsigned char golden_mixed[] = {
+    0x54, 0x57, 0x01, 0x00, 0x03, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0x51, 0x82, 0x02, 0xdc, /* step 2^32 - 1 */
+    0x04, 0x11, 0x01, 0xa5, 0x00, 0x3c, 0x00, 0xb8, 0xff, 0x7b, 0x01, 0x00, /* bitmap, fp16 */
+    0x00,                                                                   /* empty */
+    0x02, 0x22, 0x00, 0x80, 0x3f, 0x40, 0xc0};                              /* all, bf16 */
+static const unsigned char golden_nonfinite[] = {0x54, 0x57, 0x01, 0x01, 0x02, 0x00, 0x00, 0x00, 0x02,
+                                                 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x09, 0x00,
+                                                 0x00, 0x00, 0x30, 0x57, 0x58, 0xde, 0x00, 0x00};
+
+static const uint32_t rice_index[] = {5, 17, 90}, bitmap_index[] = {0, 2, 5, 7}, all_index[] = {0, 1};
+static const float rice_value[] = {1, -2, 0.5f}, bitmap_value[] = {1, -0.5f, 65504, 0x1p-24f}, all_value[] = {1, -3};
+
+#define PUT(writer, n, name, code)                                                                                     \
+    assert_int_equal(                                                                                                  \
+        tw_packet_put_sparse(writer, n, sizeof name##_index / sizeof *name##_index, name##_index, name##_value, code), \
+        TW_OK)
+
+static void put_empty(tw_packet_writer *writer, size_t n)
+{
+    assert_int_equal(tw_packet_put_sparse(writer, n, 0, NULL, NULL, TW_VALUES_FP32), TW_OK);
+}
+
+#define EXPECT_GOLDEN(writer, packet, golden)                                                                          \
+    do {                                                                                                               \
+        assert_int_equal(tw_packet_end(writer), sizeof golden);                                                        \
+        assert_memory_equal(packet, golden, sizeof golden);                                                            \
+    } while (0)
+
+static void writing_gives_the_known_bytes(void **state)
+{
+    (void)state;
+    unsigned char packet[64];
+    tw_packet_writer writer;
+    tw_packet_begin(&writer, packet, sizeof packet, 7, 0);
+    EXPECT_GOLDEN(&writer, packet, golden_nothing);
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
+    PUT(&writer, 100, rice, TW_VALUES_FP32);
+    EXPECT_GOLDEN(&writer, packet, golden_rice);
+    tw_packet_begin(&writer, packet, sizeof packet, 0xFFFFFFFF, 0);
+    PUT(&writer, 8, bitmap, TW_VALUES_FP16);
+    put_empty(&writer, 50);
+    PUT(&writer, 2, all, TW_VALUES_BF16);
+    EXPECT_GOLDEN(&writer, packet, golden_mixed);
+    tw_packet_begin(&writer, packet, sizeof packet, 9, 1);
+    put_empty(&writer, 8);
+    put_empty(&writer, 8);
+    EXPECT_GOLDEN(&writer, packet, golden_nonfinite);
+}
+
+#define GET(reader, n, name)                                                                                           \
+    do {                                                                                                               \
+        assert_int_equal(tw_packet_get_sparse(reader, n, 8, index, value, &k), TW_OK);                                 \
+        assert_int_equal(k, sizeof name##_index / sizeof *name##_index);                                               \
+        assert_memory_equal(index, name##_index, sizeof name##_index);                                                 \
+        assert_memory_equal(value, name##_value, sizeof name##_value);                                                 \
+    } while (0)
+
+static void reading_takes_the_known_bytes(void **state)
+{
+    (void)state;
+    uint32_t index[8];
+    float value[8];
+    size_t k;
+    tw_packet_reader reader;
+    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice), TW_OK);
+    assert_int_equal(reader.info.step, 258);
+    assert_int_equal(reader.info.sections, 1);
+    GET(&reader, 100, rice);
+    assert_int_equal(tw_packet_close(&reader), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_mixed, sizeof golden_mixed), TW_OK);
+    assert_int_equal(reader.info.step, 0xFFFFFFFF);
+    assert_int_equal(reader.info.nonfinite, 0);
+    GET(&reader, 8, bitmap);
+    assert_int_equal(tw_packet_get_sparse(&reader, 50, 0, index, value, &k), TW_OK);
+    assert_int_equal(k, 0);
+    GET(&reader, 2, all);
+    assert_int_equal(tw_packet_close(&reader), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_nonfinite, sizeof golden_nonfinite), TW_OK);
+    assert_int_equal(reader.info.nonfinite, 1);
+    assert_int_equal(reader.info.sections, 2);
+}
+
+/* A section more or fewer than the table has, a tensor of another size, or more elements than agreed. */
+static void counts_are_checked(void **state)
+{
+    (void)state;
+    uint32_t index[8];
+    float value[8];
+    size_t k = 99;
+    tw_packet_reader reader;
+    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice), TW_OK);
+    assert_int_equal(tw_packet_close(&reader), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_get_sparse(&reader, 90, 8, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_get_sparse(&reader, 2, 8, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_get_sparse(&reader, 100, 2, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(k, 99);
+    assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_OK);
+    assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_close(&reader), TW_OK);
+}
+
+static void the_writer_refuses_what_no_reader_would_take(void **state)
+{
+    (void)state;
+    static const uint32_t twice[] = {4, 4}, far[] = {3, 10};
+    static const float fine[] = {1, 2}, nan_value[] = {1, NAN}, infinite[] = {-INFINITY, 1};
+    unsigned char packet[HEADER + 20];
+    tw_packet_writer writer;
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    assert_int_equal(tw_packet_put_sparse(&writer, 10, 2, twice, fine, TW_VALUES_FP32), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_packet_put_sparse(&writer, 10, 2, far, fine, TW_VALUES_FP32), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_packet_put_sparse(&writer, 11, 2, far, nan_value, TW_VALUES_FP32), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_packet_put_sparse(&writer, 11, 2, far, infinite, TW_VALUES_FP16), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_packet_put_sparse(&writer, 1, 2, far, fine, TW_VALUES_FP32), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_packet_end(&writer), HEADER);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 1);
+    assert_int_equal(tw_packet_put_sparse(&writer, 11, 2, far, fine, TW_VALUES_FP32), TW_ERROR_ARGUMENT);
+}
+
+/* Every capacity from nothing to enough: refused, never written beyond. */
+static void the_writer_stays_in_its_room(void **state)
+{
+    (void)state;
+    for (size_t capacity = 0; capacity <= sizeof golden_rice; capacity++) {
+        unsigned char *packet = malloc(capacity + 1);
+        tw_packet_writer writer;
+        assert_non_null(packet);
+        packet[capacity] = 0xA7;
+        tw_packet_begin(&writer, packet, capacity, 258, 0);
+        tw_status status = tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, TW_VALUES_FP32);
+        assert_int_equal(status, capacity == sizeof golden_rice ? TW_OK : TW_ERROR_ARGUMENT);
+        size_t size = tw_packet_end(&writer);
+        assert_int_equal(size, capacity < HEADER ? 0 : capacity < sizeof golden_rice ? HEADER : sizeof golden_rice);
+        assert_int_equal(packet[capacity], 0xA7);
+        free(packet);
+    }
+}
+
+/* Some packets to damage, each with the elements of its tensors. */
+enum { SECTIONS = 4, MOST = 64 };
+typedef struct victim {
+    unsigned char *bytes;
+    size_t size, n[SECTIONS];
+} victim;
+
+static victim make_victim(uint64_t seed)
+{
+    static const double densities[] = {0.02, 0.4, 1, 0};
+    victim made = {malloc(4096), 0, {40 + seed * 300, 30 + seed, 20, 5}};
+    tw_packet_writer writer;
+    assert_non_null(made.bytes);
+    tw_packet_begin(&writer, made.bytes, 4096, (uint32_t)seed, 0);
+    for (int i = 0; i < SECTIONS; i++) {
+        support from = support_uniform(made.n[i], densities[i], seed);
+        assert_true(from.k <= MOST);
+        tw_value_code code = (tw_value_code)((seed + (uint64_t)i) % TW_VALUE_CODES);
+        assert_int_equal(tw_packet_put_sparse(&writer, from.n, from.k, from.index, from.value, code), TW_OK);
+        support_destroy(&from);
+    }
+    made.size = tw_packet_end(&writer);
+    return made;
+}
+
+static tw_status open_copy(const unsigned char *bytes, size_t size)
+{
+    unsigned char *copy = malloc(size + !size); /* its own block, so that a sanitizer sees a read behind it */
+    tw_packet_reader reader;
+    assert_non_null(copy);
+    memcpy(copy, bytes, size);
+    tw_status status = tw_packet_open(&reader, copy, size);
+    free(copy);
+    return status;
+}
+
+static void damage_is_noticed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        victim damaged = make_victim(seed);
+        assert_int_equal(open_copy(damaged.bytes, damaged.size), TW_OK);
+        for (size_t size = 0; size < damaged.size; size++)
+            assert_int_equal(open_copy(damaged.bytes, size), TW_ERROR_PACKET);
+        for (size_t bit = 0; bit < 8 * damaged.size; bit++) {
+            damaged.bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            assert_int_equal(open_copy(damaged.bytes, damaged.size), TW_ERROR_PACKET);
+            damaged.bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        }
+        free(damaged.bytes);
+    }
+}
+
+static void fix_checksum(unsigned char *packet, size_t size)
+{
+    uint32_t crc = tw_crc32c(tw_crc32c(0, packet, CRC_AT), packet + HEADER, size - HEADER);
+    memcpy(packet + CRC_AT, &crc, 4);
+}
+
+/* What the reader accepts must be a set of elements that the writer takes. */
+static void check_accepted(const support *got)
+{
+    size_t size;
+    assert_true(got->k <= MOST && got->k <= got->n);
+    free(encode_one(got, TW_VALUES_FP32, &size));
+}
+
+/* Reads a packet whose checksum is right, from a block of its own, into blocks of exactly MOST elements. */
+static tw_status read_all(const unsigned char *bytes, size_t size, const size_t *n)
+{
+    unsigned char *copy = malloc(size);
+    tw_packet_reader reader;
+    assert_non_null(copy);
+    memcpy(copy, bytes, size);
+    tw_status status = tw_packet_open(&reader, copy, size);
+    for (int i = 0; i < SECTIONS && status == TW_OK; i++) {
+        support got = {n[i], 0, malloc(MOST * sizeof(uint32_t)), malloc(MOST * sizeof(float))};
+        status = tw_packet_get_sparse(&reader, n[i], MOST, got.index, got.value, &got.k);
+        if (status == TW_OK) check_accepted(&got);
+        support_destroy(&got);
+    }
+    if (status == TW_OK) status = tw_packet_close(&reader);
+    assert_true(status == TW_OK || status == TW_ERROR_PACKET);
+    free(copy);
+    return status;
+}
+
+/* With the checksum made right again the checks behind it stand alone. */
+static void forged_packets_do_no_harm(void **state)
+{
+    (void)state;
+    size_t accepted = 0, refused = 0;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        victim damaged = make_victim(seed);
+        assert_int_equal(read_all(damaged.bytes, damaged.size, damaged.n), TW_OK);
+        for (size_t at = 0; at < damaged.size; at++)
+            for (unsigned flip = 1; flip < 256; flip++) {
+                damaged.bytes[at] ^= (unsigned char)flip;
+                fix_checksum(damaged.bytes, damaged.size);
+                *(read_all(damaged.bytes, damaged.size, damaged.n) == TW_OK ? &accepted : &refused) += 1;
+                damaged.bytes[at] ^= (unsigned char)flip;
+            }
+        free(damaged.bytes);
+    }
+    assert_true(accepted > 1000 && refused > 1000);
+}
+
+static void forged_noise_does_no_harm(void **state)
+{
+    (void)state;
+    uint64_t random = 77;
+    for (int round = 0; round < 30000; round++) {
+        unsigned char packet[HEADER + 64];
+        size_t size = HEADER + random_word(&random) % 65, n[SECTIONS];
+        memcpy(packet, golden_mixed, HEADER);
+        packet[4] = SECTIONS;
+        packet[8] = (unsigned char)(size - HEADER);
+        for (size_t i = HEADER; i < size; i++) packet[i] = (unsigned char)(random_word(&random) & random_word(&random));
+        for (int i = 0; i < SECTIONS; i++) n[i] = random_word(&random) % 100;
+        fix_checksum(packet, size);
+        read_all(packet, size, n);
+    }
+}
+
+/* One refusal each: the body of a packet with one section for a tensor of n elements. */
+static void each_rule_is_enforced(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        tw_status expected;
+        unsigned flags, n;
+        size_t size;
+        unsigned char body[24];
+    } cases[] = {
+        {"the sound one", TW_OK, 0, 8, 6, {0x01, 0x11, 0x01, 0x04, 0x00, 0x3C}},
+        {"empty under a flag", TW_OK, 1, 8, 1, {0x00}},
+        {"unknown flag", TW_ERROR_PACKET, 2, 8, 1, {0x00}},
+        {"values though not finite", TW_ERROR_PACKET, 1, 8, 6, {0x01, 0x11, 0x01, 0x04, 0x00, 0x3C}},
+        {"NaN", TW_ERROR_PACKET, 0, 8, 6, {0x01, 0x11, 0x01, 0x04, 0x01, 0x7C}},
+        {"infinity", TW_ERROR_PACKET, 0, 8, 6, {0x01, 0x12, 0x01, 0x04, 0x80, 0xFF}},
+        {"unknown index code", TW_ERROR_PACKET, 0, 8, 6, {0x01, 0x31, 0x01, 0x04, 0x00, 0x3C}},
+        {"unknown value code", TW_ERROR_PACKET, 0, 8, 6, {0x01, 0x13, 0x01, 0x04, 0x00, 0x3C}},
+        {"overlong count", TW_ERROR_PACKET, 0, 8, 7, {0x81, 0x00, 0x11, 0x01, 0x04, 0x00, 0x3C}},
+        {"count of 33 bits", TW_ERROR_PACKET, 0, 8, 5, {0x80, 0x80, 0x80, 0x80, 0x10}},
+        {"count without end", TW_ERROR_PACKET, 0, 8, 6, {0x80, 0x80, 0x80, 0x80, 0x80, 0x01}},
+        {"more elements than the tensor", TW_ERROR_PACKET, 0, 1, 7, {0x02, 0x21, 0x00, 0x00, 0x3C, 0x00, 0x3C}},
+        {"a byte left over", TW_ERROR_PACKET, 0, 8, 7, {0x01, 0x11, 0x01, 0x04, 0x00, 0x3C, 0x00}},
+        {"values cut", TW_ERROR_PACKET, 0, 8, 5, {0x01, 0x11, 0x01, 0x04, 0x00}},
+        {"bitmap of another length", TW_ERROR_PACKET, 0, 9, 6, {0x01, 0x11, 0x01, 0x04, 0x00, 0x3C}},
+        {"bitmap with padding", TW_ERROR_PACKET, 0, 7, 6, {0x01, 0x11, 0x01, 0x80, 0x00, 0x3C}},
+        {"bitmap with another count", TW_ERROR_PACKET, 0, 8, 6, {0x01, 0x11, 0x01, 0x05, 0x00, 0x3C}},
+        {"all, of fewer", TW_ERROR_PACKET, 0, 8, 5, {0x01, 0x21, 0x00, 0x00, 0x3C}},
+        {"all, with a block", TW_ERROR_PACKET, 0, 1, 6, {0x01, 0x21, 0x01, 0x00, 0x00, 0x3C}},
+        {"Rice", TW_OK, 0, 8, 7, {0x01, 0x01, 0x02, 0x00, 0x80, 0x00, 0x3C}},
+        {"Rice beyond n", TW_ERROR_PACKET, 0, 7, 7, {0x01, 0x01, 0x02, 0x00, 0x80, 0x00, 0x3C}},
+        {"Rice r = 31", TW_OK, 0, 8, 10, {0x01, 0x01, 0x05, 0x1F, 0x05, 0x00, 0x00, 0x00, 0x00, 0x3C}},
+        {"Rice r = 32", TW_ERROR_PACKET, 0, 8, 11, {0x01, 0x01, 0x06, 0x20, 0x05, 0, 0, 0, 0, 0x00, 0x3C}},
+        {"Rice without a parameter", TW_ERROR_PACKET, 0, 8, 5, {0x01, 0x01, 0x00, 0x00, 0x3C}},
+        {"Rice of zeros only", TW_ERROR_PACKET, 0, 8, 9, {0x01, 0x01, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x3C}},
+        {"Rice cut in its low bits", TW_ERROR_PACKET, 0, 200, 7, {0x01, 0x01, 0x02, 0x09, 0x01, 0x00, 0x3C}},
+        {"Rice with padding", TW_ERROR_PACKET, 0, 8, 7, {0x01, 0x01, 0x02, 0x00, 0x84, 0x00, 0x3C}},
+        {"Rice with a byte too many", TW_ERROR_PACKET, 0, 8, 8, {0x01, 0x01, 0x03, 0x00, 0x80, 0x00, 0x00, 0x3C}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char packet[64];
+        uint32_t index[8];
+        float value[8];
+        size_t k, size = HEADER + cases[i].size;
+        tw_packet_reader reader;
+        memcpy(packet, golden_rice, HEADER);
+        packet[3] = (unsigned char)cases[i].flags;
+        packet[8] = (unsigned char)cases[i].size;
+        memcpy(packet + HEADER, cases[i].body, cases[i].size);
+        fix_checksum(packet, size);
+        tw_status status = tw_packet_open(&reader, packet, size);
+        if (status == TW_OK) status = tw_packet_get_sparse(&reader, cases[i].n, 8, index, value, &k);
+        if (status == TW_OK) status = tw_packet_close(&reader);
+        if (status != cases[i].expected) fail_msg("%s: %s", cases[i].what, tw_last_error());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writing_gives_the_known_bytes),
+        cmocka_unit_test(reading_takes_the_known_bytes),
+        cmocka_unit_test(counts_are_checked),
+        cmocka_unit_test(the_writer_refuses_what_no_reader_would_take),
+        cmocka_unit_test(the_writer_stays_in_its_room),
+        cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(forged_packets_do_no_harm),
+        cmocka_unit_test(forged_noise_does_no_harm),
+        cmocka_unit_test(each_rule_is_enforced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+/* What the benchmarks share: medians, memory, the streaming passes that set the limit, JSON. */
+#include "bench.h"
+#include "error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+float *bench_floats(size_t count)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    size_t bytes = (count * sizeof(float) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    float *block = aligned_alloc(HUGE_PAGE, bytes);
+    if (!block) return NULL;
+    madvise(block, bytes, MADV_HUGEPAGE);
+    memset(block, 0, bytes);
+    return block;
+}
+
+/* The compiler makes the best of these loops for each instruction set, and the loader takes the one that runs. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&     \
+    !defined(__clang__)
+#define FASTEST __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#else
+#define FASTEST
+#endif
+
+FASTEST static void copy(const float *restrict a, float *restrict b, size_t count)
+{
+    for (size_t i = 0; i < count; i++) b[i] = a[i];
+}
+
+FASTEST static void add(const float *restrict a, float *restrict b, size_t count)
+{
+    for (size_t i = 0; i < count; i++) b[i] += a[i];
+}
+
+FASTEST static void momentum(const float *restrict a, float *restrict b, float *restrict c, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        b[i] = 0.9f * b[i] + a[i];
+        c[i] += b[i];
+    }
+}
+
+void bench_stream(unsigned bytes_per_element, const float *a, float *b, float *c, size_t count)
+{
+    if (bytes_per_element <= 8)
+        copy(a, b, count);
+    else if (bytes_per_element <= 12)
+        add(a, b, count);
+    else
+        momentum(a, b, c, count);
+}
+
+tw_status bench_write_json(const char *path, const cJSON *root)
+{
+    char *text = cJSON_Print(root);
+    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the JSON text");
+    int to_stdout = strcmp(path, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(path, "w");
+    int failed = !file || fprintf(file, "%s\n", text) < 0;
+    if (file && !to_stdout && fclose(file) != 0) failed = 1;
+    cJSON_free(text);
+    return failed ? tw_fail(TW_ERROR_IO, "%s: %s", path, strerror(errno)) : TW_OK;
+}

@@ -1,0 +1,101 @@
+#include "demo_plot.h"
+#include "error.h"
+#include "folder.h"
+
+#include <cJSON.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+/* A worker's loss is of one small batch: a moving average shows where it goes. */
+#define SMOOTHING 0.97
+
+/* One line of the curve: megabytes sent, seconds as predicted on 1 Gbit/s, loss. */
+static void write_point(FILE *curve, const cJSON *line, const demo_figures *f, double *average)
+{
+    const cJSON *step = cJSON_GetObjectItem(line, "step"), *loss = cJSON_GetObjectItem(line, "loss");
+    const cJSON *sent = cJSON_GetObjectItem(line, "bytes_sent");
+    if (!cJSON_IsNumber(step) || !cJSON_IsNumber(loss) || !cJSON_IsNumber(sent)) return;
+    *average = *average < 0 ? loss->valuedouble : SMOOTHING * *average + (1 - SMOOTHING) * loss->valuedouble;
+    double wire = 8 * sent->valuedouble / 1e9, compute = 1e-3 * f->compute_ms * step->valuedouble;
+    fprintf(curve, "%.6g %.6g %.6g\n", sent->valuedouble / 1e6, compute + wire, *average);
+}
+
+static tw_status write_curve(const char *folder, const demo_run *run, const demo_figures *f)
+{
+    char src[FOLDER_PATH], dst[FOLDER_PATH], *text = NULL;
+    size_t room = 0;
+    double average = -1;
+    snprintf(src, sizeof src, "%s/%s/metrics.jsonl", folder, run->name);
+    snprintf(dst, sizeof dst, "%s/%s.dat", folder, run->name);
+    FILE *metrics = fopen(src, "r"), *curve = metrics ? fopen(dst, "w") : NULL;
+    while (curve && getline(&text, &room, metrics) > 0) {
+        cJSON *line = cJSON_Parse(text);
+        write_point(curve, line, f, &average);
+        cJSON_Delete(line);
+    }
+    free(text);
+    if (metrics) fclose(metrics);
+    if (curve && fclose(curve) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "%s could not be made from %s", dst, src);
+}
+
+static void write_curves_of(FILE *script, const demo_run runs[DEMO_RUNS], const char *columns)
+{
+    static const char *const colours[DEMO_RUNS] = {"#888888", "#d1495b"};
+    fprintf(script, "plot ");
+    for (int i = 0; i < DEMO_RUNS; i++)
+        fprintf(script, "'%s.dat' using %s with lines linewidth 2 linecolor rgb '%s' title '%s'%s", runs[i].name, columns,
+                colours[i], runs[i].title, i + 1 < DEMO_RUNS ? ", " : "\n");
+}
+
+static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS])
+{
+    char path[FOLDER_PATH];
+    snprintf(path, sizeof path, "%s/demo.gnuplot", folder);
+    FILE *script = fopen(path, "w");
+    if (!script) return tw_fail(TW_ERROR_IO, "%s could not be written", path);
+    fprintf(script, "set terminal svg size 1000,420 font 'sans-serif,13' background rgb 'white'\n"
+                    "set output 'demo.svg'\n"
+                    "set multiplot layout 1,2\n"
+                    "set grid\nset key top right\nset ylabel 'training loss (moving average)'\nset yrange [0:1.2]\n"
+                    "set title 'loss against bytes'\nset logscale x\nset format x '%%g'\n"
+                    "set xlabel 'megabytes sent by each worker'\n");
+    write_curves_of(script, runs, "1:3");
+    fprintf(script, "set title 'loss against time'\nunset logscale x\n"
+                    "set xlabel 'seconds, predicted for 1 Gbit/s links'\n");
+    write_curves_of(script, runs, "2:3");
+    fprintf(script, "unset multiplot\n");
+    return fclose(script) == 0 ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written", path);
+}
+
+/* Runs gnuplot in the folder, so that no path has to be quoted. */
+static tw_status run_gnuplot(const char *folder)
+{
+    char *words[] = {"gnuplot", "demo.gnuplot", NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int outcome = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    int error = posix_spawnp(&child, "gnuplot", &actions, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) return tw_fail(TW_ERROR_UNSUPPORTED, "gnuplot is not installed (apt install gnuplot-nox); the curves are in %s", folder);
+    if (waitpid(child, &outcome, 0) != child || outcome != 0)
+        return tw_fail(TW_ERROR_IO, "gnuplot failed on %s/demo.gnuplot", folder);
+    return TW_OK;
+}
+
+tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS], char *path,
+                    size_t capacity)
+{
+    for (int i = 0; i < DEMO_RUNS; i++) TW_TRY(write_curve(folder, &runs[i], &figures[i]));
+    TW_TRY(write_script(folder, runs));
+    TW_TRY(run_gnuplot(folder));
+    snprintf(path, capacity, "%s/demo.svg", folder);
+    return TW_OK;
+}

@@ -1,0 +1,95 @@
+/* Finding the format of a folder, and what is the same for all of them. */
+#include "dataset.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "error.h"
+#include "format.h"
+
+/* A new format is one line here. */
+static const data_format *const formats[] = {&idx_format, &cifar10_format, &cifar100_format};
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+static const char default_folder[] = "/usr/share/datasets/fashion-mnist";
+
+static tw_status check_folder(const char *path, const char *hint)
+{
+    struct stat about;
+    if (strlen(path) >= sizeof((dataset *)0)->path)
+        return tw_fail(TW_ERROR_ARGUMENT, "%.100s...: too long for the path of a folder", path);
+    if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: %s%s", path, strerror(errno), hint);
+    if (!S_ISDIR(about.st_mode))
+        return tw_fail(TW_ERROR_IO, "%s: not a folder; name the one with the data in it", path);
+    return TW_OK;
+}
+
+static tw_status refuse_folder(const char *path)
+{
+    char files[256] = "";
+    for (size_t i = 0; i < FORMATS; i++) {
+        size_t length = strlen(files);
+        snprintf(files + length, sizeof files - length, "%s%s", i ? ", " : "", formats[i]->files);
+    }
+    return tw_fail(TW_ERROR_IO, "%s: no data set in this folder; looked for %s", path, files);
+}
+
+/* Exact sums over all pixels of a channel, from how often each of the 256 values is there. */
+static void measure_channel(dataset *data, size_t channel)
+{
+    const image_set *set = &data->train;
+    size_t plane = set->height * set->width;
+    uint64_t often[256] = {0};
+    double sum = 0, squares = 0;
+    for (size_t image = 0; image < set->count; image++) {
+        const uint8_t *pixels = set->pixels + (image * set->channels + channel) * plane;
+        for (size_t i = 0; i < plane; i++) often[pixels[i]]++;
+    }
+    double count = (double)set->count * (double)plane;
+    for (int value = 0; value < 256; value++) sum += value / 255.0 * (double)often[value];
+    double mean = sum / count;
+    for (int value = 0; value < 256; value++) squares += pow(value / 255.0 - mean, 2) * (double)often[value];
+    data->mean[channel] = (float)mean;
+    data->deviation[channel] = squares > 0 ? (float)sqrt(squares / count) : 1; /* a batch divides by it */
+}
+
+static tw_status read_folder(dataset *data)
+{
+    for (size_t i = 0; i < FORMATS; i++) {
+        if (!formats[i]->found(data->path)) continue;
+        data->format = formats[i]->name;
+        TW_TRY(formats[i]->read(data->path, data));
+        for (size_t channel = 0; channel < data->train.channels; channel++) measure_channel(data, channel);
+        return TW_OK;
+    }
+    return refuse_folder(data->path);
+}
+
+tw_status dataset_load(const char *path, dataset *data)
+{
+    const char *hint = path ? "" : "; apt install dataset-fashion-mnist, or --data DIR";
+    memset(data, 0, sizeof *data);
+    if (!path) path = default_folder;
+    TW_TRY(check_folder(path, hint));
+    strcpy(data->path, path);
+    tw_status status = read_folder(data);
+    if (status != TW_OK) dataset_release(data);
+    return status;
+}
+
+static void release_set(image_set *set)
+{
+    free(set->pixels);
+    free(set->labels);
+    *set = (image_set){0};
+}
+
+void dataset_release(dataset *data)
+{
+    release_set(&data->train);
+    release_set(&data->test);
+}

@@ -1,0 +1,103 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "error.h"
+
+static const size_t first_capacity = (size_t)1 << 16;
+static const size_t most_capacity = (size_t)1 << 31;
+
+const char *file_path(char path[FILE_PATH_MOST], const char *folder, const char *name)
+{
+    snprintf(path, FILE_PATH_MOST, "%s/%s", folder, name);
+    return path;
+}
+
+bool file_exists(const char *folder, const char *name)
+{
+    char path[FILE_PATH_MOST];
+    return access(file_path(path, folder, name), F_OK) == 0;
+}
+
+/* Opens a regular file; O_NONBLOCK, because opening a pipe would wait for somebody to write to it. */
+static tw_status open_regular(const char *path, int *descriptor)
+{
+    struct stat about;
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened < 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    if (fstat(opened, &about) == 0 && S_ISREG(about.st_mode)) {
+        *descriptor = opened;
+        return TW_OK;
+    }
+    close(opened);
+    return tw_fail(TW_ERROR_IO, "%s: cannot read it: not a regular file", path);
+}
+
+static tw_status refuse_stream(const char *path, gzFile stream)
+{
+    int code;
+    const char *text = gzerror(stream, &code);
+    if (code == Z_ERRNO) return tw_fail(TW_ERROR_IO, "%s: cannot read it: %s", path, strerror(errno));
+    if (code == Z_MEM_ERROR) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to unpack it", path);
+    if (code == Z_BUF_ERROR) return tw_fail(TW_ERROR_FORMAT, "%s: the gzip data end too early; is it truncated?", path);
+    return tw_fail(TW_ERROR_FORMAT, "%s: the gzip data are damaged (%s)", path, text);
+}
+
+/* Doubles the buffer: its size follows what was read, never what a header promises. */
+static tw_status grow(const char *path, uint8_t **bytes, size_t *capacity)
+{
+    size_t wanted = *capacity ? 2 * *capacity : first_capacity;
+    if (wanted > most_capacity)
+        return tw_fail(TW_ERROR_FORMAT, "%s: larger than %zu MiB, the most a data file may hold", path,
+                       most_capacity >> 20);
+    uint8_t *grown = realloc(*bytes, wanted);
+    if (!grown) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu MiB of it", path, wanted >> 20);
+    *bytes = grown;
+    *capacity = wanted;
+    return TW_OK;
+}
+
+/* On failure too, *bytes is what the caller has to free. */
+static tw_status read_stream(const char *path, gzFile stream, uint8_t **bytes, size_t *size)
+{
+    size_t capacity = 0;
+    int code, got = 1;
+    for (; got > 0; *size += (size_t)got) {
+        if (*size == capacity) TW_TRY(grow(path, bytes, &capacity));
+        got = gzread(stream, *bytes + *size, (unsigned)(capacity - *size)); /* at most 1 GiB: half of the buffer */
+        if (got < 0) return refuse_stream(path, stream);
+    }
+    gzerror(stream, &code); /* gzread reports a truncated file as the end of it */
+    if (code != Z_OK) return refuse_stream(path, stream);
+    return *size ? TW_OK : tw_fail(TW_ERROR_FORMAT, "%s: empty", path);
+}
+
+tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
+{
+    int descriptor = -1;
+    uint8_t *buffer = NULL;
+    size_t count = 0;
+    TW_TRY(open_regular(path, &descriptor));
+    gzFile stream = gzdopen(descriptor, "rb"); /* which reads files without gzip's mark as they are */
+    if (!stream) {
+        close(descriptor);
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
+    }
+    gzbuffer(stream, 1 << 17);
+    tw_status status = read_stream(path, stream, &buffer, &count);
+    gzclose_r(stream);
+    if (status != TW_OK) {
+        free(buffer);
+        return status;
+    }
+    *bytes = buffer;
+    *size = count;
+    return TW_OK;
+}

@@ -1,0 +1,20 @@
+/* file.h - whole files in memory, packed by gzip or not. Private to this folder. */
+#ifndef TRAINER_DATA_FILE_H
+#define TRAINER_DATA_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <thinwire/thinwire.h>
+
+enum { FILE_NAME_MOST = 64, FILE_PATH_MOST = 4096 + FILE_NAME_MOST }; /* a name of ours; behind a folder */
+
+/* "folder/name" into path. */
+const char *file_path(char path[FILE_PATH_MOST], const char *folder, const char *name);
+bool file_exists(const char *folder, const char *name);
+
+/* Reads the file into *bytes, for free(); one that gzip made is unpacked. The buffer grows with what really comes, up
+ * to 2 GiB. TW_ERROR_IO when it cannot be read, TW_ERROR_FORMAT when it is empty, too large, or packed and damaged. */
+tw_status file_read(const char *path, uint8_t **bytes, size_t *size);
+
+#endif

@@ -1,0 +1,72 @@
+/* layer.h - what a layer's file needs to be one.
+ *
+ * A layer turns the tensor at the end of the chain into the next one. Its file has a struct that begins with nn_layer,
+ * forward, backward, the ops table, and the builder function declared in net.h. The net owns everything. */
+#ifndef NN_LAYER_H
+#define NN_LAYER_H
+
+#include "engine.h"
+#include "net.h"
+
+/* Images between two layers. `diff` is the loss's gradient with respect to data, in the same layout; NULL where nobody
+ * needs it (the net's input). */
+typedef struct nn_tensor {
+    struct nn_tensor *next;
+    size_t channels, height, width;
+    nn_memory *data, *diff;
+    nn_region slot; /* of diff */
+} nn_tensor;
+
+typedef struct nn_layer nn_layer;
+
+typedef struct nn_layer_ops {
+    const char *name;
+    /* (optional) from src->data to dst->data. */
+    tw_status (*forward)(nn_layer *layer, int training);
+    /* (optional) from dst->diff to src->diff and the parameters' gradients, all of them overwritten. */
+    tw_status (*backward)(nn_layer *layer);
+} nn_layer_ops;
+
+struct nn_layer {
+    const nn_layer_ops *ops;
+    nn_tensor *src, *dst;
+    size_t first_parameter, end_parameter; /* in the net's table */
+};
+
+struct nn_net {
+    nn_engine *engine;
+    size_t images;
+    nn_tensor *tensors; /* all; the latest first */
+    nn_tensor *current; /* the end of the chain */
+    nn_layer **layers;
+    size_t layer_count, layer_capacity;
+    nn_layer *fork;      /* the open residual branch */
+    nn_region join_slot; /* kept free for the gradient that waits for the shortcut; NN_REGIONS outside a branch */
+    nn_table parameters, buffers;
+};
+
+/* Appends a layer of `size` bytes, zeroed, from the current tensor to `dst`, which becomes the current one. Parameters
+ * declared since the last call are the layer's. */
+tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_tensor *dst, nn_layer **layer);
+/* A tensor over `data` (not placed yet: it goes among the activations). */
+tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor);
+/* A gradient slot that neither the current tensor nor an open branch uses. */
+nn_region nn_net_free_slot(const nn_net *net);
+
+/* Declares a tensor "<layer>.<name>", behind those declared before. */
+typedef struct nn_declaration {
+    const char *layer, *name;
+    size_t dims;
+    size_t shape[4];
+    nn_initial initial;
+} nn_declaration;
+tw_status nn_net_declare_parameter(nn_net *net, const nn_declaration *declaration, nn_memory **value,
+                                   nn_memory **gradient);
+tw_status nn_net_declare_buffer(nn_net *net, const nn_declaration *declaration, nn_memory **value);
+
+/* Appends a change of layout to that of `like`, unless the current tensor has it already. */
+tw_status nn_change_layout(nn_net *net, nn_memory *like);
+/* Appends the gradient of a ReLU that the layer before has applied already. */
+tw_status nn_relu_applied(nn_net *net);
+
+#endif

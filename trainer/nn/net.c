@@ -1,0 +1,244 @@
+/* net.c - the chain: building, placing, running. */
+#include "layer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+static void free_table(nn_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) free((char *)table->tensors[i].name);
+    free(table->tensors);
+    free(table->offsets);
+    free(table->initials);
+}
+
+static int enlarge(void *array, size_t count, size_t size)
+{
+    void **pointer = array;
+    void *larger = realloc(*pointer, count * size);
+    if (larger) *pointer = larger;
+    return larger != NULL;
+}
+
+static tw_status add_to_table(nn_table *table, const nn_declaration *d)
+{
+    size_t count = table->count + 1, elements = 1;
+    char *name;
+    if (!enlarge(&table->tensors, count, sizeof *table->tensors) ||
+        !enlarge(&table->offsets, count, sizeof *table->offsets) ||
+        !enlarge(&table->initials, count, sizeof *table->initials) || asprintf(&name, "%s.%s", d->layer, d->name) < 0)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the table of tensors");
+    tw_tensor tensor = {.name = name, .dims = d->dims};
+    for (size_t i = 0; i < d->dims; i++) elements *= tensor.shape[i] = d->shape[i];
+    table->tensors[table->count] = tensor;
+    table->offsets[table->count] = table->elements;
+    table->initials[table->count] = d->initial;
+    table->count = count;
+    table->elements += elements;
+    return TW_OK;
+}
+
+static tw_status place_last(nn_net *net, const nn_table *table, nn_region region, nn_memory **memory)
+{
+    const tw_tensor *tensor = &table->tensors[table->count - 1];
+    TW_TRY(nn_memory_plain(net->engine, tensor->dims, tensor->shape, memory));
+    nn_memory_place(*memory, region, table->offsets[table->count - 1] * sizeof(float));
+    return TW_OK;
+}
+
+tw_status nn_net_declare_parameter(nn_net *net, const nn_declaration *declaration, nn_memory **value,
+                                   nn_memory **gradient)
+{
+    TW_TRY(add_to_table(&net->parameters, declaration));
+    TW_TRY(place_last(net, &net->parameters, NN_PARAMETERS, value));
+    return place_last(net, &net->parameters, NN_GRADIENTS, gradient);
+}
+
+tw_status nn_net_declare_buffer(nn_net *net, const nn_declaration *declaration, nn_memory **value)
+{
+    TW_TRY(add_to_table(&net->buffers, declaration));
+    return place_last(net, &net->buffers, NN_BUFFERS, value);
+}
+
+const nn_table *nn_net_parameters(const nn_net *net)
+{
+    return &net->parameters;
+}
+
+const nn_table *nn_net_buffers(const nn_net *net)
+{
+    return &net->buffers;
+}
+
+/* ---- building ---- */
+
+nn_region nn_net_free_slot(const nn_net *net)
+{
+    nn_region slot = NN_DIFF0;
+    while (slot == net->join_slot || (net->current && slot == net->current->slot)) slot++;
+    return slot;
+}
+
+static tw_status add_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor)
+{
+    nn_tensor *t = calloc(1, sizeof *t);
+    if (!t) return tw_fail(TW_ERROR_MEMORY, "no memory for a tensor");
+    *t = (nn_tensor){.next = net->tensors,
+                     .channels = image[0],
+                     .height = image[1],
+                     .width = image[2],
+                     .data = data,
+                     .slot = nn_net_free_slot(net)};
+    net->tensors = t;
+    *tensor = t;
+    return TW_OK;
+}
+
+tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor)
+{
+    TW_TRY(add_tensor(net, data, image, tensor));
+    nn_memory_append(data, NN_ACTIVATIONS);
+    return nn_memory_like(data, &(*tensor)->diff);
+}
+
+static size_t parameters_so_far(const nn_net *net)
+{
+    return net->layer_count ? net->layers[net->layer_count - 1]->end_parameter : 0;
+}
+
+tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_tensor *dst, nn_layer **layer)
+{
+    if (!enlarge(&net->layers, net->layer_count + 1, sizeof(nn_layer *)) || !(*layer = calloc(1, size)))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
+    **layer = (nn_layer){.ops = ops,
+                         .src = net->current,
+                         .dst = dst,
+                         .first_parameter = parameters_so_far(net),
+                         .end_parameter = net->parameters.count};
+    net->layers[net->layer_count++] = *layer;
+    net->current = dst;
+    return TW_OK;
+}
+
+static tw_status open_net(nn_net *net, const nn_input *input)
+{
+    size_t shape[4] = {input->images, input->channels, input->height, input->width};
+    nn_memory *images;
+    TW_TRY(nn_engine_create(&net->engine));
+    TW_TRY(nn_memory_plain(net->engine, 4, shape, &images));
+    nn_memory_place(images, NN_INPUT, 0);
+    net->images = input->images;
+    net->join_slot = NN_REGIONS;
+    return add_tensor(net, images, shape + 1, &net->current);
+}
+
+tw_status nn_net_create(const nn_input *input, nn_net **net)
+{
+    if (!input->images || !input->channels || !input->height || !input->width)
+        return tw_fail(TW_ERROR_ARGUMENT, "a net needs at least one image of at least one pixel");
+    nn_engine_enter();
+    nn_net *made = calloc(1, sizeof *made);
+    if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a net");
+    tw_status status = open_net(made, input);
+    if (status == TW_OK)
+        *net = made;
+    else
+        nn_net_destroy(made);
+    return status;
+}
+
+void nn_net_destroy(nn_net *net)
+{
+    if (!net) return;
+    for (size_t i = 0; i < net->layer_count; i++) free(net->layers[i]);
+    free(net->layers);
+    while (net->tensors) {
+        nn_tensor *next = net->tensors->next;
+        free(net->tensors);
+        net->tensors = next;
+    }
+    free_table(&net->parameters);
+    free_table(&net->buffers);
+    nn_engine_destroy(net->engine);
+    free(net);
+}
+
+tw_status nn_net_finish(nn_net *net)
+{
+    if (net->fork) return tw_fail(TW_ERROR_ORDER, "a residual branch was forked and not joined");
+    TW_TRY(nn_flatten(net));
+    for (nn_tensor *t = net->tensors; t; t = t->next)
+        if (t->diff) nn_memory_append(t->diff, t->slot);
+    return TW_OK;
+}
+
+/* ---- running ---- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+size_t nn_net_arena_bytes(const nn_net *net)
+{
+    size_t bytes = 0;
+    for (nn_region region = NN_ACTIVATIONS; region < NN_REGIONS; region++)
+        bytes += aligned(nn_engine_bytes(net->engine, region));
+    return bytes;
+}
+
+tw_status nn_net_bind(nn_net *net, const nn_arrays *arrays)
+{
+    char *bytes = arrays->arena;
+    TW_TRY(nn_engine_bind(net->engine, NN_PARAMETERS, arrays->parameters));
+    TW_TRY(nn_engine_bind(net->engine, NN_GRADIENTS, arrays->gradients));
+    TW_TRY(nn_engine_bind(net->engine, NN_BUFFERS, arrays->buffers));
+    for (nn_region region = NN_ACTIVATIONS; region < NN_REGIONS; region++) {
+        TW_TRY(nn_engine_bind(net->engine, region, bytes));
+        bytes += aligned(nn_engine_bytes(net->engine, region));
+    }
+    return TW_OK;
+}
+
+tw_status nn_net_forward(nn_net *net, const float *images, int training)
+{
+    nn_engine_enter();
+    TW_TRY(nn_engine_bind(net->engine, NN_INPUT, (void *)images));
+    for (size_t i = 0; i < net->layer_count; i++) {
+        nn_layer *layer = net->layers[i];
+        if (layer->ops->forward) TW_TRY(layer->ops->forward(layer, training));
+    }
+    return TW_OK;
+}
+
+float *nn_net_output(const nn_net *net)
+{
+    return nn_memory_data(net->current->data);
+}
+
+float *nn_net_output_gradient(const nn_net *net)
+{
+    return nn_memory_data(net->current->diff);
+}
+
+static tw_status announce(nn_net *net, const nn_layer *layer, nn_gradient_ready ready, void *context)
+{
+    float *gradients = nn_engine_bound(net->engine, NN_GRADIENTS);
+    for (size_t i = layer->end_parameter; i-- > layer->first_parameter;)
+        TW_TRY(ready(context, i, gradients + net->parameters.offsets[i]));
+    return TW_OK;
+}
+
+tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context)
+{
+    nn_engine_enter();
+    for (size_t i = net->layer_count; i-- > 0;) {
+        nn_layer *layer = net->layers[i];
+        if (layer->ops->backward) TW_TRY(layer->ops->backward(layer));
+        if (ready) TW_TRY(announce(net, layer, ready, context));
+    }
+    return TW_OK;
+}

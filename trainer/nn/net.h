@@ -1,0 +1,104 @@
+/* net.h - a network: a chain of layers over images, built once for one number of images.
+ *
+ *     nn_net_create(&input, &net);
+ *     nn_convolution(net, "conv1", &(nn_convolution_options){.filters = 16, .kernel = 3, .stride = 1, .padding = 1});
+ *     nn_relu(net);
+ *     nn_linear(net, "fc", 10);
+ *     nn_net_finish(net);                    // the parameter table is complete: allocate, then
+ *     nn_net_bind(net, &arrays);
+ *     nn_net_forward(net, images, 1);
+ *     ... nn_cross_entropy(nn_net_output(net), ..., nn_net_output_gradient(net)) ...
+ *     nn_net_backward(net, ready, context);
+ *
+ * The functions named after layers append one layer to the chain; each is a file. `name` is the prefix of the layer's
+ * tensors ("conv1" gives "conv1.weight" and "conv1.bias"). */
+#ifndef NN_NET_H
+#define NN_NET_H
+
+#include "../error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct nn_net nn_net;
+
+typedef struct nn_input {
+    size_t images, channels, height, width;
+} nn_input;
+
+tw_status nn_net_create(const nn_input *input, nn_net **net);
+void nn_net_destroy(nn_net *net);
+
+/* ---- layers ---- */
+
+typedef struct nn_convolution_options {
+    size_t filters, kernel, stride, padding;
+    int bias;
+    int relu; /* applied to the sums on their way to memory */
+} nn_convolution_options;
+
+tw_status nn_convolution(nn_net *net, const char *name, const nn_convolution_options *options);
+/* Over each channel; keeps running statistics (momentum 0.1, variance unbiased) for nn_net_forward without training. */
+tw_status nn_batch_norm(nn_net *net, const char *name, int relu);
+tw_status nn_relu(nn_net *net);
+/* Maximum over windows of size x size, side by side. */
+tw_status nn_max_pool(nn_net *net, size_t size);
+/* Mean over each channel's plane. */
+tw_status nn_global_average_pool(nn_net *net);
+/* Row-major (images, channels * height * width); linear does this by itself. */
+tw_status nn_flatten(nn_net *net);
+tw_status nn_linear(nn_net *net, const char *name, size_t outputs);
+/* The layers between fork and join are a residual branch: join adds what came to fork, then applies ReLU. Where the
+ * branch halves the plane or adds channels, the shortcut takes every second pixel and leaves the new channels zero
+ * (option A of He et al., Deep Residual Learning for Image Recognition, 2015). */
+tw_status nn_fork(nn_net *net);
+tw_status nn_join(nn_net *net);
+
+/* Nothing can be appended afterwards. */
+tw_status nn_net_finish(nn_net *net);
+
+/* ---- parameters ---- */
+
+typedef enum nn_initial {
+    NN_INITIAL_ZERO,
+    NN_INITIAL_ONE,
+    NN_INITIAL_HE /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
+} nn_initial;
+
+/* Named tensors that stand one after the other in one flat array. */
+typedef struct nn_table {
+    tw_tensor *tensors;
+    size_t *offsets; /* in elements */
+    nn_initial *initials;
+    size_t count;
+    size_t elements;
+} nn_table;
+
+/* Trainable tensors, in forward order; the net's. */
+const nn_table *nn_net_parameters(const nn_net *net);
+/* Running statistics. */
+const nn_table *nn_net_buffers(const nn_net *net);
+
+/* ---- running ---- */
+
+typedef struct nn_arrays {
+    float *parameters, *gradients, *buffers; /* as the tables say */
+    void *arena;                             /* nn_net_arena_bytes(), 64-byte aligned; content does not matter */
+} nn_arrays;
+
+size_t nn_net_arena_bytes(const nn_net *net);
+/* Cheap when nothing has changed. Nets that take turns may share all arrays. */
+tw_status nn_net_bind(nn_net *net, const nn_arrays *arrays);
+
+/* Training: batch norm uses the batch's statistics and updates the running ones. The images must stay until backward. */
+tw_status nn_net_forward(nn_net *net, const float *images, int training);
+/* (images, outputs), row-major. The caller fills the gradient between forward and backward. */
+float *nn_net_output(const nn_net *net);
+float *nn_net_output_gradient(const nn_net *net);
+
+/* Called when the gradient of parameter tensor `index` is complete. */
+typedef tw_status (*nn_gradient_ready)(void *context, size_t index, float *gradient);
+/* Writes every parameter's gradient. `ready` may be NULL; its failure ends the pass. */
+tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context);
+
+#endif

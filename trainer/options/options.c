@@ -1,0 +1,141 @@
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "value.h"
+
+tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin)
+{
+    const option_row *row = &set->page->rows[index];
+    option_value value;
+    TW_TRY(option_value_read(row, text, origin, &value));
+    if (set->sources[index] > origin->source) {
+        if (row->kind == OPTION_TEXT) free(value.text);
+        return TW_OK;
+    }
+    option_value_store(row, set->target, value);
+    set->sources[index] = (unsigned char)origin->source;
+    return TW_OK;
+}
+
+static tw_status set_defaults(options *set)
+{
+    for (size_t i = 0; i < set->page->count; i++) {
+        const option_row *row = &set->page->rows[i];
+        const option_origin origin = {OPTION_FROM_DEFAULT, row->name, TW_ERROR_ARGUMENT};
+        if (row->name && row->fallback) TW_TRY(option_set(set, i, row->fallback, &origin));
+    }
+    return TW_OK;
+}
+
+static tw_status refuse_unknown(const options *set, const char *word, size_t length)
+{
+    const char *nearest = option_nearest(set->page, word + 2, length - 2);
+    if (nearest)
+        return tw_fail(TW_ERROR_ARGUMENT, "unknown option %.*s; did you mean --%s?", (int)length, word, nearest);
+    return tw_fail(TW_ERROR_ARGUMENT, "unknown option %.*s; --help lists the options", (int)length, word);
+}
+
+static tw_status refuse_missing(const option_row *row)
+{
+    char right[512];
+    option_describe(row, right, sizeof right);
+    return tw_fail(TW_ERROR_ARGUMENT, "--%s needs a value, %s: --%s=%s", row->name, right, row->name,
+                   row->placeholder ? row->placeholder : "WORD");
+}
+
+/* One option that begins at argv[*at]; *at moves over a value that stands in a word of its own. */
+static tw_status parse_option(options *set, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at], *value = strchr(word, '=');
+    size_t length = value ? (size_t)(value - word) : strlen(word);
+    size_t index = option_find(set->page, word + 2, length - 2);
+    if (index == set->page->count) return refuse_unknown(set, word, length);
+
+    const option_row *row = &set->page->rows[index];
+    if (value)
+        value++;
+    else if (row->kind == OPTION_FLAG)
+        value = "on";
+    else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
+        value = argv[++*at];
+    else
+        return refuse_missing(row);
+
+    char label[128];
+    snprintf(label, sizeof label, "--%s", row->name);
+    return option_set(set, index, value, &(option_origin){OPTION_FROM_LINE, label, TW_ERROR_ARGUMENT});
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0;
+}
+
+static tw_status parse_words(options *set, int argc, char **argv)
+{
+    bool more_options = true;
+    for (int at = 0; at < argc; at++) {
+        char *word = argv[at];
+        if (!more_options || word[0] != '-' || word[1] == 0)
+            argv[set->argument_count++] = word;
+        else if (strcmp(word, "--") == 0)
+            more_options = false;
+        else if (word[1] != '-')
+            return tw_fail(TW_ERROR_ARGUMENT, "unknown option %s; options are words: --name", word);
+        else
+            TW_TRY(parse_option(set, argc, argv, &at));
+    }
+    return TW_OK;
+}
+
+static tw_status check_arguments(const options *set)
+{
+    const option_page *page = set->page;
+    if (set->argument_count < page->least_arguments)
+        return tw_fail(TW_ERROR_ARGUMENT, "something is missing; usage: %s", page->usage);
+    if (set->argument_count > page->most_arguments)
+        return tw_fail(TW_ERROR_ARGUMENT, "\"%s\" is one word too many; usage: %s",
+                       set->arguments[page->most_arguments], page->usage);
+    return TW_OK;
+}
+
+static tw_status parse_line(options *set, int argc, char **argv)
+{
+    TW_TRY(set_defaults(set));
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) set->help |= is_help(argv[i]);
+    if (set->help) return TW_OK;
+    TW_TRY(parse_words(set, argc, argv));
+    return check_arguments(set);
+}
+
+tw_status options_parse(const option_page *page, int argc, char **argv, void *target, options *set)
+{
+    *set = (options){.page = page, .target = target, .arguments = argv};
+    if (page->count > OPTIONS_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a page has at most %d rows, not %zu", OPTIONS_MOST, page->count);
+    tw_status status = parse_line(set, argc, argv);
+    if (status != TW_OK) options_release(set);
+    return status;
+}
+
+option_source options_source(const options *set, const char *name)
+{
+    size_t index = option_find(set->page, name, strlen(name));
+    return index < set->page->count ? (option_source)set->sources[index] : OPTION_FROM_DEFAULT;
+}
+
+bool options_given(const options *set, const char *name)
+{
+    return options_source(set, name) != OPTION_FROM_DEFAULT;
+}
+
+void options_release(options *set)
+{
+    for (size_t i = 0; i < set->page->count; i++) {
+        const option_row *row = &set->page->rows[i];
+        if (row->name && row->kind == OPTION_TEXT) option_value_store(row, set->target, (option_value){.text = NULL});
+    }
+}

@@ -1,0 +1,101 @@
+/* options.h - one table per subcommand: its command line, its --config file and its help page.
+ *
+ * Every option is one row that says what it is called, what it may be, where its value lands and what it does. From the
+ * rows come the parser ("--epochs 5", "--epochs=5"), the page behind --help, and the YAML file that a run leaves behind
+ * and --config reads. The command line wins over the file, the file over the defaults.
+ *
+ *     struct settings { long epochs; char *out, *config; } settings = {0};
+ *     static const option_row rows[] = {
+ *         {.help = "Training"},
+ *         {"epochs", "N", OPTION_INTEGER, offsetof(struct settings, epochs), "5", 1, 1000, .help = "passes over the
+ * images"},
+ *         ...
+ *     };
+ *     static const option_page page = {.usage = "thinwire train TASK [options]", .rows = rows, .count = ...};
+ *     options set;
+ *     TW_TRY(options_parse(&page, argc, argv, &settings, &set));
+ *     if (set.help) ... options_help(&page, stdout);
+ *     if (settings.config) status = options_read_file(&set, settings.config);
+ *     ...
+ *     options_release(&set);
+ */
+#ifndef TRAINER_OPTIONS_H
+#define TRAINER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <thinwire/thinwire.h>
+
+typedef enum option_kind {
+    OPTION_FLAG,    /* bool: --name, or --name=on|off */
+    OPTION_TEXT,    /* char *: the set's own copy, freed by options_release; NULL when not set and without a default */
+    OPTION_INTEGER, /* long */
+    OPTION_REAL,    /* double, never NaN or infinite */
+    OPTION_CHOICE   /* int: the position of the word in `choices` */
+} option_kind;
+
+/* One option; or, where `name` is NULL, the title (`help`) of the group of options that follows. */
+typedef struct option_row {
+    const char *name;        /* without the dashes */
+    const char *placeholder; /* what stands for the value in the help, "N"; NULL for a flag and a choice */
+    option_kind kind;
+    size_t offset;        /* of the value in the struct the options fill */
+    const char *fallback; /* the default, as a user would write it; NULL: off, nothing, 0, the first choice */
+    double least, most;   /* INTEGER and REAL: the range, both ends allowed; INFINITY for no end */
+    const char *choices;  /* CHOICE: "cnn|resnet20" */
+    const char *help;     /* one sentence without a full stop; the default and the range are added to it */
+    bool line_only;       /* belongs to one invocation: neither read from nor written to a file (--config itself) */
+} option_row;
+
+typedef struct option_page {
+    const char *usage;       /* "thinwire train TASK [options]" */
+    const char *description; /* what the command does; wrapped when printed */
+    const char *examples;    /* printed as it is, every line ending in \n; NULL: none */
+    const option_row *rows;
+    size_t count;                           /* of rows, at most OPTIONS_MOST */
+    size_t least_arguments, most_arguments; /* words that are not options: TASK, RUN... */
+} option_page;
+
+enum { OPTIONS_MOST = 96 };
+
+/* Who set a value. */
+typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_LINE } option_source;
+
+/* What options_parse made of a command line. */
+typedef struct options {
+    const option_page *page;
+    void *target;
+    bool help;        /* -h or --help was there: print the page, ignore the rest */
+    char **arguments; /* the words that are not options, in their order; borrowed from argv */
+    size_t argument_count;
+    unsigned char sources[OPTIONS_MOST]; /* option_source, row by row */
+} options;
+
+/* Fills `target` (zeroed by the caller) with the defaults and then with the words argv[0 .. argc), the program's and
+ * the subcommand's name not among them; argv is reordered. The last of repeated options counts; "--" ends the options.
+ * TW_ERROR_ARGUMENT: the text names the option, the value and what would be right; nothing is left allocated. */
+tw_status options_parse(const option_page *page, int argc, char **argv, void *target, options *set);
+
+/* Sets what the command line left alone from a YAML file: one flat mapping of option names to values. TW_ERROR_IO when
+ * it cannot be read; TW_ERROR_FORMAT, with the file, the line and the key, for bad YAML, an unknown or repeated key, or
+ * a wrong value. After a failure the values are partly set; release as usual. */
+tw_status options_read_file(options *set, const char *path);
+/* The same from memory; `name` stands for the file in the texts. */
+tw_status options_read_text(options *set, const char *name, const char *text, size_t size);
+
+/* Writes every value as YAML that options_read_file reads back to the same values; texts that are NULL and line_only
+ * options are left out. TW_ERROR_ARGUMENT when a text is not UTF-8, TW_ERROR_IO when the file cannot be written. */
+tw_status options_write(const options *set, FILE *file);
+
+/* True if the command line or the file set the option; false if it has its default. */
+bool options_given(const options *set, const char *name);
+option_source options_source(const options *set, const char *name);
+
+/* Prints the page: usage, description, the options by groups with defaults and ranges, examples. */
+void options_help(const option_page *page, FILE *file);
+
+/* Frees the texts in the target and sets them to NULL. */
+void options_release(options *set);
+
+#endif

@@ -1,0 +1,169 @@
+#include "value.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+int option_describe_range(const option_row *row, char *text, size_t capacity)
+{
+    bool from = isfinite(row->least), to = isfinite(row->most);
+    text[0] = 0;
+    if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return 0;
+    if (from && to) return snprintf(text, capacity, "%.15g .. %.15g", row->least, row->most);
+    if (from) return snprintf(text, capacity, "at least %.15g", row->least);
+    if (to) return snprintf(text, capacity, "at most %.15g", row->most);
+    return 0;
+}
+
+static const char *kind_noun(option_kind kind)
+{
+    switch (kind) {
+    case OPTION_FLAG:
+        return "on or off";
+    case OPTION_TEXT:
+        return "a text";
+    case OPTION_INTEGER:
+        return "a whole number";
+    case OPTION_REAL:
+        return "a number";
+    case OPTION_CHOICE:
+        return "one of";
+    }
+    return "";
+}
+
+int option_describe(const option_row *row, char *text, size_t capacity)
+{
+    char range[OPTION_TEXT_MOST];
+    const char *noun = kind_noun(row->kind);
+    if (row->kind == OPTION_CHOICE) return snprintf(text, capacity, "%s %s", noun, row->choices);
+    bool ranged = option_describe_range(row, range, sizeof range) > 0;
+    return snprintf(text, capacity, "%s%s%s", noun, ranged ? ", " : "", range);
+}
+
+/* The position of `word` in "one|two|three"; -1 if it is none of them. */
+static int word_position(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (int position = 0; *words; position++) {
+        size_t width = strcspn(words, "|");
+        if (width == length && memcmp(words, word, width) == 0) return position;
+        words += width + (words[width] == '|');
+    }
+    return -1;
+}
+
+static bool read_flag(const char *text, bool *flag)
+{
+    int position = word_position("off|on|false|true|no|yes", text);
+    *flag = position % 2 == 1;
+    return position >= 0;
+}
+
+static bool read_integer(const option_row *row, const char *text, long *integer)
+{
+    char *end;
+    errno = 0;
+    *integer = strtol(text, &end, 10);
+    if (end == text || *end || errno || isspace((unsigned char)*text)) return false;
+    return (double)*integer >= row->least && (double)*integer <= row->most;
+}
+
+static bool read_real(const option_row *row, const char *text, double *real)
+{
+    char *end;
+    *real = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text)) return false;
+    return isfinite(*real) && *real >= row->least && *real <= row->most;
+}
+
+static bool read_value(const option_row *row, const char *text, option_value *value)
+{
+    switch (row->kind) {
+    case OPTION_FLAG:
+        return read_flag(text, &value->flag);
+    case OPTION_TEXT:
+        return true;
+    case OPTION_INTEGER:
+        return read_integer(row, text, &value->integer);
+    case OPTION_REAL:
+        return read_real(row, text, &value->real);
+    case OPTION_CHOICE:
+        value->choice = word_position(row->choices, text);
+        return value->choice >= 0;
+    }
+    return false;
+}
+
+tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value)
+{
+    char right[512];
+    if (!read_value(row, text, value)) {
+        option_describe(row, right, sizeof right);
+        return tw_fail(origin->blame, "%s: \"%s\" is not %s", origin->label, text, right);
+    }
+    if (row->kind != OPTION_TEXT) return TW_OK;
+    value->text = strdup(text);
+    return value->text ? TW_OK : tw_fail(TW_ERROR_MEMORY, "%s: no memory for its value", origin->label);
+}
+
+void option_value_store(const option_row *row, void *target, option_value value)
+{
+    void *place = (char *)target + row->offset;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)place = value.flag;
+        break;
+    case OPTION_TEXT:
+        free(*(char **)place);
+        *(char **)place = value.text;
+        break;
+    case OPTION_INTEGER:
+        *(long *)place = value.integer;
+        break;
+    case OPTION_REAL:
+        *(double *)place = value.real;
+        break;
+    case OPTION_CHOICE:
+        *(int *)place = value.choice;
+        break;
+    }
+}
+
+/* The shortest of the usual forms that reads back to the same number. */
+static const char *write_real(double real, char space[OPTION_TEXT_MOST])
+{
+    snprintf(space, OPTION_TEXT_MOST, "%.15g", real);
+    if (strtod(space, NULL) != real) snprintf(space, OPTION_TEXT_MOST, "%.17g", real);
+    return space;
+}
+
+static const char *write_choice(const char *words, int position, char space[OPTION_TEXT_MOST])
+{
+    for (; position > 0; position--) words += strcspn(words, "|") + 1;
+    snprintf(space, OPTION_TEXT_MOST, "%.*s", (int)strcspn(words, "|"), words);
+    return space;
+}
+
+const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST])
+{
+    const void *place = (const char *)target + row->offset;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        return *(const bool *)place ? "true" : "false";
+    case OPTION_TEXT:
+        return *(char *const *)place;
+    case OPTION_INTEGER:
+        snprintf(space, OPTION_TEXT_MOST, "%ld", *(const long *)place);
+        return space;
+    case OPTION_REAL:
+        return write_real(*(const double *)place, space);
+    case OPTION_CHOICE:
+        return write_choice(row->choices, *(const int *)place, space);
+    }
+    return NULL;
+}

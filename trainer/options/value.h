@@ -1,0 +1,44 @@
+/* value.h - one option's value: from text, to text, and what it may be. Private to this folder. */
+#ifndef TRAINER_OPTIONS_VALUE_H
+#define TRAINER_OPTIONS_VALUE_H
+
+#include "options.h"
+
+/* Where a text came from, and how a wrong one is spoken of: "--epochs" or "run.yaml:3: epochs". */
+typedef struct option_origin {
+    option_source source;
+    const char *label;
+    tw_status blame;
+} option_origin;
+
+typedef union option_value {
+    bool flag;
+    char *text; /* the reader's own copy */
+    long integer;
+    double real;
+    int choice;
+} option_value;
+
+enum { OPTION_TEXT_MOST = 64 }; /* enough for any number and its terminator */
+
+tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value);
+/* Puts the value where the row says; a text that was there is freed. */
+void option_value_store(const option_row *row, void *target, option_value value);
+
+/* The value as option_value_read takes it. A word that is not a text or a choice is written into `space`. */
+const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST]);
+
+/* "a whole number, at least 1". Returns what snprintf would. */
+int option_describe(const option_row *row, char *text, size_t capacity);
+/* "1 .. 1000", "at least 1"; empty where there is no range. */
+int option_describe_range(const option_row *row, char *text, size_t capacity);
+
+/* Reads one text and makes it the row's value, unless a stronger source has set it. */
+tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin);
+
+/* The row called `name` (`length` characters), or page->count. */
+size_t option_find(const option_page *page, const char *name, size_t length);
+/* The name most like a mistyped one, or NULL when none is near. */
+const char *option_nearest(const option_page *page, const char *name, size_t length);
+
+#endif

@@ -1,0 +1,150 @@
+/* Options from a YAML file: one flat mapping. libyaml does the grammar; libcyaml, which checks against a schema,
+ * reports to a log where we want one sentence with the line and the key, and our rows are a schema already. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <yaml.h>
+
+#include "error.h"
+#include "options.h"
+#include "value.h"
+
+typedef struct reader {
+    yaml_parser_t parser;
+    yaml_event_t event; /* the last one parsed */
+    const char *name;   /* of the file */
+    options *set;
+    bool seen[OPTIONS_MOST];
+} reader;
+
+static tw_status refuse_yaml(const reader *r)
+{
+    const yaml_parser_t *parser = &r->parser;
+    if (parser->error == YAML_MEMORY_ERROR) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
+    if (parser->error == YAML_READER_ERROR)
+        return tw_fail(TW_ERROR_FORMAT, "%s: not a text in UTF-8: %s at byte %zu", r->name, parser->problem,
+                       parser->problem_offset);
+    return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not YAML: %s", r->name, parser->problem_mark.line + 1, parser->problem);
+}
+
+static tw_status advance(reader *r)
+{
+    yaml_event_delete(&r->event);
+    return yaml_parser_parse(&r->parser, &r->event) ? TW_OK : refuse_yaml(r);
+}
+
+static size_t line(const reader *r)
+{
+    return r->event.start_mark.line + 1;
+}
+
+/* The text of a word or a string; NULL where anything else stands, or when it has a zero byte in it. */
+static const char *scalar_text(const yaml_event_t *event)
+{
+    if (event->type != YAML_SCALAR_EVENT) return NULL;
+    const char *text = (const char *)event->data.scalar.value;
+    return strlen(text) == event->data.scalar.length ? text : NULL;
+}
+
+static bool is_null(const yaml_event_t *event)
+{
+    const char *text = scalar_text(event);
+    if (!text || event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
+    return *text == 0 || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
+}
+
+static tw_status refuse_unknown(const reader *r, const char *key)
+{
+    const char *nearest = option_nearest(r->set->page, key, strlen(key));
+    if (nearest)
+        return tw_fail(TW_ERROR_FORMAT, "%s:%zu: unknown option %s; did you mean %s?", r->name, line(r), key, nearest);
+    return tw_fail(TW_ERROR_FORMAT, "%s:%zu: unknown option %s; --help lists the options", r->name, line(r), key);
+}
+
+static tw_status read_key(reader *r, size_t *index)
+{
+    const option_page *page = r->set->page;
+    const char *key = scalar_text(&r->event);
+    if (!key) return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a key must be the name of an option", r->name, line(r));
+    *index = option_find(page, key, strlen(key));
+    if (*index == page->count) return refuse_unknown(r, key);
+    if (page->rows[*index].line_only)
+        return tw_fail(TW_ERROR_FORMAT, "%s:%zu: %s belongs on the command line", r->name, line(r), key);
+    if (r->seen[*index]) return tw_fail(TW_ERROR_FORMAT, "%s:%zu: %s is there twice", r->name, line(r), key);
+    r->seen[*index] = true;
+    return TW_OK;
+}
+
+static tw_status read_value(reader *r, size_t index)
+{
+    const option_row *row = &r->set->page->rows[index];
+    const char *text = scalar_text(&r->event);
+    char label[512], right[512];
+    snprintf(label, sizeof label, "%s:%zu: %s", r->name, line(r), row->name);
+    if (!text || is_null(&r->event)) {
+        option_describe(row, right, sizeof right);
+        return tw_fail(TW_ERROR_FORMAT, "%s: the value must be %s", label, right);
+    }
+    return option_set(r->set, index, text, &(option_origin){OPTION_FROM_FILE, label, TW_ERROR_FORMAT});
+}
+
+static tw_status read_mapping(reader *r)
+{
+    for (;;) {
+        size_t index = 0;
+        TW_TRY(advance(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) return TW_OK;
+        TW_TRY(read_key(r, &index));
+        TW_TRY(advance(r));
+        TW_TRY(read_value(r, index));
+    }
+}
+
+static tw_status read_stream(reader *r)
+{
+    TW_TRY(advance(r)); /* the stream starts */
+    TW_TRY(advance(r)); /* the document starts, or the stream ends: a file of comments is fine */
+    if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
+    TW_TRY(advance(r));
+    if (r->event.type == YAML_MAPPING_START_EVENT)
+        TW_TRY(read_mapping(r));
+    else if (!is_null(&r->event))
+        return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not a list of options, one \"name: value\" a line", r->name, line(r));
+    TW_TRY(advance(r)); /* the document ends */
+    TW_TRY(advance(r));
+    if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a second document begins; one is enough", r->name, line(r));
+}
+
+/* From `file`, or where that is NULL from text[0 .. size). */
+static tw_status read_source(options *set, const char *name, FILE *file, const char *text, size_t size)
+{
+    reader r = {.name = name, .set = set};
+    if (!yaml_parser_initialize(&r.parser)) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", name);
+    if (file)
+        yaml_parser_set_input_file(&r.parser, file);
+    else
+        yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, size);
+    tw_status status = read_stream(&r);
+    yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+    return status;
+}
+
+tw_status options_read_text(options *set, const char *name, const char *text, size_t size)
+{
+    return read_source(set, name, NULL, text, size);
+}
+
+tw_status options_read_file(options *set, const char *path)
+{
+    struct stat about;
+    FILE *file = fopen(path, "re");
+    if (!file) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    bool folder = fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode);
+    tw_status status = folder ? TW_OK : read_source(set, path, file, NULL, 0);
+    if (folder || ferror(file))
+        status = tw_fail(TW_ERROR_IO, "%s: cannot read it%s", path, folder ? ": it is a folder" : "");
+    fclose(file);
+    return status;
+}

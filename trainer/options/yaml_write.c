@@ -1,0 +1,76 @@
+/* Options to a YAML file: what yaml_read.c reads back. */
+#include <errno.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "error.h"
+#include "options.h"
+#include "value.h"
+
+/* Hands an event that was made to the emitter, which frees it. */
+static bool emit(yaml_emitter_t *emitter, yaml_event_t *event, int made)
+{
+    return made && yaml_emitter_emit(emitter, event);
+}
+
+static bool emit_scalar(yaml_emitter_t *emitter, const char *text, yaml_scalar_style_t style)
+{
+    yaml_event_t event;
+    int made =
+        yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text, (int)strlen(text), 1, 1, style);
+    return emit(emitter, &event, made);
+}
+
+/* Texts are quoted, so that "on" or "5" stays a text for whoever else reads the file. */
+static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, const void *target)
+{
+    char space[OPTION_TEXT_MOST];
+    if (!row->name || row->line_only) return TW_OK;
+    const char *value = option_value_write(row, target, space);
+    if (!value) return TW_OK;
+    bool quoted = row->kind == OPTION_TEXT;
+    if (emit_scalar(emitter, row->name, YAML_PLAIN_SCALAR_STYLE) &&
+        emit_scalar(emitter, value, quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_PLAIN_SCALAR_STYLE))
+        return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--%s: \"%s\" cannot be written to a YAML file: it is not UTF-8", row->name,
+                   value);
+}
+
+static bool emit_start(yaml_emitter_t *emitter)
+{
+    yaml_event_t event;
+    return emit(emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING)) &&
+           emit(emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1)) &&
+           emit(emitter, &event, yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE));
+}
+
+static bool emit_end(yaml_emitter_t *emitter)
+{
+    yaml_event_t event;
+    return emit(emitter, &event, yaml_mapping_end_event_initialize(&event)) &&
+           emit(emitter, &event, yaml_document_end_event_initialize(&event, 1)) &&
+           emit(emitter, &event, yaml_stream_end_event_initialize(&event));
+}
+
+static tw_status write_events(yaml_emitter_t *emitter, const options *set)
+{
+    bool fine = emit_start(emitter);
+    for (size_t i = 0; fine && i < set->page->count; i++)
+        TW_TRY(emit_option(emitter, &set->page->rows[i], set->target));
+    fine = fine && emit_end(emitter);
+    return fine ? TW_OK : tw_fail(TW_ERROR_IO, "the options cannot be written as YAML: %s", emitter->problem);
+}
+
+tw_status options_write(const options *set, FILE *file)
+{
+    yaml_emitter_t emitter;
+    if (!yaml_emitter_initialize(&emitter)) return tw_fail(TW_ERROR_MEMORY, "no memory to write the options");
+    yaml_emitter_set_output_file(&emitter, file);
+    yaml_emitter_set_unicode(&emitter, 1);
+    yaml_emitter_set_width(&emitter, -1); /* one option, one line */
+    tw_status status = write_events(&emitter, set);
+    yaml_emitter_delete(&emitter);
+    if (status == TW_OK && (fflush(file) || ferror(file)))
+        return tw_fail(TW_ERROR_IO, "the options cannot be written: %s", strerror(errno));
+    return status;
+}

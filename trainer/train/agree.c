@@ -1,0 +1,103 @@
+#include "agree.h"
+#include "error.h"
+#include "interrupt.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often the ranks talk about stopping: far above what a message costs, short for a person who waits. */
+#define STOP_VOTE_SECONDS 0.5
+#define STOP_VOTE_STEPS 1000
+
+/* Gathers `size` bytes from every rank; the caller frees *gathered. */
+static tw_status gather(tw_comm *comm, const void *own, size_t size, void **gathered)
+{
+    void *all = malloc((size_t)tw_comm_size(comm) * size);
+    if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", tw_comm_size(comm));
+    tw_status status = tw_comm_allgather(comm, own, size, all);
+    if (status == TW_OK)
+        *gathered = all;
+    else
+        free(all);
+    return status;
+}
+
+typedef struct report {
+    int32_t status;
+    char text[508];
+} report;
+
+tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed)
+{
+    report mine = {.status = (int32_t)own};
+    if (own != TW_OK) snprintf(mine.text, sizeof mine.text, "%s", tw_last_error());
+    void *gathered = NULL;
+    TW_TRY(gather(comm, &mine, sizeof mine, &gathered));
+    const report *reports = gathered;
+    tw_status status = TW_OK;
+    for (int r = 0; r < tw_comm_size(comm) && status == TW_OK; r++) {
+        if (reports[r].status == TW_OK) continue;
+        *agreed = 1;
+        status = tw_fail((tw_status)reports[r].status, "%.*s", (int)sizeof reports[r].text - 1, reports[r].text);
+    }
+    free(gathered);
+    return status;
+}
+
+tw_status agree_status(worker *w, tw_status own)
+{
+    return agree_ranks(w->comm, own, &w->agreed);
+}
+
+tw_status agree_replicas(worker *w)
+{
+    uint32_t own = tw_crc32c(0, model_parameters(w->model), w->parameter_count * sizeof(float));
+    void *gathered = NULL;
+    TW_TRY(gather(w->comm, &own, sizeof own, &gathered));
+    const uint32_t *checksums = gathered;
+    tw_status status = TW_OK;
+    for (int r = 1; r < w->size && status == TW_OK; r++) {
+        if (checksums[r] == checksums[0]) continue;
+        w->agreed = 1;
+        w->diverged = 1;
+        status = tw_fail(TW_ERROR_STATE,
+                         "the replicas differ after step %llu: rank %d's weights have checksum %08x, rank 0's %08x; "
+                         "no further step can be trusted, resume from the last checkpoint",
+                         (unsigned long long)w->step, r, checksums[r], checksums[0]);
+    }
+    free(gathered);
+    return status;
+}
+
+typedef struct stop_word {
+    int32_t asked;
+    float seconds_a_step;
+} stop_word;
+
+/* Steps until the ranks talk again, from figures all of them have. */
+static uint64_t stop_interval(const stop_word *words, int size)
+{
+    float slowest = 0;
+    for (int r = 0; r < size; r++)
+        if (words[r].seconds_a_step > slowest) slowest = words[r].seconds_a_step;
+    double steps = slowest > 0 ? STOP_VOTE_SECONDS / slowest : 1;
+    if (steps < 1) return 1;
+    return steps > STOP_VOTE_STEPS ? STOP_VOTE_STEPS : (uint64_t)steps;
+}
+
+tw_status agree_to_stop(worker *w, stop_vote *vote, int *stop)
+{
+    *stop = 0;
+    if (w->step < vote->next_step) return TW_OK;
+    double now = tw_clock();
+    stop_word mine = {.asked = interrupt_asked()};
+    if (vote->last_time > 0 && w->step > vote->last_step)
+        mine.seconds_a_step = (float)((now - vote->last_time) / (double)(w->step - vote->last_step));
+    void *gathered = NULL;
+    TW_TRY(gather(w->comm, &mine, sizeof mine, &gathered));
+    const stop_word *words = gathered;
+    for (int r = 0; r < w->size; r++) *stop |= words[r].asked;
+    *vote = (stop_vote){.next_step = w->step + stop_interval(words, w->size), .last_time = now, .last_step = w->step};
+    free(gathered);
+    return TW_OK;
+}

@@ -1,0 +1,25 @@
+/* agree.h - small decisions every rank takes together. Each function is called by all ranks. */
+#ifndef TRAINER_AGREE_H
+#define TRAINER_AGREE_H
+
+#include "worker.h"
+
+/* Every rank brings how it fared; if any failed, all return the lowest failing rank's status and text, and set *agreed:
+ * rank 0 alone need tell it. */
+tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed);
+/* The same, noted in w->agreed. */
+tw_status agree_status(worker *w, tw_status own);
+
+/* Compares the weights' checksums over the ranks; TW_ERROR_STATE, and w->diverged, when a replica differs. */
+tw_status agree_replicas(worker *w);
+
+/* Whether any rank was asked to stop. To be asked before every step; the ranks really talk only every so many steps, at
+ * most half a second's worth, and all find the same answer at the same step. Begin with {0}. */
+typedef struct stop_vote {
+    uint64_t next_step;
+    double last_time;
+    uint64_t last_step;
+} stop_vote;
+tw_status agree_to_stop(worker *w, stop_vote *vote, int *stop);
+
+#endif

@@ -1,0 +1,53 @@
+#include "banner.h"
+#include "progress.h"
+#include <string.h>
+
+static void shape_text(const tw_tensor *tensor, char *text, size_t capacity)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t d = 0; d < tensor->dims && at < capacity; d++)
+        at += (size_t)snprintf(text + at, capacity - at, "%s%zu", d ? "x" : "", tensor->shape[d]);
+}
+
+/* A line for each tensor, but one for all biases and norms, of which deep networks have hundreds. */
+static void print_tensors(FILE *stream, const worker *w)
+{
+    size_t count, vectors = 0, vector_elements = 0, last_vector = 0;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    for (size_t i = 0; i < count; i++) {
+        size_t elements = tw_tensor_count(&tensors[i]);
+        if (tensors[i].dims <= 1) {
+            vectors++;
+            vector_elements += elements;
+            last_vector = i;
+            continue;
+        }
+        char shape[64];
+        shape_text(&tensors[i], shape, sizeof shape);
+        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, elements, tw_reducer_plan(w->reducer, i));
+    }
+    if (vectors > 0)
+        fprintf(stream, "  %-4zu%-39s %10zu  %s\n", vectors, "biases and norms", vector_elements,
+                tw_reducer_plan(w->reducer, last_vector));
+}
+
+void banner_print(FILE *stream, const worker *w)
+{
+    const train_settings *s = &w->settings;
+    char text[BYTES_TEXT];
+    double dense = 8.0 * (w->size - 1) / w->size * (double)w->parameter_count;
+    fprintf(stream, "thinwire %s (%s): %s on %s, %zu training and %zu test images\n", tw_version(), tw_isa(), s->model,
+            w->data->path, w->train.count, w->data->test.count);
+    fprintf(stream, "%zu parameters, %d worker%s over %s, --sync %s\n", w->parameter_count, w->size,
+            w->size == 1 ? "" : "s", tw_comm_transport(w->comm), s->sync);
+    print_tensors(stream, w);
+    fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
+    fprintf(stream, "%llu steps of %d x %ld images, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
+            (unsigned long long)w->steps_per_epoch);
+    if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
+    fprintf(stream, "\n");
+    if (w->buffer_count > 0 && w->size > 1)
+        fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
+    fflush(stream);
+}

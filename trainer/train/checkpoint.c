@@ -1,0 +1,270 @@
+#include "checkpoint.h"
+#include "agree.h"
+#include "error.h"
+#include "folder.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT "thinwire checkpoint 1"
+#define OPTIMISER "optimiser."
+#define SCHEME "scheme."
+
+/* A path in a checkpoint folder. */
+#define FILE_PATH (FOLDER_PATH + 64)
+
+static void model_path(const char *folder, char path[FILE_PATH])
+{
+    snprintf(path, FILE_PATH, "%s/model.safetensors", folder);
+}
+
+static void worker_path(const char *folder, int rank, char path[FILE_PATH])
+{
+    snprintf(path, FILE_PATH, "%s/worker-%d.safetensors", folder, rank);
+}
+
+/* Puts the file's name before the last error's text, which knows only the tensor. */
+static tw_status in_file(const char *path, tw_status status)
+{
+    if (status == TW_OK) return TW_OK;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", path, text);
+}
+
+/* Safetensors has no checksum of its own. The sum over tensors does not depend on their order in the file. */
+static tw_status checksum(const tw_state *state, char text[16])
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(state, i, &entry));
+        sum += tw_crc32c(tw_crc32c(0, entry.name, strlen(entry.name)), entry.data, entry.bytes);
+    }
+    snprintf(text, 16, "%08x", sum);
+    return TW_OK;
+}
+
+static tw_status seal_and_save(tw_state *state, const char *path)
+{
+    char sum[16];
+    TW_TRY(checksum(state, sum));
+    TW_TRY(tw_state_put_text(state, "format", FORMAT));
+    TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
+    TW_TRY(tw_state_put_text(state, "checksum", sum));
+    return tw_state_save(state, path);
+}
+
+static tw_status verify(const tw_state *state, const char *path)
+{
+    const char *format = tw_state_text(state, "format"), *stored = tw_state_text(state, "checksum");
+    if (!format || !stored || strcmp(format, FORMAT) != 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s is not a '" FORMAT "' file", path);
+    char sum[16];
+    TW_TRY(checksum(state, sum));
+    if (strcmp(sum, stored) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s is damaged: its tensors have checksum %s, it was written with %s", path, sum,
+                   stored);
+}
+
+static tw_status load_and_verify(const char *path, tw_state **out)
+{
+    tw_state *state;
+    TW_TRY(tw_state_load(path, &state));
+    tw_status status = verify(state, path);
+    if (status == TW_OK)
+        *out = state;
+    else
+        tw_state_destroy(state);
+    return status;
+}
+
+/* The tensors of a table, which stand one after the other in `values`. */
+static tw_status put_table(tw_state *state, const char *prefix, const tw_tensor *tensors, size_t count,
+                           const float *values)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", prefix, tensors[i].name);
+        TW_TRY(tw_state_put(state, name, TW_F32, tensors[i].dims, tensors[i].shape, values));
+        values += tw_tensor_count(&tensors[i]);
+    }
+    return TW_OK;
+}
+
+static tw_status get_table(const tw_state *state, const char *prefix, const tw_tensor *tensors, size_t count,
+                           float *values)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[512];
+        size_t elements = tw_tensor_count(&tensors[i]);
+        snprintf(name, sizeof name, "%s%s", prefix, tensors[i].name);
+        TW_TRY(tw_state_get(state, name, TW_F32, elements, values));
+        values += elements;
+    }
+    return TW_OK;
+}
+
+static tw_status put_step(tw_state *state, uint64_t step)
+{
+    return tw_state_put(state, "step", TW_U64, 0, NULL, &step);
+}
+
+static tw_status pack_model(worker *w, tw_state *state)
+{
+    setting_text identity[SETTINGS_IDENTITY];
+    settings_identity(&w->settings, w->size, identity);
+    for (int i = 0; i < SETTINGS_IDENTITY; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
+    size_t count, ignored;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    TW_TRY(put_step(state, w->step));
+    TW_TRY(put_table(state, "", tensors, count, model_parameters(w->model)));
+    TW_TRY(put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored)));
+    tensors = model_buffer_tensors(w->model, &count);
+    return put_table(state, "", tensors, count, w->mean_buffers);
+}
+
+static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
+{
+    setting_text identity[SETTINGS_IDENTITY];
+    settings_identity(&w->settings, w->size, identity);
+    for (int i = 0; i < SETTINGS_IDENTITY; i++) {
+        const char *key = identity[i].key, *wanted = identity[i].value, *stored = tw_state_text(state, key);
+        if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, key);
+        if (strcmp(stored, wanted) != 0)
+            return tw_fail(TW_ERROR_STATE, "%s was written with %s %s, but this run has %s %s", path, key, stored, key,
+                           wanted);
+    }
+    return TW_OK;
+}
+
+static tw_status unpack_model(worker *w, const tw_state *state)
+{
+    size_t count, ignored;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    TW_TRY(tw_state_get(state, "step", TW_U64, 1, &w->step));
+    TW_TRY(get_table(state, "", tensors, count, model_parameters(w->model)));
+    return get_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+}
+
+/* The running sums of the epoch, so that a resumed epoch's figures are the uninterrupted one's. */
+enum { EPOCH_LOSS, EPOCH_CORRECT, EPOCH_IMAGES, EPOCH_SKIPPED, EPOCH_COUNT };
+
+static tw_status pack_worker(worker *w, tw_state *state)
+{
+    const model_result *e = &w->epoch_result;
+    double epoch[EPOCH_COUNT] = {e->loss, (double)e->correct, (double)e->images, w->skipped_in_a_row};
+    totals sums;
+    TW_TRY(worker_totals(w, &sums));
+    size_t count;
+    const tw_tensor *buffers = model_buffer_tensors(w->model, &count);
+    TW_TRY(put_step(state, w->step));
+    TW_TRY(tw_state_put(state, "totals", TW_F64, 1, (size_t[]){TOTAL_COUNT}, sums.values));
+    TW_TRY(tw_state_put(state, "epoch", TW_F64, 1, (size_t[]){EPOCH_COUNT}, epoch));
+    TW_TRY(put_table(state, "", buffers, count, model_buffers(w->model)));
+    return tw_reducer_save_state(w->reducer, SCHEME, state);
+}
+
+static tw_status unpack_worker(worker *w, const tw_state *state)
+{
+    uint64_t step;
+    double epoch[EPOCH_COUNT];
+    size_t count;
+    const tw_tensor *buffers = model_buffer_tensors(w->model, &count);
+    TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
+    if (step != w->step)
+        return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
+                       (unsigned long long)w->step);
+    TW_TRY(tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, w->before.values));
+    TW_TRY(tw_state_get(state, "epoch", TW_F64, EPOCH_COUNT, epoch));
+    TW_TRY(get_table(state, "", buffers, count, model_buffers(w->model)));
+    w->epoch_result = (model_result){epoch[EPOCH_LOSS], (size_t)epoch[EPOCH_CORRECT], (size_t)epoch[EPOCH_IMAGES]};
+    w->skipped_in_a_row = (int)epoch[EPOCH_SKIPPED];
+    return tw_reducer_load_state(w->reducer, SCHEME, state);
+}
+
+static tw_status save_packed(worker *w, tw_status (*pack)(worker *, tw_state *), const char *path)
+{
+    tw_state *state;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = pack(w, state);
+    if (status == TW_OK) status = seal_and_save(state, path);
+    tw_state_destroy(state);
+    return status;
+}
+
+static tw_status write_files(worker *w, const char *folder)
+{
+    char path[FILE_PATH];
+    worker_path(folder, w->rank, path);
+    TW_TRY(save_packed(w, pack_worker, path));
+    if (w->rank != 0) return TW_OK;
+    model_path(folder, path);
+    return save_packed(w, pack_model, path);
+}
+
+tw_status checkpoint_write(worker *w)
+{
+    const char *out = w->settings.out;
+    if (!out) return TW_OK;
+    char partial[FOLDER_PATH];
+    TW_TRY(worker_average_buffers(w));
+    TW_TRY(agree_status(w, folder_begin(out, w->step, partial)));
+    tw_status status = agree_status(w, write_files(w, partial));
+    if (status == TW_OK) return agree_status(w, folder_publish(out, w->step));
+    folder_abandon(out, w->step);
+    return status;
+}
+
+static tw_status load_model(worker *w, const char *folder)
+{
+    char path[FILE_PATH];
+    tw_state *state;
+    model_path(folder, path);
+    TW_TRY(load_and_verify(path, &state));
+    tw_status status = check_identity(w, state, path);
+    if (status == TW_OK) status = in_file(path, unpack_model(w, state));
+    tw_state_destroy(state);
+    TW_TRY(status);
+    if (w->step <= w->steps) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s has %llu steps behind it, but this run ends after %llu", path,
+                   (unsigned long long)w->step, (unsigned long long)w->steps);
+}
+
+static tw_status load_worker(worker *w, const char *folder)
+{
+    char path[FILE_PATH];
+    tw_state *state;
+    worker_path(folder, w->rank, path);
+    TW_TRY(load_and_verify(path, &state));
+    tw_status status = in_file(path, unpack_worker(w, state));
+    tw_state_destroy(state);
+    return status;
+}
+
+typedef struct place {
+    uint64_t step;
+    char folder[FOLDER_PATH];
+} place;
+
+/* Rank 0 alone chooses and reads what all replicas share. */
+static tw_status find_and_load(worker *w, place *found)
+{
+    const train_settings *s = &w->settings;
+    if (s->resume_from)
+        snprintf(found->folder, sizeof found->folder, "%s", s->resume_from);
+    else
+        TW_TRY(folder_latest(s->out, found->folder));
+    TW_TRY(load_model(w, found->folder));
+    found->step = w->step;
+    return TW_OK;
+}
+
+tw_status checkpoint_resume(worker *w)
+{
+    place found = {0};
+    TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, &found) : TW_OK));
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &found, sizeof found));
+    w->step = found.step;
+    return agree_status(w, load_worker(w, found.folder));
+}

@@ -1,0 +1,20 @@
+/* checkpoint.h - saving a run, and continuing it bit for bit.
+ *
+ * model.safetensors, written by rank 0, holds what is the same on all replicas: weights, the workers' mean running
+ * statistics, the optimiser's momentum, the step, and as text the settings a resumed run must share.
+ * worker-R.safetensors, written by rank R, holds what is its own: the scheme's residuals and momentum, its running
+ * statistics, its totals. */
+#ifndef TRAINER_CHECKPOINT_H
+#define TRAINER_CHECKPOINT_H
+
+#include "worker.h"
+
+/* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps, and all learn whether it
+ * succeeded; if it did not, nothing older is lost. Does nothing when the run keeps no folder. */
+tw_status checkpoint_write(worker *w);
+
+/* Puts `w`, just created, where the checkpoint was written: --resume-from, or the newest in --out. Every rank calls it.
+ * TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
+tw_status checkpoint_resume(worker *w);
+
+#endif

@@ -1,0 +1,156 @@
+#include "journal.h"
+#include "banner.h"
+#include "error.h"
+#include "folder.h"
+#include "summary.h"
+#include <string.h>
+#include <time.h>
+
+/* Steps between lines of metrics.jsonl; epochs have lines of their own. */
+#define STEPS_A_LINE 10
+
+static tw_status prepare_folder(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    if (!s->resume && !s->resume_from && folder_has_checkpoint(s->out))
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
+            s->out);
+    TW_TRY(folder_make(s->out));
+    char path[FOLDER_PATH];
+    snprintf(path, sizeof path, "%s/config.yaml", s->out);
+    return settings_write(s, path);
+}
+
+static cJSON *tensors_json(const worker *w)
+{
+    size_t count;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    cJSON *array = cJSON_CreateArray();
+    for (size_t i = 0; i < count; i++) {
+        cJSON *entry = cJSON_CreateObject();
+        cJSON_AddStringToObject(entry, "name", tensors[i].name);
+        cJSON_AddNumberToObject(entry, "elements", (double)tw_tensor_count(&tensors[i]));
+        cJSON_AddStringToObject(entry, "plan", tw_reducer_plan(w->reducer, i));
+        cJSON_AddItemToArray(array, entry);
+    }
+    return array;
+}
+
+/* The first line: all that is needed to know what the others mean. */
+static cJSON *start_line(const worker *w)
+{
+    cJSON *line = cJSON_CreateObject();
+    cJSON_AddStringToObject(line, "kind", "start");
+    cJSON_AddNumberToObject(line, "time", (double)time(NULL));
+    cJSON_AddStringToObject(line, "thinwire", tw_version());
+    cJSON_AddStringToObject(line, "isa", tw_isa());
+    cJSON_AddStringToObject(line, "transport", tw_comm_transport(w->comm));
+    cJSON_AddNumberToObject(line, "workers", w->size);
+    cJSON_AddNumberToObject(line, "parameters", (double)w->parameter_count);
+    cJSON_AddNumberToObject(line, "step", (double)w->step);
+    cJSON_AddNumberToObject(line, "steps", (double)w->steps);
+    cJSON_AddNumberToObject(line, "steps_per_epoch", (double)w->steps_per_epoch);
+    cJSON_AddStringToObject(line, "data", w->data->path);
+    cJSON_AddItemToObject(line, "configuration", settings_json(&w->settings));
+    cJSON_AddItemToObject(line, "tensors", tensors_json(w));
+    return line;
+}
+
+tw_status journal_open(journal *j, const worker *w)
+{
+    const train_settings *s = &w->settings;
+    FILE *stream = s->json && strcmp(s->json, "-") == 0 ? stderr : stdout;
+    if (s->out) {
+        char path[FOLDER_PATH];
+        TW_TRY(prepare_folder(w));
+        snprintf(path, sizeof path, "%s/metrics.jsonl", s->out);
+        TW_TRY(jsonl_open(path, &j->metrics));
+        TW_TRY(jsonl_write(j->metrics, start_line(w)));
+        TW_TRY(tensorboard_open(s->out, &j->board));
+    }
+    progress_begin(&j->progress, s->quiet ? NULL : stream, w);
+    if (j->progress.stream) banner_print(stream, w);
+    return TW_OK;
+}
+
+void journal_close(journal *j)
+{
+    jsonl_close(j->metrics);
+    tensorboard_close(j->board);
+}
+
+static cJSON *line_of(const worker *w, const char *kind, const totals *sums)
+{
+    cJSON *line = cJSON_CreateObject();
+    cJSON_AddStringToObject(line, "kind", kind);
+    cJSON_AddNumberToObject(line, "step", (double)w->step);
+    cJSON_AddNumberToObject(line, "epoch", (double)w->step / (double)w->steps_per_epoch);
+    cJSON_AddNumberToObject(line, "seconds", sums->values[TOTAL_SECONDS_WALL]);
+    cJSON_AddNumberToObject(line, "bytes_sent", sums->values[TOTAL_BYTES_SENT]);
+    cJSON_AddNumberToObject(line, "bytes_dense", sums->values[TOTAL_BYTES_DENSE]);
+    cJSON_AddNumberToObject(line, "steps_skipped", sums->values[TOTAL_STEPS_SKIPPED]);
+    return line;
+}
+
+static tw_status record_step(journal *j, const worker *w, double loss, const totals *sums)
+{
+    double rate = schedule_rate(&w->schedule, w->step - 1);
+    cJSON *line = line_of(w, "step", sums);
+    cJSON_AddNumberToObject(line, "loss", loss);
+    cJSON_AddNumberToObject(line, "lr", rate);
+    TW_TRY(jsonl_write(j->metrics, line));
+    TW_TRY(tensorboard_scalar(j->board, "train/loss", w->step, (float)loss));
+    TW_TRY(tensorboard_scalar(j->board, "train/lr", w->step, (float)rate));
+    return tensorboard_scalar(j->board, "traffic/bytes_sent", w->step, (float)sums->values[TOTAL_BYTES_SENT]);
+}
+
+tw_status journal_step(journal *j, const worker *w, double loss)
+{
+    int due = j->metrics && (w->step % STEPS_A_LINE == 0 || w->step == 1);
+    if (!due && !j->progress.stream) return TW_OK;
+    totals sums;
+    TW_TRY(worker_totals(w, &sums));
+    progress_step(&j->progress, w, loss, &sums);
+    return due ? record_step(j, w, loss, &sums) : TW_OK;
+}
+
+tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
+{
+    totals sums;
+    TW_TRY(worker_totals(w, &sums));
+    progress_epoch(&j->progress, w, result, &sums);
+    if (!j->metrics) return TW_OK;
+    cJSON *line = line_of(w, "epoch", &sums);
+    cJSON_AddNumberToObject(line, "train_loss", result->train_loss);
+    cJSON_AddNumberToObject(line, "test_loss", result->loss);
+    cJSON_AddNumberToObject(line, "accuracy", result->accuracy);
+    TW_TRY(jsonl_write(j->metrics, line));
+    TW_TRY(tensorboard_scalar(j->board, "test/loss", w->step, (float)result->loss));
+    return tensorboard_scalar(j->board, "test/accuracy", w->step, (float)result->accuracy);
+}
+
+tw_status journal_end(journal *j, const worker *w, const evaluation *result, const totals *mean)
+{
+    const double *v = mean->values;
+    char sent[BYTES_TEXT], dense[BYTES_TEXT];
+    progress_say(&j->progress, "accuracy %.2f %% after %llu steps; %s sent a worker, dense fp32 would have sent %s",
+                 100 * result->accuracy, (unsigned long long)w->step, bytes_text(v[TOTAL_BYTES_SENT], sent),
+                 bytes_text(v[TOTAL_BYTES_DENSE], dense));
+    if (w->rank != 0) return TW_OK;
+    cJSON *summary = summary_json(w, result, mean);
+    tw_status status = summary_write(&w->settings, summary);
+    cJSON_Delete(summary);
+    return status;
+}
+
+void journal_interrupted(journal *j, const worker *w)
+{
+    unsigned long long step = w->step;
+    if (w->settings.out)
+        progress_say(&j->progress, "interrupted after step %llu; continue with --resume --out %s", step,
+                     w->settings.out);
+    else
+        progress_say(&j->progress, "interrupted after step %llu; nothing is kept, since there was no --out", step);
+}

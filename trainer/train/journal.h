@@ -1,0 +1,27 @@
+/* journal.h - everything rank 0 tells about a run: the banner and the progress, metrics.jsonl, TensorBoard's event
+ * file, config.yaml and summary.json. */
+#ifndef TRAINER_JOURNAL_H
+#define TRAINER_JOURNAL_H
+
+#include "jsonl.h"
+#include "progress.h"
+#include "tensorboard.h"
+#include "worker.h"
+
+typedef struct journal {
+    jsonl *metrics; /* NULL when the run keeps no folder */
+    tensorboard *board;
+    progress progress;
+} journal;
+
+/* Makes the run's folder, refuses one that holds another run's checkpoints, prints the banner and writes the
+ * configuration. A journal of zeros is a silent one: what the other ranks have. */
+tw_status journal_open(journal *j, const worker *w);
+void journal_close(journal *j);
+tw_status journal_step(journal *j, const worker *w, double loss);
+tw_status journal_epoch(journal *j, const worker *w, const evaluation *result);
+/* `mean`: the totals over the workers. */
+tw_status journal_end(journal *j, const worker *w, const evaluation *result, const totals *mean);
+void journal_interrupted(journal *j, const worker *w);
+
+#endif

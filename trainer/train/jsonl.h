@@ -1,0 +1,16 @@
+/* jsonl.h - JSON lines: one object a line, flushed line by line. */
+#ifndef TRAINER_JSONL_H
+#define TRAINER_JSONL_H
+
+#include <cJSON.h>
+#include <thinwire/thinwire.h>
+
+typedef struct jsonl jsonl;
+
+/* Opens `path` for appending. */
+tw_status jsonl_open(const char *path, jsonl **out);
+void jsonl_close(jsonl *file);
+/* Writes `line` and deletes it. Numbers that are not finite come out as null. */
+tw_status jsonl_write(jsonl *file, cJSON *line);
+
+#endif

@@ -1,0 +1,166 @@
+#include "launch.h"
+#include "agree.h"
+#include "error.h"
+#include "interrupt.h"
+#include "run.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void tell(const char *text)
+{
+    fprintf(stderr, "thinwire: %s\n", text);
+}
+
+/* The rank an MPI launcher's environment speaks of; 0 where there is none. */
+static int environment_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return atoi(getenv(names[i]));
+    return 0;
+}
+
+static int under_mpi_launcher(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") || getenv("PMIX_RANK");
+}
+
+int launch_refuse(void)
+{
+    if (environment_rank() == 0) tell(tw_last_error());
+    return EXIT_INPUT;
+}
+
+static int exit_code(tw_status status, const run_result *result)
+{
+    if (status == TW_OK) return result->interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
+    if (status == TW_ERROR_PEER || status == TW_ERROR_PACKET) return EXIT_PEER_LOST;
+    return status == TW_ERROR_NONFINITE || result->diverged ? EXIT_DIVERGED : EXIT_INPUT;
+}
+
+/* ------------------------------------------------------------------------------------------------- threads ----- */
+
+/* One worker's thread. */
+typedef struct seat {
+    const train_settings *settings;
+    const dataset *data;
+    tw_comm *comm;
+    pthread_t thread;
+    run_result result;
+    tw_status status;
+    char text[1024]; /* of the failure: tw_last_error() is the thread's own */
+} seat;
+
+/* Whoever fails leaves the group by destroying its comm, so the others end too instead of waiting. */
+static void *take_seat(void *argument)
+{
+    seat *s = argument;
+    s->status = run_worker(s->settings, s->data, s->comm, &s->result);
+    if (s->status != TW_OK) snprintf(s->text, sizeof s->text, "%s", tw_last_error());
+    tw_comm_destroy(s->comm);
+    return NULL;
+}
+
+/* The seat that knows best what happened: a loss of peers is what others' failures look like. */
+static const seat *first_cause(const seat *seats, int count)
+{
+    const seat *cause = &seats[0];
+    for (int r = 0; r < count; r++) {
+        if (seats[r].status == TW_OK) continue;
+        if (seats[r].status != TW_ERROR_PEER) return &seats[r];
+        if (cause->status == TW_OK) cause = &seats[r];
+    }
+    return cause;
+}
+
+static int run_seats(seat *seats, int count)
+{
+    int started = 0;
+    while (started < count && pthread_create(&seats[started].thread, NULL, take_seat, &seats[started]) == 0) started++;
+    for (int r = started; r < count; r++) {
+        seats[r].status = TW_ERROR_SYSTEM;
+        snprintf(seats[r].text, sizeof seats[r].text, "the system has no thread left for worker %d of %d", r, count);
+        tw_comm_destroy(seats[r].comm);
+    }
+    for (int r = 0; r < started; r++) pthread_join(seats[r].thread, NULL);
+    const seat *cause = first_cause(seats, count);
+    if (cause->status != TW_OK) tell(cause->text);
+    return exit_code(cause->status, &cause->result);
+}
+
+static tw_status make_seats(const train_settings *settings, const dataset *data, int count, seat *seats)
+{
+    tw_comm **comms = calloc((size_t)count, sizeof *comms);
+    if (!comms) return tw_fail(TW_ERROR_MEMORY, "no memory for %d workers", count);
+    tw_status status = tw_comm_create_threads(count, comms);
+    for (int r = 0; r < count && status == TW_OK; r++) {
+        seats[r] = (seat){.settings = settings, .data = data, .comm = comms[r]};
+        status = tw_comm_set_timeout(comms[r], settings->timeout);
+    }
+    free(comms);
+    return status;
+}
+
+static int launch_threads(const train_settings *settings)
+{
+    int count = settings->workers > 0 ? (int)settings->workers : 1;
+    dataset data;
+    if (dataset_load(settings->data, &data) != TW_OK) return launch_refuse();
+    seat *seats = calloc((size_t)count, sizeof *seats);
+    tw_status status = seats ? make_seats(settings, &data, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");
+    int code = status == TW_OK ? run_seats(seats, count) : launch_refuse();
+    free(seats);
+    dataset_release(&data);
+    return code;
+}
+
+/* --------------------------------------------------------------------------------------- one rank a process ----- */
+
+static tw_status check_size(const train_settings *settings, tw_comm *comm)
+{
+    int size = tw_comm_size(comm);
+    if (settings->workers == 0 || settings->workers == size) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--workers %ld: the launcher started %d ranks; leave --workers out",
+                   settings->workers, size);
+}
+
+static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_result *result)
+{
+    dataset data = {0};
+    TW_TRY(tw_comm_set_timeout(comm, settings->timeout));
+    tw_status status = check_size(settings, comm);
+    if (status == TW_OK) status = dataset_load(settings->data, &data);
+    status = agree_ranks(comm, status, &result->agreed);
+    if (status == TW_OK) status = run_worker(settings, &data, comm, result);
+    dataset_release(&data);
+    return status;
+}
+
+/* Rank 0 tells what all ranks know or suffer alike; another rank tells only what happened to it alone. */
+static int is_mine_to_tell(int rank, tw_status status, const run_result *result)
+{
+    if (rank == 0) return 1;
+    if (result->agreed) return 0;
+    return status == TW_ERROR_MEMORY || status == TW_ERROR_SYSTEM || status == TW_ERROR_IO;
+}
+
+static int launch_rank(const train_settings *settings, const char *transport)
+{
+    tw_comm *comm;
+    if (tw_comm_open(transport, &comm) != TW_OK) return launch_refuse();
+    run_result result = {0};
+    tw_status status = run_rank(settings, comm, &result);
+    if (status != TW_OK && is_mine_to_tell(tw_comm_rank(comm), status, &result)) tell(tw_last_error());
+    int code = exit_code(status, &result);
+    tw_comm_destroy(comm);
+    return code;
+}
+
+int launch(const train_settings *settings)
+{
+    interrupt_listen();
+    int mpi = settings->transport == TRANSPORT_MPI || (settings->transport == TRANSPORT_AUTO && under_mpi_launcher());
+    return mpi ? launch_rank(settings, "mpi") : launch_threads(settings);
+}

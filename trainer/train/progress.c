@@ -1,0 +1,92 @@
+#include "progress.h"
+#include <stdarg.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+#include <unistd.h>
+
+#define BAR_WIDTH 24
+#define SECONDS_TERMINAL 0.1
+#define SECONDS_PIPE 5.0
+
+const char *bytes_text(double bytes, char text[BYTES_TEXT])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    size_t unit = 0;
+    while (bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, BYTES_TEXT, "%.*f %s", unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2, bytes, units[unit]);
+    return text;
+}
+
+#define TIME_TEXT 32
+static const char *time_text(double seconds, char text[TIME_TEXT])
+{
+    unsigned long s = seconds > 0 && seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(text, TIME_TEXT, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, TIME_TEXT, "%lu:%02lu", s / 60, s % 60);
+    return text;
+}
+
+void progress_begin(progress *p, FILE *stream, const worker *w)
+{
+    double now = tw_clock();
+    *p = (progress){.stream = stream, .started = now, .shown = now, .first_step = w->step};
+    p->terminal = stream && isatty(fileno(stream));
+}
+
+static void clear_bar(progress *p)
+{
+    if (p->bar_stands) fputs("\r\033[K", p->stream);
+    p->bar_stands = 0;
+}
+
+void progress_say(progress *p, const char *format, ...)
+{
+    if (!p->stream) return;
+    clear_bar(p);
+    va_list args;
+    va_start(args, format);
+    vfprintf(p->stream, format, args);
+    va_end(args);
+    fputc('\n', p->stream);
+    fflush(p->stream);
+}
+
+static void bar_text(const worker *w, char text[BAR_WIDTH + 1])
+{
+    size_t filled = (size_t)(w->step * BAR_WIDTH / w->steps);
+    memset(text, '#', filled);
+    memset(text + filled, '.', BAR_WIDTH - filled);
+    text[BAR_WIDTH] = '\0';
+}
+
+void progress_step(progress *p, const worker *w, double loss, const totals *sums)
+{
+    double now = tw_clock(), since = p->terminal ? SECONDS_TERMINAL : SECONDS_PIPE;
+    if (!p->stream || now - p->shown < since) return;
+    p->shown = now;
+    double steps_a_second = (double)(w->step - p->first_step) / (now - p->started);
+    double rate = steps_a_second * (double)w->settings.batch * w->size;
+    char bar[BAR_WIDTH + 1], left[TIME_TEXT], sent[BYTES_TEXT];
+    time_text((double)(w->steps - w->step) / steps_a_second, left);
+    bytes_text(sums->values[TOTAL_BYTES_SENT], sent);
+    bar_text(w, bar);
+    fprintf(p->stream, p->terminal ? "\r[%s] " : "%.0s", bar);
+    fprintf(p->stream, "step %llu/%llu  loss %.4f  %.0f images/s  %s sent  ETA %s%s", (unsigned long long)w->step,
+            (unsigned long long)w->steps, loss, rate, sent, left, p->terminal ? "\033[K" : "\n");
+    p->bar_stands = p->terminal;
+    fflush(p->stream);
+}
+
+void progress_epoch(progress *p, const worker *w, const evaluation *result, const totals *sums)
+{
+    char sent[BYTES_TEXT], passed[TIME_TEXT];
+    progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  test loss %.4f  accuracy %.2f %%  %s sent a worker  %s",
+                 (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
+                 (unsigned long long)w->step, result->train_loss, result->loss, 100 * result->accuracy,
+                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
+}

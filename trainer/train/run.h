@@ -1,0 +1,17 @@
+/* run.h - one worker's run, from its first step to its summary. */
+#ifndef TRAINER_RUN_H
+#define TRAINER_RUN_H
+
+#include "dataset.h"
+#include "settings.h"
+
+typedef struct run_result {
+    int interrupted; /* a checkpoint was written and the run stopped when it was asked to */
+    int diverged;    /* the replicas' weights came to differ */
+    int agreed;      /* every rank knows of the failure, so rank 0 alone need tell it */
+} run_result;
+
+/* Every rank calls it with the same settings; all three are borrowed. */
+tw_status run_worker(const train_settings *settings, const dataset *data, tw_comm *comm, run_result *result);
+
+#endif

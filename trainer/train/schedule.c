@@ -1,0 +1,72 @@
+#include "schedule.h"
+#include "error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMS "constant, cosine, step, or step:A,B with fractions of the run below 1 and epochs from 1 on"
+
+static tw_status parse_milestones(const char *text, uint64_t steps_per_epoch, schedule *s)
+{
+    const char *at = text;
+    for (;;) {
+        char *end;
+        double value = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(value > 0 && value < 1e9))
+            return tw_fail(TW_ERROR_ARGUMENT, "schedule 'step:%s' has a bad milestone at '%s'; use " FORMS, text, at);
+        if (s->milestone_count == SCHEDULE_MILESTONES)
+            return tw_fail(TW_ERROR_ARGUMENT, "schedule 'step:%s' has more than %d milestones", text,
+                           SCHEDULE_MILESTONES);
+        double unit = value < 1 ? (double)s->steps : (double)steps_per_epoch;
+        s->milestones[s->milestone_count++] = (uint64_t)llround(value * unit);
+        if (!*end) return TW_OK;
+        at = end + 1;
+    }
+}
+
+tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
+                         schedule *out)
+{
+    schedule s = {.rate = rate, .warmup = warmup, .steps = steps};
+    if (strcmp(text, "constant") == 0) {
+        s.kind = SCHEDULE_CONSTANT;
+    } else if (strcmp(text, "cosine") == 0) {
+        s.kind = SCHEDULE_COSINE;
+    } else if (strcmp(text, "step") == 0 || strncmp(text, "step:", 5) == 0) {
+        s.kind = SCHEDULE_STEP;
+        TW_TRY(parse_milestones(text[4] ? text + 5 : "0.5,0.75", steps_per_epoch, &s));
+    } else {
+        return tw_fail(TW_ERROR_ARGUMENT, "unknown schedule '%s'; use " FORMS, text);
+    }
+    *out = s;
+    return TW_OK;
+}
+
+static double stepped(const schedule *s, uint64_t step)
+{
+    double rate = s->rate;
+    for (size_t i = 0; i < s->milestone_count; i++)
+        if (step >= s->milestones[i]) rate *= 0.1;
+    return rate;
+}
+
+static double cosine(const schedule *s, uint64_t step)
+{
+    if (step >= s->steps) return 0;
+    double progress = (double)(step - s->warmup) / (double)(s->steps - s->warmup);
+    return s->rate * 0.5 * (1 + cos(acos(-1.0) * progress));
+}
+
+double schedule_rate(const schedule *s, uint64_t step)
+{
+    if (step < s->warmup) return s->rate * (double)(step + 1) / (double)s->warmup;
+    switch (s->kind) {
+    case SCHEDULE_STEP:
+        return stepped(s, step);
+    case SCHEDULE_COSINE:
+        return cosine(s, step);
+    case SCHEDULE_CONSTANT:
+        break;
+    }
+    return s->rate;
+}

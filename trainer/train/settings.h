@@ -1,0 +1,53 @@
+/* settings.h - everything a training run is told: the options of `thinwire train`, their defaults and their record. */
+#ifndef TRAINER_SETTINGS_H
+#define TRAINER_SETTINGS_H
+
+#include "options.h"
+#include <cJSON.h>
+#include <stdbool.h>
+#include <thinwire/thinwire.h>
+
+/* Texts are the option set's; NULL where nothing was given. */
+typedef struct train_settings {
+    const char *task;   /* "image" */
+    const options *set; /* where these values came from */
+    bool momentum_given, nesterov_given;
+
+    char *data; /* folder; NULL looks where Debian's package puts Fashion-MNIST */
+    char *model;
+    char *sync;     /* a reducer's spec */
+    int transport;  /* transport_choice */
+    char *schedule; /* see schedule_parse */
+    char *out;      /* the run folder; NULL writes nothing */
+    char *resume_from;
+    char *config;
+    char *json;   /* a file for summary.json's content too; "-" is standard output */
+    long workers; /* 0: one thread, or as many as the launcher started */
+    long epochs, steps, batch, warmup, seed, crop, limit_train, checkpoint_every, check_every;
+    double lr, momentum, weight_decay, timeout;
+    bool nesterov, flip, resume, quiet;
+} train_settings;
+
+typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI } transport_choice;
+
+/* The table of options, for parsing and help. */
+extern const option_page train_page;
+
+/* One setting that a checkpoint and the run that resumes it must agree on. */
+typedef struct setting_text {
+    const char *key;
+    char value[512];
+} setting_text;
+
+#define SETTINGS_IDENTITY 11
+
+/* What decides a run's bits from one step to the next, apart from learning rate and length, which may be changed on
+ * resuming. */
+void settings_identity(const train_settings *settings, int workers, setting_text identity[SETTINGS_IDENTITY]);
+
+/* All of them, for the record: a member for each row of the table. NULL when memory ran out. */
+cJSON *settings_json(const train_settings *settings);
+/* The same as a YAML file that --config reads back. */
+tw_status settings_write(const train_settings *settings, const char *path);
+
+#endif

@@ -1,0 +1,113 @@
+#include "summary.h"
+#include "error.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tw_status summary_gather(worker *w, totals *mean)
+{
+    totals own;
+    TW_TRY(worker_totals(w, &own));
+    totals *all = calloc((size_t)w->size, sizeof *all);
+    if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
+    tw_status status = tw_comm_allgather(w->comm, &own, sizeof own, all);
+    *mean = (totals){{0}};
+    for (int r = 0; r < w->size; r++)
+        for (int i = 0; i < TOTAL_COUNT; i++) mean->values[i] += all[r].values[i] / w->size;
+    free(all);
+    return status;
+}
+
+/* Null where nothing was sent. */
+static void add_ratio(cJSON *object, const char *name, double dense, double sent)
+{
+    cJSON_AddNumberToObject(object, name, sent > 0 ? dense / sent : NAN);
+}
+
+static void add_bytes(cJSON *object, const double *v)
+{
+    cJSON *bytes = cJSON_AddObjectToObject(object, "bytes");
+    cJSON_AddNumberToObject(bytes, "dense", round(v[TOTAL_BYTES_DENSE]));
+    cJSON_AddNumberToObject(bytes, "sent", round(v[TOTAL_BYTES_SENT]));
+    cJSON_AddNumberToObject(bytes, "received", round(v[TOTAL_BYTES_RECEIVED]));
+    cJSON *ratio = cJSON_AddObjectToObject(object, "ratio");
+    add_ratio(ratio, "compressed", v[TOTAL_COMPRESSED_FP32], v[TOTAL_COMPRESSED_PACKET]);
+    add_ratio(ratio, "message", v[TOTAL_MESSAGE_FP32], v[TOTAL_MESSAGE_PACKET]);
+    add_ratio(ratio, "traffic", v[TOTAL_BYTES_DENSE], v[TOTAL_BYTES_SENT]);
+    add_ratio(object, "density", v[TOTAL_ELEMENTS_SENT], v[TOTAL_ELEMENTS]);
+}
+
+static void add_seconds(cJSON *object, const worker *w, const double *v)
+{
+    cJSON *seconds = cJSON_AddObjectToObject(object, "seconds");
+    cJSON_AddNumberToObject(seconds, "wall", v[TOTAL_SECONDS_WALL]);
+    cJSON_AddNumberToObject(seconds, "training", v[TOTAL_SECONDS_TRAINING]);
+    cJSON_AddNumberToObject(seconds, "compute", v[TOTAL_SECONDS_COMPUTE]);
+    cJSON_AddNumberToObject(seconds, "codec", v[TOTAL_SECONDS_CODEC]);
+    cJSON_AddNumberToObject(seconds, "exchange", v[TOTAL_SECONDS_EXCHANGE]);
+    cJSON_AddNumberToObject(seconds, "wait", v[TOTAL_SECONDS_WAIT]);
+    double images = v[TOTAL_IMAGES] * w->size, training = v[TOTAL_SECONDS_TRAINING];
+    cJSON_AddNumberToObject(object, "samples_per_second", training > 0 ? images / training : 0);
+}
+
+cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean)
+{
+    char checksum[16];
+    uint32_t crc = tw_crc32c(0, model_parameters(w->model), w->parameter_count * sizeof(float));
+    snprintf(checksum, sizeof checksum, "%08x", crc);
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "task", w->settings.task);
+    cJSON_AddStringToObject(object, "model", w->settings.model);
+    cJSON_AddNumberToObject(object, "parameters", (double)w->parameter_count);
+    cJSON_AddNumberToObject(object, "workers", w->size);
+    cJSON_AddStringToObject(object, "transport", tw_comm_transport(w->comm));
+    cJSON_AddStringToObject(object, "sync", w->settings.sync);
+    cJSON_AddNumberToObject(object, "seed", (double)w->settings.seed);
+    cJSON_AddNumberToObject(object, "epochs", (double)w->step / (double)w->steps_per_epoch);
+    cJSON_AddNumberToObject(object, "steps", (double)w->step);
+    cJSON_AddNumberToObject(object, "steps_skipped", mean->values[TOTAL_STEPS_SKIPPED]);
+    cJSON *metric = cJSON_AddObjectToObject(object, "metric");
+    cJSON_AddStringToObject(metric, "name", "accuracy");
+    cJSON_AddNumberToObject(metric, "value", result->accuracy);
+    cJSON_AddNumberToObject(object, "loss", result->loss);
+    cJSON_AddNumberToObject(object, "train_loss", result->train_loss);
+    cJSON_AddStringToObject(object, "weights_crc32c", checksum);
+    add_bytes(object, mean->values);
+    add_seconds(object, w, mean->values);
+    return object;
+}
+
+static tw_status write_text(const char *path, const char *text)
+{
+    int to_stdout = strcmp(path, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(path, "w");
+    if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
+    int written = fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
+    int error = errno;
+    if (!to_stdout && fclose(file) != 0 && written) {
+        written = 0;
+        error = errno;
+    }
+    return written ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(error));
+}
+
+static tw_status write_everywhere(const train_settings *settings, const char *text)
+{
+    if (settings->out) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/summary.json", settings->out);
+        TW_TRY(write_text(path, text));
+    }
+    return settings->json ? write_text(settings->json, text) : TW_OK;
+}
+
+tw_status summary_write(const train_settings *settings, const cJSON *summary)
+{
+    char *text = cJSON_Print(summary);
+    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the summary");
+    tw_status status = write_everywhere(settings, text);
+    free(text);
+    return status;
+}

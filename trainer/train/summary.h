@@ -1,0 +1,17 @@
+/* summary.h - what a run came to, as summary.json. */
+#ifndef TRAINER_SUMMARY_H
+#define TRAINER_SUMMARY_H
+
+#include "worker.h"
+#include <cJSON.h>
+
+/* Brings the workers' totals together: *mean receives the mean over them. Every rank calls it. */
+tw_status summary_gather(worker *w, totals *mean);
+
+/* The object that summary.json holds. NULL when memory ran out. */
+cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean);
+
+/* Writes it to <out>/summary.json and where --json says. */
+tw_status summary_write(const train_settings *settings, const cJSON *summary);
+
+#endif

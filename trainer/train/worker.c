@@ -1,0 +1,204 @@
+#include "worker.h"
+#include "agree.h"
+#include "error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* So many skipped steps in a row mean that the run has diverged and will not come back. */
+#define SKIPPED_LIMIT 10
+
+static tw_status plan_steps(worker *w)
+{
+    const train_settings *s = &w->settings;
+    w->train = w->data->train;
+    if (s->limit_train > 0 && (size_t)s->limit_train < w->train.count) w->train.count = (size_t)s->limit_train;
+    size_t global_batch = (size_t)s->batch * (size_t)w->size;
+    w->steps_per_epoch = w->train.count / global_batch;
+    if (w->steps_per_epoch == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--batch %ld on %d workers takes %zu images a step, but there are only %zu",
+                       s->batch, w->size, global_batch, w->train.count);
+    w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
+    return schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
+}
+
+static tw_status create_model(worker *w)
+{
+    const image_set *set = &w->train;
+    model_shape shape = {set->channels, set->height, set->width, set->classes, (size_t)w->settings.batch};
+    TW_TRY(model_create(w->settings.model, &shape, &w->model));
+    model_initialise(w->model, (uint64_t)w->settings.seed);
+    w->parameter_count = model_parameter_count(w->model);
+    w->buffer_count = model_buffer_count(w->model);
+
+    size_t pixels = shape.batch * shape.channels * shape.height * shape.width;
+    w->order = malloc(set->count * sizeof *w->order);
+    w->images = malloc(pixels * sizeof *w->images);
+    w->labels = malloc(shape.batch);
+    w->mean_buffers = calloc(w->buffer_count + 1, sizeof *w->mean_buffers);
+    if (!w->order || !w->images || !w->labels || !w->mean_buffers)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu images", shape.batch);
+    w->order_epoch = UINT64_MAX;
+    return TW_OK;
+}
+
+static tw_status create_local(worker *w)
+{
+    TW_TRY(plan_steps(w));
+    return create_model(w);
+}
+
+/* A scheme with momentum of its own leaves none to the optimiser. */
+static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
+{
+    train_settings *s = &w->settings;
+    int nesterov = 0;
+    float owned = tw_reducer_momentum(w->reducer, &nesterov);
+    *resolved = (optimiser_settings){(float)s->momentum, s->nesterov, (float)s->weight_decay, 0};
+    if (owned == 0) return TW_OK;
+    int scheme = (int)strcspn(s->sync, ":");
+    if (s->momentum_given && s->momentum > 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--momentum %g: scheme %.*s applies the momentum itself; write --sync %.*s:momentum=%g",
+                       s->momentum, scheme, s->sync, scheme, s->sync, s->momentum);
+    if (s->nesterov_given && s->nesterov)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--nesterov: scheme %.*s applies the momentum itself; write --sync %.*s:nesterov=on", scheme,
+                       s->sync, scheme, s->sync);
+    s->momentum = 0;
+    s->nesterov = false;
+    resolved->momentum = owned;
+    resolved->nesterov = nesterov;
+    resolved->directed = 1;
+    return TW_OK;
+}
+
+static tw_status create_optimiser(worker *w)
+{
+    optimiser_settings resolved;
+    TW_TRY(resolve_momentum(w, &resolved));
+    size_t count;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    return optimiser_create(&resolved, tensors, count, &w->optimiser);
+}
+
+tw_status worker_create(const train_settings *settings, const dataset *data, tw_comm *comm, worker *w)
+{
+    *w = (worker){.settings = *settings, .data = data, .comm = comm, .started = tw_clock()};
+    w->rank = tw_comm_rank(comm);
+    w->size = tw_comm_size(comm);
+    w->settings.workers = w->size;
+    TW_TRY(agree_status(w, create_local(w)));
+    size_t count;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    TW_TRY(tw_reducer_create(comm, settings->sync, tensors, count, &w->reducer));
+    return agree_status(w, create_optimiser(w));
+}
+
+void worker_release(worker *w)
+{
+    tw_reducer_destroy(w->reducer);
+    optimiser_destroy(w->optimiser);
+    model_destroy(w->model);
+    free(w->order);
+    free(w->images);
+    free(w->labels);
+    free(w->mean_buffers);
+}
+
+tw_status worker_spread(worker *w)
+{
+    size_t count;
+    float *buffer = optimiser_buffer(w->optimiser, &count);
+    TW_TRY(tw_comm_broadcast(w->comm, 0, model_parameters(w->model), w->parameter_count * sizeof(float)));
+    return tw_comm_broadcast(w->comm, 0, buffer, count * sizeof(float));
+}
+
+tw_status worker_average_buffers(worker *w)
+{
+    if (w->buffer_count == 0) return TW_OK;
+    memcpy(w->mean_buffers, model_buffers(w->model), w->buffer_count * sizeof(float));
+    TW_TRY(tw_comm_allreduce(w->comm, w->mean_buffers, w->buffer_count));
+    for (size_t i = 0; i < w->buffer_count; i++) w->mean_buffers[i] /= (float)w->size;
+    return TW_OK;
+}
+
+tw_status worker_totals(const worker *w, totals *sums)
+{
+    tw_stats stats = {.struct_size = sizeof stats};
+    TW_TRY(tw_reducer_stats(w->reducer, &stats));
+    totals now = w->now;
+    double *v = now.values;
+    v[TOTAL_BYTES_DENSE] = (double)stats.bytes_dense;
+    v[TOTAL_BYTES_SENT] = (double)stats.bytes_sent;
+    v[TOTAL_BYTES_RECEIVED] = (double)stats.bytes_received;
+    v[TOTAL_COMPRESSED_FP32] = (double)stats.compressed_fp32;
+    v[TOTAL_COMPRESSED_PACKET] = (double)stats.compressed_packet;
+    v[TOTAL_MESSAGE_FP32] = (double)stats.message_fp32;
+    v[TOTAL_MESSAGE_PACKET] = (double)stats.message_packet;
+    v[TOTAL_ELEMENTS_SENT] = (double)stats.elements_sent;
+    v[TOTAL_ELEMENTS] = (double)stats.elements_total;
+    v[TOTAL_STEPS_SKIPPED] = (double)stats.steps_skipped;
+    v[TOTAL_SECONDS_CODEC] = stats.seconds_codec;
+    v[TOTAL_SECONDS_EXCHANGE] = stats.seconds_exchange;
+    v[TOTAL_SECONDS_WAIT] = stats.seconds_wait;
+    v[TOTAL_SECONDS_WALL] = tw_clock() - w->started;
+    for (int i = 0; i < TOTAL_COUNT; i++) sums->values[i] = w->before.values[i] + v[i];
+    return TW_OK;
+}
+
+/* Global batch t of an epoch is order[t * size * batch ..); this worker's is the rank-th slice of it. What does not
+ * fill a global batch at the epoch's end is left out. */
+static void load_batch(worker *w)
+{
+    const train_settings *s = &w->settings;
+    uint64_t epoch = w->step / w->steps_per_epoch, in_epoch = w->step % w->steps_per_epoch;
+    if (epoch != w->order_epoch) {
+        dataset_shuffle(w->order, w->train.count, (uint64_t)s->seed, epoch);
+        w->order_epoch = epoch;
+    }
+    augmentation augment = {(int)s->crop, s->flip};
+    size_t batch = (size_t)s->batch;
+    const uint32_t *slice = w->order + (in_epoch * (uint64_t)w->size + (uint64_t)w->rank) * batch;
+    dataset_batch(w->data, &w->train, slice, batch, &augment, (uint64_t)s->seed, epoch, w->images, w->labels);
+}
+
+static tw_status submit(void *reducer, size_t index, float *gradient)
+{
+    return tw_reducer_submit(reducer, index, gradient);
+}
+
+/* Ends the exchange and, unless a gradient was not finite, applies the step. */
+static tw_status apply(worker *w)
+{
+    tw_status status = tw_reducer_wait(w->reducer);
+    if (status == TW_ERROR_NONFINITE && ++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
+    if (status == TW_ERROR_NONFINITE)
+        return tw_fail(status,
+                       "the run has diverged: NaN or infinity in the gradients of %d steps in a row, up to step %llu; "
+                       "a smaller --lr or a longer --warmup may help",
+                       SKIPPED_LIMIT, (unsigned long long)w->step + 1);
+    TW_TRY(status);
+    w->skipped_in_a_row = 0;
+    float rate = (float)schedule_rate(&w->schedule, w->step);
+    optimiser_step(w->optimiser, rate, model_gradients(w->model), model_parameters(w->model));
+    return TW_OK;
+}
+
+tw_status worker_step(worker *w, double *loss)
+{
+    double begin = tw_clock();
+    load_batch(w);
+    double loaded = tw_clock();
+    model_result result = {0};
+    TW_TRY(model_step(w->model, w->images, w->labels, (size_t)w->settings.batch, submit, w->reducer, &result));
+    w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - loaded;
+    TW_TRY(apply(w));
+    w->step++;
+    w->now.values[TOTAL_IMAGES] += (double)result.images;
+    w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begin;
+    w->epoch_result.loss += result.loss;
+    w->epoch_result.correct += result.correct;
+    w->epoch_result.images += result.images;
+    *loss = result.loss / (double)result.images;
+    return TW_OK;
+}

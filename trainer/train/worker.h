@@ -1,0 +1,95 @@
+/* worker.h - one worker of a run: its model, its optimiser, its place among the ranks. Inside train/ only. */
+#ifndef TRAINER_WORKER_H
+#define TRAINER_WORKER_H
+
+#include "dataset.h"
+#include "model.h"
+#include "optimiser.h"
+#include "schedule.h"
+#include "settings.h"
+#include <thinwire/thinwire.h>
+
+/* What a run adds up, on this worker, over all its resumptions. All are numbers below 2^53, so doubles hold them. */
+typedef enum total {
+    TOTAL_BYTES_DENSE,
+    TOTAL_BYTES_SENT,
+    TOTAL_BYTES_RECEIVED,
+    TOTAL_COMPRESSED_FP32,
+    TOTAL_COMPRESSED_PACKET,
+    TOTAL_MESSAGE_FP32,
+    TOTAL_MESSAGE_PACKET,
+    TOTAL_ELEMENTS_SENT,
+    TOTAL_ELEMENTS,
+    TOTAL_STEPS_SKIPPED,
+    TOTAL_IMAGES,
+    TOTAL_SECONDS_WALL,
+    TOTAL_SECONDS_TRAINING, /* wall without evaluation and checkpoints */
+    TOTAL_SECONDS_COMPUTE,  /* forward and backward */
+    TOTAL_SECONDS_CODEC,
+    TOTAL_SECONDS_EXCHANGE,
+    TOTAL_SECONDS_WAIT,
+    TOTAL_COUNT
+} total;
+
+typedef struct totals {
+    double values[TOTAL_COUNT];
+} totals;
+
+typedef struct evaluation {
+    double loss;       /* mean over the test images */
+    double accuracy;   /* 0 .. 1 */
+    double train_loss; /* mean over the training images since the epoch began (or was resumed), as they were met */
+} evaluation;
+
+typedef struct worker {
+    train_settings settings; /* resolved: the optimiser's own momentum, none where the scheme applies it */
+    const dataset *data;
+    tw_comm *comm;
+    int rank, size;
+
+    model *model;
+    optimiser *optimiser;
+    tw_reducer *reducer;
+    schedule schedule;
+    size_t parameter_count, buffer_count;
+
+    image_set train; /* data->train, cut to --limit-train; pixels are the data set's */
+    uint64_t steps_per_epoch, steps;
+    uint64_t step;   /* how many are done: the next step's number */
+    uint32_t *order; /* of epoch `order_epoch` */
+    uint64_t order_epoch;
+    float *images; /* one batch */
+    uint8_t *labels;
+    float *mean_buffers; /* the model's buffers, averaged over the workers: see worker_average_buffers */
+
+    model_result epoch_result; /* this worker's training images since the epoch began */
+    int skipped_in_a_row;
+    totals before; /* brought from the checkpoint */
+    totals now;    /* since this process began, without what the reducer counts */
+    double started;
+    int agreed;   /* the failure is known to every rank; rank 0 tells it */
+    int diverged; /* replicas differ */
+} worker;
+
+/* Makes everything a worker needs, from initial weights on; every rank calls it. The three are borrowed. */
+tw_status worker_create(const train_settings *settings, const dataset *data, tw_comm *comm, worker *w);
+void worker_release(worker *w);
+
+/* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. */
+tw_status worker_spread(worker *w);
+
+/* Each worker keeps batch-norm's running statistics of the images it saw; for evaluation, and in the model file of a
+ * checkpoint, their mean over the workers stands. Leaves it in w->mean_buffers, on every rank. */
+tw_status worker_average_buffers(worker *w);
+
+/* This worker's sums up to now. */
+tw_status worker_totals(const worker *w, totals *sums);
+
+/* The test set's loss and accuracy, each worker over its share, counts summed exactly; the same on every rank. */
+tw_status worker_evaluate(worker *w, evaluation *result);
+
+/* One more step; worker.step counts on. A step skipped for NaN or infinity is no failure until ten follow each other
+ * (TW_ERROR_NONFINITE). `loss` is this worker's own mean over its batch. */
+tw_status worker_step(worker *w, double *loss);
+
+#endif
