@@ -2,6 +2,8 @@
 
 #include "error.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -24,7 +26,7 @@ static int has_f16c(void)
 }
 #endif
 
-tw_isa_level tw_isa_supported(void)
+static tw_isa_level detect(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -38,30 +40,39 @@ tw_isa_level tw_isa_supported(void)
 #endif
 }
 
-/* The level THINWIRE_ISA asks for; -1 when it is unset, TW_ISA_LEVELS when it names none. */
-static int requested(void)
+/* Asked once: a hypervisor traps cpuid, which then costs microseconds, and the environment may be written to later. */
+static tw_isa_level supported;
+static int wish = -1; /* the level THINWIRE_ISA names; -1 when it is unset, TW_ISA_LEVELS when it names none */
+static char wish_name[32];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void ask(void)
 {
     const char *name = getenv("THINWIRE_ISA");
-    if (!name || !*name) return -1;
-    int level = 0;
-    while (level < TW_ISA_LEVELS && strcmp(name, names[level]) != 0) level++;
-    return level;
+    supported = detect();
+    if (!name || !*name) return;
+    snprintf(wish_name, sizeof wish_name, "%s", name);
+    for (wish = 0; wish < TW_ISA_LEVELS && strcmp(name, names[wish]) != 0;) wish++;
+}
+
+tw_isa_level tw_isa_supported(void)
+{
+    pthread_once(&once, ask);
+    return supported;
 }
 
 tw_isa_level tw_isa_best(void)
 {
-    int wish = requested();
     tw_isa_level most = tw_isa_supported();
     return wish >= 0 && wish <= (int)most ? (tw_isa_level)wish : most;
 }
 
 tw_status tw_isa_check(void)
 {
-    int wish = requested();
-    if (wish < 0 || wish <= (int)tw_isa_supported()) return TW_OK;
-    return tw_fail(TW_ERROR_UNSUPPORTED, "THINWIRE_ISA=%s: %s; this processor's best is \"%s\"", getenv("THINWIRE_ISA"),
-                   wish == TW_ISA_LEVELS ? "no such level (scalar, avx2, avx512)" : "not supported here",
-                   names[tw_isa_supported()]);
+    tw_isa_level most = tw_isa_supported();
+    if (wish <= (int)most) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "THINWIRE_ISA=%s: %s; this processor's best is \"%s\"", wish_name,
+                   wish == TW_ISA_LEVELS ? "no such level (scalar, avx2, avx512)" : "not supported here", names[most]);
 }
 
 int tw_cpu_has_crc32(void)

@@ -84,6 +84,28 @@ class ResumeTest(CommandLineTest):
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
 
+class KillTest(CommandLineTest):
+    def test_a_killed_run_leaves_a_whole_checkpoint(self):
+        """Killed again and again while it does nothing but write checkpoints."""
+        options = ("--workers", 2, "--sync", "dgc", "--schedule", "constant")
+        words = self.train_words(*options, "--quiet", "--epochs", 1000, "--checkpoint-every", 1, "--out", self.folder)
+        step = 0
+        for resume in ([], ["--resume"], ["--resume"]):
+            process = subprocess.Popen([PROGRAM, *map(str, words), *resume])
+            while self.newest() < step + 3:
+                self.assertIsNone(process.poll())
+            process.kill()
+            process.wait()
+            step = self.newest()
+        step += 2
+        resumed = self.train(*options, "--steps", step, "--out", self.folder, "--resume")
+        self.assertEqual(resumed["weights_crc32c"], self.train(*options, "--steps", step)["weights_crc32c"])
+
+    def newest(self):
+        names = [path.name for path in self.folder.glob("checkpoints/step-????????")]
+        return max((int(name[5:]) for name in names), default=0)
+
+
 class InterruptTest(CommandLineTest):
     def interrupt(self, signal_number, *options):
         """Sends the signal once the banner is out; returns the exit code and what was printed."""

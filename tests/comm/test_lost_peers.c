@@ -81,7 +81,7 @@ static void play_late(tw_comm *comm, const void *context)
     CHECK(tw_comm_set_timeout(comm, 0.05) == TW_OK);
     if (tw_comm_rank(comm) != 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER);
     group_meet();
-    if (tw_comm_rank(comm) == 0) CHECK(call_allgather(comm) == TW_ERROR_PEER);
+    if (tw_comm_rank(comm) == 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER);
     group_meet();
     tw_comm_destroy(comm);
 }

@@ -69,8 +69,8 @@ static inline fixture open_fixture(nn_input input, build_function build, size_t 
     f.arrays.gradients = random_floats(3, f.parameters); /* old values must not matter */
     f.arrays.buffers = calloc(nn_net_buffers(f.net)->elements + 1, sizeof(float));
     f.arrays.arena = aligned_alloc(64, nn_net_arena_bytes(f.net));
-    memset(f.arrays.arena, 0x7f, nn_net_arena_bytes(f.net)); /* nor may the arena's */
     must(nn_net_bind(f.net, &f.arrays));
+    memset(f.arrays.arena, 0x7f, nn_net_arena_bytes(f.net)); /* nor may the arena's, which nets share */
     return f;
 }
 

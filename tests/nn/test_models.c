@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <thinwire/thinwire_plugin.h>
+
 #include "model.h"
 
 enum { CLASSES = 10, BATCH = 12 };
@@ -98,7 +100,8 @@ static void resnets_have_the_parameters_of_the_paper(void **state)
     static const struct {
         const char *name;
         size_t depth, count;
-    } cases[] = {{"resnet20", 20, 269722}, {"resnet32", 32, 464154}, {"resnet56", 56, 853018}, {"resnet110", 110, 1727962}};
+    } cases[] = {
+        {"resnet20", 20, 269722}, {"resnet32", 32, 464154}, {"resnet56", 56, 853018}, {"resnet110", 110, 1727962}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t tensors;
@@ -268,7 +271,8 @@ static void gradient_predicts_the_change_of_the_loss(void **state)
     for (size_t i = 0; i < 2; i++) {
         model *m = make(model_name(i), coloured, BATCH);
         size_t count = model_parameter_count(m);
-        float *parameters = model_parameters(m), *gradient = malloc(count * sizeof *gradient), *old = malloc(count * sizeof *old);
+        float *parameters = model_parameters(m), *gradient = malloc(count * sizeof *gradient),
+              *old = malloc(count * sizeof *old);
         double square = 0.0;
         step(m, &s, 0, BATCH);
         memcpy(gradient, model_gradients(m), count * sizeof *gradient);
@@ -292,8 +296,8 @@ static void gradient_predicts_the_change_of_the_loss(void **state)
 
 typedef struct record {
     model *m;
-    size_t next;     /* tensors come from the last to the first */
-    float *copy;     /* of the gradients when they were announced */
+    size_t next; /* tensors come from the last to the first */
+    float *copy; /* of the gradients when they were announced */
     size_t stop_at;
 } record;
 
@@ -378,7 +382,8 @@ static void models_in_other_threads_compute_the_same_bits(void **state)
     model *models[THREADS + 1];
     (void)state;
     for (int i = 0; i <= THREADS; i++) models[i] = make("resnet20", grey, BATCH);
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, train_in_thread, models[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, train_in_thread, models[i]), 0);
     assert_non_null(train_in_thread(models[THREADS]));
     for (int i = 0; i < THREADS; i++) {
         void *done;

@@ -185,6 +185,9 @@ static void a_long_text_stays_on_its_line(void **state)
     memset(&l, 0, sizeof l);
     assert_int_equal(options_parse(&page, 2, words, &l.values, &l.set), TW_OK);
     check_round_trip(&l);
+    char *text = write_text(&l.set);
+    assert_in_range(strcspn(strstr(text, "out:"), "\n"), sizeof word, SIZE_MAX);
+    free(text);
     options_release(&l.set);
 }
 

@@ -137,6 +137,7 @@ static void mistakes_are_explained(void **state)
         {"--epohcs=5", "unknown option --epohcs; did you mean --epochs?"},
         {"--sinc=dgc", "did you mean --sync?"},
         {"--zzzzzzzz", "unknown option --zzzzzzzz; --help lists the options"},
+        {"--xy 5", "unknown option --xy; --help lists the options"},
         {"--=5", "unknown option --;"},
         {"-e 5", "unknown option -e; options are words"},
     };

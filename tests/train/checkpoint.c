@@ -1,41 +1,8 @@
-/* A run cut in two by a checkpoint ends with the bits of the run that was not; a checkpoint that does not fit is refused
- * by name and stays as it was. */
+/* A run cut in two by a checkpoint ends with the bits of the run that was not; a checkpoint that does not fit is
+ * refused by name and stays as it was. */
 #include "checkpoint.h"
 #include "folder.h"
-#include "settings.h"
-#include "support.h"
-
-#define IMAGES 32
-#define SIDE 28
-
-static dataset make_data(void)
-{
-    dataset data = {.format = "test", .path = "memory", .mean = {0.5f}, .deviation = {0.25f}};
-    image_set set = {.count = IMAGES, .channels = 1, .height = SIDE, .width = SIDE, .classes = 10};
-    set.pixels = malloc(IMAGES * SIDE * SIDE);
-    set.labels = malloc(IMAGES);
-    for (size_t i = 0; i < IMAGES * SIDE * SIDE; i++) {
-        uint32_t words[4];
-        tw_random(1, 2, i, words);
-        set.pixels[i] = (uint8_t)words[0];
-    }
-    for (size_t i = 0; i < IMAGES; i++) set.labels[i] = (uint8_t)(i % 10);
-    data.train = data.test = set;
-    return data;
-}
-
-static void release_data(dataset *data)
-{
-    free(data->train.pixels);
-    free(data->train.labels);
-}
-
-static train_settings make_settings(char *out)
-{
-    return (train_settings){.task = "image", .model = "cnn", .sync = "dgc:density=0.05,momentum=0.5", .out = out,
-                            .schedule = "cosine", .epochs = 3, .batch = 8, .seed = 3, .lr = 0.05, .momentum = 0.9,
-                            .weight_decay = 0.01, .crop = 2, .flip = true};
-}
+#include "small_run.h"
 
 /* One worker on a comm of its own. */
 typedef struct bench {
@@ -81,7 +48,7 @@ static void write_at_five(const train_settings *settings)
 
 static void resumed_equals_uninterrupted(void **state)
 {
-    train_settings settings = make_settings(*state);
+    train_settings settings = small_settings(*state);
     bench b;
     assert_ok(open_bench(&b, &settings));
     take_steps(&b.worker, 12);
@@ -112,7 +79,7 @@ static tw_status resume(const train_settings *settings)
 
 static void other_settings_are_refused_by_name(void **state)
 {
-    train_settings own = make_settings(*state);
+    train_settings own = small_settings(*state);
     write_at_five(&own);
     own.resume = true;
     train_settings other = own;
@@ -176,7 +143,7 @@ static void check_damage(const train_settings *settings, const char *path)
 
 static void damage_is_found_in(const char *name, void **state)
 {
-    train_settings settings = make_settings(*state);
+    train_settings settings = small_settings(*state);
     write_at_five(&settings);
     settings.resume = true;
     char path[FOLDER_PATH];
@@ -196,7 +163,7 @@ static void damaged_worker_file_is_found(void **state)
 
 static void momentum_in_both_is_refused(void **state)
 {
-    train_settings settings = make_settings(*state);
+    train_settings settings = small_settings(*state);
     bench b;
     settings.momentum_given = true;
     assert_fails(open_bench(&b, &settings), TW_ERROR_ARGUMENT, "--sync dgc:momentum=0.9");

@@ -8,7 +8,7 @@ static void lines_parse_and_append(void **state)
 {
     char path[256], line[256];
     snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
-    const double values[] = {0.1, 1e300, NAN, INFINITY, 9007199254740991.0};
+    const double values[] = {0.1, 1e300, NAN, INFINITY, 999999999999999.0};
     for (int i = 0; i < 5; i++) { /* opened anew each time, as a resumed run does */
         jsonl *file;
         cJSON *object = cJSON_CreateObject();

@@ -66,8 +66,9 @@ static void step_falls_at_fractions_and_epochs(void **state)
 static void bad_texts_are_refused_by_name(void **state)
 {
     (void)state;
-    const char *const bad[] = {"linear", "", "stepwise", "step:", "step:0.5,", "step:x", "step:-1", "step:0.5;0.7",
-                               "step:nan", "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    const char *const bad[] = {
+        "linear", "",        "stepwise",     "step:",    "step:0.5,",
+        "step:x", "step:-1", "step:0.5;0.7", "step:nan", "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         schedule s;
         assert_fails(schedule_parse(bad[i], 0.5, 0, 100, 10, &s), TW_ERROR_ARGUMENT, bad[i]);

@@ -87,7 +87,8 @@ static tw_status fit_arena(model *m, size_t bytes)
     m->arrays.arena = aligned_alloc(page, m->arena_bytes);
     if (!m->arrays.arena) {
         m->arena_bytes = 0;
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the activations of %s: %zu MB", m->definition->name, bytes >> 20);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the activations of %s: %zu MB", m->definition->name,
+                       bytes >> 20);
     }
     madvise(m->arrays.arena, m->arena_bytes, MADV_HUGEPAGE);
     return TW_OK;
@@ -218,9 +219,15 @@ static void initialise(const nn_table *table, size_t index, uint64_t seed, float
 {
     size_t count = elements_of(table, index), fan_in = count / table->tensors[index].shape[0];
     switch (table->initials[index]) {
-    case NN_INITIAL_ZERO: fill_with(values, count, 0.0f); break;
-    case NN_INITIAL_ONE: fill_with(values, count, 1.0f); break;
-    case NN_INITIAL_HE: fill_normal(values, count, sqrt(2.0 / (double)fan_in), seed, index); break;
+    case NN_INITIAL_ZERO:
+        fill_with(values, count, 0.0f);
+        break;
+    case NN_INITIAL_ONE:
+        fill_with(values, count, 1.0f);
+        break;
+    case NN_INITIAL_HE:
+        fill_normal(values, count, sqrt(2.0 / (double)fan_in), seed, index);
+        break;
     }
 }
 

@@ -1,6 +1,6 @@
 /* engine.h - the primitives the layers are made of, and the one door to oneDNN.
  *
- * Only the file behind this header knows oneDNN's API (engine_dnnl2.c: versions 2.x). An op is a primitive with its
+ * Only the files behind this header know oneDNN's API (engine_dnnl2*.c: versions 2.x). An op is a primitive with its
  * arguments; a memory is an array in whatever layout the primitives like best. Memories are placed (a region and an
  * offset) while a net is built, and get their bytes later, all at once, from nn_engine_bind: so the layers of a net can
  * share scratch space, and nets of several batch sizes can share parameters.
@@ -9,7 +9,7 @@
 #ifndef NN_ENGINE_H
 #define NN_ENGINE_H
 
-#include "../error.h"
+#include "error.h"
 
 typedef struct nn_engine nn_engine;
 typedef struct nn_memory nn_memory;
@@ -58,6 +58,12 @@ void nn_engine_enter(void);
 
 /* The version of the library behind the engine, "2.6.3". */
 void nn_engine_version(char *text, size_t capacity);
+
+/* Arrays begin at multiples of this many bytes, where thinwire chooses: a cache line, and the widest vector. */
+static inline size_t nn_aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
 
 /* The bytes the placed memories need in a region. */
 size_t nn_engine_bytes(const nn_engine *engine, nn_region region);

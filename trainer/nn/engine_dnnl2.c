@@ -1,46 +1,9 @@
-/* engine_dnnl2.c - engine.h on oneDNN 2.x.
- *
- * Every op is made the same way: an operation descriptor with `any` where the layout is free, a primitive descriptor
- * (which has chosen), the primitive. Scratchpads are the caller's, so that several engines may run in several threads. */
-#include "engine.h"
+/* engine_dnnl2.c - engine.h on oneDNN 2.x: engines, memories, and how an op runs. */
+#include "engine_dnnl2.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#if DNNL_VERSION_MAJOR != 2
-#error "engine_dnnl2.c speaks the API of oneDNN 2.x"
-#endif
-
-struct nn_memory {
-    nn_engine *engine;
-    nn_memory *next;
-    dnnl_memory_desc_t layout;
-    dnnl_memory_t handle;
-    nn_region region; /* NN_REGIONS: not placed */
-    size_t offset;
-};
-
-struct nn_op {
-    nn_engine *engine;
-    nn_op *next;
-    dnnl_primitive_desc_t descriptor;
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t arguments[NN_ARGUMENTS + 1]; /* and the scratchpad */
-    int count;
-    size_t temporary_bytes;
-};
-
-struct nn_engine {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_primitive_attr_t plain, relu; /* attributes without and with a ReLU after the op */
-    nn_memory *memories;
-    nn_op *ops;
-    size_t bytes[NN_REGIONS];
-    void *bound[NN_REGIONS];
-};
 
 static const int argument_ids[NN_ARGUMENTS] = {
     [NN_SRC] = DNNL_ARG_SRC,
@@ -60,7 +23,7 @@ static const int argument_ids[NN_ARGUMENTS] = {
     [NN_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
 };
 
-static tw_status check(dnnl_status_t status, const char *what)
+tw_status dnnl2_check(dnnl_status_t status, const char *what)
 {
     if (status == dnnl_success) return TW_OK;
     if (status == dnnl_out_of_memory) return tw_fail(TW_ERROR_MEMORY, "oneDNN: no memory for %s", what);
@@ -73,21 +36,21 @@ static tw_status check(dnnl_status_t status, const char *what)
 static tw_status make_attributes(nn_engine *e)
 {
     dnnl_post_ops_t after;
-    TW_TRY(check(dnnl_primitive_attr_create(&e->plain), "attributes"));
-    TW_TRY(check(dnnl_primitive_attr_create(&e->relu), "attributes"));
-    TW_TRY(check(dnnl_primitive_attr_set_scratchpad_mode(e->plain, dnnl_scratchpad_mode_user), "attributes"));
-    TW_TRY(check(dnnl_primitive_attr_set_scratchpad_mode(e->relu, dnnl_scratchpad_mode_user), "attributes"));
-    TW_TRY(check(dnnl_post_ops_create(&after), "attributes"));
+    TW_TRY(dnnl2_check(dnnl_primitive_attr_create(&e->plain), "attributes"));
+    TW_TRY(dnnl2_check(dnnl_primitive_attr_create(&e->relu), "attributes"));
+    TW_TRY(dnnl2_check(dnnl_primitive_attr_set_scratchpad_mode(e->plain, dnnl_scratchpad_mode_user), "attributes"));
+    TW_TRY(dnnl2_check(dnnl_primitive_attr_set_scratchpad_mode(e->relu, dnnl_scratchpad_mode_user), "attributes"));
+    TW_TRY(dnnl2_check(dnnl_post_ops_create(&after), "attributes"));
     dnnl_status_t status = dnnl_post_ops_append_eltwise(after, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(e->relu, after);
     dnnl_post_ops_destroy(after);
-    return check(status, "attributes");
+    return dnnl2_check(status, "attributes");
 }
 
 static tw_status open_engine(nn_engine *e)
 {
-    TW_TRY(check(dnnl_engine_create(&e->engine, dnnl_cpu, 0), "an engine"));
-    TW_TRY(check(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags), "a stream"));
+    TW_TRY(dnnl2_check(dnnl_engine_create(&e->engine, dnnl_cpu, 0), "an engine"));
+    TW_TRY(dnnl2_check(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags), "a stream"));
     return make_attributes(e);
 }
 
@@ -157,7 +120,7 @@ tw_status nn_engine_bind(nn_engine *e, nn_region region, void *bytes)
     if (e->bound[region] == bytes) return TW_OK;
     for (nn_memory *m = e->memories; m; m = m->next)
         if (m->region == region)
-            TW_TRY(check(dnnl_memory_set_data_handle(m->handle, (char *)bytes + m->offset), "placing an array"));
+            TW_TRY(dnnl2_check(dnnl_memory_set_data_handle(m->handle, (char *)bytes + m->offset), "placing an array"));
     e->bound[region] = bytes;
     return TW_OK;
 }
@@ -176,19 +139,14 @@ static tw_status make_memory(nn_engine *e, const dnnl_memory_desc_t *layout, nn_
     *m = (nn_memory){.engine = e, .next = e->memories, .layout = *layout, .region = NN_REGIONS};
     e->memories = m;
     *memory = m;
-    return check(dnnl_memory_create(&m->handle, layout, e->engine, DNNL_MEMORY_NONE), "an array");
+    return dnnl2_check(dnnl_memory_create(&m->handle, layout, e->engine, DNNL_MEMORY_NONE), "an array");
 }
 
-static tw_status describe(size_t dims, const size_t *shape, dnnl_format_tag_t tag, dnnl_memory_desc_t *layout)
+tw_status dnnl2_describe(size_t dims, const size_t *shape, dnnl_format_tag_t tag, dnnl_memory_desc_t *layout)
 {
     dnnl_dims_t sizes = {0};
     for (size_t i = 0; i < dims; i++) sizes[i] = (dnnl_dim_t)shape[i];
-    return check(dnnl_memory_desc_init_by_tag(layout, (int)dims, sizes, dnnl_f32, tag), "an array's layout");
-}
-
-static tw_status describe_image(const size_t shape[4], dnnl_format_tag_t tag, dnnl_memory_desc_t *layout)
-{
-    return describe(4, shape, tag, layout);
+    return dnnl2_check(dnnl_memory_desc_init_by_tag(layout, (int)dims, sizes, dnnl_f32, tag), "an array's layout");
 }
 
 tw_status nn_memory_plain(nn_engine *e, size_t dims, const size_t *shape, nn_memory **memory)
@@ -196,7 +154,7 @@ tw_status nn_memory_plain(nn_engine *e, size_t dims, const size_t *shape, nn_mem
     static const dnnl_format_tag_t row_major[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
     dnnl_memory_desc_t layout;
     if (dims < 1 || dims > 4) return tw_fail(TW_ERROR_ARGUMENT, "an array has 1 to 4 dimensions, not %zu", dims);
-    TW_TRY(describe(dims, shape, row_major[dims], &layout));
+    TW_TRY(dnnl2_describe(dims, shape, row_major[dims], &layout));
     return make_memory(e, &layout, memory);
 }
 
@@ -236,7 +194,7 @@ void nn_memory_place(nn_memory *m, nn_region region, size_t offset)
 
 void nn_memory_append(nn_memory *m, nn_region region)
 {
-    size_t end = (m->engine->bytes[region] + 63) / 64 * 64;
+    size_t end = nn_aligned(m->engine->bytes[region]);
     nn_memory_place(m, region, region >= NN_DIFF0 ? 0 : end);
 }
 
@@ -312,19 +270,19 @@ static tw_status finish_op(nn_engine *e, dnnl_primitive_desc_t descriptor, const
     }
     *made = (nn_op){.engine = e, .next = e->ops, .descriptor = descriptor};
     e->ops = made;
-    TW_TRY(check(dnnl_primitive_create(&made->primitive, descriptor), what));
+    TW_TRY(dnnl2_check(dnnl_primitive_create(&made->primitive, descriptor), what));
     TW_TRY(attach_scratchpad(made));
     *op = made;
     return TW_OK;
 }
 
-static tw_status make_op(nn_engine *e, const_dnnl_op_desc_t operation, dnnl_primitive_attr_t attributes,
-                         const nn_op *forward, const char *what, nn_op **op)
+tw_status dnnl2_make_op(nn_engine *e, const_dnnl_op_desc_t operation, dnnl_primitive_attr_t attributes,
+                        const nn_op *forward, const char *what, nn_op **op)
 {
     dnnl_primitive_desc_t descriptor;
-    TW_TRY(check(dnnl_primitive_desc_create(&descriptor, operation, attributes, e->engine,
-                                            forward ? forward->descriptor : NULL),
-                 what));
+    TW_TRY(dnnl2_check(
+        dnnl_primitive_desc_create(&descriptor, operation, attributes, e->engine, forward ? forward->descriptor : NULL),
+        what));
     return finish_op(e, descriptor, what, op);
 }
 
@@ -342,7 +300,7 @@ tw_status nn_op_set_temporary(nn_op *op, nn_argument argument, nn_memory **memor
 {
     TW_TRY(nn_memory_for(op, argument, memory));
     nn_memory_place(*memory, NN_TEMPORARY, op->temporary_bytes);
-    op->temporary_bytes += (nn_memory_bytes(*memory) + 63) / 64 * 64;
+    op->temporary_bytes += nn_aligned(nn_memory_bytes(*memory));
     nn_op_set(op, argument, *memory);
     return TW_OK;
 }
@@ -350,159 +308,20 @@ tw_status nn_op_set_temporary(nn_op *op, nn_argument argument, nn_memory **memor
 tw_status nn_op_run(nn_op *op)
 {
     if (!op) return TW_OK;
-    TW_TRY(check(dnnl_primitive_execute(op->primitive, op->engine->stream, op->count, op->arguments), "running an op"));
-    return check(dnnl_stream_wait(op->engine->stream), "running an op");
+    TW_TRY(dnnl2_check(dnnl_primitive_execute(op->primitive, op->engine->stream, op->count, op->arguments),
+                       "running an op"));
+    return dnnl2_check(dnnl_stream_wait(op->engine->stream), "running an op");
 }
 
 tw_status nn_op_reorder(const nn_memory *src, const nn_memory *dst, nn_op **op)
 {
     nn_engine *e = src->engine;
     dnnl_primitive_desc_t descriptor;
-    TW_TRY(check(dnnl_reorder_primitive_desc_create(&descriptor, &src->layout, e->engine, &dst->layout, e->engine,
-                                                    e->plain),
-                 "a change of layout"));
+    TW_TRY(dnnl2_check(
+        dnnl_reorder_primitive_desc_create(&descriptor, &src->layout, e->engine, &dst->layout, e->engine, e->plain),
+        "a change of layout"));
     TW_TRY(finish_op(e, descriptor, "a change of layout", op));
     nn_op_set(*op, NN_SRC, src);
     nn_op_set(*op, NN_DST, dst);
     return TW_OK;
-}
-
-/* ---- convolution ---- */
-
-typedef struct convolution_layouts {
-    dnnl_memory_desc_t src, weights, bias, dst; /* free */
-    dnnl_dims_t strides, padding;
-} convolution_layouts;
-
-static tw_status describe_convolution(const nn_convolution_shape *s, convolution_layouts *l)
-{
-    size_t height = (s->height + 2 * s->padding - s->kernel) / s->stride + 1;
-    size_t width = (s->width + 2 * s->padding - s->kernel) / s->stride + 1;
-    *l = (convolution_layouts){0};
-    for (int i = 0; i < 2; i++) {
-        l->strides[i] = (dnnl_dim_t)s->stride;
-        l->padding[i] = (dnnl_dim_t)s->padding;
-    }
-    TW_TRY(describe_image((size_t[]){s->images, s->channels, s->height, s->width}, dnnl_format_tag_any, &l->src));
-    TW_TRY(describe_image((size_t[]){s->filters, s->channels, s->kernel, s->kernel}, dnnl_format_tag_any, &l->weights));
-    TW_TRY(describe_image((size_t[]){s->images, s->filters, height, width}, dnnl_format_tag_any, &l->dst));
-    return s->bias ? describe(1, &s->filters, dnnl_a, &l->bias) : TW_OK;
-}
-
-tw_status nn_op_convolution_forward(nn_engine *e, const nn_convolution_shape *shape, nn_op **op)
-{
-    convolution_layouts l;
-    dnnl_convolution_desc_t operation;
-    TW_TRY(describe_convolution(shape, &l));
-    TW_TRY(check(dnnl_convolution_forward_desc_init(&operation, dnnl_forward_training, dnnl_convolution_direct, &l.src,
-                                                    &l.weights, shape->bias ? &l.bias : NULL, &l.dst, l.strides,
-                                                    l.padding, l.padding),
-                 "a convolution"));
-    return make_op(e, &operation, shape->relu ? e->relu : e->plain, NULL, "a convolution", op);
-}
-
-tw_status nn_op_convolution_backward_data(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
-{
-    nn_engine *e = forward->engine;
-    convolution_layouts l;
-    dnnl_convolution_desc_t operation;
-    TW_TRY(describe_convolution(shape, &l));
-    TW_TRY(check(dnnl_convolution_backward_data_desc_init(&operation, dnnl_convolution_direct, &l.src, &l.weights,
-                                                          &l.dst, l.strides, l.padding, l.padding),
-                 "a convolution's gradient"));
-    return make_op(e, &operation, e->plain, forward, "a convolution's gradient", op);
-}
-
-tw_status nn_op_convolution_backward_weights(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
-{
-    nn_engine *e = forward->engine;
-    convolution_layouts l;
-    dnnl_convolution_desc_t operation;
-    TW_TRY(describe_convolution(shape, &l));
-    TW_TRY(check(dnnl_convolution_backward_weights_desc_init(&operation, dnnl_convolution_direct, &l.src, &l.weights,
-                                                             shape->bias ? &l.bias : NULL, &l.dst, l.strides,
-                                                             l.padding, l.padding),
-                 "a convolution's weight gradient"));
-    return make_op(e, &operation, e->plain, forward, "a convolution's weight gradient", op);
-}
-
-/* ---- batch normalisation ---- */
-
-static unsigned batch_norm_flags(const nn_batch_norm_shape *shape)
-{
-    return dnnl_use_scale | dnnl_use_shift | (shape->relu ? dnnl_fuse_norm_relu : 0u);
-}
-
-tw_status nn_op_batch_norm_forward(const nn_batch_norm_shape *shape, nn_statistics statistics, const nn_memory *data,
-                                   nn_op **op)
-{
-    int given = statistics == NN_STATISTICS_GIVEN;
-    unsigned flags = batch_norm_flags(shape) | (given ? dnnl_use_global_stats : 0u);
-    dnnl_batch_normalization_desc_t operation;
-    TW_TRY(check(dnnl_batch_normalization_forward_desc_init(&operation,
-                                                            given ? dnnl_forward_inference : dnnl_forward_training,
-                                                            &data->layout, shape->epsilon, flags),
-                 "a batch normalisation"));
-    return make_op(data->engine, &operation, data->engine->plain, NULL, "a batch normalisation", op);
-}
-
-tw_status nn_op_batch_norm_backward(const nn_batch_norm_shape *shape, const nn_op *forward, const nn_memory *data,
-                                    nn_op **op)
-{
-    dnnl_batch_normalization_desc_t operation;
-    TW_TRY(check(dnnl_batch_normalization_backward_desc_init(&operation, dnnl_backward, &data->layout, &data->layout,
-                                                             shape->epsilon, batch_norm_flags(shape)),
-                 "a batch normalisation's gradient"));
-    return make_op(data->engine, &operation, data->engine->plain, forward, "a batch normalisation's gradient", op);
-}
-
-/* ---- pooling ---- */
-
-typedef struct pooling_window {
-    dnnl_dims_t kernel, strides, padding;
-    dnnl_alg_kind_t algorithm;
-} pooling_window;
-
-static pooling_window describe_pooling(const nn_pooling_shape *shape)
-{
-    dnnl_dim_t stride = (dnnl_dim_t)shape->stride;
-    return (pooling_window){.kernel = {(dnnl_dim_t)shape->kernel[0], (dnnl_dim_t)shape->kernel[1]},
-                            .strides = {stride, stride},
-                            .algorithm = shape->average ? dnnl_pooling_avg : dnnl_pooling_max};
-}
-
-tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *src, nn_op **op)
-{
-    const dnnl_dim_t *size = src->layout.dims;
-    pooling_window w = describe_pooling(shape);
-    size_t pooled[4] = {(size_t)size[0], (size_t)size[1]};
-    for (int i = 0; i < 2; i++) pooled[2 + i] = ((size_t)size[2 + i] - shape->kernel[i]) / shape->stride + 1;
-    dnnl_memory_desc_t dst;
-    dnnl_pooling_desc_t operation;
-    TW_TRY(describe_image(pooled, dnnl_format_tag_any, &dst));
-    TW_TRY(check(dnnl_pooling_forward_desc_init(&operation, dnnl_forward_training, w.algorithm, &src->layout, &dst,
-                                                w.strides, w.kernel, w.padding, w.padding),
-                 "a pooling"));
-    return make_op(src->engine, &operation, src->engine->plain, NULL, "a pooling", op);
-}
-
-tw_status nn_op_pooling_backward(const nn_pooling_shape *shape, const nn_op *forward, const nn_memory *src,
-                                 const nn_memory *dst, nn_op **op)
-{
-    pooling_window w = describe_pooling(shape);
-    dnnl_pooling_desc_t operation;
-    TW_TRY(check(dnnl_pooling_backward_desc_init(&operation, w.algorithm, &src->layout, &dst->layout, w.strides,
-                                                 w.kernel, w.padding, w.padding),
-                 "a pooling's gradient"));
-    return make_op(src->engine, &operation, src->engine->plain, forward, "a pooling's gradient", op);
-}
-
-/* ---- product ---- */
-
-tw_status nn_multiply(const nn_product *p, const float *a, const float *b, float *c)
-{
-    dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
-    return check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
-                            p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n),
-                 "a matrix product");
 }

@@ -177,16 +177,11 @@ tw_status nn_net_finish(nn_net *net)
 
 /* ---- running ---- */
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 size_t nn_net_arena_bytes(const nn_net *net)
 {
     size_t bytes = 0;
     for (nn_region region = NN_ACTIVATIONS; region < NN_REGIONS; region++)
-        bytes += aligned(nn_engine_bytes(net->engine, region));
+        bytes += nn_aligned(nn_engine_bytes(net->engine, region));
     return bytes;
 }
 
@@ -198,7 +193,7 @@ tw_status nn_net_bind(nn_net *net, const nn_arrays *arrays)
     TW_TRY(nn_engine_bind(net->engine, NN_BUFFERS, arrays->buffers));
     for (nn_region region = NN_ACTIVATIONS; region < NN_REGIONS; region++) {
         TW_TRY(nn_engine_bind(net->engine, region, bytes));
-        bytes += aligned(nn_engine_bytes(net->engine, region));
+        bytes += nn_aligned(nn_engine_bytes(net->engine, region));
     }
     return TW_OK;
 }

@@ -15,7 +15,7 @@
 #ifndef NN_NET_H
 #define NN_NET_H
 
-#include "../error.h"
+#include "error.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -90,7 +90,7 @@ size_t nn_net_arena_bytes(const nn_net *net);
 /* Cheap when nothing has changed. Nets that take turns may share all arrays. */
 tw_status nn_net_bind(nn_net *net, const nn_arrays *arrays);
 
-/* Training: batch norm uses the batch's statistics and updates the running ones. The images must stay until backward. */
+/* Training: batch norm uses the batch's statistics and updates the running ones. The images stay until backward. */
 tw_status nn_net_forward(nn_net *net, const float *images, int training);
 /* (images, outputs), row-major. The caller fills the gradient between forward and backward. */
 float *nn_net_output(const nn_net *net);

@@ -60,11 +60,8 @@ static tw_status describe_grid(const nn_tensor *t, size_t step, grid *g)
     size_t block = nn_memory_channel_block(t->data);
     if (!block) return tw_fail(TW_ERROR_UNSUPPORTED, "the primitives chose a layout the shortcut does not know");
     size_t blocks = (t->channels + block - 1) / block, plane = t->height * t->width * block;
-    *g = (grid){.block = block,
-                .image = blocks * plane,
-                .plane = plane,
-                .row = step * t->width * block,
-                .pixel = step * block};
+    *g = (grid){
+        .block = block, .image = blocks * plane, .plane = plane, .row = step * t->width * block, .pixel = step * block};
     return TW_OK;
 }
 
@@ -73,7 +70,8 @@ static tw_status describe_shortcut(const nn_net *net, const nn_tensor *from, con
     size_t step = to->height == from->height && to->width == from->width ? 1 : 2;
     int fits = to->channels >= from->channels && to->height == (from->height + step - 1) / step &&
                to->width == (from->width + step - 1) / step;
-    if (!fits) return tw_fail(TW_ERROR_ARGUMENT, "a residual branch keeps the plane or halves it, and drops no channel");
+    if (!fits)
+        return tw_fail(TW_ERROR_ARGUMENT, "a residual branch keeps the plane or halves it, and drops no channel");
     *s = (shortcut){.identity = nn_memory_same_layout(from->data, to->data),
                     .images = net->images,
                     .channels = from->channels,

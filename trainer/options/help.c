@@ -29,7 +29,7 @@ static void print_wrapped(FILE *file, const char *text, int indent, int column)
 /* "(default 5; 1 .. 1000)", as far as there is something to say. */
 static void describe_value(const option_row *row, char *text, size_t capacity)
 {
-    char range[OPTION_TEXT_MOST];
+    char range[OPTION_RANGE_MOST];
     bool ranged = option_describe_range(row, range, sizeof range) > 0;
     bool fallback = row->fallback && row->kind != OPTION_FLAG;
     text[0] = 0;

@@ -8,14 +8,24 @@
 
 #include "error.h"
 
+/* Whole numbers with all their digits. */
+static const char *write_end(const option_row *row, double end, char space[OPTION_TEXT_MOST])
+{
+    snprintf(space, OPTION_TEXT_MOST, row->kind == OPTION_INTEGER ? "%.0f" : "%.15g", end);
+    return space;
+}
+
 int option_describe_range(const option_row *row, char *text, size_t capacity)
 {
+    char least[OPTION_TEXT_MOST], most[OPTION_TEXT_MOST];
     bool from = isfinite(row->least), to = isfinite(row->most);
     text[0] = 0;
     if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return 0;
-    if (from && to) return snprintf(text, capacity, "%.15g .. %.15g", row->least, row->most);
-    if (from) return snprintf(text, capacity, "at least %.15g", row->least);
-    if (to) return snprintf(text, capacity, "at most %.15g", row->most);
+    write_end(row, row->least, least);
+    write_end(row, row->most, most);
+    if (from && to) return snprintf(text, capacity, "%s .. %s", least, most);
+    if (from) return snprintf(text, capacity, "at least %s", least);
+    if (to) return snprintf(text, capacity, "at most %s", most);
     return 0;
 }
 
@@ -38,7 +48,7 @@ static const char *kind_noun(option_kind kind)
 
 int option_describe(const option_row *row, char *text, size_t capacity)
 {
-    char range[OPTION_TEXT_MOST];
+    char range[OPTION_RANGE_MOST];
     const char *noun = kind_noun(row->kind);
     if (row->kind == OPTION_CHOICE) return snprintf(text, capacity, "%s %s", noun, row->choices);
     bool ranged = option_describe_range(row, range, sizeof range) > 0;
@@ -101,8 +111,8 @@ static bool read_value(const option_row *row, const char *text, option_value *va
 
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
-    char right[512];
     if (!read_value(row, text, value)) {
+        char right[512];
         option_describe(row, right, sizeof right);
         return tw_fail(origin->blame, "%s: \"%s\" is not %s", origin->label, text, right);
     }

@@ -19,7 +19,7 @@ typedef union option_value {
     int choice;
 } option_value;
 
-enum { OPTION_TEXT_MOST = 64 }; /* enough for any number and its terminator */
+enum { OPTION_TEXT_MOST = 64, OPTION_RANGE_MOST = 160 }; /* enough for any number, and for two of them */
 
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value);
 /* Puts the value where the row says; a text that was there is freed. */

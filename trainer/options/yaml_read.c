@@ -79,9 +79,10 @@ static tw_status read_value(reader *r, size_t index)
 {
     const option_row *row = &r->set->page->rows[index];
     const char *text = scalar_text(&r->event);
-    char label[512], right[512];
+    char label[512];
     snprintf(label, sizeof label, "%s:%zu: %s", r->name, line(r), row->name);
     if (!text || is_null(&r->event)) {
+        char right[512];
         option_describe(row, right, sizeof right);
         return tw_fail(TW_ERROR_FORMAT, "%s: the value must be %s", label, right);
     }

@@ -42,7 +42,7 @@ static const option_row rows[] = {
      .help = "where the scheme of --sync does not apply its own"},
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum"},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0.0001", 0, 1, .help = "not applied to biases and norms"},
-    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 9007199254740991, .help = "of weights, order and augmentation"},
+    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation"},
 
     {.help = "What is kept"},
     {"out", "DIR", OPTION_TEXT, AT(out), .help = "run folder: configuration, metrics, checkpoints, summary.json"},

@@ -128,11 +128,9 @@ tw_status tensorboard_open(const char *folder, tensorboard **out)
              (int)getpid());
     board->file = fopen(board->path, "ab");
     uint8_t record[TENSORBOARD_RECORD_MAX];
-    tw_status status;
-    if (board->file)
-        status = append(board, record, tensorboard_version_record(wall_time(), record));
-    else
-        status = tw_fail(TW_ERROR_IO, "%s could not be created: %s", board->path, strerror(errno));
+    size_t size = tensorboard_version_record(wall_time(), record);
+    tw_status status = board->file ? append(board, record, size)
+                                   : tw_fail(TW_ERROR_IO, "%s could not be created: %s", board->path, strerror(errno));
     if (status == TW_OK)
         *out = board;
     else
@@ -150,5 +148,6 @@ void tensorboard_close(tensorboard *board)
 tw_status tensorboard_scalar(tensorboard *board, const char *tag, uint64_t step, float value)
 {
     uint8_t record[TENSORBOARD_RECORD_MAX];
-    return append(board, record, tensorboard_scalar_record(wall_time(), step, tag, value, record));
+    size_t size = tensorboard_scalar_record(wall_time(), step, tag, value, record);
+    return append(board, record, size);
 }
