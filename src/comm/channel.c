@@ -12,7 +12,7 @@ tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
     size_t ranks = (size_t)comm->size;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
     made->comm = comm;
-    tw_status status = tw_allocate(2 * ranks, sizeof *made->messages, &made->messages);
+    tw_status status = tw_allocate(2 * ranks, sizeof *made->transfers, &made->transfers);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->packets, &made->packets);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->sizes, &made->sizes);
     if (status != TW_OK) {
@@ -32,7 +32,7 @@ void tw_channel_destroy(tw_channel *channel)
     tw_free(channel->scratch);
     tw_free(channel->sizes);
     tw_free(channel->packets);
-    tw_free(channel->messages);
+    tw_free(channel->transfers);
     tw_free(channel);
 }
 
@@ -55,7 +55,7 @@ tw_traffic tw_channel_traffic(const tw_channel *channel)
     return tw_counters_read(&channel->counters);
 }
 
-static void count_message(tw_counters *counters, int outgoing, size_t size)
+static void count(tw_counters *counters, int outgoing, size_t size)
 {
     if (outgoing) {
         counters->bytes_sent += size;
@@ -100,10 +100,10 @@ void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t c
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
-    tw_message message = {.peer = peer, .size = capacity, .received = received};
-    tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &message.request);
+    tw_transfer transfer = {.peer = peer, .size = capacity, .received = received};
+    tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &transfer.request);
     if (status == TW_OK)
-        channel->messages[channel->message_count++] = message;
+        channel->transfers[channel->transfer_count++] = transfer;
     else
         break_comm(channel, status);
 }
@@ -112,35 +112,35 @@ void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
-    tw_message message = {.peer = peer, .outgoing = 1, .size = size};
-    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, &message.request);
+    tw_transfer transfer = {.peer = peer, .outgoing = 1, .size = size};
+    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, &transfer.request);
     if (status == TW_OK)
-        channel->messages[channel->message_count++] = message;
+        channel->transfers[channel->transfer_count++] = transfer;
     else
         break_comm(channel, status);
 }
 
-static tw_status check_size(const tw_message *message, size_t size)
+static tw_status check_size(const tw_transfer *transfer, size_t size)
 {
-    if (size > message->size)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", message->peer,
-                       size, message->size);
-    if (!message->received && size != message->size)
+    if (size > transfer->size)
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", transfer->peer,
+                       size, transfer->size);
+    if (!transfer->received && size != transfer->size)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes instead of %zu: every rank must pass the same count",
-                       message->peer, size, message->size);
+                       transfer->peer, size, transfer->size);
     return TW_OK;
 }
 
-static tw_status wait_for_message(tw_channel *channel, const tw_message *message, double timeout)
+static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double timeout)
 {
     tw_comm *comm = channel->comm;
     size_t size = 0;
-    TW_TRY(comm->ops.wait(comm->self, message->request, timeout, &size));
-    if (message->outgoing) size = message->size;
-    TW_TRY(check_size(message, size));
-    count_message(&channel->counters, message->outgoing, size);
-    count_message(&comm->counters, message->outgoing, size);
-    if (message->received) *message->received = size;
+    TW_TRY(comm->ops.wait(comm->self, transfer->request, timeout, &size));
+    if (transfer->outgoing) size = transfer->size;
+    TW_TRY(check_size(transfer, size));
+    count(&channel->counters, transfer->outgoing, size);
+    count(&comm->counters, transfer->outgoing, size);
+    if (transfer->received) *transfer->received = size;
     return TW_OK;
 }
 
@@ -148,14 +148,14 @@ tw_status tw_channel_finish(tw_channel *channel)
 {
     double deadline = tw_clock() + channel->comm->timeout;
     is_whole(channel); /* a phase without messages fails on a broken comm, too */
-    for (size_t i = 0; i < channel->message_count; i++) {
+    for (size_t i = 0; i < channel->transfer_count; i++) {
         /* Once something is wrong, the rest is only taken back. */
         double left = is_whole(channel) ? deadline - tw_clock() : 0;
-        tw_status status = wait_for_message(channel, &channel->messages[i], left > 0 ? left : 0);
+        tw_status status = wait_for(channel, &channel->transfers[i], left > 0 ? left : 0);
         if (status != TW_OK) break_comm(channel, status);
     }
     tw_status status = channel->status;
-    channel->message_count = 0;
+    channel->transfer_count = 0;
     channel->status = TW_OK;
     return status == TW_OK ? TW_OK : tw_fail(status, "%s", channel->reason);
 }

@@ -28,19 +28,19 @@ struct tw_comm {
 };
 
 /* One message under way. */
-typedef struct tw_message {
+typedef struct tw_transfer {
     void *request;
     int peer, outgoing;
     size_t size;      /* bytes to send, or room to receive */
     size_t *received; /* receives the size of what came; NULL: it has to be `size` */
-} tw_message;
+} tw_transfer;
 
 struct tw_channel {
     tw_comm *comm;
     unsigned number;
     tw_counters counters;
-    tw_message *messages; /* room for two a rank: what one phase of a collective has under way */
-    size_t message_count;
+    tw_transfer *transfers; /* room for two a rank: what one phase of a collective has under way */
+    size_t transfer_count;
     tw_status status; /* the first failure of this phase */
     char reason[TW_REASON_BYTES];
     unsigned char *scratch;

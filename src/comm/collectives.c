@@ -112,7 +112,7 @@ tw_status tw_channel_allreduce(tw_channel *channel, float *values, size_t count)
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */
 
-/* Rank r's packet to dst + r * stride on every rank. sizes: see tw_message; NULL when all are of `size` bytes. */
+/* Rank r's packet to dst + r * stride on every rank. sizes: see tw_transfer; NULL when all are of `size` bytes. */
 static tw_status exchange_packets(tw_channel *channel, const void *data, size_t size, unsigned char *dst, size_t stride,
                                   size_t capacity, size_t *sizes)
 {

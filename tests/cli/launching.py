@@ -1,5 +1,8 @@
 """Threads and MPI ranks: the same bits, one voice, and every way to end."""
+import os
 import shutil
+import signal
+import subprocess
 import unittest
 
 from support import PROGRAM, CommandLineTest
@@ -51,6 +54,23 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(2, "/nonexistent", "--data", "/nonexistent")
         self.assert_told_once(2, "--wrkers", "--wrkers", "4")
         self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
+
+
+    def test_a_killed_rank_ends_the_others(self):
+        """Rank 1 leaves its process id, rank 0 its exit code: with --enable-recovery, mpirun itself returns 0."""
+        pid, code = self.folder / "pid", self.folder / "code"
+        script = f'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo $$ >{pid}; exec "$0" "$@"; fi; "$0" "$@"; echo $? >{code}'
+        words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", self.folder / "run")
+        job = subprocess.Popen(["mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script, PROGRAM,
+                                *map(str, words)], env={**os.environ, **AS_ROOT}, stderr=subprocess.PIPE, text=True)
+        metrics = self.folder / "run/metrics.jsonl"
+        while not (metrics.exists() and '"step"' in metrics.read_text()):
+            self.assertIsNone(job.poll())
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        _, stderr = job.communicate(timeout=240)
+        told = [line for line in stderr.splitlines() if line.startswith("thinwire: ")]
+        self.assertEqual((code.read_text().strip(), len(told)), ("3", 1), stderr)
+        self.assertIn("rank 1", told[0])
 
 
 class DoctorTest(CommandLineTest):

@@ -12,6 +12,7 @@ void group_begin(int *argc, char ***argv)
 
 void group_end(void)
 {
+    if (group_failures()) MPI_Abort(MPI_COMM_WORLD, 1); /* the others may wait for this rank in a case it left early */
     MPI_Finalize();
 }
 

@@ -19,7 +19,9 @@ void group_begin(int *argc, char ***argv)
     (void)argc, (void)argv;
 }
 
-void group_end(void) {}
+void group_end(void)
+{
+}
 
 int group_size(int index)
 {

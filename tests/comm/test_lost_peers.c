@@ -54,8 +54,8 @@ static void for_groups(rank_program program, const void *context)
 static void play_leave(tw_comm *comm, const void *context)
 {
     tw_status (*collective)(tw_comm *) = *(tw_status(*const *)(tw_comm *))context;
-    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
     CHECK(tw_comm_barrier(comm) == TW_OK);
+    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
     if (tw_comm_rank(comm) != 0) {
         CHECK(collective(comm) == TW_ERROR_PEER);
         CHECK(strstr(tw_last_error(), "rank") != NULL);
@@ -97,7 +97,6 @@ static void play_long_message(tw_comm *comm, const void *context)
     (void)context;
     char data[COUNT] = "too long";
     tw_channel *channel;
-    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     if (comm->rank == 0) {
         tw_channel_start_send(channel, 1, data, COUNT);

@@ -132,21 +132,31 @@ static void fill_source(float *source, size_t count)
     }
 }
 
-/* The spec with the density the command line gives, and without warm-up, where the scheme knows these options. */
+/* Adds "key=value" to a spec. */
+static void add_option(char *spec, size_t capacity, const char *key, double value)
+{
+    size_t used = strlen(spec);
+    if (used < capacity) snprintf(spec + used, capacity - used, "%c%s=%.9g", strchr(spec, ':') ? ',' : ':', key, value);
+}
+
+/* The spec with the density of the command line and without warm-up, as far as the scheme knows these options and the
+ * spec does not set them itself; a refusal speaks of the spec alone, which is tried last. */
 static tw_status create_scheme(const codec_settings *settings, const char *spec, size_t count, tw_scheme **scheme)
 {
-    static const char *const endings[] = {"density=%.9g,warmup_steps=0", "warmup_steps=0", "density=%.9g", ""};
+    static const struct {
+        int density, warmup;
+    } tries[] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
     tw_tensor tensor = {"gradient", 2, {1, count}};
     tw_status status = TW_OK;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        char ending[64], whole[1024];
-        snprintf(ending, sizeof ending, endings[i], settings->density);
-        const char *join = !*ending ? "" : strchr(spec, ':') ? "," : ":";
-        snprintf(whole, sizeof whole, "%s%s%s", spec, join, ending);
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        char whole[1024];
+        snprintf(whole, sizeof whole, "%s", spec);
+        if (tries[i].density) add_option(whole, sizeof whole, "density", settings->density);
+        if (tries[i].warmup) add_option(whole, sizeof whole, "warmup_steps", 0);
         status = tw_scheme_create(whole, &tensor, 1, 0, 1, scheme);
         if (status != TW_ERROR_SPEC) return status;
     }
-    return status; /* the text is that of the spec alone, which came last */
+    return status;
 }
 
 static size_t scheme_index(const char *spec)

@@ -8,7 +8,7 @@ typedef struct stage {
     size_t filters, kernel, pool;
 } stage;
 
-static const stage stages[] = {{16, 3, 2}, {32, 3, 2}};
+static const stage stages[] = {{16, 3, 2}, {32, 3, 2}, {64, 3, 1}};
 static const size_t hidden = 128;
 
 tw_status cnn_build(nn_net *net, size_t depth, size_t classes)
@@ -23,7 +23,7 @@ tw_status cnn_build(nn_net *net, size_t depth, size_t classes)
                                           .bias = 1};
         snprintf(name, sizeof name, "conv%zu", i + 1);
         TW_TRY(nn_convolution(net, name, &options));
-        TW_TRY(nn_max_pool(net, stages[i].pool));
+        if (stages[i].pool > 1) TW_TRY(nn_max_pool(net, stages[i].pool));
         TW_TRY(nn_relu(net)); /* after the pooling: the same values, on a quarter of the pixels */
     }
     TW_TRY(nn_linear(net, "fc1", hidden));

@@ -1,0 +1,63 @@
+/* tw_comm_open with the shared library, as a program uses it; the transports come from transport_*.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <thinwire/thinwire.h>
+
+static void a_transport_beside_the_library_is_found(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    float value = 5;
+    assert_int_equal(tw_comm_open("solo", &comm), TW_OK);
+    assert_string_equal(tw_comm_transport(comm), "solo");
+    assert_int_equal(tw_comm_size(comm), 1);
+    assert_int_equal(tw_comm_allreduce(comm, &value, 1), TW_OK);
+    assert_true(value == 5);
+    tw_comm_destroy(comm);
+}
+
+static void a_missing_library_is_named(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    assert_int_equal(tw_comm_open("pigeon", &comm), TW_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(tw_last_error(), "libthinwire_pigeon.so"));
+    assert_null(comm);
+}
+
+static void a_library_that_is_no_transport_is_refused(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    assert_int_equal(tw_comm_open("hollow", &comm), TW_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(tw_last_error(), "tw_transport_open"));
+    assert_null(comm);
+}
+
+static void names_are_no_paths(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    const char *const names[] = {"", "../solo", "solo.so", "Solo", "a_name_that_is_longer_than_any_transport_has"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(tw_comm_open(names[i], &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_open(NULL, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_open("solo", NULL), TW_ERROR_ARGUMENT);
+    assert_null(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_transport_beside_the_library_is_found),
+        cmocka_unit_test(a_missing_library_is_named),
+        cmocka_unit_test(a_library_that_is_no_transport_is_refused),
+        cmocka_unit_test(names_are_no_paths),
+    };
+    return cmocka_run_group_tests_name("open", tests, NULL, NULL);
+}

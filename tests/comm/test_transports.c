@@ -1,0 +1,269 @@
+/* Transports that programs bring along: what a comm asks of them, and what it does when they fail at any call. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "channel.h"
+#include "memory.h"
+
+enum { RANKS = 3, COUNT = 50 };
+
+/* --- a transport that fails ---------------------------------------------------------------------------------- */
+
+/* Passes every call on to another comm's transport; the call number `fails_at` fails instead, or after it. */
+typedef struct faulty {
+    tw_comm *inner;
+    long calls, fails_at;
+    long requests; /* started and not waited for */
+    int *destroyed;
+} faulty;
+
+static int is_due(faulty *self)
+{
+    return ++self->calls == self->fails_at;
+}
+
+static tw_status faulty_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+{
+    faulty *me = self;
+    if (is_due(me)) return tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls);
+    tw_status status = me->inner->ops.start_send(me->inner->self, peer, channel, src, size, request);
+    me->requests += status == TW_OK;
+    return status;
+}
+
+static tw_status faulty_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    faulty *me = self;
+    if (is_due(me)) return tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls);
+    tw_status status = me->inner->ops.start_recv(me->inner->self, peer, channel, dst, capacity, request);
+    me->requests += status == TW_OK;
+    return status;
+}
+
+static tw_status faulty_wait(void *self, void *request, double timeout, size_t *size)
+{
+    faulty *me = self;
+    me->requests--;
+    tw_status status = me->inner->ops.wait(me->inner->self, request, timeout, size);
+    return is_due(me) ? tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls) : status;
+}
+
+static void faulty_destroy(void *self)
+{
+    faulty *me = self;
+    tw_comm_destroy(me->inner);
+    if (me->destroyed) ++*me->destroyed;
+}
+
+static const tw_transport_ops faulty_ops = {.version = TW_TRANSPORT_VERSION,
+                                            .name = "faulty",
+                                            .start_send = faulty_send,
+                                            .start_recv = faulty_recv,
+                                            .wait = faulty_wait,
+                                            .destroy = faulty_destroy};
+
+/* --- every call fails once ----------------------------------------------------------------------------------- */
+
+typedef struct rank_run {
+    tw_comm *comm;
+    long failing_allocation;
+    tw_status status;
+    char text[256];
+    tw_status afterwards; /* of one more call */
+} rank_run;
+
+static tw_status call_everything(tw_comm *comm)
+{
+    float values[COUNT] = {1};
+    const void *const *packets, *packet;
+    const size_t *sizes;
+    size_t size;
+    tw_status status = tw_channel_allreduce(comm->channel, values, COUNT);
+    if (status == TW_OK) status = tw_channel_allgather(comm->channel, values, 10, 2000, &packets, &sizes);
+    if (status == TW_OK) status = tw_channel_broadcast(comm->channel, 1, values, 30, 4000, &packet, &size);
+    return status == TW_OK ? tw_channel_barrier(comm->channel) : status;
+}
+
+static void *play(void *argument)
+{
+    rank_run *me = argument;
+    tw_fail_allocation(me->failing_allocation);
+    me->status = call_everything(me->comm);
+    tw_fail_allocation(0);
+    strncpy(me->text, tw_last_error(), sizeof me->text - 1);
+    if (me->status != TW_OK && me->status != TW_ERROR_MEMORY) me->afterwards = tw_comm_barrier(me->comm);
+    tw_comm_destroy(me->comm);
+    return NULL;
+}
+
+static void play_all(rank_run *runs)
+{
+    pthread_t threads[RANKS];
+    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, play, &runs[r]), 0);
+    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+}
+
+/* Rank 1 fails at call k; returns 0 when it did not come to make k calls. */
+static int run_with_fault(long k)
+{
+    tw_comm *comms[RANKS];
+    rank_run runs[RANKS] = {0};
+    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
+    faulty fault = {.inner = comms[1], .fails_at = k};
+    assert_int_equal(tw_comm_create_custom(&faulty_ops, &fault, 1, RANKS, &comms[1]), TW_OK);
+    for (int r = 0; r < RANKS; r++) runs[r].comm = comms[r];
+    play_all(runs);
+    assert_int_equal(fault.requests, 0);
+    if (fault.calls < k) return 0;
+    assert_int_equal(runs[1].status, TW_ERROR_SYSTEM);
+    assert_non_null(strstr(runs[1].text, "injected"));
+    for (int r = 0; r < RANKS; r++) {
+        if (r != 1) assert_true(runs[r].status == TW_ERROR_PEER || runs[r].status == TW_OK);
+        if (runs[r].status != TW_OK) assert_int_equal(runs[r].afterwards, TW_ERROR_PEER);
+    }
+    return 1;
+}
+
+static void a_failure_at_any_call_ends_well(void **state)
+{
+    (void)state;
+    long k = 1;
+    while (run_with_fault(k)) k++;
+    assert_true(k > 20); /* three calls a message, and there are more than seven */
+}
+
+static void memory_may_run_out_at_any_time(void **state)
+{
+    (void)state;
+    tw_status status = TW_ERROR_MEMORY;
+    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
+        tw_comm *comms[RANKS];
+        rank_run runs[RANKS] = {0};
+        assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
+        for (int r = 0; r < RANKS; r++) runs[r].comm = comms[r];
+        runs[0].failing_allocation = n;
+        play_all(runs);
+        status = runs[0].status;
+        for (int r = 1; r < RANKS; r++)
+            assert_int_equal(runs[r].status == TW_OK ? status : runs[r].status,
+                             runs[r].status == TW_OK ? TW_OK : TW_ERROR_PEER);
+    }
+    assert_int_equal(status, TW_OK);
+}
+
+static void a_group_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    tw_comm *comms[RANKS] = {0};
+    tw_status status = TW_ERROR_MEMORY;
+    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
+        tw_fail_allocation(n);
+        status = tw_comm_create_threads(RANKS, comms);
+        tw_fail_allocation(0);
+        for (int r = 0; r < RANKS; r++) assert_true((comms[r] != NULL) == (status == TW_OK));
+    }
+    assert_int_equal(status, TW_OK);
+    for (int r = 0; r < RANKS; r++) tw_comm_destroy(comms[r]);
+    tw_comm_destroy(NULL);
+}
+
+/* --- rules of create ----------------------------------------------------------------------------------------- */
+
+static void refused_transports_are_destroyed(void **state)
+{
+    (void)state;
+    int destroyed = 0;
+    faulty self = {.destroyed = &destroyed};
+    tw_comm *comm = NULL;
+    const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, TW_MAX_RANKS + 1}};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(tw_comm_create_custom(&faulty_ops, &self, wrong[i][0], wrong[i][1], &comm), TW_ERROR_ARGUMENT);
+    tw_transport_ops incomplete = faulty_ops;
+    incomplete.wait = NULL;
+    assert_int_equal(tw_comm_create_custom(&incomplete, &self, 0, 1, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(destroyed, 5);
+    tw_transport_ops other_version = faulty_ops;
+    other_version.version++;
+    assert_int_equal(tw_comm_create_custom(&other_version, &self, 0, 1, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_create_custom(NULL, &self, 0, 1, &comm), TW_ERROR_ARGUMENT);
+    assert_null(comm);
+    for (long n = 1; n <= 5; n++) { /* the comm, its channel, and the channel's three arrays */
+        tw_fail_allocation(n);
+        assert_int_equal(tw_comm_create_custom(&faulty_ops, &self, 0, 1, &comm), TW_ERROR_MEMORY);
+    }
+    tw_fail_allocation(0);
+    assert_int_equal(destroyed, 10);
+}
+
+static void group_sizes_are_checked(void **state)
+{
+    (void)state;
+    tw_comm *comms[1] = {NULL};
+    assert_int_equal(tw_comm_create_threads(0, comms), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_create_threads(TW_MAX_RANKS + 1, comms), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_create_threads(1, NULL), TW_ERROR_ARGUMENT);
+    assert_null(comms[0]);
+}
+
+static void a_single_rank_talks_to_nobody(void **state)
+{
+    (void)state;
+    faulty self = {.fails_at = 1};
+    tw_comm *comm;
+    float values[COUNT] = {3};
+    assert_int_equal(tw_comm_create_custom(&faulty_ops, &self, 0, 1, &comm), TW_OK);
+    assert_string_equal(tw_comm_transport(comm), "faulty");
+    assert_int_equal(tw_comm_allreduce(comm, values, COUNT), TW_OK);
+    assert_int_equal(tw_comm_broadcast(comm, 0, values, sizeof values), TW_OK);
+    assert_int_equal(tw_comm_barrier(comm), TW_OK);
+    assert_true(values[0] == 3);
+    assert_int_equal(self.calls, 0);
+    assert_int_equal(tw_comm_traffic(comm).messages_sent, 0);
+    tw_comm_destroy(comm);
+}
+
+/* --- a transport that lies about sizes ------------------------------------------------------------------------ */
+
+static tw_status liar_wait(void *self, void *request, double timeout, size_t *size)
+{
+    tw_status status = faulty_wait(self, request, timeout, size);
+    *size += 1;
+    return status;
+}
+
+static void impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    tw_comm *comms[RANKS];
+    rank_run runs[RANKS] = {0};
+    tw_transport_ops liar = faulty_ops;
+    liar.wait = liar_wait;
+    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
+    faulty self = {.inner = comms[0]};
+    assert_int_equal(tw_comm_create_custom(&liar, &self, 0, RANKS, &comms[0]), TW_OK);
+    for (int r = 0; r < RANKS; r++) runs[r].comm = comms[r];
+    play_all(runs);
+    assert_int_equal(runs[0].status, TW_ERROR_PACKET);
+    assert_int_equal(self.requests, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failure_at_any_call_ends_well),
+        cmocka_unit_test(memory_may_run_out_at_any_time),
+        cmocka_unit_test(a_group_is_made_whole_or_not_at_all),
+        cmocka_unit_test(refused_transports_are_destroyed),
+        cmocka_unit_test(group_sizes_are_checked),
+        cmocka_unit_test(a_single_rank_talks_to_nobody),
+        cmocka_unit_test(impossible_sizes_are_refused),
+    };
+    return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
+}
