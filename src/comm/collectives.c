@@ -5,7 +5,6 @@
 
 #include "error.h"
 #include "kernels.h"
-#include "memory.h"
 
 #include <string.h>
 

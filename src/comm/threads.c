@@ -173,6 +173,7 @@ static void leave(const member *me)
 
 static tw_status fail_request(const member *me, int peer, outcome result, double timeout)
 {
+    int peer_left = me->group->endpoints[peer].gone;
     leave(me);
     switch (result) {
     case LATE:
@@ -180,7 +181,8 @@ static tw_status fail_request(const member *me, int peer, outcome result, double
     case TOO_LONG:
         return tw_fail(TW_ERROR_PACKET, "rank %d sent rank %d a message larger than was agreed", peer, me->rank);
     default:
-        return tw_fail(TW_ERROR_PEER, "rank %d or rank %d has left the group", peer, me->rank);
+        if (peer_left) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
+        return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
     }
 }
 

@@ -111,8 +111,8 @@ static tw_status build_convolutions(nn_net *net)
 static tw_status build_linears(nn_net *net)
 {
     TW_TRY(convolution(net, "first", 6, 1, 0));
-    TW_TRY(nn_linear(net, "fc1", 20));
-    return nn_linear(net, "fc2", 4);
+    TW_TRY(nn_linear(net, "fc1", 20, NN_INITIAL_HE));
+    return nn_linear(net, "fc2", 4, NN_INITIAL_HE);
 }
 
 static tw_status build_average(nn_net *net)

@@ -109,7 +109,7 @@ static void average_pool_takes_the_mean_of_each_plane(void **state)
 
 static tw_status build_linear(nn_net *net)
 {
-    return nn_linear(net, "fc", 5);
+    return nn_linear(net, "fc", 5, NN_INITIAL_HE);
 }
 
 static void linear_is_the_matrix_product(void **state)

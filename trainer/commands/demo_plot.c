@@ -12,7 +12,7 @@
 extern char **environ;
 
 /* A worker's loss is of one small batch: a moving average shows where it goes. */
-#define SMOOTHING 0.97
+#define SMOOTHING 0.9
 
 /* One line of the curve: megabytes sent, seconds as predicted on 1 Gbit/s, loss. */
 static void write_point(FILE *curve, const cJSON *line, const demo_figures *f, double *average)

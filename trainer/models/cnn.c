@@ -20,13 +20,15 @@ tw_status cnn_build(nn_net *net, size_t depth, size_t classes)
                                           .kernel = stages[i].kernel,
                                           .stride = 1,
                                           .padding = stages[i].kernel / 2,
-                                          .bias = 1};
+                                          .bias = 1,
+                                          .relu = stages[i].pool == 1};
         snprintf(name, sizeof name, "conv%zu", i + 1);
         TW_TRY(nn_convolution(net, name, &options));
-        if (stages[i].pool > 1) TW_TRY(nn_max_pool(net, stages[i].pool));
+        if (stages[i].pool == 1) continue;
+        TW_TRY(nn_max_pool(net, stages[i].pool));
         TW_TRY(nn_relu(net)); /* after the pooling: the same values, on a quarter of the pixels */
     }
-    TW_TRY(nn_linear(net, "fc1", hidden));
+    TW_TRY(nn_linear(net, "fc1", hidden, NN_INITIAL_HE));
     TW_TRY(nn_relu(net));
-    return nn_linear(net, "fc2", classes);
+    return nn_linear(net, "fc2", classes, NN_INITIAL_TIMID);
 }

@@ -35,5 +35,5 @@ tw_status resnet_build(nn_net *net, size_t depth, size_t classes)
     for (size_t stage = 0; stage < 3; stage++)
         for (size_t i = 0; i < blocks; i++) TW_TRY(block(net, stage, i));
     TW_TRY(nn_global_average_pool(net));
-    return nn_linear(net, "fc", classes);
+    return nn_linear(net, "fc", classes, NN_INITIAL_HE);
 }

@@ -41,7 +41,7 @@ static tw_status backward(nn_layer *layer)
 
 static const nn_layer_ops ops = {"linear", forward, backward};
 
-tw_status nn_linear(nn_net *net, const char *name, size_t outputs)
+tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial initial)
 {
     nn_memory *data;
     nn_tensor *dst;
@@ -49,7 +49,7 @@ tw_status nn_linear(nn_net *net, const char *name, size_t outputs)
     linear l = {.images = net->images, .outputs = outputs};
     TW_TRY(nn_flatten(net));
     l.inputs = net->current->channels * net->current->height * net->current->width;
-    nn_declaration weight = {name, "weight", 2, {outputs, l.inputs}, NN_INITIAL_HE};
+    nn_declaration weight = {name, "weight", 2, {outputs, l.inputs}, initial};
     nn_declaration bias = {name, "bias", 1, {outputs}, NN_INITIAL_ZERO};
     TW_TRY(nn_net_declare_parameter(net, &weight, &l.weight, &l.weight_gradient));
     TW_TRY(nn_net_declare_parameter(net, &bias, &l.bias, &l.bias_gradient));

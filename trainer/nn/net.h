@@ -3,7 +3,7 @@
  *     nn_net_create(&input, &net);
  *     nn_convolution(net, "conv1", &(nn_convolution_options){.filters = 16, .kernel = 3, .stride = 1, .padding = 1});
  *     nn_relu(net);
- *     nn_linear(net, "fc", 10);
+ *     nn_linear(net, "fc", 10, NN_INITIAL_HE);
  *     nn_net_finish(net);                    // the parameter table is complete: allocate, then
  *     nn_net_bind(net, &arrays);
  *     nn_net_forward(net, images, 1);
@@ -26,6 +26,14 @@ typedef struct nn_input {
     size_t images, channels, height, width;
 } nn_input;
 
+/* How a tensor begins. */
+typedef enum nn_initial {
+    NN_INITIAL_ZERO,
+    NN_INITIAL_ONE,
+    NN_INITIAL_HE,   /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
+    NN_INITIAL_TIMID /* a fifth of that deviation: a last layer's first guesses are then nearly uniform */
+} nn_initial;
+
 tw_status nn_net_create(const nn_input *input, nn_net **net);
 void nn_net_destroy(nn_net *net);
 
@@ -47,7 +55,7 @@ tw_status nn_max_pool(nn_net *net, size_t size);
 tw_status nn_global_average_pool(nn_net *net);
 /* Row-major (images, channels * height * width); linear does this by itself. */
 tw_status nn_flatten(nn_net *net);
-tw_status nn_linear(nn_net *net, const char *name, size_t outputs);
+tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial initial);
 /* The layers between fork and join are a residual branch: join adds what came to fork, then applies ReLU. Where the
  * branch halves the plane or adds channels, the shortcut takes every second pixel and leaves the new channels zero
  * (option A of He et al., Deep Residual Learning for Image Recognition, 2015). */
@@ -58,12 +66,6 @@ tw_status nn_join(nn_net *net);
 tw_status nn_net_finish(nn_net *net);
 
 /* ---- parameters ---- */
-
-typedef enum nn_initial {
-    NN_INITIAL_ZERO,
-    NN_INITIAL_ONE,
-    NN_INITIAL_HE /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
-} nn_initial;
 
 /* Named tensors that stand one after the other in one flat array. */
 typedef struct nn_table {
