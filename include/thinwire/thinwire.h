@@ -172,8 +172,9 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity. No rank may apply this step; nothing entered any
- *   residual, nothing a healthy worker computed is lost; the step is counted, and the next step may proceed.
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity. No rank may apply this step; no NaN entered any
+ *   residual, and what healthy workers computed for compressed tensors stays in theirs; the step is counted, and the
+ *   next one may proceed.
  * TW_ERROR_PACKET, TW_ERROR_PEER: the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 

@@ -17,7 +17,7 @@
 typedef struct dgc {
     tw_scheme scheme;
     double density, momentum, clip, warmup_density;
-    long warmup_steps;
+    long warmup_steps, min_sent;
     int nesterov, masking, values;
     tw_sparse sparse;       /* v, and what is sent of it */
     float *momentum_buffer; /* u, laid out as v */
@@ -27,6 +27,7 @@ typedef struct dgc {
 
 static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(dgc, density), "0.001", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
+    TW_OPTION_MIN_SENT(dgc),
     {"momentum", TW_OPTION_REAL, offsetof(dgc, momentum), "0.9", 0, 0.9999, NULL,
      "momentum correction; the optimiser's own momentum must then be 0"},
     {"nesterov", TW_OPTION_SWITCH, offsetof(dgc, nesterov), "off", 0, 0, NULL, "Nesterov's form of it"},
@@ -75,7 +76,8 @@ static tw_status create(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
     double most = self->warmup_steps && self->warmup_density > self->density ? self->warmup_density : self->density;
-    TW_TRY(tw_sparse_create(&self->sparse, scheme, (tw_value_code)self->values, most));
+    tw_sparse_settings settings = {.most_density = most, .least = self->min_sent, .values = self->values};
+    TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
     TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
     TW_TRY(create_masked(self));
     return tw_velocity_create(&self->velocity, self->sparse.exact.count);

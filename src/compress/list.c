@@ -1,11 +1,17 @@
-/* The schemes there are. A new one is a file beside this one, its name in scheme.h, and a line here. */
+/* The schemes there are, in the order help shows them. A new one is a file beside this one that defines
+ * `const tw_scheme_ops tw_scheme_NAME`, and NAME on a line here. */
 #include "scheme.h"
 
-static const tw_scheme_ops *const schemes[] = {
-    &tw_scheme_allreduce,
-    &tw_scheme_topk,
-    &tw_scheme_dgc,
-};
+#define SCHEMES(X)                                                                                                     \
+    X(allreduce)                                                                                                       \
+    X(topk)                                                                                                            \
+    X(dgc)
+
+#define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;
+SCHEMES(DECLARE)
+
+#define POINTER(name) &tw_scheme_##name,
+static const tw_scheme_ops *const schemes[] = {SCHEMES(POINTER)};
 
 const tw_scheme_ops *tw_scheme_at(size_t index)
 {

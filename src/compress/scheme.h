@@ -44,7 +44,7 @@ struct tw_scheme {
     tw_scheme_tensor *tensors;
     tw_common_options common;
     float **gradients; /* of the step under way, one a tensor */
-    uint64_t step;     /* steps begun, less those reverted */
+    uint64_t step;     /* steps done, skipped ones included: the number of the step under way */
     float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
     int finite;        /* this rank's gradient is */
     int phase;         /* how many rounds next has asked for; the scheme counts */
@@ -84,8 +84,6 @@ struct tw_scheme_ops {
 
 /* The list of schemes, in list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_at(size_t index);
-
-extern const tw_scheme_ops tw_scheme_allreduce, tw_scheme_topk, tw_scheme_dgc;
 
 /* For the reducer. */
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);

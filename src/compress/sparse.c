@@ -8,10 +8,34 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t tw_sparse_wanted(size_t n, double density)
+size_t tw_sparse_wanted(size_t n, double density, size_t least)
 {
     size_t wanted = (size_t)ceil((double)n * density);
-    return wanted < 1 ? 1 : wanted > n ? n : wanted;
+    if (wanted < least) wanted = least;
+    return wanted > n ? n : wanted;
+}
+
+/* Bits an element sent costs, near enough to choose a road: a value, and a Rice code's quotient and remainder. */
+static double element_bits(size_t n, size_t wanted, tw_value_code code)
+{
+    double value_bits = code == TW_VALUES_FP32 ? 32 : 16;
+    return value_bits + (wanted == n ? 0 : floor(log2((double)n / (double)wanted)) + 2);
+}
+
+/* 1 if N packets at `density` cost more than an fp32 ring all-reduce of the compressed tensors: decided from counts
+ * alone, so alike on every rank. */
+static int costs_more(const tw_sparse *sparse, double density)
+{
+    const tw_scheme *scheme = sparse->scheme;
+    double packet_bits = 0, elements = 0;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density, sparse->least);
+        packet_bits += (double)wanted * element_bits(n, wanted, sparse->code);
+        elements += (double)n;
+    }
+    double others = scheme->size - 1; /* each rank sends its packet to all of them; a ring, 2(N-1)/N of the vector */
+    return others * packet_bits > 2 * others / scheme->size * 32 * elements;
 }
 
 static tw_status create_support(tw_support *support, size_t most)
@@ -27,7 +51,7 @@ static tw_status create_supports(tw_sparse *sparse, double density, size_t *larg
     const tw_scheme *scheme = sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
-        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density);
+        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density, sparse->least);
         sparse->offset[i] = sparse->count;
         sparse->count += n;
         sparse->packet_capacity += tw_packet_bound_sparse(n, wanted, sparse->code);
@@ -38,10 +62,14 @@ static tw_status create_supports(tw_sparse *sparse, double density, size_t *larg
     return TW_OK;
 }
 
-tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, tw_value_code code, double density)
+tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse_settings *settings)
 {
     size_t largest = 0, most = 0;
-    *sparse = (tw_sparse){.scheme = scheme, .code = code, .packet_capacity = tw_packet_bound_header()};
+    double density = settings->most_density;
+    *sparse = (tw_sparse){.scheme = scheme,
+                          .code = (tw_value_code)settings->values,
+                          .least = (size_t)settings->least,
+                          .packet_capacity = tw_packet_bound_header()};
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
     TW_TRY(create_supports(sparse, density, &largest, &most));
@@ -52,7 +80,7 @@ tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, tw_value_code c
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
     TW_TRY(tw_dense_create(&sparse->exact, scheme, 0));
-    if (!tw_sparse_costs_more(scheme, code, density)) return TW_OK;
+    if (!costs_more(sparse, density)) return TW_OK;
     return tw_dense_create(&sparse->wide, scheme, 1);
 }
 
@@ -85,29 +113,9 @@ void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source
     float *residual = tw_sparse_residual(sparse, tensor);
     tw_support *support = &sparse->support[tensor];
     support->count =
-        tw_select_top(&sparse->selector, source, n, tw_sparse_wanted(n, density), support->index, support->value);
+        tw_select_top(&sparse->selector, source, n, tw_sparse_wanted(n, density, sparse->least), support->index, support->value);
     tw_values_round(support->value, support->count, sparse->code);
     for (size_t j = 0; j < support->count; j++) residual[support->index[j]] -= support->value[j];
-}
-
-/* Bits an element sent costs, near enough to choose a road: a value, and a Rice code's quotient and remainder. */
-static double element_bits(size_t n, size_t wanted, tw_value_code code)
-{
-    double value_bits = code == TW_VALUES_FP32 ? 32 : 16;
-    return value_bits + (wanted == n ? 0 : floor(log2((double)n / (double)wanted)) + 2);
-}
-
-int tw_sparse_costs_more(const tw_scheme *scheme, tw_value_code code, double density)
-{
-    double packet_bits = 0, elements = 0;
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density);
-        packet_bits += (double)wanted * element_bits(n, wanted, code);
-        elements += (double)n;
-    }
-    double others = scheme->size - 1; /* each rank sends its packet to all of them; a ring, 2(N-1)/N of the vector */
-    return others * packet_bits > 2 * others / scheme->size * 32 * elements;
 }
 
 /* What was taken, spread over the gradients: the sum the packets would give, by another road. */
@@ -143,7 +151,7 @@ static tw_status write_packet(tw_sparse *sparse, size_t *size)
 /* Asks for the exchange of what was taken. */
 static tw_status pack(tw_sparse *sparse, double density, tw_round *round)
 {
-    sparse->use_wide = tw_sparse_costs_more(sparse->scheme, sparse->code, density);
+    sparse->use_wide = costs_more(sparse, density);
     if (sparse->use_wide) {
         pack_wide(sparse, round);
         sparse->scheme->account.packet_bytes = sparse->count * sizeof(float);
@@ -260,8 +268,8 @@ void tw_sparse_revert(tw_sparse *sparse)
 void tw_sparse_plan(const tw_sparse *sparse, size_t tensor, double density, char *text, size_t capacity)
 {
     size_t n = sparse->scheme->tensors[tensor].count;
-    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name, tw_sparse_wanted(n, density), n,
-             tw_sparse_costs_more(sparse->scheme, sparse->code, density) ? ", sent dense: that is less" : "");
+    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name, tw_sparse_wanted(n, density, sparse->least),
+             n, costs_more(sparse, density) ? ", sent dense: that is less" : "");
 }
 
 tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk)

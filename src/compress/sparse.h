@@ -18,6 +18,7 @@ typedef struct tw_support {
 typedef struct tw_sparse {
     tw_scheme *scheme;
     tw_value_code code;
+    size_t least;          /* elements sent of a tensor, however low the density */
     size_t count;          /* elements of compressed tensors */
     float *residual;       /* of the compressed tensors, one after the other */
     size_t *offset;        /* of each tensor in it */
@@ -33,12 +34,25 @@ typedef struct tw_sparse {
     int use_wide;          /* this step takes it */
 } tw_sparse;
 
-/* For up to `density` of each tensor. */
-tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, tw_value_code code, double density);
+typedef struct tw_sparse_settings {
+    double most_density; /* the highest a step will ask for */
+    long least;
+    int values; /* a tw_value_code */
+} tw_sparse_settings;
+
+tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse_settings *settings);
 void tw_sparse_destroy(tw_sparse *sparse);
 
-/* How many of n elements are sent at a density: ceil(n * density), at least 1. */
-size_t tw_sparse_wanted(size_t n, double density);
+/* The option that goes with `least`, alike in every scheme that selects by density. A tensor of a thousand elements
+ * that sent one a step would learn a thousand times slower than it should; these few cost next to nothing. */
+#define TW_OPTION_MIN_SENT(type)                                                                                       \
+    {                                                                                                                  \
+        "min_sent", TW_OPTION_INTEGER, offsetof(type, min_sent), "16", 1, 1e9, NULL,                                   \
+            "elements sent of each tensor at least, however low the density"                                           \
+    }
+
+/* How many of n elements are sent: ceil(n * density), at least `least`, at most all. */
+size_t tw_sparse_wanted(size_t n, double density, size_t least);
 
 /* Tensor i's residual. */
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor);
@@ -46,10 +60,6 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor);
 /* Runs `source` over tensor i, whose new values are its residual; takes the k largest out of the residual (what
  * rounding to the wire's format loses stays in it). */
 void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source, double density);
-
-/* 1 if N packets at `density` cost more than an fp32 ring all-reduce of the compressed tensors: decided from counts
- * alone, so alike on every rank. */
-int tw_sparse_costs_more(const tw_scheme *scheme, tw_value_code code, double density);
 
 /* A step's rounds: the packets' all-gather (or its wide road), then the all-reduce of the tensors that are not
  * compressed; a message without the one or the other has no such round. The scheme's ops->next calls it. */

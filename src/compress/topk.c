@@ -6,12 +6,14 @@
 typedef struct topk {
     tw_scheme scheme;
     double density;
+    long min_sent;
     int values;
     tw_sparse sparse;
 } topk;
 
 static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(topk, density), "0.01", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
+    TW_OPTION_MIN_SENT(topk),
     {"values", TW_OPTION_CHOICE, offsetof(topk, values), "fp32", 0, 0, TW_VALUE_CHOICES,
      "how a value travels; what rounding loses stays in the residual"},
 };
@@ -19,7 +21,8 @@ static const tw_option options[] = {
 static tw_status create(tw_scheme *scheme)
 {
     topk *self = (topk *)scheme;
-    return tw_sparse_create(&self->sparse, scheme, (tw_value_code)self->values, self->density);
+    tw_sparse_settings settings = {.most_density = self->density, .least = self->min_sent, .values = self->values};
+    return tw_sparse_create(&self->sparse, scheme, &settings);
 }
 
 /* One tensor under way. */

@@ -171,6 +171,33 @@ static void test_conservation(void **state)
     free(left);
 }
 
+/* min_sent: a small tensor sends more than its density says, and never more than it has. */
+static void test_small_tensors_send_a_few(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        size_t sent;
+    } cases[] = {{"dgc:density=0.001,warmup_steps=0,min_sent=1", 3},
+                 {"dgc:density=0.001,warmup_steps=0", 16},
+                 {"dgc:density=0.001,warmup_steps=0,min_sent=40", 40},
+                 {"topk:density=0.001,min_sent=1000000", 3000}};
+    gradients g;
+    gradients_create(&g);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        loopback group;
+        int skipped;
+        size_t nonzero = 0;
+        assert_int_equal(loopback_create(&group, cases[c].spec, table, TENSORS, 1), TW_OK);
+        gradients_draw(&g, 8, 0);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        for (size_t i = 0; i < count_of(0); i++) nonzero += g.tensor[0][0][i] != 0;
+        assert_int_equal(nonzero, cases[c].sent);
+        loopback_destroy(&group);
+    }
+    gradients_destroy(&g);
+}
+
 /* ---- a second implementation ------------------------------------------------------------------------------------------ */
 
 typedef struct reference {
@@ -451,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_density_one_is_momentum_sgd),
         cmocka_unit_test(test_density_one_with_masking_is_plain_sgd),
         cmocka_unit_test(test_conservation),
+        cmocka_unit_test(test_small_tensors_send_a_few),
         cmocka_unit_test(test_equals_reference),
         cmocka_unit_test(test_half_values_conserve),
         cmocka_unit_test(test_nonfinite_is_skipped_everywhere),

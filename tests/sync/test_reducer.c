@@ -279,7 +279,7 @@ static void test_bytes_are_the_transports(void **state)
     assert_int_equal(received, sent);
     const tw_stats *stats = &sparse[0].stats;
     assert_int_equal(stats->elements_total, STEPS * 7600);
-    assert_int_equal(stats->elements_sent, STEPS * (20 + 50 + 6));
+    assert_int_equal(stats->elements_sent, STEPS * (20 + 50 + 16));
     assert_int_equal(stats->compressed_fp32, STEPS * 4 * 7600);
     assert_int_equal(stats->message_fp32, STEPS * 4 * ELEMENTS);
     assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 4 * 80);

@@ -2,7 +2,8 @@
 #ifndef TRAINER_INTERRUPT_H
 #define TRAINER_INTERRUPT_H
 
-/* From here on the first signal only asks; a second one ends the process at once. */
+/* From here on the first signal only asks; one that comes two seconds later or more ends the process
+ * at once. */
 void interrupt_listen(void);
 int interrupt_asked(void);
 
