@@ -3,8 +3,9 @@ BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
+FUZZ_SECONDS ?= 60
 
-.PHONY: all deps deps-dev build demo test bench install asan tsan fuzz lint format check-format clean help
+.PHONY: all help deps deps-dev configure build demo test bench install asan tsan fuzz lint format check-format clean
 
 all: build
 
@@ -13,7 +14,7 @@ help:
 	@echo "make test      install what is missing, build, run every test"
 	@echo "make           build $(BUILD)/thinwire and $(BUILD)/libthinwire.so"
 	@echo "make bench     figures beside their limits, measured in one run"
-	@echo "make install   to PREFIX=$(PREFIX)"
+	@echo "make install   to PREFIX=$(PREFIX), below DESTDIR if that is set"
 	@echo "make asan, tsan, fuzz, lint, format   for developers"
 
 # What building, running and testing need; tools/install-packages asks apt only for what is not there.
@@ -25,11 +26,10 @@ deps:
 deps-dev: deps
 	@tools/install-packages clang clang-format clang-tidy cppcheck llvm
 
-$(BUILD)/build.ninja: CMakeLists.txt
-	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
-	@rm -f $(BUILD).log
+configure: deps
+	@tools/configure $(BUILD) $(CMAKE_FLAGS)
 
-build: deps $(BUILD)/build.ninja
+build: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
 demo: build
@@ -45,35 +45,40 @@ bench: build
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-# The same tests under sanitizers. oneDNN and Open MPI are not instrumented, and leak on purpose at exit.
-asan: deps-dev
-	@cmake -S . -B $(BUILD)-asan -G Ninja -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
-	@cmake --build $(BUILD)-asan -j $(JOBS)
-	@cd $(BUILD)-asan && LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0 ASAN_OPTIONS=fast_unwind_on_malloc=0 \
-		ctest --output-on-failure -j $(JOBS)
+# The tests under sanitizers, with clang.
+SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE
 
+# Libraries without frame pointers need the slow unwinder, or lsan.supp does not see who allocated.
+asan: export ASAN_OPTIONS = fast_unwind_on_malloc=0
+asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0
+asan: export UBSAN_OPTIONS = print_stacktrace=1
+asan: deps-dev
+	@tools/configure $(BUILD)-asan $(SANITIZE)=address,undefined
+	@cmake --build $(BUILD)-asan -j $(JOBS)
+	@cd $(BUILD)-asan && ctest --output-on-failure -j $(JOBS)
+
+# The library's threads. The trainer's other threads are OpenMP's, which is not instrumented: it looks racy and is not.
+tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: deps-dev
-	@cmake -S . -B $(BUILD)-tsan -G Ninja -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
+	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
-	@cd $(BUILD)-tsan && TSAN_OPTIONS=ignore_noninstrumented_modules=1 ctest --output-on-failure -j $(JOBS) -E mpi
+	@cd $(BUILD)-tsan && ctest --output-on-failure -j $(JOBS)
 
 fuzz: deps-dev
-	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DTHINWIRE_FUZZ=ON -DTHINWIRE_SANITIZE=address,undefined \
-		-DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
+	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-fuzz -j $(JOBS)
-	@tools/run-fuzzers $(BUILD)-fuzz
+	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS)
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
-format:
+format: deps-dev
 	@clang-format -i --style=file $(SOURCES)
 
-check-format:
+check-format: deps-dev
 	@clang-format --dry-run --Werror --style=file $(SOURCES)
 
-lint: deps-dev $(BUILD)/build.ninja check-format
-	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,performance,portability \
-		--suppressions-list=tools/cppcheck.txt --project=$(BUILD)/compile_commands.json
+lint: deps-dev configure check-format
 	@tests/layers.py
+	@tools/lint $(BUILD) $(JOBS)
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz

@@ -3,8 +3,10 @@
 #include "error.h"
 #include "memory.h"
 
-#include <errno.h>
+#include <ctype.h>
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +58,21 @@ static int choice_position(const char *choices, slice word)
     return -1;
 }
 
+static locale_t plain_locale;
+
+static void create_plain_locale(void)
+{
+    plain_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* strtod with a decimal point, even in a program that has chosen a language with a decimal comma. */
+static double read_decimal(const char *text, char **end)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, create_plain_locale);
+    return plain_locale ? strtod_l(text, end, plain_locale) : strtod(text, end);
+}
+
 /* A whole word as a number within the option's range. */
 static int read_number(const tw_option *option, slice word, double *number)
 {
@@ -63,9 +80,8 @@ static int read_number(const tw_option *option, slice word, double *number)
     if (word.length == 0 || word.length >= sizeof text) return 0;
     memcpy(text, word.at, word.length);
     text[word.length] = 0;
-    errno = 0;
-    *number = strtod(text, &end);
-    if (*end || !isfinite(*number) || text[0] == ' ') return 0;
+    *number = read_decimal(text, &end);
+    if (*end || end == text || isspace((unsigned char)text[0]) || !isfinite(*number)) return 0;
     if (option->kind == TW_OPTION_INTEGER && *number != floor(*number)) return 0;
     return *number >= option->least && *number <= option->most;
 }

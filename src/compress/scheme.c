@@ -12,6 +12,10 @@
 
 enum { MAX_NAME = 255, MAX_RANKS = 4096 };
 
+/* A gradient whose norm is above this is taken for an infinite one: training has come apart long before, and a residual
+ * that gathered such gradients could overflow. */
+#define LARGEST_NORM 1e33
+
 static const tw_option common_options[] = {
     {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
      "tensors with fewer elements are not compressed"},
@@ -95,7 +99,7 @@ static tw_status check_tensor(const tw_tensor *tensor, size_t index)
     return TW_OK;
 }
 
-static tw_status check_table(const tw_tensor *tensors, size_t count)
+tw_status tw_table_check(const tw_tensor *tensors, size_t count)
 {
     if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
     for (size_t i = 0; i < count; i++) {
@@ -176,7 +180,7 @@ tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t co
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size, MAX_RANKS);
     TW_TRY(tw_isa_check());
     TW_TRY(read_ops(spec, &ops));
-    TW_TRY(check_table(tensors, count));
+    TW_TRY(tw_table_check(tensors, count));
     TW_TRY(tw_allocate(1, ops->struct_size, &scheme));
     scheme->ops = ops;
     scheme->rank = rank;
@@ -223,37 +227,46 @@ static float share_scale(const tw_scheme *scheme, double norm)
     return (float)(shrink / scheme->size);
 }
 
+static tw_status check_whole(const tw_scheme *scheme)
+{
+    return scheme->failed ? tw_fail(TW_ERROR_ORDER, "a round of this scheme failed; destroy it") : TW_OK;
+}
+
 tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
 {
+    TW_TRY(check_whole(scheme));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
     if (norm < 0) norm = message_norm(scheme);
-    scheme->finite = isfinite(norm) != 0;
+    scheme->finite = norm <= LARGEST_NORM; /* false for NaN */
     scheme->scale = share_scale(scheme, norm);
     scheme->phase = 0;
     scheme->skipped = 0;
     scheme->account = (tw_account){0};
     scheme->open = 1;
+    scheme->revertible = 0;
     return TW_OK;
 }
 
 tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 {
+    TW_TRY(check_whole(scheme));
     if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
-    TW_TRY(scheme->ops->next(scheme, round));
-    if (round->kind != TW_ROUND_DONE) return TW_OK;
+    tw_status status = scheme->ops->next(scheme, round);
+    scheme->failed = status != TW_OK;
+    if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
     round->skipped = scheme->skipped;
     scheme->open = 0;
     scheme->step++;
-    if (scheme->skipped && scheme->ops->revert) scheme->ops->revert(scheme);
-    return TW_OK;
+    scheme->revertible = 1;
+    return scheme->skipped ? tw_scheme_revert(scheme) : TW_OK;
 }
 
 tw_status tw_scheme_revert(tw_scheme *scheme)
 {
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step is not done yet");
-    if (!scheme->skipped && scheme->ops->revert) scheme->ops->revert(scheme);
-    scheme->skipped = 1; /* a second revert finds nothing to take back */
+    if (scheme->revertible && scheme->ops->revert) scheme->ops->revert(scheme);
+    scheme->revertible = 0; /* a second revert finds nothing to take back */
     return TW_OK;
 }
 

@@ -44,12 +44,14 @@ struct tw_scheme {
     tw_scheme_tensor *tensors;
     tw_common_options common;
     float **gradients; /* of the step under way, one a tensor */
-    uint64_t step;     /* steps done, skipped ones included: the number of the step under way */
+    uint64_t step;     /* steps done, skipped and reverted ones too: the number of the step under way */
     float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
     int finite;        /* this rank's gradient is */
     int phase;         /* how many rounds next has asked for; the scheme counts */
     int open;          /* begun and not DONE */
-    int skipped;       /* some rank's gradient was not finite */
+    int failed;        /* a round failed: the ranks no longer agree, so nothing more may be done */
+    int skipped;       /* some rank's gradient, or the sum, was not finite */
+    int revertible;    /* the last step is DONE and was not taken back */
     tw_account account;
 };
 
@@ -86,6 +88,8 @@ struct tw_scheme_ops {
 const tw_scheme_ops *tw_scheme_at(size_t index);
 
 /* For the reducer. */
+/* TW_ERROR_ARGUMENT if a table is empty, or a name or a shape in it is not allowed, or two names are the same. */
+tw_status tw_table_check(const tw_tensor *tensors, size_t count);
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
 

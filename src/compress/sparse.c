@@ -15,15 +15,17 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
     return wanted > n ? n : wanted;
 }
 
-/* Bits an element sent costs, near enough to choose a road: a value, and a Rice code's quotient and remainder. */
+/* Bits an element sent costs, near enough to choose a road: a value, and a Rice code's log2(n/wanted) + 1.5. Between
+ * powers of two the logarithm is a straight line: the same on every machine, whatever its mathematics library. */
 static double element_bits(size_t n, size_t wanted, tw_value_code code)
 {
-    double value_bits = code == TW_VALUES_FP32 ? 32 : 16;
-    return value_bits + (wanted == n ? 0 : floor(log2((double)n / (double)wanted)) + 2);
+    int exponent;
+    double half_mantissa = frexp((double)n / (double)wanted, &exponent);
+    return (code == TW_VALUES_FP32 ? 32 : 16) + exponent + 2 * half_mantissa - 0.5;
 }
 
 /* 1 if N packets at `density` cost more than an fp32 ring all-reduce of the compressed tensors: decided from counts
- * alone, so alike on every rank. */
+ * alone, so alike on every rank. Where it is so at one density, it is so at every higher one. */
 static int costs_more(const tw_sparse *sparse, double density)
 {
     const tw_scheme *scheme = sparse->scheme;
@@ -36,6 +38,18 @@ static int costs_more(const tw_sparse *sparse, double density)
     }
     double others = scheme->size - 1; /* each rank sends its packet to all of them; a ring, 2(N-1)/N of the vector */
     return others * packet_bits > 2 * others / scheme->size * 32 * elements;
+}
+
+/* The most bytes that a packet takes at `density`. */
+static size_t packet_bound(const tw_sparse *sparse, double density)
+{
+    size_t bytes = tw_packet_bound_header();
+    for (size_t i = 0; i < sparse->scheme->count; i++) {
+        const tw_scheme_tensor *tensor = &sparse->scheme->tensors[i];
+        if (!tensor->compressed) continue;
+        bytes += tw_packet_bound_sparse(tensor->count, tw_sparse_wanted(tensor->count, density, sparse->least), sparse->code);
+    }
+    return bytes;
 }
 
 static tw_status create_support(tw_support *support, size_t most)
@@ -54,7 +68,6 @@ static tw_status create_supports(tw_sparse *sparse, double density, size_t *larg
         size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density, sparse->least);
         sparse->offset[i] = sparse->count;
         sparse->count += n;
-        sparse->packet_capacity += tw_packet_bound_sparse(n, wanted, sparse->code);
         if (n > *largest) *largest = n;
         if (wanted > *most) *most = wanted;
         TW_TRY(create_support(&sparse->support[i], wanted));
@@ -68,8 +81,8 @@ tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse
     double density = settings->most_density;
     *sparse = (tw_sparse){.scheme = scheme,
                           .code = (tw_value_code)settings->values,
-                          .least = (size_t)settings->least,
-                          .packet_capacity = tw_packet_bound_header()};
+                          .least = (size_t)settings->least};
+    sparse->packet_capacity = packet_bound(sparse, density);
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
     TW_TRY(create_supports(sparse, density, &largest, &most));
@@ -122,7 +135,7 @@ void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source
 static void pack_wide(tw_sparse *sparse, tw_round *round)
 {
     const tw_scheme *scheme = sparse->scheme;
-    for (size_t i = 0; i < scheme->count; i++) {
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         const tw_support *support = &sparse->support[i];
         memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
@@ -141,16 +154,23 @@ static tw_status write_packet(tw_sparse *sparse, size_t *size)
         const tw_support *support = &sparse->support[i];
         TW_TRY(tw_packet_put_sparse(&writer, scheme->tensors[i].count, support->count, support->index, support->value,
                                     sparse->code));
-        scheme->account.elements_sent += support->count;
     }
     scheme->account.index_bytes = writer.index_bytes;
     *size = tw_packet_end(&writer);
     return TW_OK;
 }
 
+static size_t elements_taken(const tw_sparse *sparse)
+{
+    size_t elements = 0;
+    for (size_t i = 0; sparse->scheme->finite && i < sparse->scheme->count; i++) elements += sparse->support[i].count;
+    return elements;
+}
+
 /* Asks for the exchange of what was taken. */
 static tw_status pack(tw_sparse *sparse, double density, tw_round *round)
 {
+    sparse->scheme->account.elements_sent = elements_taken(sparse);
     sparse->use_wide = costs_more(sparse, density);
     if (sparse->use_wide) {
         pack_wide(sparse, round);
@@ -160,7 +180,7 @@ static tw_status pack(tw_sparse *sparse, double density, tw_round *round)
     TW_TRY(write_packet(sparse, &round->size));
     round->kind = TW_ROUND_ALLGATHER;
     round->data = sparse->packet;
-    round->capacity = sparse->packet_capacity;
+    round->capacity = packet_bound(sparse, density); /* not that of a warm-up: receivers make room for N of them */
     sparse->scheme->account.packet_bytes = round->size;
     return TW_OK;
 }
@@ -180,17 +200,22 @@ static tw_status open_packets(tw_sparse *sparse, const tw_round *round)
     return TW_OK;
 }
 
-/* The sum over ranks, in rank order, of one tensor. */
+/* The sum over ranks, in rank order, of one tensor; sets skipped if it overflows: on every rank, for all add the same. */
 static tw_status add_tensor(tw_sparse *sparse, size_t tensor)
 {
-    const tw_scheme *scheme = sparse->scheme;
+    tw_scheme *scheme = sparse->scheme;
     size_t n = scheme->tensors[tensor].count, count;
     float *gradient = scheme->gradients[tensor];
     memset(gradient, 0, n * sizeof *gradient);
     for (int rank = 0; rank < scheme->size; rank++) {
         TW_TRY(tw_packet_get_sparse(&sparse->reader[rank], n, sparse->support[tensor].most, sparse->index,
                                     sparse->value, &count));
-        for (size_t j = 0; j < count; j++) gradient[sparse->index[j]] += sparse->value[j];
+        int finite = 1;
+        for (size_t j = 0; j < count; j++) {
+            float sum = gradient[sparse->index[j]] += sparse->value[j];
+            finite &= isfinite(sum) != 0;
+        }
+        if (!finite) scheme->skipped = 1;
     }
     return TW_OK;
 }

@@ -25,7 +25,7 @@ typedef struct tw_sparse {
     tw_support *support;   /* one a tensor */
     tw_selector selector;
     unsigned char *packet;
-    size_t packet_capacity;
+    size_t packet_capacity;   /* of the largest packet, in bytes */
     tw_packet_reader *reader; /* one a rank */
     uint32_t *index;       /* of the packet being decoded */
     float *value;

@@ -107,6 +107,7 @@ static int read_fields(tw_json *json, tw_listed *tensor)
 static tw_status find_dtype(const tw_loader *loader, tw_listed *tensor)
 {
     int i = 0;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): read_fields has refused a tensor without a type */
     while (i < TW_DTYPES && strcmp(tw_dtypes[i].name, tensor->dtype_name) != 0) i++;
     if (i == TW_DTYPES)
         return tw_fail(TW_ERROR_FORMAT, "%s: tensor '%s' has type '%s'; F32 F64 I32 I64 U8 U32 U64 can be read",

@@ -163,7 +163,7 @@ static void cut_messages(const tw_tensor *tensors, size_t count, size_t least, s
 }
 
 static tw_status create_message(tw_reducer *reducer, tw_message *message, size_t first, size_t end, const char *spec,
-                                const tw_tensor *tensors, int rank)
+                                const tw_tensor *tensors)
 {
     message->first = first;
     message->count = message->missing = end - first;
@@ -171,26 +171,28 @@ static tw_status create_message(tw_reducer *reducer, tw_message *message, size_t
         reducer->message_of[i] = (size_t)(message - reducer->messages);
         reducer->elements += tw_tensor_count(&tensors[i]);
     }
-    return tw_scheme_create(spec, tensors + first, end - first, rank, reducer->size, &message->scheme);
+    return tw_scheme_create(spec, tensors + first, end - first, reducer->rank, reducer->size, &message->scheme);
 }
 
-static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, int rank, size_t least)
+static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, size_t least)
 {
     size_t *starts, end = reducer->count;
     TW_TRY(tw_allocate(reducer->count, sizeof *starts, &starts));
     cut_messages(tensors, reducer->count, least, starts, &reducer->message_count);
     tw_status status = tw_allocate(reducer->message_count, sizeof *reducer->messages, &reducer->messages);
     for (size_t m = 0; status == TW_OK && m < reducer->message_count; m++) {
-        status = create_message(reducer, &reducer->messages[m], starts[m], end, spec, tensors, rank);
+        status = create_message(reducer, &reducer->messages[m], starts[m], end, spec, tensors);
         end = starts[m];
     }
     tw_free(starts);
     return status;
 }
 
+/* A release of the library comes in, too: its defaults may differ. */
 static uint32_t digest(const char *spec, const tw_tensor *tensors, size_t count)
 {
-    uint32_t crc = tw_crc32c(0, spec, strlen(spec));
+    uint32_t crc = tw_crc32c(0, tw_version(), strlen(tw_version()) + 1);
+    crc = tw_crc32c(crc, spec, strlen(spec) + 1);
     for (size_t i = 0; i < count; i++) {
         crc = tw_crc32c(crc, tensors[i].name, strlen(tensors[i].name) + 1);
         crc = tw_crc32c(crc, tensors[i].shape, tensors[i].dims * sizeof *tensors[i].shape);
@@ -198,16 +200,35 @@ static uint32_t digest(const char *spec, const tw_tensor *tensors, size_t count)
     return crc;
 }
 
-/* Ranks that disagree about the tensors would exchange nonsense, or hang. */
-static tw_status check_agreement(tw_reducer *reducer, int rank, uint32_t own)
+/* What every rank tells the others before the first step. */
+typedef struct introduction {
+    uint32_t status; /* of its own preparations */
+    uint32_t digest; /* of spec and tensors, if these went well */
+} introduction;
+
+static tw_status check_introduction(introduction own, introduction theirs, int own_rank, int rank)
 {
-    const void *const *digests;
+    if (theirs.status != TW_OK)
+        return tw_fail((tw_status)theirs.status, "rank %d could not make its reducer: %s", rank,
+                       tw_status_sentence((tw_status)theirs.status));
+    if (theirs.digest != own.digest)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "rank %d and rank %d have different specs, tensors or releases of thinwire: every rank must pass "
+                       "the same",
+                       own_rank, rank);
+    return TW_OK;
+}
+
+/* Ranks that disagree about the tensors would exchange nonsense, and those that met no error wait for one that did. */
+static tw_status agree(tw_reducer *reducer, introduction own)
+{
+    const void *const *packets;
     const size_t *sizes;
-    TW_TRY(tw_channel_allgather(reducer->channel, &own, sizeof own, sizeof own, &digests, &sizes));
+    TW_TRY(tw_channel_allgather(reducer->channel, &own, sizeof own, sizeof own, &packets, &sizes));
     for (int r = 0; r < reducer->size; r++) {
-        if (sizes[r] == sizeof own && memcmp(digests[r], &own, sizeof own) == 0) continue;
-        return tw_fail(TW_ERROR_ARGUMENT, "rank %d and rank %d have different specs or tensors: every rank must pass the same",
-                       rank, r);
+        introduction theirs = {TW_ERROR_PACKET, 0};
+        if (sizes[r] == sizeof theirs) memcpy(&theirs, packets[r], sizeof theirs);
+        TW_TRY(check_introduction(own, theirs, reducer->rank, r));
     }
     return TW_OK;
 }
@@ -231,29 +252,40 @@ static tw_status start_thread(tw_reducer *reducer)
     return TW_OK;
 }
 
-static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t least)
+/* All that can be done alone. */
+static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors)
 {
-    int rank = tw_comm_rank(comm);
+    tw_common_options common = {0};
+    TW_TRY(tw_common_options_read(spec, &common));
+    tw_free(common.dense);
+    TW_TRY(tw_table_check(tensors, reducer->count));
     TW_TRY(create_arrays(reducer));
-    TW_TRY(create_messages(reducer, spec, tensors, rank, least));
+    TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
-    TW_TRY(tw_channel_create(comm, &reducer->channel));
-    TW_TRY(check_agreement(reducer, rank, digest(spec, tensors, reducer->count)));
     return start_thread(reducer);
+}
+
+static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors)
+{
+    TW_TRY(tw_channel_create(comm, &reducer->channel));
+    tw_status status = prepare(reducer, spec, tensors);
+    if (status == TW_OK) return agree(reducer, (introduction){TW_OK, digest(spec, tensors, reducer->count)});
+    char text[sizeof reducer->failure_text];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    (void)agree(reducer, (introduction){.status = (uint32_t)status}); /* the others shall not wait; our own error is the news */
+    return tw_fail(status, "%s", text);
 }
 
 tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                             tw_reducer **out)
 {
     tw_reducer *reducer;
-    tw_common_options common = {0};
     if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL; make one with tw_comm_create_threads or tw_comm_open");
-    TW_TRY(tw_common_options_read(spec, &common));
-    tw_free(common.dense);
     TW_TRY(tw_allocate(1, sizeof *reducer, &reducer));
+    reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
-    tw_status status = build(reducer, comm, spec, tensors, (size_t)common.message_kb * 1024);
+    tw_status status = build(reducer, comm, spec, tensors);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
         return status;
@@ -286,10 +318,21 @@ void tw_reducer_destroy(tw_reducer *reducer)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------- */
 
+/* Once an exchange has failed, every call of a step says so. */
+static tw_status check_whole(tw_reducer *reducer)
+{
+    tw_mutex_lock(&reducer->lock);
+    tw_status failure = reducer->failure;
+    tw_mutex_unlock(&reducer->lock);
+    return failure == TW_OK ? TW_OK : tw_fail(failure, "%s", reducer->failure_text);
+}
+
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
 {
     if (index >= reducer->count)
-        return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu of %zu", index, reducer->count);
+        return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index, reducer->count);
+    if (!gradient) return tw_fail(TW_ERROR_ARGUMENT, "the gradient of tensor %zu is NULL", index);
+    TW_TRY(check_whole(reducer));
     if (reducer->gradients[index])
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
     tw_message *message = &reducer->messages[reducer->message_of[index]];
@@ -336,6 +379,7 @@ static tw_status finish_step(tw_reducer *reducer)
 tw_status tw_reducer_wait(tw_reducer *reducer)
 {
     double start = tw_clock();
+    TW_TRY(check_whole(reducer));
     if (reducer->missing)
         return tw_fail(TW_ERROR_ORDER, "%zu of %zu tensors were not submitted", reducer->missing, reducer->count);
     tw_mutex_lock(&reducer->lock);

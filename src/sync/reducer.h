@@ -15,7 +15,7 @@ typedef struct tw_message {
 
 struct tw_reducer {
     tw_channel *channel;
-    int size;
+    int rank, size;
     size_t count;        /* tensors */
     size_t elements;     /* in all of them */
     size_t *message_of;  /* which message each tensor belongs to */

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import unittest
 
-from support import PROGRAM, CommandLineTest
+from support import PROGRAM, CommandLineTest, write_cifar
 
 SCHEMES = ("allreduce", "dgc:density=0.02,momentum=0.9")
 
@@ -31,7 +31,8 @@ class ResumeTest(CommandLineTest):
                     self.assertAlmostEqual(resumed["bytes"]["sent"], whole["bytes"]["sent"], delta=100)
 
     def test_batch_norm_models_resume_too(self):
-        options = ("--model", "resnet20", "--workers", 2, "--schedule", "constant", "--sync", "dgc")
+        options = ("--data", write_cifar(self.folder / "cifar"), "--model", "resnet20", "--workers", 2, "--crop", 4,
+                   "--flip", "--weight-decay", 1e-4, "--schedule", "constant", "--sync", "dgc")
         whole = self.train(*options, "--steps", 4)
         self.train(*options, "--steps", 2, "--out", self.folder)
         resumed = self.train(*options, "--steps", 4, "--out", self.folder, "--resume")
@@ -43,8 +44,39 @@ class ResumeTest(CommandLineTest):
         whole = self.train(*options, "--steps", 6)
         names = sorted(path.name for path in (self.folder / "run/checkpoints").iterdir())
         self.assertEqual(names, ["step-00000004", "step-00000006"])
-        again = self.train(*options, "--steps", 6, "--resume-from", self.folder / "run/checkpoints/step-00000004")
+        fourth = self.folder / "run/checkpoints/step-00000004"
+        again = self.train("--schedule", "constant", "--steps", 6, "--resume", fourth)
         self.assertEqual(again["weights_crc32c"], whole["weights_crc32c"])
+
+    def checkpoints(self, out):
+        return sorted(path.name for path in (out / "checkpoints").iterdir())
+
+    def test_a_run_folder_is_continued_in_place(self):
+        options = ("--schedule", "constant", "--workers", 2)
+        self.train(*options, "--steps", 3, "--out", self.folder)
+        resumed = self.train(*options, "--steps", 6, "--resume", self.folder)
+        self.assertEqual(resumed["weights_crc32c"], self.train(*options, "--steps", 6)["weights_crc32c"])
+        self.assertEqual(self.checkpoints(self.folder), ["step-00000003", "step-00000006"])
+
+    def test_going_back_gives_up_what_came_after(self):
+        """Were the later checkpoint kept, the next --resume would continue the course that was left."""
+        options = ("--schedule", "constant", "--out", self.folder, "--checkpoint-every", 2)
+        self.train(*options, "--steps", 6)
+        self.train(*options, "--steps", 5, "--lr", 0.001, "--resume", self.folder / "checkpoints/step-00000004")
+        self.assertEqual(self.checkpoints(self.folder), ["step-00000004", "step-00000005"])
+
+    def test_another_runs_checkpoint_does_not_go_into_an_occupied_folder(self):
+        for name in ("one", "two"):
+            self.train("--steps", 2, "--out", self.folder / name)
+        self.refuse_training(2, [self.folder / "two"], "--steps", "3", "--resume", self.folder / "one", "--out",
+                             self.folder / "two")
+        self.train("--steps", 3, "--resume", self.folder / "one", "--out", self.folder / "three")
+
+    def test_a_finished_run_gives_the_same_summary_again(self):
+        first = self.train("--epochs", 1, "--workers", 2, "--out", self.folder)
+        again = self.train("--epochs", 1, "--workers", 2, "--resume", self.folder)
+        for key in ("steps", "metric", "loss", "train_loss", "weights_crc32c"):
+            self.assertEqual(again[key], first[key], key)
 
     def test_an_earlier_run_is_not_written_over(self):
         self.train("--steps", 2, "--out", self.folder)
@@ -56,9 +88,10 @@ class ResumeTest(CommandLineTest):
         self.refuse_training(2, ["model.safetensors", "workers 2"], "--workers", "4", *resume)
         self.refuse_training(2, ["model.safetensors", "model cnn"], "--workers", "2", "--model", "resnet20", *resume)
         self.refuse_training(2, ["model.safetensors", "sync allreduce"], "--workers", "2", "--sync", "topk", *resume)
+        self.refuse_training(2, ["training data"], "--workers", "2", "--limit-train", "64", *resume)
         self.refuse_training(2, ["--out"], "--resume")
         self.refuse_training(2, [self.folder / "none"], "--out", self.folder / "none", "--resume")
-        self.train("--steps", 3, "--workers", 2, *resume)
+        self.train("--steps", 3, "--workers", 2, "--weight-decay", 0.1, *resume)
 
     def test_damage(self):
         self.train("--steps", 2, "--workers", 2, "--out", self.folder)

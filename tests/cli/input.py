@@ -1,13 +1,23 @@
 """Bad input: exit code 2 and one line that names what is wrong."""
+import resource
 import shutil
 import unittest
 
-from support import CommandLineTest
+from support import CommandLineTest, write_cifar
+
+
+def limit_file_size():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 
 
 class WordsTest(CommandLineTest):
     def test_unknown_words(self):
-        self.refuse(2, ["frobnicate"], "frobnicate")
+        self.refuse(2, ["frobnicate", "train"], "frobnicate")
+        self.refuse(2, ["juggling", "codec"], "bench", "juggling")
+        self.refuse(2, ["zip", "dgc"], "schemes", "zip")
+        self.refuse(2, ["zip", "dgc"], "bench", "codec", "--codec", "zip")
+        self.refuse(2, ["--count", "--threads"], "bench", "codec", "--count", "3", "--threads", "8")
+        self.refuse(2, ["TASK"], "train")
         self.refuse(2, ["--wrkers"], "train", "image", "--wrkers", "2")
         self.refuse(2, ["juggling"], "train", "juggling")
         self.refuse(2, ["asr"], "train", "asr")
@@ -53,11 +63,36 @@ class DataTest(CommandLineTest):
     def test_empty_folder(self):
         self.refuse_data(self.folder)
 
-    def test_truncated_file(self):
-        shutil.copytree(self.data, self.folder, dirs_exist_ok=True)
-        images = self.folder / "train-images-idx3-ubyte"
-        images.write_bytes(images.read_bytes()[:-1])
-        self.refuse_data(images)
+    def refuse_spoilt(self, source, name, spoil, *culprits):
+        """A copy of a data set in which `spoil` has changed the bytes of one file."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(source, self.folder)
+        path = self.folder / name
+        path.write_bytes(spoil(path.read_bytes()))
+        self.refuse_data(path, *culprits)
+
+    def test_damaged_idx_files(self):
+        for split in ("train", "t10k"):
+            for name in (f"{split}-images-idx3-ubyte", f"{split}-labels-idx1-ubyte"):
+                with self.subTest(name):
+                    self.refuse_spoilt(self.data, name, lambda content: content[:-1])
+                    self.refuse_spoilt(self.data, name, lambda content: content + b"x")
+                    self.refuse_spoilt(self.data, name, lambda content: b"")
+                    self.refuse_spoilt(self.data, name, lambda content: b"\x1f\x8b" + content[2:])
+                    self.refuse_spoilt(self.data, name, lambda content: b"BM" + content[2:], "IDX")
+
+    def test_labels_out_of_range(self):
+        self.refuse_spoilt(self.data, "train-labels-idx1-ubyte", lambda content: content[:-1] + b"\xff", "label 255")
+        self.refuse_spoilt(self.data, "t10k-labels-idx1-ubyte", lambda content: content[:-1] + b"\x0b", "label 11")
+
+    def test_damaged_cifar_files(self):
+        cifar = write_cifar(self.shared / "cifar")
+        for name in ("data_batch_3.bin", "test_batch.bin"):
+            with self.subTest(name):
+                self.refuse_spoilt(cifar, name, lambda content: content[:-1])
+                self.refuse_spoilt(cifar, name, lambda content: content + b"x")
+                self.refuse_spoilt(cifar, name, lambda content: b"")
+                self.refuse_spoilt(cifar, name, lambda content: b"\x0a" + content[1:], "label 10")
 
     def test_labels_of_another_set(self):
         shutil.copytree(self.data, self.folder, dirs_exist_ok=True)
@@ -72,6 +107,18 @@ class FilesTest(CommandLineTest):
         occupied = self.folder / "file"
         occupied.touch()
         self.refuse_training(2, [occupied], "--out", occupied)
+
+    def test_the_first_folder_that_cannot_be_made_is_named(self):
+        self.refuse_training(2, ['"/proc/run"'], "--out", "/proc/run/of/mine")
+        self.refuse_training(2, ['""'], "--out", "")
+
+    def test_a_full_disk_names_the_file(self):
+        self.refuse_training(2, [self.folder / "config.yaml"], "--out", self.folder, preexec_fn=limit_file_size)
+
+    def test_a_summary_that_has_no_place_is_refused_before_the_run(self):
+        path = "/nonexistent/summary"
+        done = self.refuse(2, [path], *self.train_words("--steps", 1, "--json", path))
+        self.assertEqual(done.stdout, "")
 
     def test_unwritable_summary(self):
         self.refuse_training(2, ["/nonexistent/summary"], "--steps", "1", "--json", "/nonexistent/summary")

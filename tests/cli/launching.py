@@ -18,7 +18,11 @@ def under_mpi(ranks):
 class DivergenceTest(CommandLineTest):
     def test_nan_ends_with_four(self):
         for workers in ("1", "2"):
-            self.refuse_training(4, ["diverged", "10 steps"], "--lr", "1e6", "--workers", workers, "--steps", "100")
+            self.refuse_training(4, ["diverged", "--lr"], "--lr", "1e6", "--workers", workers, "--steps", "100")
+
+    def test_no_checkpoint_is_written_of_a_run_that_has_diverged(self):
+        self.refuse_training(4, ["diverged"], "--lr", "1e6", "--steps", "100", "--out", self.folder)
+        self.assertEqual(list(self.folder.glob("checkpoints/step-*")), [])
 
 
 @unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
@@ -31,6 +35,13 @@ class MpiTest(CommandLineTest):
             self.assertEqual((threads["transport"], ranks["transport"]), ("threads", "mpi"))
             for key in ("weights_crc32c", "metric", "loss", "train_loss", "bytes", "workers"):
                 self.assertEqual(threads[key], ranks[key], key)
+
+    def test_no_bar_goes_through_the_launcher(self):
+        """mpirun gives ranks a terminal of its own, whatever its own output is."""
+        done = self.run_program(*self.train_words("--steps", 60, "--model", "resnet20"), **under_mpi(2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("epoch 1", done.stdout)
+        self.assertNotIn("\033", done.stdout)
 
     def test_threads_resume_what_ranks_saved(self):
         options = ("--sync", "dgc", "--schedule", "constant")
@@ -55,7 +66,6 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(2, "--wrkers", "--wrkers", "4")
         self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
 
-
     def test_a_killed_rank_ends_the_others(self):
         """Rank 1 leaves its process id, rank 0 its exit code: with --enable-recovery, mpirun itself returns 0."""
         pid, code = self.folder / "pid", self.folder / "code"
@@ -71,13 +81,6 @@ class MpiTest(CommandLineTest):
         told = [line for line in stderr.splitlines() if line.startswith("thinwire: ")]
         self.assertEqual((code.read_text().strip(), len(told)), ("3", 1), stderr)
         self.assertIn("rank 1", told[0])
-
-
-class DoctorTest(CommandLineTest):
-    def test_it_names_the_data(self):
-        done = self.run_program("doctor", "--data", self.data)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("192 training and 50 test images", done.stdout)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,21 @@ def write_data(folder):
     return folder
 
 
+def write_cifar(folder):
+    """CIFAR-10's files with 32 images each: noise with a bright row that tells the class."""
+    folder.mkdir(parents=True)
+    generator = random.Random(2)
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        records = bytearray()
+        for _ in range(32):
+            label = generator.randrange(10)
+            pixels = bytearray(generator.randrange(60) for _ in range(3 * 32 * 32))
+            pixels[3 * 32 * label:3 * 32 * (label + 1)] = bytes([255] * 3 * 32)
+            records += bytes([label]) + pixels
+        (folder / name).write_bytes(records)
+    return folder
+
+
 class CommandLineTest(unittest.TestCase):
     """A folder to write in, a data set in it, and short ways to run the program."""
 

@@ -6,6 +6,21 @@ from support import TEST, CommandLineTest
 
 
 class TrainingTest(CommandLineTest):
+    def test_the_summary_has_the_fields_that_scripts_read(self):
+        summary = self.train("--workers", 2, "--steps", 3, "--sync", "topk")
+        fields = {"task": str, "model": str, "parameters": int, "workers": int, "transport": str, "sync": str,
+                  "seed": int, "epochs": float, "steps": int, "loss": float, "weights_crc32c": str,
+                  "samples_per_second": float}
+        for key, kind in fields.items():
+            self.assertIsInstance(summary[key], kind, key)
+        self.assertEqual(summary["metric"]["name"], "accuracy")
+        self.assertLessEqual(summary["metric"]["value"], 1)
+        for group, keys in {"bytes": ("dense", "sent", "received"), "ratio": ("compressed", "message", "traffic"),
+                            "seconds": ("wall", "compute", "codec", "exchange")}.items():
+            for key in keys:
+                self.assertGreater(summary[group][key], 0, f"{group}.{key}")
+        self.assertAlmostEqual(summary["ratio"]["traffic"], summary["bytes"]["dense"] / summary["bytes"]["sent"])
+
     def test_every_number_of_workers_and_kind_of_scheme_trains(self):
         for sync in ("allreduce", "dgc:density=0.01"):
             for workers in (1, 2, 4):

@@ -51,6 +51,7 @@ static inline tw_status loopback_deliver(loopback *group, tw_round *round, loopb
     }
     group->packet_bytes = round[0].size;
     for (int r = 0; r < group->size; r++) {
+        if (round[r].size > round[r].capacity || round[r].capacity != round[0].capacity) return TW_ERROR_ARGUMENT;
         copies[r] = malloc(round[r].size ? round[r].size : 1);
         memcpy(copies[r], round[r].data, round[r].size);
         sizes[r] = round[r].size;
@@ -80,7 +81,8 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
             if (status != TW_OK) return status;
         }
         if (round[0].kind == TW_ROUND_DONE) break;
-        loopback_deliver(group, round, damage);
+        tw_status status = loopback_deliver(group, round, damage);
+        if (status != TW_OK) return status;
     }
     *skipped = round[0].skipped;
     return TW_OK;

@@ -1,4 +1,5 @@
 /* IDX folders: what is read, and what every kind of wrong file is told. */
+#include "format.h"
 #include "scratch.h"
 
 #include <sys/stat.h>
@@ -220,14 +221,21 @@ static void refuses_a_test_set_of_another_kind(void **state)
 
 static void takes_up_to_256_classes(void **state)
 {
-    dataset data;
+    static uint8_t bytes[8 + 256] = {0, 0, 8, 1, 0, 0, 1, 0};
+    image_set set = {.count = 256};
+    (void)state;
+    for (size_t i = 0; i < 256; i++) bytes[8 + i] = (uint8_t)i;
+    assert_int_equal(idx_parse_labels("labels", bytes, sizeof bytes, &set), TW_OK);
+    assert_int_equal(set.classes, 256);
+    free(set.labels);
+}
+
+static void refuses_a_label_far_beyond_the_others(void **state)
+{
     (void)state;
     files[TRAIN_LABELS].bytes[8] = 255;
     write_all();
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
-    assert_int_equal(data.train.classes, 256);
-    assert_int_equal(data.test.classes, 256);
-    dataset_release(&data);
+    assert_refused(TW_ERROR_FORMAT, names[TRAIN_LABELS], "label 255, but only");
 }
 
 static void refuses_damaged_packed_files(void **state)
@@ -323,6 +331,7 @@ int main(void)
         CASE(refuses_counts_that_differ),
         CASE(refuses_a_test_set_of_another_kind),
         CASE(takes_up_to_256_classes),
+        CASE(refuses_a_label_far_beyond_the_others),
         CASE(refuses_damaged_packed_files),
         CASE(refuses_a_missing_file),
         CASE(refuses_what_is_not_a_file),

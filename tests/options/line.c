@@ -43,6 +43,32 @@ static void both_forms_say_the_same(void **state)
     }
 }
 
+static void a_value_may_be_left_out_where_the_row_has_one_for_that(void **state)
+{
+    static const struct {
+        const char *text, *json;
+    } lines[] = {
+        {"image --json", "-"},
+        {"--json --flip image", "-"},
+        {"--json -", "-"},
+        {"--json figures", "figures"},
+        {"--json=", ""},
+        {"--json --json=figures", "figures"},
+        {"--json figures --json", "-"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        line l;
+        assert_parses(&l, lines[i].text);
+        assert_string_equal(l.values.json, lines[i].json);
+        options_release(&l.set);
+    }
+    line l;
+    assert_parses(&l, "image");
+    assert_null(l.values.json);
+    options_release(&l.set);
+}
+
 static void ends_of_a_range_are_allowed(void **state)
 {
     line l;
@@ -216,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_there),
         cmocka_unit_test(both_forms_say_the_same),
+        cmocka_unit_test(a_value_may_be_left_out_where_the_row_has_one_for_that),
         cmocka_unit_test(ends_of_a_range_are_allowed),
         cmocka_unit_test(the_last_of_repeated_options_counts),
         cmocka_unit_test(what_was_given_is_known),

@@ -18,7 +18,7 @@ typedef struct settings {
     double lr, decay;
     bool flip;
     int model;
-    char *sync, *out, *config;
+    char *sync, *out, *config, *json;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -34,6 +34,7 @@ static const option_row rows[] = {
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce", .help = "how gradients are agreed upon"},
     {"out", "DIR", OPTION_TEXT, AT(out), .help = "where the run is kept"},
     {"config", "FILE", OPTION_TEXT, AT(config), .help = "options in a file", .line_only = true},
+    {"json", "FILE", OPTION_TEXT, AT(json), .alone = "-", .help = "where figures go", .line_only = true},
 };
 #undef AT
 

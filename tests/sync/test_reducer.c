@@ -274,8 +274,8 @@ static void test_bytes_are_the_transports(void **state)
         sent += dense[r].traffic.bytes_sent;
         received += dense[r].traffic.bytes_received;
     }
-    /* Every step moves 2 (N-1) * 4 bytes an element over all ranks; create compares a digest of 4 bytes. */
-    assert_int_equal(sent, (uint64_t)STEPS * 2 * 3 * 4 * ELEMENTS + 4 * 3 * 4);
+    /* Every step moves 2 (N-1) * 4 bytes an element over all ranks; create exchanges 8 bytes. */
+    assert_int_equal(sent, (uint64_t)STEPS * 2 * 3 * 4 * ELEMENTS + 4 * 3 * 8);
     assert_int_equal(received, sent);
     const tw_stats *stats = &sparse[0].stats;
     assert_int_equal(stats->elements_total, STEPS * 7600);
@@ -283,12 +283,12 @@ static void test_bytes_are_the_transports(void **state)
     assert_int_equal(stats->compressed_fp32, STEPS * 4 * 7600);
     assert_int_equal(stats->message_fp32, STEPS * 4 * ELEMENTS);
     assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 4 * 80);
-    /* What went over the wire is those packets to three peers, the biases' all-reduce, and the digest. */
+    /* What went over the wire is those packets to three peers, the biases' all-reduce, and create's. */
     uint64_t exact = 0, packets = 0, all = 0;
     for (int r = 0; r < RANKS; r++) {
         all += sparse[r].traffic.bytes_sent;
         packets += 3 * sparse[r].stats.compressed_packet;
-        exact += 12;
+        exact += 3 * 8;
     }
     assert_int_equal(all, packets + exact + (uint64_t)STEPS * 2 * 3 * 4 * 80);
     free(dense);

@@ -30,7 +30,7 @@ static int exists(const char *out, const char *name)
 static void assert_latest(const char *out, const char *name)
 {
     char path[FOLDER_PATH];
-    assert_ok(folder_latest(out, path));
+    assert_ok(folder_find(out, path));
     assert_string_equal(strrchr(path, '/') + 1, name);
 }
 
@@ -47,6 +47,36 @@ static void last_two_are_kept(void **state)
     assert_latest(out, "step-00000020");
 }
 
+static void going_back_gives_up_what_came_after(void **state)
+{
+    const char *out = *state;
+    write_checkpoint(out, 10, "x");
+    write_checkpoint(out, 20, "x");
+    write_checkpoint(out, 15, "x"); /* resumed from 10 */
+    assert_true(exists(out, "step-00000010"));
+    assert_false(exists(out, "step-00000020"));
+    assert_latest(out, "step-00000015");
+}
+
+static void a_path_names_a_checkpoint_or_a_run(void **state)
+{
+    const char *out = *state;
+    char path[FOLDER_PATH], found[FOLDER_PATH];
+    write_checkpoint(out, 5, "x");
+    write_checkpoint(out, 7, "x");
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005//", out);
+    assert_true(folder_names_checkpoint(path));
+    assert_ok(folder_find(path, found));
+    assert_string_equal(found, path);
+    assert_true(folder_owns(out, found));
+    assert_false(folder_owns("/tmp", found));
+    assert_true(folder_names_checkpoint("step-3"));
+    assert_false(folder_names_checkpoint("runs/step-3/checkpoints"));
+    assert_false(folder_names_checkpoint("step-3.partial"));
+    assert_false(folder_names_checkpoint("runs/dgc/"));
+    assert_false(folder_names_checkpoint(""));
+}
+
 static void unfinished_is_not_a_checkpoint(void **state)
 {
     const char *out = *state;
@@ -54,7 +84,7 @@ static void unfinished_is_not_a_checkpoint(void **state)
     assert_ok(folder_begin(out, 7, partial));
     put_file(partial, "model", "half");
     assert_false(folder_has_checkpoint(out));
-    assert_fails(folder_latest(out, path), TW_ERROR_IO, out);
+    assert_fails(folder_find(out, path), TW_ERROR_IO, out);
     write_checkpoint(out, 8, "whole"); /* and sweeps what the killed run left */
     assert_false(exists(out, "step-00000007.partial"));
     assert_latest(out, "step-00000008");
@@ -100,6 +130,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(last_two_are_kept, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(going_back_gives_up_what_came_after, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_path_names_a_checkpoint_or_a_run, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(unfinished_is_not_a_checkpoint, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(second_rank_finds_it_published, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(same_step_again_replaces_or_comes_back, make_folder, remove_folder),

@@ -1,5 +1,4 @@
-/* small_run.h - a run small enough for a unit test: noise for images, the cnn, workers that are threads or this thread.
- */
+/* small_run.h - a run small enough for a unit test: noise for images, the cnn, workers that are threads or this one. */
 #ifndef TEST_TRAIN_SMALL_RUN_H
 #define TEST_TRAIN_SMALL_RUN_H
 

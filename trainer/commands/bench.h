@@ -2,9 +2,7 @@
 #ifndef TRAINER_BENCH_H
 #define TRAINER_BENCH_H
 
-#include <cJSON.h>
 #include <stddef.h>
-#include <thinwire/thinwire.h>
 
 int bench_codec(int argc, char **argv);
 int bench_train(int argc, char **argv);
@@ -19,8 +17,5 @@ float *bench_floats(size_t count);
 /* A pass over memory as fast as this processor makes one, touching bytes_per_element (8: b = a; 12: b += a; 20: a
  * momentum update of b and c by a): what a scheme that touches as many bytes is compared with. */
 void bench_stream(unsigned bytes_per_element, const float *a, float *b, float *c, size_t count);
-
-/* Writes the figures to a file, or to stdout for "-". */
-tw_status bench_write_json(const char *path, const cJSON *root);
 
 #endif

@@ -1,8 +1,10 @@
 /* thinwire bench codec: what one step of a scheme costs, beside the least it could. */
 #include "bench.h"
+#include "commands.h"
 #include "error.h"
+#include "json_file.h"
 #include "launch.h"
-#include "options.h"
+#include "schemes.h"
 
 #include <cJSON.h>
 #include <math.h>
@@ -30,7 +32,8 @@ static const option_row rows[] = {
     {"threads", "T", OPTION_INTEGER, offsetof(codec_settings, threads), "1", 1, MAX_THREADS,
      .help = "threads that share the elements"},
     {.help = "Output"},
-    {"json", "FILE", OPTION_TEXT, offsetof(codec_settings, json), .help = "also write the figures as JSON (- is stdout)"},
+    {"json", "FILE", OPTION_TEXT, offsetof(codec_settings, json), .alone = "-",
+     .help = "also write the figures as JSON; alone or -: to standard output"},
 };
 
 static const option_page page = {
@@ -46,7 +49,7 @@ static const option_page page = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* ---- one thread's share ------------------------------------------------------------------------------------------- */
+/* ---- one thread's share ---- */
 
 typedef struct share {
     size_t count;
@@ -56,6 +59,7 @@ typedef struct share {
     unsigned floor_bytes;
     tw_round round;
     tw_status status;
+    char text[512]; /* of a failure: tw_last_error() is the thread's own */
     int repetition;
     void (*work)(struct share *); /* what the next turn does */
 } share;
@@ -96,23 +100,28 @@ static void *run_share(void *argument)
 {
     share *s = argument;
     s->work(s);
+    if (s->status != TW_OK) snprintf(s->text, sizeof s->text, "%s", tw_last_error());
     return NULL;
 }
 
-/* Runs one piece of work on every share at once; returns the seconds the slowest took. */
-static double run_all(share *shares, long threads, void (*work)(share *))
+/* Runs one piece of work on every share at once; *seconds receives what the slowest took. */
+static tw_status run_all(share *shares, long threads, void (*work)(share *), double *seconds)
 {
     pthread_t ids[MAX_THREADS];
+    long started = 1;
     double start = tw_clock();
     for (long t = 0; t < threads; t++) shares[t].work = work;
-    for (long t = 1; t < threads; t++)
-        if (pthread_create(&ids[t], NULL, run_share, &shares[t]) != 0) exit(EXIT_FAILURE);
+    while (started < threads && pthread_create(&ids[started], NULL, run_share, &shares[started]) == 0) started++;
     run_share(&shares[0]);
-    for (long t = 1; t < threads; t++) pthread_join(ids[t], NULL);
-    return tw_clock() - start;
+    for (long t = 1; t < started; t++) pthread_join(ids[t], NULL);
+    *seconds = tw_clock() - start;
+    if (started < threads) return tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for --threads %ld", threads);
+    for (long t = 0; t < threads; t++)
+        if (shares[t].status != TW_OK) return tw_fail(shares[t].status, "%s", shares[t].text);
+    return TW_OK;
 }
 
-/* ---- one scheme ----------------------------------------------------------------------------------------------------- */
+/* ---- one scheme ---- */
 
 /* What a scheme's run gave. */
 typedef struct figures {
@@ -126,7 +135,8 @@ static void fill_source(float *source, size_t count)
         uint32_t words[4];
         tw_random(1, 0, i, words);
         for (size_t j = 0; j < 4 && i + j < count; j++) {
-            double uniform = (words[j] + 0.5) / 4294967296.0; /* Laplace: heavier tails than normal, as gradients have */
+            double uniform =
+                (words[j] + 0.5) / 4294967296.0; /* Laplace: heavier tails than normal, as gradients have */
             source[i + j] = (float)(uniform < 0.5 ? log(2 * uniform) : -log(2 - 2 * uniform));
         }
     }
@@ -159,19 +169,11 @@ static tw_status create_scheme(const codec_settings *settings, const char *spec,
     return status;
 }
 
-static size_t scheme_index(const char *spec)
-{
-    size_t length = strcspn(spec, ":"), index = 0;
-    for (; index < tw_scheme_count(); index++)
-        if (strlen(tw_scheme_name(index)) == length && memcmp(tw_scheme_name(index), spec, length) == 0) break;
-    return index;
-}
-
 static tw_status create_share(share *s, const codec_settings *settings, const char *spec, const float *source)
 {
     s->count = (size_t)(settings->count / settings->threads);
     s->source = source;
-    s->floor_bytes = tw_scheme_floor_bytes(scheme_index(spec));
+    s->floor_bytes = tw_scheme_floor_bytes(scheme_find(spec));
     s->gradient = bench_floats(s->count);
     s->b = bench_floats(s->count);
     s->c = bench_floats(s->count);
@@ -204,13 +206,12 @@ static tw_status measure(share *shares, long threads, figures *out)
     double encoded[REPETITIONS], decoded[REPETITIONS], streamed[REPETITIONS];
     for (int i = -WARMUP; i < REPETITIONS; i++) {
         int slot = i < 0 ? 0 : i;
-        run_all(shares, threads, refill);
-        encoded[slot] = run_all(shares, threads, encode);
-        decoded[slot] = run_all(shares, threads, decode);
-        run_all(shares, threads, refill);
-        streamed[slot] = run_all(shares, threads, stream);
-        for (long t = 0; t < threads; t++)
-            if (shares[t].status != TW_OK) return shares[t].status;
+        double untimed;
+        TW_TRY(run_all(shares, threads, refill, &untimed));
+        TW_TRY(run_all(shares, threads, encode, &encoded[slot]));
+        TW_TRY(run_all(shares, threads, decode, &decoded[slot]));
+        TW_TRY(run_all(shares, threads, refill, &untimed));
+        TW_TRY(run_all(shares, threads, stream, &streamed[slot]));
     }
     out->encode_ms = 1e3 * bench_median(encoded, REPETITIONS);
     out->decode_ms = 1e3 * bench_median(decoded, REPETITIONS);
@@ -230,7 +231,8 @@ static tw_status run_scheme(const codec_settings *settings, const char *spec, co
     return status;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* log2 of n choose k, an index: what a uniform support costs at least. */
 static double bound_bits(double n, double k)
@@ -248,7 +250,7 @@ static void add_result(cJSON *results, const codec_settings *settings, const cha
     cJSON_AddNumberToObject(row, "encode_ms", f->encode_ms);
     cJSON_AddNumberToObject(row, "floor_ms", f->floor_ms);
     cJSON_AddNumberToObject(row, "encode_over_floor", f->encode_ms / f->floor_ms);
-    cJSON_AddNumberToObject(row, "floor_bytes_per_element", tw_scheme_floor_bytes(scheme_index(spec)));
+    cJSON_AddNumberToObject(row, "floor_bytes_per_element", tw_scheme_floor_bytes(scheme_find(spec)));
     cJSON_AddNumberToObject(row, "decode_ms", f->decode_ms);
     cJSON_AddNumberToObject(row, "packet_bytes", (double)f->cost.packet_bytes);
     cJSON_AddNumberToObject(row, "elements_sent", sent);
@@ -283,11 +285,11 @@ static void print_row(FILE *table, const codec_settings *settings, const char *s
 static tw_status run_specs(const codec_settings *settings, const float *source, FILE *table, cJSON *results)
 {
     int all = strcmp(settings->codec, "all") == 0;
-    print_header(table);
     for (size_t i = 0; i < (all ? tw_scheme_count() : 1); i++) {
         const char *spec = all ? tw_scheme_name(i) : settings->codec;
         figures f = {0};
         TW_TRY(run_scheme(settings, spec, source, &f));
+        if (i == 0) print_header(table);
         print_row(table, settings, spec, &f);
         fflush(table);
         add_result(results, settings, spec, &f);
@@ -295,32 +297,33 @@ static tw_status run_specs(const codec_settings *settings, const float *source, 
     return TW_OK;
 }
 
-static tw_status run(const codec_settings *settings)
+static tw_status run_bench(const codec_settings *settings)
 {
-    int json_is_stdout = settings->json && strcmp(settings->json, "-") == 0;
-    size_t share_count = (size_t)(settings->count / settings->threads), padded = share_count + 16 * 64;
+    if (settings->count < settings->threads)
+        return tw_fail(TW_ERROR_ARGUMENT, "--count %ld leaves some of --threads %ld without an element",
+                       settings->count, settings->threads);
+    if (settings->json) TW_TRY(json_check(settings->json));
+    size_t share_count = (size_t)(settings->count / settings->threads), padded = share_count + (size_t)16 * 64;
     float *source = bench_floats(padded);
     if (!source) return tw_fail(TW_ERROR_MEMORY, "no memory for --count %ld; take fewer", settings->count);
     fill_source(source, padded);
     cJSON *root = cJSON_CreateObject(), *results = cJSON_AddArrayToObject(root, "results");
     cJSON_AddStringToObject(root, "isa", tw_isa());
-    tw_status status = run_specs(settings, source, json_is_stdout ? stderr : stdout, results);
-    if (status == TW_OK && settings->json) status = bench_write_json(settings->json, root);
+    tw_status status = run_specs(settings, source, json_beside(settings->json), results);
+    if (status == TW_OK && settings->json) status = json_write(settings->json, root);
     cJSON_Delete(root);
     free(source);
     return status;
 }
 
+static int run(void *settings, options *set)
+{
+    (void)set;
+    return run_bench(settings) == TW_OK ? EXIT_DONE : launch_refuse();
+}
+
 int bench_codec(int argc, char **argv)
 {
     codec_settings settings = {0};
-    options set;
-    if (options_parse(&page, argc, argv, &settings, &set) != TW_OK) return launch_refuse();
-    int code = 0;
-    if (set.help)
-        options_help(&page, stdout);
-    else if (run(&settings) != TW_OK)
-        code = launch_refuse();
-    options_release(&set);
-    return code;
+    return command_run(&page, argc, argv, &settings, run);
 }

@@ -1,9 +1,6 @@
-/* What the benchmarks share: medians, memory, the streaming passes that set the limit, JSON. */
+/* What the benchmarks share: medians, memory, the streaming passes that set the limit. */
 #include "bench.h"
-#include "error.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -65,16 +62,4 @@ void bench_stream(unsigned bytes_per_element, const float *a, float *b, float *c
         add(a, b, count);
     else
         momentum(a, b, c, count);
-}
-
-tw_status bench_write_json(const char *path, const cJSON *root)
-{
-    char *text = cJSON_Print(root);
-    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the JSON text");
-    int to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "w");
-    int failed = !file || fprintf(file, "%s\n", text) < 0;
-    if (file && !to_stdout && fclose(file) != 0) failed = 1;
-    cJSON_free(text);
-    return failed ? tw_fail(TW_ERROR_IO, "%s: %s", path, strerror(errno)) : TW_OK;
 }

@@ -1,13 +1,13 @@
 /* thinwire bench train: training steps of one worker on made-up images, one thread, no exchange. */
 #include "bench.h"
+#include "commands.h"
 #include "error.h"
+#include "json_file.h"
 #include "launch.h"
 #include "model.h"
-#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct train_bench {
     char *model, *json;
@@ -17,10 +17,13 @@ typedef struct train_bench {
 static const option_row rows[] = {
     {"model", "NAME", OPTION_TEXT, offsetof(train_bench, model), "resnet20", 0, 0, .help = "network"},
     {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "128", 1, 4096, .help = "images a step"},
-    {"steps", "S", OPTION_INTEGER, offsetof(train_bench, steps), "10", 1, 10000, .help = "steps timed, after two that are not"},
-    {"size", "PIXELS", OPTION_INTEGER, offsetof(train_bench, size), "32", 8, 512, .help = "width and height of an image"},
+    {"steps", "S", OPTION_INTEGER, offsetof(train_bench, steps), "10", 1, 10000,
+     .help = "steps timed, after two that are not"},
+    {"size", "PIXELS", OPTION_INTEGER, offsetof(train_bench, size), "32", 8, 512,
+     .help = "width and height of an image"},
     {"channels", "C", OPTION_INTEGER, offsetof(train_bench, channels), "3", 1, 3, .help = "channels of an image"},
-    {"json", "FILE", OPTION_TEXT, offsetof(train_bench, json), .help = "also write the figures as JSON (- is stdout)"},
+    {"json", "FILE", OPTION_TEXT, offsetof(train_bench, json), .alone = "-",
+     .help = "also write the figures as JSON; alone or -: to standard output"},
 };
 
 static const option_page page = {
@@ -50,7 +53,8 @@ static tw_status create_run(const train_bench *settings, bench_run *run)
     run->images = malloc(pixels * sizeof *run->images);
     run->labels = malloc(batch);
     run->velocity = calloc(model_parameter_count(run->net), sizeof *run->velocity);
-    if (!run->images || !run->labels || !run->velocity) return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu", batch);
+    if (!run->images || !run->labels || !run->velocity)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu", batch);
     uint32_t words[4];
     for (size_t i = 0; i < pixels; i++) {
         tw_random(2, 0, i, words);
@@ -98,8 +102,7 @@ static tw_status measure(const train_bench *settings, bench_run *run, double *me
 static tw_status report(const train_bench *settings, double seconds)
 {
     double rate = (double)settings->batch / seconds;
-    int json_is_stdout = settings->json && strcmp(settings->json, "-") == 0;
-    fprintf(json_is_stdout ? stderr : stdout, "%s, batch %ld, %ldx%ld: %.1f ms a step, %.0f images a second\n",
+    fprintf(json_beside(settings->json), "%s, batch %ld, %ldx%ld: %.1f ms a step, %.0f images a second\n",
             settings->model, settings->batch, settings->size, settings->size, 1e3 * seconds, rate);
     if (!settings->json) return TW_OK;
     cJSON *root = cJSON_CreateObject();
@@ -107,7 +110,7 @@ static tw_status report(const train_bench *settings, double seconds)
     cJSON_AddNumberToObject(root, "batch", (double)settings->batch);
     cJSON_AddNumberToObject(root, "step_ms", 1e3 * seconds);
     cJSON_AddNumberToObject(root, "images_per_second", rate);
-    tw_status status = bench_write_json(settings->json, root);
+    tw_status status = json_write(settings->json, root);
     cJSON_Delete(root);
     return status;
 }
@@ -116,22 +119,21 @@ static tw_status run_bench(const train_bench *settings)
 {
     bench_run run = {0};
     double seconds = 0;
+    if (settings->json) TW_TRY(json_check(settings->json));
     tw_status status = create_run(settings, &run);
     if (status == TW_OK) status = measure(settings, &run, &seconds);
     destroy_run(&run);
     return status == TW_OK ? report(settings, seconds) : status;
 }
 
+static int run(void *settings, options *set)
+{
+    (void)set;
+    return run_bench(settings) == TW_OK ? EXIT_DONE : launch_refuse();
+}
+
 int bench_train(int argc, char **argv)
 {
     train_bench settings = {0};
-    options set;
-    if (options_parse(&page, argc, argv, &settings, &set) != TW_OK) return launch_refuse();
-    int code = 0;
-    if (set.help)
-        options_help(&page, stdout);
-    else if (run_bench(&settings) != TW_OK)
-        code = launch_refuse();
-    options_release(&set);
-    return code;
+    return command_run(&page, argc, argv, &settings, run);
 }

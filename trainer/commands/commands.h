@@ -1,11 +1,33 @@
-/* commands.h - the subcommands: one file each, one row each in main.c. */
+/* commands.h - the subcommands: one file each, one row each in main.c or, for benchmarks, in bench.c. */
 #ifndef TRAINER_COMMANDS_H
 #define TRAINER_COMMANDS_H
 
-/* Each gets the words after its own name and returns the program's exit code. */
+#include "options.h"
+
+typedef struct command {
+    const char *name, *summary;
+    /* Gets the words after its own name and returns the program's exit code. */
+    int (*run)(int argc, char **argv);
+} command;
+
+/* A list of commands, and how a person asks for one: "thinwire COMMAND". */
+typedef struct command_list {
+    const char *usage, *description;
+    const command *commands;
+    size_t count;
+} command_list;
+
 int command_train(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_demo(int argc, char **argv);
 int command_doctor(int argc, char **argv);
+int command_schemes(int argc, char **argv);
+
+/* Runs the command that the first word names; explains the list where it is "help", missing or unknown. */
+int command_choose(const command_list *list, int argc, char **argv);
+
+/* Reads the words by a page into `settings` (zeroed) and runs the command; for --help, prints the page instead. */
+int command_run(const option_page *page, int argc, char **argv, void *settings,
+                int (*run)(void *settings, options *set));
 
 #endif

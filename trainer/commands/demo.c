@@ -21,8 +21,10 @@ typedef struct demo_settings {
 static const option_row rows[] = {
     {"data", "DIR", OPTION_TEXT, offsetof(demo_settings, data),
      .help = "folder of an IDX or CIFAR data set; without it, Debian's dataset-fashion-mnist"},
-    {"workers", "N", OPTION_INTEGER, offsetof(demo_settings, workers), "4", 1, 64, .help = "workers, threads of this process"},
-    {"epochs", "N", OPTION_INTEGER, offsetof(demo_settings, epochs), "5", 1, 1000, .help = "passes over the images, each run"},
+    {"workers", "N", OPTION_INTEGER, offsetof(demo_settings, workers), "4", 2, 64,
+     .help = "workers, threads of this process"},
+    {"epochs", "N", OPTION_INTEGER, offsetof(demo_settings, epochs), "5", 1, 1000,
+     .help = "passes over the images, each run"},
     {"seed", "N", OPTION_INTEGER, offsetof(demo_settings, seed), "1", 0, 1e9, .help = "of weights and order"},
     {"out", "DIR", OPTION_TEXT, offsetof(demo_settings, out),
      .help = "folder for both runs and the plot; without it, the first free of runs/demo-1, runs/demo-2, ..."},
@@ -43,7 +45,7 @@ static const demo_run runs[DEMO_RUNS] = {
     {"dgc", "DGC, a thousandth", "dgc:density=0.001"},
 };
 
-/* ---- training ------------------------------------------------------------------------------------------------------- */
+/* ---- training ---- */
 
 static int train(const demo_settings *settings, const demo_run *run, const char *folder)
 {
@@ -54,12 +56,12 @@ static int train(const demo_settings *settings, const demo_run *run, const char 
     snprintf(out, sizeof out, "%s/%s", folder, run->name);
     printf("\n%s: thinwire train image --workers %s --sync %s --epochs %s --seed %s --out %s\n", run->title, workers,
            run->sync, epochs, seed, out);
-    char *words[] = {"image",  "--workers", workers, "--sync", (char *)run->sync, "--epochs", epochs,
+    char *words[] = {"image",  "--workers", workers, "--sync", (char *)run->sync, "--epochs",    epochs,
                      "--seed", seed,        "--out", out,      "--data",          settings->data};
     return command_train(settings->data ? 13 : 11, words);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 static tw_status read_file(const char *path, char **text)
 {
@@ -82,7 +84,7 @@ static double number(const cJSON *object, const char *group, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* What a step takes where every worker has a core and a 1 Gbit/s link to itself: computing, coding, and what it sends. */
+/* What a step takes where every worker has a core and a 1 Gbit/s link to itself: computing, coding and sending. */
 static void predict(demo_figures *f, const cJSON *summary)
 {
     double steps = number(summary, NULL, "steps"), workers = number(summary, NULL, "workers");
@@ -113,39 +115,69 @@ static tw_status read_figures(const char *folder, const demo_run *run, demo_figu
     return status;
 }
 
+/* A run that ends in its warm-up has no ratio after it. */
+static void print_ratio(double ratio)
+{
+    if (ratio > 0)
+        printf(" %9.0fx", ratio);
+    else
+        printf(" %10s", "-");
+}
+
 static void print_table(const demo_settings *settings, const demo_figures figures[DEMO_RUNS])
 {
-    printf("\n%-20s %9s %14s %10s %10s %9s %18s\n", "", "test", "sent by each", "message", "traffic", "time", "a step over");
-    printf("%-20s %9s %14s %10s %10s %9s %18s\n", "", "accuracy", "worker", "ratio", "ratio", "here", "1 Gbit/s would be");
+    printf("\n%-20s %9s %14s %10s %10s %9s %18s\n", "", "test", "sent by each", "message", "traffic", "time",
+           "a step over");
+    printf("%-20s %9s %14s %10s %10s %9s %18s\n", "", "accuracy", "worker", "ratio", "ratio", "here",
+           "1 Gbit/s would be");
     for (int i = 0; i < DEMO_RUNS; i++) {
         const demo_figures *f = &figures[i];
-        printf("%-20s %7.2f %% %11.1f MB %9.0fx %9.0fx %7.0f s %15.1f ms\n", runs[i].title, f->accuracy, f->megabytes,
-               f->message_ratio, f->traffic_ratio, f->seconds, f->compute_ms + f->wire_ms);
+        printf("%-20s %7.2f %% %11.1f MB", runs[i].title, f->accuracy, f->megabytes);
+        print_ratio(f->message_ratio);
+        print_ratio(f->traffic_ratio);
+        printf(" %7.0f s %15.1f ms\n", f->seconds, f->compute_ms + f->wire_ms);
     }
-    printf("\nMessage ratio: fp32 gradient over what a worker contributes to a step, after warm-up. Traffic ratio: what a "
-           "dense\nring would send over what was sent, warm-up included, counted in the transport. The last column is "
-           "predicted:\ncomputing and coding as measured here with a core for each of the %ld workers, plus the bytes of "
-           "a step; no overlap.\n",
-           settings->workers);
+    printf(
+        "\nMessage ratio: fp32 gradient over what a worker contributes to a step, after warm-up. Traffic ratio: what a "
+        "dense\nring would send over what was sent, warm-up included, counted in the transport. The last column is "
+        "predicted:\ncomputing and coding as measured here with a core for each of the %ld workers, plus the bytes of "
+        "a step; no overlap.\n",
+        settings->workers);
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
-/* The first of runs/demo-1, runs/demo-2, ... that is free: no run is ever written over. */
-static void choose_folder(const demo_settings *settings, char *folder, size_t capacity)
+static tw_status check_folder(const char *folder)
 {
-    snprintf(folder, capacity, "%s", settings->out ? settings->out : "");
-    for (int i = 1; !settings->out; i++) {
+    for (int i = 0; i < DEMO_RUNS; i++) {
+        char path[FOLDER_PATH];
+        snprintf(path, sizeof path, "%s/%s", folder, runs[i].name);
+        if (folder_has_checkpoint(path))
+            return tw_fail(TW_ERROR_ARGUMENT, "--out %s holds an earlier demo; choose another folder", folder);
+    }
+    return TW_OK;
+}
+
+/* The one that was asked for, or the first of runs/demo-1, runs/demo-2, ... that is free: no run is written over. */
+static tw_status choose_folder(const demo_settings *settings, char *folder, size_t capacity)
+{
+    if (settings->out) {
+        snprintf(folder, capacity, "%s", settings->out);
+        return check_folder(folder);
+    }
+    for (int i = 1;; i++) {
         snprintf(folder, capacity, "runs/demo-%d", i);
-        if (access(folder, F_OK) != 0) return;
+        if (access(folder, F_OK) != 0) return TW_OK;
     }
 }
 
-static int run_demo(const demo_settings *settings)
+static int run(void *command_settings, options *set)
 {
+    const demo_settings *settings = command_settings;
     char folder[FOLDER_PATH - 64], plot[FOLDER_PATH];
     demo_figures figures[DEMO_RUNS] = {{0}};
-    choose_folder(settings, folder, sizeof folder);
+    (void)set;
+    if (choose_folder(settings, folder, sizeof folder) != TW_OK) return launch_refuse();
     for (int i = 0; i < DEMO_RUNS; i++) {
         int code = train(settings, &runs[i], folder);
         if (code != EXIT_DONE) return code;
@@ -162,13 +194,5 @@ static int run_demo(const demo_settings *settings)
 int command_demo(int argc, char **argv)
 {
     demo_settings settings = {0};
-    options set;
-    if (options_parse(&page, argc, argv, &settings, &set) != TW_OK) return launch_refuse();
-    int code = EXIT_DONE;
-    if (set.help)
-        options_help(&page, stdout);
-    else
-        code = run_demo(&settings);
-    options_release(&set);
-    return code;
+    return command_run(&page, argc, argv, &settings, run);
 }

@@ -49,8 +49,8 @@ static void write_curves_of(FILE *script, const demo_run runs[DEMO_RUNS], const 
     static const char *const colours[DEMO_RUNS] = {"#888888", "#d1495b"};
     fprintf(script, "plot ");
     for (int i = 0; i < DEMO_RUNS; i++)
-        fprintf(script, "'%s.dat' using %s with lines linewidth 2 linecolor rgb '%s' title '%s'%s", runs[i].name, columns,
-                colours[i], runs[i].title, i + 1 < DEMO_RUNS ? ", " : "\n");
+        fprintf(script, "'%s.dat' using %s with lines linewidth 2 linecolor rgb '%s' title '%s'%s", runs[i].name,
+                columns, colours[i], runs[i].title, i + 1 < DEMO_RUNS ? ", " : "\n");
 }
 
 static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS])
@@ -84,14 +84,16 @@ static tw_status run_gnuplot(const char *folder)
     posix_spawn_file_actions_addchdir_np(&actions, folder);
     int error = posix_spawnp(&child, "gnuplot", &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (error) return tw_fail(TW_ERROR_UNSUPPORTED, "gnuplot is not installed (apt install gnuplot-nox); the curves are in %s", folder);
+    if (error)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "gnuplot is not installed (apt install gnuplot-nox); the curves are in %s",
+                       folder);
     if (waitpid(child, &outcome, 0) != child || outcome != 0)
         return tw_fail(TW_ERROR_IO, "gnuplot failed on %s/demo.gnuplot", folder);
     return TW_OK;
 }
 
-tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS], char *path,
-                    size_t capacity)
+tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
+                    char *path, size_t capacity)
 {
     for (int i = 0; i < DEMO_RUNS; i++) TW_TRY(write_curve(folder, &runs[i], &figures[i]));
     TW_TRY(write_script(folder, runs));

@@ -23,7 +23,7 @@ typedef struct demo_figures {
 
 /* Draws <folder>/demo.svg from the runs' metrics.jsonl with gnuplot, and writes its path. TW_ERROR_UNSUPPORTED without
  * gnuplot; the curves are then left as text files beside the runs. */
-tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS], char *path,
-                    size_t capacity);
+tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
+                    char *path, size_t capacity);
 
 #endif

@@ -1,10 +1,10 @@
-/* doctor.c - what this machine offers: one row a fact, as a table or as JSON. */
+/* thinwire doctor: what this machine offers, as a table or as JSON. */
 #include "commands.h"
 #include "dataset.h"
 #include "engine.h"
 #include "error.h"
+#include "json_file.h"
 #include "launch.h"
-#include <cJSON.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 typedef struct doctor_settings {
-    char *data;
-    bool json;
+    char *data, *json;
 } doctor_settings;
 
 static const option_row rows[] = {
     {"data", "DIR", OPTION_TEXT, offsetof(doctor_settings, data), .help = "the data set to look for"},
-    {"json", NULL, OPTION_FLAG, offsetof(doctor_settings, json), .help = "print one JSON object"},
+    {"json", "FILE", OPTION_TEXT, offsetof(doctor_settings, json), .alone = "-",
+     .help = "write the facts as one JSON object; alone or -: to standard output"},
 };
 
 static const option_page page = {
@@ -30,7 +30,7 @@ static const option_page page = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* ---------------------------------------------------------------------------------------- memory bandwidth ----- */
+/* ---- memory bandwidth ---- */
 
 #define COPY_BYTES ((size_t)64 << 20) /* beyond a private cache */
 #define COPY_ROUNDS 4
@@ -68,7 +68,7 @@ static double measure_copy(int threads)
     for (int i = 0; i < threads; i++) {
         char *own = memory + (size_t)i * 2 * COPY_BYTES;
         copiers[i] = (copier){.start = &start, .src = own, .dst = own + COPY_BYTES};
-        if (pthread_create(&copiers[i].thread, NULL, copy, &copiers[i]) != 0) abort();
+        if (pthread_create(&copiers[i].thread, NULL, copy, &copiers[i]) != 0) abort(); /* the others wait for it */
     }
     pthread_barrier_wait(&start);
     double begin = tw_clock();
@@ -79,7 +79,7 @@ static double measure_copy(int threads)
     return 2.0 * COPY_ROUNDS * (double)COPY_BYTES * threads / seconds / 1e9;
 }
 
-/* --------------------------------------------------------------------------------------------------- facts ----- */
+/* ---- facts ---- */
 
 static int core_count(void)
 {
@@ -101,77 +101,87 @@ static int mpi_is_there(void)
     return library != NULL;
 }
 
-static void add_data(cJSON *facts, const char *folder)
+typedef struct facts {
+    int cores, copy_threads;
+    double copy_one, copy_all; /* GB/s */
+    int mpi;
+    char onednn[64];
+    dataset data; /* without images where data_error says why */
+    char data_error[1024];
+} facts;
+
+static void examine(const doctor_settings *settings, facts *f)
 {
-    dataset data;
-    char text[8192];
-    if (dataset_load(folder, &data) != TW_OK) {
-        snprintf(text, sizeof text, "not found: %s", tw_last_error());
-    } else {
-        snprintf(text, sizeof text, "%s: %zu training and %zu test images", data.path, data.train.count,
-                 data.test.count);
-        dataset_release(&data);
+    f->cores = core_count();
+    f->copy_threads = f->cores < COPY_THREADS ? f->cores : COPY_THREADS;
+    f->copy_one = measure_copy(1);
+    f->copy_all = f->copy_threads > 1 ? measure_copy(f->copy_threads) : f->copy_one;
+    f->mpi = mpi_is_there();
+    nn_engine_version(f->onednn, sizeof f->onednn);
+    if (dataset_load(settings->data, &f->data) != TW_OK)
+        snprintf(f->data_error, sizeof f->data_error, "%s", tw_last_error());
+}
+
+static void print_table(const facts *f)
+{
+    printf("%-32s %s\n", "thinwire", tw_version());
+    printf("%-32s %s\n", "kernels", tw_isa());
+    printf("%-32s %d\n", "cores", f->cores);
+    printf("%-32s %.4g\n", "memory copy GB/s, 1 thread", f->copy_one);
+    if (f->copy_threads > 1) printf("memory copy GB/s, %2d threads     %.4g\n", f->copy_threads, f->copy_all);
+    printf("%-32s %s\n", "oneDNN", f->onednn);
+    printf("%-32s libthinwire_mpi %s\n", "MPI", f->mpi ? "found" : "not found");
+    if (*f->data_error)
+        printf("%-32s not found: %s\n", "data set", f->data_error);
+    else
+        printf("%-32s %s: %zu training and %zu test images\n", "data set", f->data.path, f->data.train.count,
+               f->data.test.count);
+}
+
+static void add_data(cJSON *object, const facts *f)
+{
+    cJSON *data = cJSON_AddObjectToObject(object, "data");
+    if (*f->data_error) {
+        cJSON_AddStringToObject(data, "error", f->data_error);
+        return;
     }
-    cJSON_AddStringToObject(facts, "data set", text);
+    cJSON_AddStringToObject(data, "path", f->data.path);
+    cJSON_AddStringToObject(data, "format", f->data.format);
+    cJSON_AddNumberToObject(data, "train", (double)f->data.train.count);
+    cJSON_AddNumberToObject(data, "test", (double)f->data.test.count);
 }
 
-static void add_bandwidth(cJSON *facts, int cores)
+static tw_status write_json(const char *path, const facts *f)
 {
-    char key[64];
-    int threads = cores < COPY_THREADS ? cores : COPY_THREADS;
-    cJSON_AddNumberToObject(facts, "memory copy GB/s, 1 thread", measure_copy(1));
-    if (threads == 1) return;
-    snprintf(key, sizeof key, "memory copy GB/s, %d threads", threads);
-    cJSON_AddNumberToObject(facts, key, measure_copy(threads));
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "thinwire", tw_version());
+    cJSON_AddStringToObject(object, "isa", tw_isa());
+    cJSON_AddNumberToObject(object, "cores", f->cores);
+    cJSON *copy_speed = cJSON_AddObjectToObject(object, "copy_gb_per_second");
+    cJSON_AddNumberToObject(copy_speed, "one_thread", f->copy_one);
+    cJSON_AddNumberToObject(copy_speed, "all_cores", f->copy_all);
+    cJSON_AddStringToObject(object, "onednn", f->onednn);
+    cJSON_AddBoolToObject(object, "mpi", f->mpi);
+    add_data(object, f);
+    tw_status status = json_write(path, object);
+    cJSON_Delete(object);
+    return status;
 }
 
-static cJSON *examine(const doctor_settings *settings)
+static int run(void *command_settings, options *set)
 {
-    char text[64];
-    int cores = core_count();
-    cJSON *facts = cJSON_CreateObject();
-    cJSON_AddStringToObject(facts, "thinwire", tw_version());
-    cJSON_AddStringToObject(facts, "kernels", tw_isa());
-    cJSON_AddNumberToObject(facts, "cores", cores);
-    add_bandwidth(facts, cores);
-    nn_engine_version(text, sizeof text);
-    cJSON_AddStringToObject(facts, "oneDNN", text);
-    cJSON_AddStringToObject(facts, "MPI", mpi_is_there() ? "libthinwire_mpi found" : "libthinwire_mpi not found");
-    add_data(facts, settings->data);
-    return facts;
-}
-
-static void print_table(const cJSON *facts)
-{
-    for (const cJSON *fact = facts->child; fact; fact = fact->next)
-        if (cJSON_IsNumber(fact))
-            printf("%-32s %.4g\n", fact->string, fact->valuedouble);
-        else
-            printf("%-32s %s\n", fact->string, fact->valuestring);
-}
-
-static void print_json(const cJSON *facts)
-{
-    char *text = cJSON_Print(facts);
-    if (text) puts(text);
-    free(text);
+    const doctor_settings *settings = command_settings;
+    (void)set;
+    facts f = {0};
+    examine(settings, &f);
+    if (!settings->json || strcmp(settings->json, "-") != 0) print_table(&f);
+    tw_status status = settings->json ? write_json(settings->json, &f) : TW_OK;
+    dataset_release(&f.data);
+    return status == TW_OK ? EXIT_DONE : launch_refuse();
 }
 
 int command_doctor(int argc, char **argv)
 {
     doctor_settings settings = {0};
-    options set;
-    if (options_parse(&page, argc, argv, &settings, &set) != TW_OK) return launch_refuse();
-    if (set.help) {
-        options_help(&page, stdout);
-    } else {
-        cJSON *facts = examine(&settings);
-        if (settings.json)
-            print_json(facts);
-        else
-            print_table(facts);
-        cJSON_Delete(facts);
-    }
-    options_release(&set);
-    return EXIT_DONE;
+    return command_run(&page, argc, argv, &settings, run);
 }

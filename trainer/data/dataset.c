@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "format.h"
@@ -22,10 +23,11 @@ static tw_status check_folder(const char *path, const char *hint)
     struct stat about;
     if (strlen(path) >= sizeof((dataset *)0)->path)
         return tw_fail(TW_ERROR_ARGUMENT, "%.100s...: too long for the path of a folder", path);
-    if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: %s%s", path, strerror(errno), hint);
-    if (!S_ISDIR(about.st_mode))
+    int found = stat(path, &about) == 0;
+    if (found && !S_ISDIR(about.st_mode))
         return tw_fail(TW_ERROR_IO, "%s: not a folder; name the one with the data in it", path);
-    return TW_OK;
+    if (found && access(path, R_OK | X_OK) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "the data folder \"%s\" cannot be read: %s%s", path, strerror(errno), hint);
 }
 
 static tw_status refuse_folder(const char *path)
@@ -71,7 +73,8 @@ static tw_status read_folder(dataset *data)
 
 tw_status dataset_load(const char *path, dataset *data)
 {
-    const char *hint = path ? "" : "; apt install dataset-fashion-mnist, or --data DIR";
+    const char *hint =
+        path ? "; it should hold an IDX or CIFAR data set" : "; apt install dataset-fashion-mnist, or --data DIR";
     memset(data, 0, sizeof *data);
     if (!path) path = default_folder;
     TW_TRY(check_folder(path, hint));

@@ -33,8 +33,7 @@ typedef struct augmentation {
     int flip;    /* 1: mirrored left to right half of the time */
 } augmentation;
 
-/* The order of one epoch: a permutation of 0 .. count-1 that depends on (seed, epoch) alone. `order` has count entries.
- */
+/* The order of one epoch: a permutation of 0 .. count-1 that depends on (seed, epoch) alone, into order[0 .. count). */
 void dataset_shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch);
 
 /* Copies images order[0 .. count) into `images` (count, channels, height, width) as floats, (pixel/255 - mean) /

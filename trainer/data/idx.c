@@ -62,12 +62,30 @@ tw_status idx_parse_images(const char *name, const uint8_t *bytes, size_t size, 
     return TW_OK;
 }
 
-static size_t largest(const uint8_t *values, size_t count)
+/* The largest label, and how many different ones there are. */
+static size_t survey(const uint8_t *labels, size_t count, size_t *different)
 {
-    uint8_t most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (values[i] > most) most = values[i];
+    bool seen[256] = {false};
+    size_t most = 0;
+    *different = 0;
+    for (size_t i = 0; i < count; i++) seen[labels[i]] = true;
+    for (size_t label = 0; label < 256; label++) {
+        if (!seen[label]) continue;
+        most = label;
+        ++*different;
+    }
     return most;
+}
+
+/* The format does not say how many classes there are: the largest label does. One that would leave most of the classes
+ * without an image is more likely damage. */
+static tw_status take_classes(const char *name, size_t most, size_t different, image_set *set)
+{
+    if (most > 2 * different + 10)
+        return tw_fail(TW_ERROR_FORMAT, "%s: label %zu, but only %zu different labels; they should count up from 0",
+                       name, most, different);
+    set->classes = most + 1;
+    return TW_OK;
 }
 
 tw_status idx_parse_labels(const char *name, const uint8_t *bytes, size_t size, image_set *set)
@@ -76,11 +94,11 @@ tw_status idx_parse_labels(const char *name, const uint8_t *bytes, size_t size, 
     TW_TRY(parse_header(name, bytes, size, 1, &count));
     if (count != set->count)
         return tw_fail(TW_ERROR_FORMAT, "%s: %u labels, but there are %zu images", name, count, set->count);
-    size_t most = largest(bytes + 8, count);
+    size_t different, most = survey(bytes + 8, count, &different);
     if (set->classes && most >= set->classes)
         return tw_fail(TW_ERROR_FORMAT, "%s: label %zu, but those for training end at %zu", name, most,
                        set->classes - 1);
-    if (!set->classes) set->classes = most + 1;
+    if (!set->classes) TW_TRY(take_classes(name, most, different, set));
     return copy_data(name, bytes + 8, size - 8, &set->labels);
 }
 

@@ -12,6 +12,7 @@ typedef struct model_definition {
     /* Appends the layers, down to `classes` outputs. `depth` is the definition's, for families of models. */
     tw_status (*build)(nn_net *net, size_t depth, size_t classes);
     size_t depth;
+    const char *schedule; /* of the learning rate, in the words of `--schedule`: what suits it on its usual data */
 } model_definition;
 
 /* Ends with a definition without a name. */

@@ -56,6 +56,12 @@ static const model_definition *find(const char *name)
     return d->name ? d : NULL;
 }
 
+const char *model_schedule(const char *name)
+{
+    const model_definition *d = find(name);
+    return d ? d->schedule : NULL;
+}
+
 static tw_status build(const model *m, size_t images, nn_net **net)
 {
     nn_input input = {images, m->shape.channels, m->shape.height, m->shape.width};

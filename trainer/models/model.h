@@ -37,6 +37,8 @@ void model_destroy(model *m);
 /* Names and one-line descriptions, for help; NULL past the end. */
 const char *model_name(size_t index);
 const char *model_summary(size_t index);
+/* The schedule of the learning rate that suits a model, in the words of `--schedule`; NULL for an unknown name. */
+const char *model_schedule(const char *name);
 
 /* The trainable tensors, in forward order. */
 const tw_tensor *model_tensors(const model *m, size_t *count);

@@ -43,7 +43,8 @@ static void print_option(const option_row *row, FILE *file)
     char sentence[1024], value[256];
     const char *choices = row->kind == OPTION_CHOICE ? row->choices : "";
     int column = fprintf(file, "  --%s", row->name);
-    if (row->kind != OPTION_FLAG) column += fprintf(file, " %s", row->placeholder ? row->placeholder : "WORD");
+    if (row->kind != OPTION_FLAG)
+        column += fprintf(file, row->alone ? " [%s]" : " %s", row->placeholder ? row->placeholder : "WORD");
     if (column > COLUMN - 2) {
         fputc('\n', file);
         column = 0;

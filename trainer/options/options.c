@@ -61,6 +61,8 @@ static tw_status parse_option(options *set, int argc, char **argv, int *at)
         value = "on";
     else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
         value = argv[++*at];
+    else if (row->alone)
+        value = row->alone;
     else
         return refuse_missing(row);
 
@@ -95,7 +97,7 @@ static tw_status check_arguments(const options *set)
 {
     const option_page *page = set->page;
     if (set->argument_count < page->least_arguments)
-        return tw_fail(TW_ERROR_ARGUMENT, "something is missing; usage: %s", page->usage);
+        return tw_fail(TW_ERROR_ARGUMENT, "a word is missing; usage: %s", page->usage);
     if (set->argument_count > page->most_arguments)
         return tw_fail(TW_ERROR_ARGUMENT, "\"%s\" is one word too many; usage: %s",
                        set->arguments[page->most_arguments], page->usage);

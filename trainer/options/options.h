@@ -7,8 +7,8 @@
  *     struct settings { long epochs; char *out, *config; } settings = {0};
  *     static const option_row rows[] = {
  *         {.help = "Training"},
- *         {"epochs", "N", OPTION_INTEGER, offsetof(struct settings, epochs), "5", 1, 1000, .help = "passes over the
- * images"},
+ *         {"epochs", "N", OPTION_INTEGER, offsetof(struct settings, epochs), "5", 1, 1000,
+ *          .help = "passes over the images"},
  *         ...
  *     };
  *     static const option_page page = {.usage = "thinwire train TASK [options]", .rows = rows, .count = ...};
@@ -44,8 +44,10 @@ typedef struct option_row {
     const char *fallback; /* the default, as a user would write it; NULL: off, nothing, 0, the first choice */
     double least, most;   /* INTEGER and REAL: the range, both ends allowed; INFINITY for no end */
     const char *choices;  /* CHOICE: "cnn|resnet20" */
-    const char *help;     /* one sentence without a full stop; the default and the range are added to it */
-    bool line_only;       /* belongs to one invocation: neither read from nor written to a file (--config itself) */
+    const char
+        *alone;       /* TEXT: the value where the option ends the line or another option follows; NULL: it needs one */
+    const char *help; /* one sentence without a full stop; the default and the range are added to it */
+    bool line_only;   /* belongs to one invocation: neither read from nor written to a file (--config itself) */
 } option_row;
 
 typedef struct option_page {
@@ -85,8 +87,12 @@ tw_status options_read_file(options *set, const char *path);
 tw_status options_read_text(options *set, const char *name, const char *text, size_t size);
 
 /* Writes every value as YAML that options_read_file reads back to the same values; texts that are NULL and line_only
- * options are left out. TW_ERROR_ARGUMENT when a text is not UTF-8, TW_ERROR_IO when the file cannot be written. */
-tw_status options_write(const options *set, FILE *file);
+ * options are left out; `name` stands for the file in the texts. TW_ERROR_ARGUMENT when a text is not UTF-8,
+ * TW_ERROR_IO when the file cannot be written. */
+tw_status options_write(const options *set, const char *name, FILE *file);
+
+/* Copies the word at `position` of a row's choices. */
+void options_choice_word(const char *choices, int position, char *word, size_t capacity);
 
 /* True if the command line or the file set the option; false if it has its default. */
 bool options_given(const options *set, const char *name);

@@ -152,11 +152,10 @@ static const char *write_real(double real, char space[OPTION_TEXT_MOST])
     return space;
 }
 
-static const char *write_choice(const char *words, int position, char space[OPTION_TEXT_MOST])
+void options_choice_word(const char *choices, int position, char *word, size_t capacity)
 {
-    for (; position > 0; position--) words += strcspn(words, "|") + 1;
-    snprintf(space, OPTION_TEXT_MOST, "%.*s", (int)strcspn(words, "|"), words);
-    return space;
+    for (; position > 0; position--) choices += strcspn(choices, "|") + 1;
+    snprintf(word, capacity, "%.*s", (int)strcspn(choices, "|"), choices);
 }
 
 const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST])
@@ -173,7 +172,8 @@ const char *option_value_write(const option_row *row, const void *target, char s
     case OPTION_REAL:
         return write_real(*(const double *)place, space);
     case OPTION_CHOICE:
-        return write_choice(row->choices, *(const int *)place, space);
+        options_choice_word(row->choices, *(const int *)place, space, OPTION_TEXT_MOST);
+        return space;
     }
     return NULL;
 }

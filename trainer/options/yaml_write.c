@@ -52,25 +52,25 @@ static bool emit_end(yaml_emitter_t *emitter)
            emit(emitter, &event, yaml_stream_end_event_initialize(&event));
 }
 
-static tw_status write_events(yaml_emitter_t *emitter, const options *set)
+static tw_status write_events(yaml_emitter_t *emitter, const options *set, const char *name)
 {
     bool fine = emit_start(emitter);
     for (size_t i = 0; fine && i < set->page->count; i++)
         TW_TRY(emit_option(emitter, &set->page->rows[i], set->target));
     fine = fine && emit_end(emitter);
-    return fine ? TW_OK : tw_fail(TW_ERROR_IO, "the options cannot be written as YAML: %s", emitter->problem);
+    return fine ? TW_OK : tw_fail(TW_ERROR_IO, "%s: cannot be written as YAML: %s", name, emitter->problem);
 }
 
-tw_status options_write(const options *set, FILE *file)
+tw_status options_write(const options *set, const char *name, FILE *file)
 {
     yaml_emitter_t emitter;
-    if (!yaml_emitter_initialize(&emitter)) return tw_fail(TW_ERROR_MEMORY, "no memory to write the options");
+    if (!yaml_emitter_initialize(&emitter)) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to write it", name);
     yaml_emitter_set_output_file(&emitter, file);
     yaml_emitter_set_unicode(&emitter, 1);
     yaml_emitter_set_width(&emitter, -1); /* one option, one line */
-    tw_status status = write_events(&emitter, set);
+    tw_status status = write_events(&emitter, set, name);
     yaml_emitter_delete(&emitter);
     if (status == TW_OK && (fflush(file) || ferror(file)))
-        return tw_fail(TW_ERROR_IO, "the options cannot be written: %s", strerror(errno));
+        return tw_fail(TW_ERROR_IO, "%s: cannot be written: %s", name, strerror(errno));
     return status;
 }

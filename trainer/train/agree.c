@@ -22,26 +22,32 @@ static tw_status gather(tw_comm *comm, const void *own, size_t size, void **gath
     return status;
 }
 
-typedef struct report {
-    int32_t status;
-    char text[508];
-} report;
+/* The lowest rank that failed, and how; size where none did. */
+static tw_status find_failure(tw_comm *comm, tw_status own, int *failed, tw_status *found)
+{
+    int32_t mine = (int32_t)own;
+    void *gathered = NULL;
+    TW_TRY(gather(comm, &mine, sizeof mine, &gathered));
+    const int32_t *statuses = gathered;
+    int rank = 0, size = tw_comm_size(comm);
+    while (rank < size && statuses[rank] == TW_OK) rank++;
+    *failed = rank;
+    *found = rank < size ? (tw_status)statuses[rank] : TW_OK;
+    free(gathered);
+    return TW_OK;
+}
 
 tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed)
 {
-    report mine = {.status = (int32_t)own};
-    if (own != TW_OK) snprintf(mine.text, sizeof mine.text, "%s", tw_last_error());
-    void *gathered = NULL;
-    TW_TRY(gather(comm, &mine, sizeof mine, &gathered));
-    const report *reports = gathered;
-    tw_status status = TW_OK;
-    for (int r = 0; r < tw_comm_size(comm) && status == TW_OK; r++) {
-        if (reports[r].status == TW_OK) continue;
-        *agreed = 1;
-        status = tw_fail((tw_status)reports[r].status, "%.*s", (int)sizeof reports[r].text - 1, reports[r].text);
-    }
-    free(gathered);
-    return status;
+    int failed;
+    tw_status found;
+    char text[512] = "";
+    if (own != TW_OK) snprintf(text, sizeof text, "%s", tw_last_error());
+    TW_TRY(find_failure(comm, own, &failed, &found));
+    if (found == TW_OK) return TW_OK;
+    TW_TRY(tw_comm_broadcast(comm, failed, text, sizeof text));
+    *agreed = 1;
+    return tw_fail(found, "%.*s", (int)sizeof text - 1, text);
 }
 
 tw_status agree_status(worker *w, tw_status own)

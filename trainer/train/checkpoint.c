@@ -110,11 +110,24 @@ static tw_status put_step(tw_state *state, uint64_t step)
     return tw_state_put(state, "step", TW_U64, 0, NULL, &step);
 }
 
+/* What a checkpoint and the run that resumes it must agree on: settings, and the data. */
+enum { IDENTITY = SETTINGS_IDENTITY + 1 };
+
+static void identify(const worker *w, setting_text identity[IDENTITY])
+{
+    const image_set *train = &w->train;
+    setting_text *data = &identity[SETTINGS_IDENTITY];
+    settings_identity(&w->settings, w->size, identity);
+    data->key = "training data";
+    snprintf(data->value, sizeof data->value, "of %zu images (labels %08x)", train->count,
+             tw_crc32c(0, train->labels, train->count));
+}
+
 static tw_status pack_model(worker *w, tw_state *state)
 {
-    setting_text identity[SETTINGS_IDENTITY];
-    settings_identity(&w->settings, w->size, identity);
-    for (int i = 0; i < SETTINGS_IDENTITY; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
+    setting_text identity[IDENTITY];
+    identify(w, identity);
+    for (int i = 0; i < IDENTITY; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
     size_t count, ignored;
     const tw_tensor *tensors = model_tensors(w->model, &count);
     TW_TRY(put_step(state, w->step));
@@ -126,9 +139,9 @@ static tw_status pack_model(worker *w, tw_state *state)
 
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
-    setting_text identity[SETTINGS_IDENTITY];
-    settings_identity(&w->settings, w->size, identity);
-    for (int i = 0; i < SETTINGS_IDENTITY; i++) {
+    setting_text identity[IDENTITY];
+    identify(w, identity);
+    for (int i = 0; i < IDENTITY; i++) {
         const char *key = identity[i].key, *wanted = identity[i].value, *stored = tw_state_text(state, key);
         if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, key);
         if (strcmp(stored, wanted) != 0)
@@ -251,10 +264,7 @@ typedef struct place {
 static tw_status find_and_load(worker *w, place *found)
 {
     const train_settings *s = &w->settings;
-    if (s->resume_from)
-        snprintf(found->folder, sizeof found->folder, "%s", s->resume_from);
-    else
-        TW_TRY(folder_latest(s->out, found->folder));
+    TW_TRY(folder_find(*s->resume ? s->resume : s->out, found->folder));
     TW_TRY(load_model(w, found->folder));
     found->step = w->step;
     return TW_OK;

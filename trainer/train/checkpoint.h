@@ -13,8 +13,8 @@
  * succeeded; if it did not, nothing older is lost. Does nothing when the run keeps no folder. */
 tw_status checkpoint_write(worker *w);
 
-/* Puts `w`, just created, where the checkpoint was written: --resume-from, or the newest in --out. Every rank calls it.
- * TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
+/* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out. Every rank
+ * calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
 
 #endif

@@ -12,19 +12,26 @@
 
 #define KEPT 2
 
+static tw_status make_one(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0) return TW_OK;
+    int error = errno;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s", path, strerror(error));
+}
+
 tw_status folder_make(const char *path)
 {
     char part[FOLDER_PATH];
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
         return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is longer than %d bytes", path, FOLDER_PATH - 1);
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = *part ? strchr(part + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(part, 0777); /* what matters is whether the last one succeeds */
+        TW_TRY(make_one(part));
         *slash = '/';
     }
-    struct stat info;
-    if (mkdir(part, 0777) == 0 || (errno == EEXIST && stat(part, &info) == 0 && S_ISDIR(info.st_mode))) return TW_OK;
-    return tw_fail(TW_ERROR_IO, "folder %s could not be made: %s", path, strerror(errno));
+    return make_one(part);
 }
 
 static tw_status step_path(const char *out, uint64_t step, const char *suffix, char path[FOLDER_PATH])
@@ -107,15 +114,32 @@ static void release(struct dirent **entries, int count)
     free(entries);
 }
 
-static void remove_all_but(const char *out, int (*filter)(const struct dirent *), int kept)
+/* Entries [first, last). */
+static void remove_entries(const char *out, struct dirent **entries, int first, int last)
 {
-    struct dirent **entries;
-    int count = list(out, filter, &entries);
-    for (int i = 0; i < count - kept; i++) {
+    for (int i = first; i < last; i++) {
         char path[FOLDER_PATH];
         if (snprintf(path, sizeof path, "%s/checkpoints/%s", out, entries[i]->d_name) < (int)sizeof path)
             remove_folder(path);
     }
+}
+
+static void remove_superseded(const char *out, uint64_t step)
+{
+    struct dirent **entries;
+    const char *rest;
+    int count = list(out, is_checkpoint, &entries), end = 0;
+    while (end < count && (uint64_t)parse_step(entries[end]->d_name, &rest) <= step) end++;
+    remove_entries(out, entries, 0, end - KEPT);
+    remove_entries(out, entries, end, count);
+    release(entries, count);
+}
+
+static void remove_leftovers(const char *out)
+{
+    struct dirent **entries;
+    int count = list(out, is_leftover, &entries);
+    remove_entries(out, entries, 0, count);
     release(entries, count);
 }
 
@@ -128,8 +152,8 @@ tw_status folder_publish(const char *out, uint64_t step)
     if (!renamed) return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
     snprintf(root, sizeof root, "%.*s", (int)(strrchr(final, '/') - final), final);
     sync_folder(root);
-    remove_all_but(out, is_checkpoint, KEPT);
-    remove_all_but(out, is_leftover, 0);
+    remove_superseded(out, step);
+    remove_leftovers(out);
     return TW_OK;
 }
 
@@ -143,14 +167,39 @@ void folder_abandon(const char *out, uint64_t step)
     rename(replaced, final);
 }
 
-tw_status folder_latest(const char *out, char path[FOLDER_PATH])
+int folder_names_checkpoint(const char *path)
+{
+    const char *name = path, *rest;
+    for (const char *at = path; *at; at++)
+        if (*at == '/' && at[1] && at[1] != '/') name = at + 1;
+    return parse_step(name, &rest) >= 0 && rest[strspn(rest, "/")] == '\0';
+}
+
+static tw_status find_latest(const char *out, char checkpoint[FOLDER_PATH])
 {
     struct dirent **entries;
     int count = list(out, is_checkpoint, &entries);
-    if (count > 0) snprintf(path, FOLDER_PATH, "%s/checkpoints/%s", out, entries[count - 1]->d_name);
+    if (count > 0) snprintf(checkpoint, FOLDER_PATH, "%s/checkpoints/%s", out, entries[count - 1]->d_name);
     release(entries, count);
     if (count > 0) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s/checkpoints holds no checkpoint to resume from", out);
+}
+
+tw_status folder_find(const char *path, char checkpoint[FOLDER_PATH])
+{
+    if (!folder_names_checkpoint(path)) return find_latest(path, checkpoint);
+    if (snprintf(checkpoint, FOLDER_PATH, "%s", path) < FOLDER_PATH) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", path);
+}
+
+int folder_owns(const char *out, const char *checkpoint)
+{
+    char own[FOLDER_PATH + NAME_MAX], parent[FOLDER_PATH + NAME_MAX];
+    struct stat own_info, parent_info;
+    snprintf(own, sizeof own, "%s/checkpoints", out);
+    snprintf(parent, sizeof parent, "%s/..", checkpoint);
+    return stat(own, &own_info) == 0 && stat(parent, &parent_info) == 0 && own_info.st_dev == parent_info.st_dev &&
+           own_info.st_ino == parent_info.st_ino;
 }
 
 int folder_has_checkpoint(const char *out)

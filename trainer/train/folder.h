@@ -15,13 +15,18 @@ tw_status folder_make(const char *path);
 
 /* Makes step-N.partial/ and writes its path. An older checkpoint of the same step steps aside. */
 tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH]);
-/* Renames it to step-N/, then removes all but the last two checkpoints and what runs that were killed left behind. */
+/* Renames it to step-N/, then removes all checkpoints but it and the one before, and what runs that were killed left
+ * behind. Later checkpoints go too: the run has been resumed from before them, and takes another course. */
 tw_status folder_publish(const char *out, uint64_t step);
 /* Removes step-N.partial/, because the checkpoint failed; one that stepped aside returns. */
 void folder_abandon(const char *out, uint64_t step);
 
-/* The newest checkpoint of `out`. TW_ERROR_IO when there is none. */
-tw_status folder_latest(const char *out, char path[FOLDER_PATH]);
+/* A folder named step-N is a checkpoint; any other name stands for a run's folder. */
+int folder_names_checkpoint(const char *path);
+/* The checkpoint that `path` names, or the newest in the run's folder it names. TW_ERROR_IO when there is none. */
+tw_status folder_find(const char *path, char checkpoint[FOLDER_PATH]);
+/* Whether `checkpoint` stands in <out>/checkpoints/. */
+int folder_owns(const char *out, const char *checkpoint);
 int folder_has_checkpoint(const char *out);
 
 #endif

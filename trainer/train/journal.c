@@ -2,6 +2,7 @@
 #include "banner.h"
 #include "error.h"
 #include "folder.h"
+#include "json_file.h"
 #include "summary.h"
 #include <string.h>
 #include <time.h>
@@ -9,10 +10,18 @@
 /* Steps between lines of metrics.jsonl; epochs have lines of their own. */
 #define STEPS_A_LINE 10
 
+/* Whether the run goes on from a checkpoint of the folder it keeps. */
+static bool continues_own(const train_settings *s)
+{
+    char checkpoint[FOLDER_PATH];
+    if (!s->resume) return false;
+    return *s->resume == '\0' || (folder_find(s->resume, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
+}
+
 static tw_status prepare_folder(const worker *w)
 {
     const train_settings *s = &w->settings;
-    if (!s->resume && !s->resume_from && folder_has_checkpoint(s->out))
+    if (folder_has_checkpoint(s->out) && !continues_own(s))
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
@@ -61,7 +70,8 @@ static cJSON *start_line(const worker *w)
 tw_status journal_open(journal *j, const worker *w)
 {
     const train_settings *s = &w->settings;
-    FILE *stream = s->json && strcmp(s->json, "-") == 0 ? stderr : stdout;
+    FILE *stream = json_beside(s->json);
+    if (s->json) TW_TRY(json_check(s->json));
     if (s->out) {
         char path[FOLDER_PATH];
         TW_TRY(prepare_folder(w));

@@ -1,10 +1,12 @@
 #include "progress.h"
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 
 #define BAR_WIDTH 24
+#define BAR_LEAST 4 /* a narrower one is left out */
 #define SECONDS_TERMINAL 0.1
 #define SECONDS_PIPE 5.0
 
@@ -35,7 +37,8 @@ void progress_begin(progress *p, FILE *stream, const worker *w)
 {
     double now = tw_clock();
     *p = (progress){.stream = stream, .started = now, .shown = now, .first_step = w->step};
-    p->terminal = stream && isatty(fileno(stream));
+    /* A launcher hands what a rank writes through a terminal of its own, and on to who knows what. */
+    p->terminal = stream && isatty(fileno(stream)) && strcmp(tw_comm_transport(w->comm), "threads") == 0;
 }
 
 static void clear_bar(progress *p)
@@ -56,12 +59,29 @@ void progress_say(progress *p, const char *format, ...)
     fflush(p->stream);
 }
 
-static void bar_text(const worker *w, char text[BAR_WIDTH + 1])
+/* Columns of the terminal, as it is now: a person may have changed it. */
+static size_t columns(FILE *stream)
 {
-    size_t filled = (size_t)(w->step * BAR_WIDTH / w->steps);
-    memset(text, '#', filled);
-    memset(text + filled, '.', BAR_WIDTH - filled);
-    text[BAR_WIDTH] = '\0';
+    struct winsize size = {0};
+    return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* A line that ran over the terminal's edge could not be cleared again. */
+static void show_bar(progress *p, const worker *w, const char *text)
+{
+    char bar[BAR_WIDTH + 1];
+    size_t length = strlen(text), room = columns(p->stream) - 1, width = BAR_WIDTH;
+    if (length + BAR_LEAST + 3 > room)
+        width = 0;
+    else if (length + width + 3 > room)
+        width = room - length - 3;
+    size_t filled = (size_t)(w->step * width / w->steps);
+    memset(bar, '#', filled);
+    memset(bar + filled, '.', width - filled);
+    fputc('\r', p->stream);
+    if (width > 0) fprintf(p->stream, "[%.*s] ", (int)width, bar);
+    fprintf(p->stream, "%.*s\033[K", (int)room, text);
+    p->bar_stands = 1;
 }
 
 void progress_step(progress *p, const worker *w, double loss, const totals *sums)
@@ -71,14 +91,15 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     p->shown = now;
     double steps_a_second = (double)(w->step - p->first_step) / (now - p->started);
     double rate = steps_a_second * (double)w->settings.batch * w->size;
-    char bar[BAR_WIDTH + 1], left[TIME_TEXT], sent[BYTES_TEXT];
-    time_text((double)(w->steps - w->step) / steps_a_second, left);
-    bytes_text(sums->values[TOTAL_BYTES_SENT], sent);
-    bar_text(w, bar);
-    fprintf(p->stream, p->terminal ? "\r[%s] " : "%.0s", bar);
-    fprintf(p->stream, "step %llu/%llu  loss %.4f  %.0f images/s  %s sent  ETA %s%s", (unsigned long long)w->step,
-            (unsigned long long)w->steps, loss, rate, sent, left, p->terminal ? "\033[K" : "\n");
-    p->bar_stands = p->terminal;
+    char text[160], left[TIME_TEXT], sent[BYTES_TEXT];
+    snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  %.0f images/s  %s sent  ETA %s",
+             (unsigned long long)w->step, (unsigned long long)w->steps, loss, rate,
+             bytes_text(sums->values[TOTAL_BYTES_SENT], sent),
+             time_text((double)(w->steps - w->step) / steps_a_second, left));
+    if (p->terminal)
+        show_bar(p, w, text);
+    else
+        fprintf(p->stream, "%s\n", text);
     fflush(p->stream);
 }
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 typedef struct progress {
-    FILE *stream; /* NULL: quiet */
-    int terminal;
-    int bar_stands; /* a bar is on the terminal's last line */
+    FILE *stream;   /* NULL: quiet */
+    int terminal;   /* it can show a bar */
+    int bar_stands; /* and one is on its last line */
     double started, shown;
     uint64_t first_step;
 } progress;

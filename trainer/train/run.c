@@ -4,6 +4,7 @@
 #include "error.h"
 #include "journal.h"
 #include "summary.h"
+#include <math.h>
 
 /* What a run keeps between its steps, beside the worker. */
 typedef struct run {
@@ -21,7 +22,10 @@ static tw_status evaluate(run *r)
 {
     TW_TRY(worker_evaluate(&r->worker, &r->evaluation));
     r->evaluated_step = r->worker.step;
-    return journal_epoch(&r->journal, &r->worker, &r->evaluation);
+    TW_TRY(journal_epoch(&r->journal, &r->worker, &r->evaluation));
+    if (isfinite(r->evaluation.loss)) return TW_OK;
+    r->worker.agreed = 1; /* all ranks have the same figures */
+    return worker_diverged(&r->worker, "the loss of the test images is NaN or infinite");
 }
 
 static tw_status save(run *r)
@@ -45,7 +49,6 @@ static tw_status after_step(run *r)
     int last = w->step == w->steps, epoch_ended = w->step % w->steps_per_epoch == 0;
     if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
     if (epoch_ended || last) TW_TRY(evaluate(r));
-    if (epoch_ended) w->epoch_result = (model_result){0};
     int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
     return due || last ? save(r) : TW_OK;
 }
@@ -70,7 +73,7 @@ static tw_status begin(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
-    if (s->resume || s->resume_from) {
+    if (s->resume) {
         TW_TRY(checkpoint_resume(w));
         r->saved_step = w->step;
     }

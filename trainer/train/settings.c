@@ -22,7 +22,8 @@ static const option_row rows[] = {
     {"workers", "N", OPTION_INTEGER, AT(workers), "0", 0, 4096,
      .help = "workers, as threads of this process; 0: one, or as many as mpirun started"},
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce",
-     .help = "how gradients are exchanged: scheme or scheme:option=value,..., such as dgc:density=0.001"},
+     .help = "how gradients are exchanged: scheme or scheme:option=value,..., such as dgc:density=0.001; thinwire "
+             "schemes lists them"},
     {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi",
      .help = "auto takes mpi under an MPI launcher"},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
@@ -35,9 +36,11 @@ static const option_row rows[] = {
     {"steps", "N", OPTION_INTEGER, AT(steps), "0", 0, 1e15, .help = "steps to take instead; 0: --epochs decides"},
     {"batch", "N", OPTION_INTEGER, AT(batch), "16", 1, 65536, .help = "images each worker takes a step"},
     {"lr", "RATE", OPTION_REAL, AT(lr), "0.03", 0, 1e6, .help = "learning rate"},
-    {"schedule", "NAME", OPTION_TEXT, AT(schedule), "cosine",
-     .help = "constant, cosine, step, or step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs)"},
-    {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15, .help = "steps of linear warm-up"},
+    {"schedule", "NAME", OPTION_TEXT, AT(schedule),
+     .help = "constant, cosine, step, or step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs); "
+             "without it the model's own, step:3 for cnn, step:82,123 for the resnets"},
+    {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
+     .help = "steps in which the learning rate rises to --lr"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,
      .help = "where the scheme of --sync does not apply its own"},
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum"},
@@ -45,14 +48,14 @@ static const option_row rows[] = {
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation"},
 
     {.help = "What is kept"},
-    {"out", "DIR", OPTION_TEXT, AT(out), .help = "run folder: configuration, metrics, checkpoints, summary.json"},
+    {"out", "DIR", OPTION_TEXT, AT(out),
+     .help = "run folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints, summary.json"},
     {"checkpoint-every", "STEPS", OPTION_INTEGER, AT(checkpoint_every), "0", 0, INFINITY,
      .help = "0: at the end of each epoch; the last two are kept"},
-    {"resume", NULL, OPTION_FLAG, AT(resume), .help = "continue from the newest checkpoint in --out",
-     .line_only = true},
-    {"resume-from", "DIR", OPTION_TEXT, AT(resume_from), .help = "continue from this checkpoint", .line_only = true},
-    {"json", "FILE", OPTION_TEXT, AT(json), .help = "write the summary there too; - is standard output",
-     .line_only = true},
+    {"resume", "DIR", OPTION_TEXT, AT(resume), .alone = "", .line_only = true,
+     .help = "continue from DIR, a run folder (then --out's default) or one of its checkpoints; alone: from --out"},
+    {"json", "FILE", OPTION_TEXT, AT(json), .alone = "-", .line_only = true,
+     .help = "write the summary there too; alone or -: to standard output"},
     {"config", "FILE", OPTION_TEXT, AT(config), .help = "YAML file of options; the command line wins over it",
      .line_only = true},
     {"quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print errors only", .line_only = true},
@@ -62,9 +65,12 @@ const option_page train_page = {
     .usage = "thinwire train TASK [options]",
     .description =
         "Trains a network on several workers that exchange compressed gradients. TASK is image. Under mpirun "
-        "each rank is a worker; otherwise the workers are threads of this process.",
+        "each rank is a worker; otherwise the workers are threads of this process. The defaults suit the cnn on "
+        "Fashion-MNIST; the last example is the recipe of a ResNet on CIFAR-10.",
     .examples = "  thinwire train image --workers 4 --sync dgc:density=0.001 --out runs/dgc\n"
-                "  mpirun -n 8 thinwire train image --model resnet20 --data cifar-10-batches-bin --crop 4 --flip\n",
+                "  thinwire train image --resume runs/dgc --workers 4 --sync dgc:density=0.001 --epochs 10\n"
+                "  mpirun -n 8 thinwire train image --model resnet20 --data cifar-10-batches-bin --crop 4 --flip \\\n"
+                "      --lr 0.1 --weight-decay 1e-4 --epochs 164 --sync dgc --out runs/resnet20\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
     .least_arguments = 1,
@@ -95,14 +101,6 @@ void settings_identity(const train_settings *s, int workers, setting_text identi
     put(entry++, "nesterov", "%s", s->nesterov ? "on" : "off");
     put(entry++, "crop", "%ld", s->crop);
     put(entry++, "flip", "%s", s->flip ? "on" : "off");
-    put(entry++, "limit-train", "%ld", s->limit_train);
-}
-
-/* The word at position `index` of "a|b|c". */
-static void choice_word(const char *choices, int index, char *dst, size_t capacity)
-{
-    while (index-- > 0) choices = strchr(choices, '|') + 1;
-    snprintf(dst, capacity, "%.*s", (int)strcspn(choices, "|"), choices);
 }
 
 static cJSON *row_json(const option_row *row, const void *value)
@@ -118,7 +116,7 @@ static cJSON *row_json(const option_row *row, const void *value)
     case OPTION_REAL:
         return cJSON_CreateNumber(*(const double *)value);
     case OPTION_CHOICE:
-        choice_word(row->choices, *(const int *)value, word, sizeof word);
+        options_choice_word(row->choices, *(const int *)value, word, sizeof word);
         return cJSON_CreateString(word);
     }
     return NULL;
@@ -141,7 +139,7 @@ tw_status settings_write(const train_settings *settings, const char *path)
     set.target = &resolved;
     FILE *file = fopen(path, "w");
     if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
-    tw_status status = options_write(&set, file);
+    tw_status status = options_write(&set, path, file);
     if (fclose(file) != 0 && status == TW_OK)
         status = tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(errno));
     return status;

@@ -19,13 +19,13 @@ typedef struct train_settings {
     int transport;  /* transport_choice */
     char *schedule; /* see schedule_parse */
     char *out;      /* the run folder; NULL writes nothing */
-    char *resume_from;
+    char *resume;   /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
     char *config;
     char *json;   /* a file for summary.json's content too; "-" is standard output */
     long workers; /* 0: one thread, or as many as the launcher started */
     long epochs, steps, batch, warmup, seed, crop, limit_train, checkpoint_every, check_every;
     double lr, momentum, weight_decay, timeout;
-    bool nesterov, flip, resume, quiet;
+    bool nesterov, flip, quiet;
 } train_settings;
 
 typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI } transport_choice;
@@ -39,10 +39,10 @@ typedef struct setting_text {
     char value[512];
 } setting_text;
 
-#define SETTINGS_IDENTITY 11
+#define SETTINGS_IDENTITY 10
 
-/* What decides a run's bits from one step to the next, apart from learning rate and length, which may be changed on
- * resuming. */
+/* What decides a run's bits from one step to the next, apart from the data, and from learning rate, weight decay and
+ * length, which may be changed on resuming. */
 void settings_identity(const train_settings *settings, int workers, setting_text identity[SETTINGS_IDENTITY]);
 
 /* All of them, for the record: a member for each row of the table. NULL when memory ran out. */

@@ -1,10 +1,10 @@
 #include "summary.h"
 #include "error.h"
-#include <errno.h>
+#include "folder.h"
+#include "json_file.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 tw_status summary_gather(worker *w, totals *mean)
 {
@@ -79,35 +79,12 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     return object;
 }
 
-static tw_status write_text(const char *path, const char *text)
-{
-    int to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "w");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
-    int written = fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
-    int error = errno;
-    if (!to_stdout && fclose(file) != 0 && written) {
-        written = 0;
-        error = errno;
-    }
-    return written ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(error));
-}
-
-static tw_status write_everywhere(const train_settings *settings, const char *text)
-{
-    if (settings->out) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/summary.json", settings->out);
-        TW_TRY(write_text(path, text));
-    }
-    return settings->json ? write_text(settings->json, text) : TW_OK;
-}
-
 tw_status summary_write(const train_settings *settings, const cJSON *summary)
 {
-    char *text = cJSON_Print(summary);
-    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the summary");
-    tw_status status = write_everywhere(settings, text);
-    free(text);
-    return status;
+    if (settings->out) {
+        char path[FOLDER_PATH];
+        snprintf(path, sizeof path, "%s/summary.json", settings->out);
+        TW_TRY(json_write(path, summary));
+    }
+    return settings->json ? json_write(settings->json, summary) : TW_OK;
 }

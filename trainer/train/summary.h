@@ -8,7 +8,9 @@
 /* Brings the workers' totals together: *mean receives the mean over them. Every rank calls it. */
 tw_status summary_gather(worker *w, totals *mean);
 
-/* The object that summary.json holds. NULL when memory ran out. */
+/* The object that summary.json holds: metric.value is a fraction, 0 .. 1; a ratio is null where nothing was sent (one
+ * worker). Bytes and seconds are the mean over the workers and count over all resumptions, each with the few bytes of
+ * its handshake. */
 cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean);
 
 /* Writes it to <out>/summary.json and where --json says. */

@@ -1,6 +1,8 @@
 #include "worker.h"
 #include "agree.h"
 #include "error.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +17,8 @@ static tw_status plan_steps(worker *w)
     size_t global_batch = (size_t)s->batch * (size_t)w->size;
     w->steps_per_epoch = w->train.count / global_batch;
     if (w->steps_per_epoch == 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--batch %ld on %d workers takes %zu images a step, but there are only %zu",
-                       s->batch, w->size, global_batch, w->train.count);
+        return tw_fail(TW_ERROR_ARGUMENT, "--batch %ld on %d worker%s takes %zu images a step, but there are only %zu",
+                       s->batch, w->size, w->size == 1 ? "" : "s", global_batch, w->train.count);
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
     return schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }
@@ -167,16 +169,23 @@ static tw_status submit(void *reducer, size_t index, float *gradient)
     return tw_reducer_submit(reducer, index, gradient);
 }
 
+tw_status worker_diverged(const worker *w, const char *seen)
+{
+    return tw_fail(TW_ERROR_NONFINITE,
+                   "the run has diverged: at step %llu %s; a smaller --lr or a longer --warmup may help",
+                   (unsigned long long)w->step, seen);
+}
+
 /* Ends the exchange and, unless a gradient was not finite, applies the step. */
 static tw_status apply(worker *w)
 {
     tw_status status = tw_reducer_wait(w->reducer);
     if (status == TW_ERROR_NONFINITE && ++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
-    if (status == TW_ERROR_NONFINITE)
-        return tw_fail(status,
-                       "the run has diverged: NaN or infinity in the gradients of %d steps in a row, up to step %llu; "
-                       "a smaller --lr or a longer --warmup may help",
-                       SKIPPED_LIMIT, (unsigned long long)w->step + 1);
+    if (status == TW_ERROR_NONFINITE) {
+        char seen[96];
+        snprintf(seen, sizeof seen, "the gradients of %d steps in a row were NaN or infinite", SKIPPED_LIMIT);
+        return worker_diverged(w, seen);
+    }
     TW_TRY(status);
     w->skipped_in_a_row = 0;
     float rate = (float)schedule_rate(&w->schedule, w->step);
@@ -184,9 +193,17 @@ static tw_status apply(worker *w)
     return TW_OK;
 }
 
+static void add_result(model_result *sum, const model_result *result)
+{
+    sum->loss += result->loss;
+    sum->correct += result->correct;
+    sum->images += result->images;
+}
+
 tw_status worker_step(worker *w, double *loss)
 {
     double begin = tw_clock();
+    if (w->step % w->steps_per_epoch == 0) w->epoch_result = (model_result){0};
     load_batch(w);
     double loaded = tw_clock();
     model_result result = {0};
@@ -196,9 +213,7 @@ tw_status worker_step(worker *w, double *loss)
     w->step++;
     w->now.values[TOTAL_IMAGES] += (double)result.images;
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begin;
-    w->epoch_result.loss += result.loss;
-    w->epoch_result.correct += result.correct;
-    w->epoch_result.images += result.images;
+    if (isfinite(result.loss)) add_result(&w->epoch_result, &result);
     *loss = result.loss / (double)result.images;
     return TW_OK;
 }

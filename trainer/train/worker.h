@@ -38,7 +38,8 @@ typedef struct totals {
 typedef struct evaluation {
     double loss;       /* mean over the test images */
     double accuracy;   /* 0 .. 1 */
-    double train_loss; /* mean over the training images since the epoch began (or was resumed), as they were met */
+    double train_loss; /* mean over the training images since the epoch began, as they were met;
+                        * batches whose loss was not finite are left out */
 } evaluation;
 
 typedef struct worker {
@@ -62,7 +63,7 @@ typedef struct worker {
     uint8_t *labels;
     float *mean_buffers; /* the model's buffers, averaged over the workers: see worker_average_buffers */
 
-    model_result epoch_result; /* this worker's training images since the epoch began */
+    model_result epoch_result; /* this worker's training images of the epoch that the last step was in */
     int skipped_in_a_row;
     totals before; /* brought from the checkpoint */
     totals now;    /* since this process began, without what the reducer counts */
@@ -87,6 +88,9 @@ tw_status worker_totals(const worker *w, totals *sums);
 
 /* The test set's loss and accuracy, each worker over its share, counts summed exactly; the same on every rank. */
 tw_status worker_evaluate(worker *w, evaluation *result);
+
+/* For when there is no point in going on: TW_ERROR_NONFINITE, saying what was seen and what may help. */
+tw_status worker_diverged(const worker *w, const char *seen);
 
 /* One more step; worker.step counts on. A step skipped for NaN or infinity is no failure until ten follow each other
  * (TW_ERROR_NONFINITE). `loss` is this worker's own mean over its batch. */

@@ -206,12 +206,12 @@ static tw_status create(MPI_Comm original, int finalises, tw_comm **comm)
     transport *mpi = calloc(1, sizeof *mpi);
     if (!mpi) return tw_fail(TW_ERROR_MEMORY, "no memory for the MPI transport");
     mpi->comm = MPI_COMM_NULL;
+    mpi->finalises = finalises;
     tw_status status = duplicate(original, mpi);
     if (status != TW_OK) {
-        free(mpi);
+        destroy(mpi);
         return status;
     }
-    mpi->finalises = finalises;
     MPI_Comm_rank(mpi->comm, &rank);
     MPI_Comm_size(mpi->comm, &size);
     return tw_comm_create_custom(&ops, mpi, rank, size, comm);
@@ -232,6 +232,7 @@ tw_status tw_transport_open(tw_comm **comm)
     MPI_Initialized(&initialised);
     if (!initialised && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
         return tw_fail(TW_ERROR_SYSTEM, "MPI could not be initialised");
-    TRY(check_threads());
-    return create(MPI_COMM_WORLD, !initialised, comm);
+    tw_status status = check_threads();
+    if (status != TW_OK && !initialised) MPI_Finalize();
+    return status != TW_OK ? status : create(MPI_COMM_WORLD, !initialised, comm);
 }

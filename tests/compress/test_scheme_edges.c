@@ -1,0 +1,381 @@
+/* Schemes where numbers, densities and the order of calls come to their edges. */
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+#include "packet.h"
+#include "scheme.h"
+
+enum { MATRIX = 3000, BIAS = 40 };
+static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};
+
+typedef struct step_gradients {
+    float w[LOOPBACK_RANKS][MATRIX], b[LOOPBACK_RANKS][BIAS];
+    float *tensors[LOOPBACK_RANKS][2], **ranks[LOOPBACK_RANKS];
+} step_gradients;
+
+static float draw(int step, int rank, size_t i)
+{
+    uint32_t words[4];
+    tw_random(21, (uint64_t)(step * 64 + rank), i, words);
+    return (float)words[0] / 4294967296.0f - 0.5f;
+}
+
+static void fill(step_gradients *g, int step, float times)
+{
+    for (int r = 0; r < LOOPBACK_RANKS; r++) {
+        for (size_t i = 0; i < MATRIX; i++) g->w[r][i] = times * draw(step, r, i);
+        for (size_t i = 0; i < BIAS; i++) g->b[r][i] = times * draw(step, r, MATRIX + i);
+        g->tensors[r][0] = g->w[r];
+        g->tensors[r][1] = g->b[r];
+        g->ranks[r] = g->tensors[r];
+    }
+}
+
+/* What a scheme remembers of one kind for one tensor: where it lies. */
+typedef struct finder {
+    tw_walk walk;
+    const char *kind, *tensor;
+    float *found;
+} finder;
+
+static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    finder *self = (finder *)walk;
+    (void)dtype;
+    (void)count;
+    if (strcmp(kind, self->kind) == 0 && strcmp(tensor, self->tensor) == 0) self->found = data;
+    return TW_OK;
+}
+
+static float *remembered(tw_scheme *scheme, const char *kind, const char *tensor)
+{
+    finder self = {{find, NULL}, kind, tensor, NULL};
+    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
+    assert_non_null(self.found);
+    return self.found;
+}
+
+static tw_cost cost_of(const tw_scheme *scheme)
+{
+    tw_cost cost = {.struct_size = sizeof cost};
+    assert_int_equal(tw_scheme_cost(scheme, &cost), TW_OK);
+    return cost;
+}
+
+/* ---- numbers too large ------------------------------------------------------------------------------------------ */
+
+/* A finite gradient that no residual could gather for long counts as an infinite one. */
+static void test_enormous_gradients_are_skipped(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static const char *const specs[] = {"topk", "dgc", "dgc:clip=1"};
+    for (int s = 0; s < 3; s++) {
+        loopback group;
+        int skipped;
+        assert_int_equal(loopback_create(&group, specs[s], table, 2, 3), TW_OK);
+        for (int step = 0; step < 3; step++) {
+            fill(&g, step, 1);
+            if (step == 1) g.w[1][5] = FLT_MAX;
+            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+            assert_int_equal(skipped, step == 1);
+        }
+        loopback_destroy(&group);
+    }
+}
+
+/* Replaces every packet by a sound one that holds the largest float. */
+static void send_largest(void *packets[], size_t sizes[], int size)
+{
+    const uint32_t index = 7;
+    const float value = FLT_MAX;
+    for (int r = 0; r < size; r++) {
+        tw_packet_writer writer;
+        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
+        assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, TW_VALUES_FP32), TW_OK);
+        sizes[r] = tw_packet_end(&writer);
+    }
+}
+
+/* Packets that are finite, each by itself, and whose sum is not: no rank may apply that. */
+static void test_a_sum_that_overflows_is_skipped(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "topk:density=0.01", table, 2, 2), TW_OK);
+    fill(&g, 0, 1);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, send_largest, &skipped), TW_OK);
+    assert_int_equal(skipped, 1);
+    fill(&g, 1, 1);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(skipped, 0);
+    loopback_destroy(&group);
+}
+
+/* fp16 ends at 65,504: the rest of a larger value comes in later steps. */
+static void test_fp16_cuts_large_values_into_steps(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static const char *const specs[] = {"topk:density=0.001,values=fp16", "dgc:density=0.001,momentum=0,warmup_steps=0,values=fp16"};
+    for (int s = 0; s < 2; s++) {
+        loopback group;
+        int skipped;
+        float came = 0;
+        assert_int_equal(loopback_create(&group, specs[s], table, 2, 1), TW_OK);
+        for (int step = 0; step < 20; step++) {
+            fill(&g, 0, 0);
+            if (step == 0) g.w[0][9] = 1e6f;
+            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+            if (step == 0) assert_true(g.w[0][9] == 65504);
+            came += g.w[0][9];
+        }
+        assert_true(came == 1e6f);
+        loopback_destroy(&group);
+    }
+}
+
+/* ---- densities -------------------------------------------------------------------------------------------------- */
+
+/* Around the densities where packets begin to cost more than a dense all-reduce, also within one warm-up: the sum is
+ * that of what was taken, whichever road it went. */
+static void check_roads(const char *spec, int size)
+{
+    static step_gradients g;
+    static double sent[MATRIX], given[MATRIX];
+    loopback group;
+    int skipped;
+    memset(sent, 0, sizeof sent);
+    memset(given, 0, sizeof given);
+    assert_int_equal(loopback_create(&group, spec, table, 2, size), TW_OK);
+    for (int step = 0; step < 6; step++) {
+        fill(&g, step, 1);
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < MATRIX; i++) given[i] += (double)g.w[r][i] / size;
+        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+        assert_int_equal(skipped, 0);
+        for (int r = 1; r < size; r++) assert_memory_equal(g.w[r], g.w[0], sizeof g.w[0]);
+        for (size_t i = 0; i < MATRIX; i++) sent[i] += g.w[0][i];
+    }
+    for (int r = 0; r < size; r++)
+        for (size_t i = 0; i < MATRIX; i++) sent[i] += remembered(group.scheme[r], "residual", "w")[i];
+    for (size_t i = 0; i < MATRIX; i++) assert_true(fabs(sent[i] - given[i]) < 1e-5);
+    loopback_destroy(&group);
+}
+
+static void test_either_road_gives_the_sum(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 9; size++) {
+        check_roads("dgc:momentum=0,density=0.99,warmup_density=1,warmup_steps=2", size);
+        check_roads("dgc:momentum=0,density=0.97,warmup_density=1,warmup_steps=2,values=fp16", size);
+        check_roads("dgc:momentum=0,density=0.1,warmup_density=0.5,warmup_steps=4", size);
+        check_roads("topk:density=0.5", size);
+    }
+}
+
+static void test_either_road_counts_what_was_sent(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static const char *const specs[] = {"topk:density=0.3", "topk:density=0.002"};
+    static const uint64_t elements[] = {900, 16}, exact_bytes = 4 * BIAS;
+    for (int s = 0; s < 2; s++) {
+        loopback group;
+        int skipped;
+        assert_int_equal(loopback_create(&group, specs[s], table, 2, 8), TW_OK);
+        for (int step = 0; step < 2; step++) {
+            fill(&g, step, 1);
+            if (step == 1) g.w[3][1] = NAN;
+            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+            if (step == 0) assert_int_equal(cost_of(group.scheme[3]).elements_sent, elements[s]);
+            if (step == 0) assert_int_equal(cost_of(group.scheme[3]).exact_bytes, exact_bytes);
+            if (step == 1) assert_int_equal(cost_of(group.scheme[3]).elements_sent, 0);
+        }
+        if (s == 0) assert_int_equal(cost_of(group.scheme[0]).packet_bytes, 4 * MATRIX); /* the wide road */
+        loopback_destroy(&group);
+    }
+}
+
+/* Receivers make room for N packets of the step's density, not of the warm-up's. */
+static void test_capacity_follows_the_density(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static const void *packet;
+    size_t capacity[4], size;
+    tw_scheme *scheme;
+    assert_int_equal(tw_scheme_create("dgc:density=0.01,warmup_density=0.16,warmup_steps=2", table, 2, 0, 1, &scheme), TW_OK);
+    for (int step = 0; step < 4; step++) {
+        tw_round round = {0};
+        fill(&g, step, 1);
+        assert_int_equal(tw_scheme_begin(scheme, g.ranks[0], -1), TW_OK);
+        assert_int_equal(tw_scheme_next(scheme, &round), TW_OK);
+        assert_int_equal(round.kind, TW_ROUND_ALLGATHER);
+        assert_true(round.size <= round.capacity);
+        capacity[step] = round.capacity;
+        packet = round.data;
+        size = round.size;
+        round.packets = &packet;
+        round.sizes = &size;
+        while (round.kind != TW_ROUND_DONE) assert_int_equal(tw_scheme_next(scheme, &round), TW_OK);
+    }
+    assert_true(capacity[1] < capacity[0] && capacity[2] < capacity[1] && capacity[3] == capacity[2]);
+    tw_scheme_destroy(scheme);
+}
+
+/* A final density above the first of the ladder: there is no warm-up. */
+static void test_no_warmup_from_below(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9", table, 2, 1), TW_OK);
+    fill(&g, 0, 1);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(cost_of(group.scheme[0]).elements_sent, 900);
+    assert_int_equal(cost_of(group.scheme[0]).warmup, 0);
+    loopback_destroy(&group);
+}
+
+/* ---- what is compressed ----------------------------------------------------------------------------------------- */
+
+static void check_plan(const char *spec, const char *name, const char *plan)
+{
+    tw_tensor tensor = {name, 2, {20, 30}};
+    tw_scheme *scheme;
+    assert_int_equal(tw_scheme_create(spec, &tensor, 1, 0, 4, &scheme), TW_OK);
+    assert_string_equal(scheme->tensors[0].plan, plan);
+    tw_scheme_destroy(scheme);
+}
+
+static void test_plans_say_what_happens(void **state)
+{
+    (void)state;
+    check_plan("allreduce", "head.weight", "allreduce");
+    check_plan("topk:density=0.05", "head.weight", "topk: 30 of 600 elements");
+    check_plan("dgc:density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_plan("dgc:density=0.9", "head.weight", "dgc: 540 of 600 elements, sent dense: that is less");
+    check_plan("dgc:min_elements=601", "head.weight", "exact: 600 elements < min_elements=601");
+    check_plan("dgc:min_elements=600,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_plan("dgc:dense=head.*", "head.weight", "exact: dense=head.*");
+    check_plan("dgc:dense=a|*.w?ight", "head.weight", "exact: dense=a|*.w?ight");
+    check_plan("dgc:dense=head|weight|,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_plan("dgc:dense=,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+}
+
+/* ---- order of calls --------------------------------------------------------------------------------------------- */
+
+static void test_revert_takes_back_one_step_and_no_more(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static float residual[MATRIX], velocity[BIAS];
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0", table, 2, 1), TW_OK);
+    float *now = remembered(group.scheme[0], "momentum", "b"), *v = remembered(group.scheme[0], "residual", "w");
+    now[3] = v[3] = 2;
+    assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK); /* no step yet: what was loaded stays */
+    assert_true(now[3] == 2 && v[3] == 2);
+    for (int step = 0; step < 3; step++) {
+        fill(&g, step, 1);
+        memcpy(velocity, now, sizeof velocity);
+        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+        assert_memory_not_equal(now, velocity, sizeof velocity);
+        for (size_t i = 0; i < MATRIX; i++) residual[i] = g.w[0][i] + v[i];
+        for (int times = 0; times < 2; times++) {
+            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+            assert_memory_equal(now, velocity, sizeof velocity); /* a bias's step is lost whole, its momentum, too */
+            assert_memory_equal(v, residual, sizeof residual);   /* a weight's waits in the residual */
+        }
+    }
+    loopback_destroy(&group);
+}
+
+static void cut_off(void *packets[], size_t sizes[], int size)
+{
+    (void)packets;
+    sizes[size - 1]--;
+}
+
+/* After a failed round no call pretends that the step ended well. */
+static void test_a_failed_scheme_stays_failed(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    tw_round round = {0};
+    int skipped;
+    assert_int_equal(loopback_create(&group, "topk", table, 2, 2), TW_OK);
+    fill(&g, 0, 1);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, cut_off, &skipped), TW_ERROR_PACKET);
+    assert_int_equal(tw_scheme_next(group.scheme[0], &round), TW_ERROR_ORDER);
+    assert_int_equal(tw_scheme_begin(group.scheme[0], g.ranks[0], -1), TW_ERROR_ORDER);
+    assert_non_null(strstr(tw_last_error(), "destroy it"));
+    loopback_destroy(&group);
+}
+
+/* ---- numbers in specs ------------------------------------------------------------------------------------------- */
+
+static int choose_decimal_comma(void)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (setlocale(LC_ALL, names[i]) && *localeconv()->decimal_point == ',') return 1;
+    return 0;
+}
+
+static void test_numbers_do_not_depend_on_the_language(void **state)
+{
+    (void)state;
+    tw_scheme *scheme = NULL;
+    if (!choose_decimal_comma()) skip();
+    tw_status status = tw_scheme_create("dgc:density=0.25", table, 2, 0, 1, &scheme);
+    tw_status with_comma = tw_scheme_create("dgc:density=0,25", table, 2, 0, 1, &scheme);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, TW_OK);
+    assert_int_equal(with_comma, TW_ERROR_SPEC);
+    tw_scheme_destroy(scheme);
+}
+
+static void test_blanks_are_no_numbers(void **state)
+{
+    (void)state;
+    tw_scheme *scheme;
+    static const char *const specs[] = {"dgc:density= 0.1", "dgc:density=\t0.1", "dgc:density=0.1 ", "dgc:density= "};
+    for (int s = 0; s < 4; s++) assert_int_equal(tw_scheme_create(specs[s], table, 2, 0, 1, &scheme), TW_ERROR_SPEC);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_enormous_gradients_are_skipped),
+        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
+        cmocka_unit_test(test_fp16_cuts_large_values_into_steps),
+        cmocka_unit_test(test_either_road_gives_the_sum),
+        cmocka_unit_test(test_either_road_counts_what_was_sent),
+        cmocka_unit_test(test_capacity_follows_the_density),
+        cmocka_unit_test(test_no_warmup_from_below),
+        cmocka_unit_test(test_plans_say_what_happens),
+        cmocka_unit_test(test_revert_takes_back_one_step_and_no_more),
+        cmocka_unit_test(test_a_failed_scheme_stays_failed),
+        cmocka_unit_test(test_numbers_do_not_depend_on_the_language),
+        cmocka_unit_test(test_blanks_are_no_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

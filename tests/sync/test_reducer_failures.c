@@ -1,0 +1,235 @@
+/* Reducers whose ranks, tables or calls go wrong: every call ends, and says what was wrong. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, TENSORS = 3, WEIGHT = 600 };
+
+static const tw_tensor table[TENSORS] = {{"a", 2, {20, 30}}, {"b", 2, {20, 30}}, {"c", 2, {20, 30}}};
+
+/* ---- ranks as threads ------------------------------------------------------------------------------------------- */
+
+typedef struct player player;
+struct player {
+    int rank;
+    const char *spec;
+    double timeout;
+    void (*act)(player *self, tw_reducer *reducer);
+    tw_comm *comm;
+    pthread_barrier_t *all;
+    float gradient[TENSORS][WEIGHT];
+    tw_status created, last[4]; /* what the calls returned: asserted on the test's own thread */
+    char text[512];             /* of create */
+};
+
+static void *play(void *argument)
+{
+    player *self = argument;
+    tw_reducer *reducer = NULL;
+    tw_comm_set_timeout(self->comm, self->timeout);
+    self->created = tw_reducer_create(self->comm, self->spec, table, TENSORS, &reducer);
+    strncpy(self->text, tw_last_error(), sizeof self->text - 1);
+    if (self->created == TW_OK) self->act(self, reducer); /* destroys the reducer */
+    pthread_barrier_wait(self->all);                      /* nobody leaves before all are through */
+    tw_comm_destroy(self->comm);
+    return NULL;
+}
+
+static tw_status submit(player *self, tw_reducer *reducer, size_t tensors)
+{
+    for (size_t t = TENSORS; t-- > TENSORS - tensors;) {
+        tw_status status = tw_reducer_submit(reducer, t, self->gradient[t]);
+        if (status != TW_OK) return status;
+    }
+    return TW_OK;
+}
+
+static void run(player players[RANKS])
+{
+    pthread_t threads[RANKS];
+    tw_comm *comms[RANKS];
+    pthread_barrier_t all;
+    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
+    assert_int_equal(pthread_barrier_init(&all, NULL, RANKS), 0);
+    for (int r = 0; r < RANKS; r++) {
+        players[r].rank = r;
+        players[r].comm = comms[r];
+        players[r].all = &all;
+        if (!players[r].timeout) players[r].timeout = 60;
+        if (!players[r].spec) players[r].spec = "topk:message_kb=1";
+        assert_int_equal(pthread_create(&threads[r], NULL, play, &players[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+    pthread_barrier_destroy(&all);
+}
+
+static void only_destroy(player *self, tw_reducer *reducer)
+{
+    (void)self;
+    tw_reducer_destroy(reducer);
+}
+
+/* ---- create ----------------------------------------------------------------------------------------------------- */
+
+/* One rank's mistake ends create on every rank, at once: nobody has left the group, and the deadline is far. */
+static void test_one_bad_spec_ends_create_everywhere(void **state)
+{
+    (void)state;
+    static player players[RANKS];
+    memset(players, 0, sizeof players);
+    for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
+    players[1].spec = "topk:densty=0.1";
+    run(players);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(players[r].created, TW_ERROR_SPEC);
+        assert_non_null(strstr(players[r].text, r == 1 ? "no option \"densty\"" : "rank 1 could not make its reducer"));
+    }
+}
+
+static void test_different_specs_end_create_everywhere(void **state)
+{
+    (void)state;
+    static player players[RANKS];
+    memset(players, 0, sizeof players);
+    for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
+    players[2].spec = "topk:message_kb=2";
+    run(players);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(players[r].created, TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(players[r].text, "different specs"));
+    }
+}
+
+static void check_table(const tw_tensor *tensors, size_t count, const char *says)
+{
+    tw_comm *comm;
+    tw_reducer *reducer = NULL;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "topk:message_kb=1", tensors, count, &reducer), TW_ERROR_ARGUMENT);
+    assert_null(reducer);
+    if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
+    tw_comm_destroy(comm);
+}
+
+static void test_bad_tables_are_refused(void **state)
+{
+    (void)state;
+    static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}}, nameless = {NULL, 1, {4}};
+    check_table(table, 0, "empty");
+    check_table(NULL, 3, "empty");
+    check_table(twice, 3, "two tensors are called w"); /* though each is in a message of its own */
+    check_table(&nameless, 1, "a name has");
+    tw_reducer *reducer;
+    assert_int_equal(tw_reducer_create(NULL, "topk", table, TENSORS, &reducer), TW_ERROR_ARGUMENT);
+}
+
+/* ---- a step ----------------------------------------------------------------------------------------------------- */
+
+static void test_null_gradient_is_refused(void **state)
+{
+    (void)state;
+    static float gradient[TENSORS][WEIGHT];
+    tw_comm *comm;
+    tw_reducer *reducer;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "allreduce", table, TENSORS, &reducer), TW_OK);
+    assert_int_equal(tw_reducer_submit(reducer, 0, NULL), TW_ERROR_ARGUMENT);
+    for (size_t t = 0; t < TENSORS; t++) assert_int_equal(tw_reducer_submit(reducer, t, gradient[t]), TW_OK);
+    assert_int_equal(tw_reducer_wait(reducer), TW_OK);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
+/* Rank 0 never submits: the first message of the others fails while the rest is pending. */
+static void wait_in_vain(player *self, tw_reducer *reducer)
+{
+    if (self->rank != 0) {
+        submit(self, reducer, TENSORS);
+        self->last[0] = tw_reducer_wait(reducer);
+        self->last[1] = tw_reducer_wait(reducer);
+        self->last[2] = tw_reducer_submit(reducer, 0, self->gradient[0]);
+    }
+    tw_reducer_destroy(reducer);
+}
+
+static void test_failure_is_final(void **state)
+{
+    (void)state;
+    static player players[RANKS];
+    static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1", "allreduce:message_kb=1,overlap=off"};
+    for (int s = 0; s < 3; s++) {
+        memset(players, 0, sizeof players);
+        for (int r = 0; r < RANKS; r++) {
+            players[r].act = wait_in_vain;
+            players[r].spec = specs[s];
+            players[r].timeout = 0.2;
+        }
+        run(players);
+        for (int r = 1; r < RANKS; r++)
+            for (int call = 0; call < 3; call++) assert_int_equal(players[r].last[call], TW_ERROR_PEER);
+    }
+}
+
+/* Rank 0 destroys its reducer while its exchange thread waits for ranks that never submit. */
+static void leave_the_exchange_alone(player *self, tw_reducer *reducer)
+{
+    if (self->rank == 0) self->last[0] = submit(self, reducer, TENSORS);
+    tw_reducer_destroy(reducer);
+}
+
+static void test_destroy_ends_a_waiting_exchange(void **state)
+{
+    (void)state;
+    static player players[RANKS];
+    memset(players, 0, sizeof players);
+    for (int r = 0; r < RANKS; r++) {
+        players[r].act = leave_the_exchange_alone;
+        players[r].timeout = 0.2;
+    }
+    run(players);
+    assert_int_equal(players[0].last[0], TW_OK);
+}
+
+/* Rank 0 gives up after the first of three messages; the others' wait ends. */
+static void give_up_half_way(player *self, tw_reducer *reducer)
+{
+    if (self->rank == 0)
+        submit(self, reducer, 1);
+    else if ((self->last[0] = submit(self, reducer, TENSORS)) == TW_OK)
+        self->last[0] = tw_reducer_wait(reducer);
+    tw_reducer_destroy(reducer);
+}
+
+static void test_destroy_in_the_middle_of_a_step(void **state)
+{
+    (void)state;
+    static player players[RANKS];
+    memset(players, 0, sizeof players);
+    for (int r = 0; r < RANKS; r++) {
+        players[r].act = give_up_half_way;
+        players[r].timeout = 0.2;
+    }
+    run(players);
+    for (int r = 1; r < RANKS; r++) assert_int_equal(players[r].last[0], TW_ERROR_PEER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_bad_spec_ends_create_everywhere),
+        cmocka_unit_test(test_different_specs_end_create_everywhere),
+        cmocka_unit_test(test_bad_tables_are_refused),
+        cmocka_unit_test(test_null_gradient_is_refused),
+        cmocka_unit_test(test_failure_is_final),
+        cmocka_unit_test(test_destroy_ends_a_waiting_exchange),
+        cmocka_unit_test(test_destroy_in_the_middle_of_a_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+/* json_file.h - JSON objects as files, for what scripts read. */
+#ifndef TRAINER_JSON_FILE_H
+#define TRAINER_JSON_FILE_H
+
+#include <cJSON.h>
+#include <stdio.h>
+#include <thinwire/thinwire.h>
+
+/* Writes an object to the file `path`; "-" is standard output. */
+tw_status json_write(const char *path, const cJSON *object);
+
+/* Whether json_write could open `path`, known before a long run and not after it. An empty file may come to be. */
+tw_status json_check(const char *path);
+
+/* Where a program whose JSON goes to `path` (may be NULL) tells the rest: not into the JSON. */
+FILE *json_beside(const char *path);
+
+#endif
