@@ -118,7 +118,8 @@ TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
  * exchanging on the same comm, from one thread at a time. */
 TW_API tw_status tw_comm_barrier(tw_comm *comm);
-/* values[i] becomes the sum over ranks, taken in rank order, the same bits on every rank. Sends 2(N-1)/N * 4 * count bytes. */
+/* values[i] becomes the sum over ranks, taken in rank order, the same bits on every rank. Sends 2(N-1)/N * 4 * count
+ * bytes. */
 TW_API tw_status tw_comm_allreduce(tw_comm *comm, float *values, size_t count);
 /* data[0..size) becomes what it is on rank `root`. */
 TW_API tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t size);
@@ -150,8 +151,9 @@ TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
 typedef struct tw_reducer tw_reducer;
 
-/* Makes a reducer for `count` tensors. Every rank calls it with the same spec and table (checked: TW_ERROR_ARGUMENT on
- * every rank if they differ).
+/* Makes a reducer for `count` tensors. A collective: every rank calls it, in the same order as other reducers on that
+ * comm, with the same spec and table (checked: TW_ERROR_ARGUMENT on every rank if they differ). If one rank cannot make
+ * its reducer (a bad spec, no memory), none of them does: the others return that rank's status and name it.
  *
  * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_scheme_count() and tw_scheme_help().
  * Options every scheme takes:
@@ -162,20 +164,27 @@ typedef struct tw_reducer tw_reducer;
  * Tensors of one dimension (biases, norms) are never compressed; they are reduced exactly. */
 TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                    tw_reducer **reducer);
-/* Stops the exchange and frees. A step that was submitted and not waited for is lost. */
+/* Stops the exchange and frees; a message under way is waited for, at most until the deadline. A step that was submitted
+ * and not waited for is lost, and the others may miss this rank's part of it: they get TW_ERROR_PEER when this rank
+ * destroys its comm, or at their deadline. */
 TW_API void tw_reducer_destroy(tw_reducer *reducer);
 
 /* Hands over the gradient of tensor `index`: the mean over this worker's mini-batch, tw_tensor_count() floats. The
  * buffer is the reducer's until wait returns; the mean over workers is then in it. Each tensor once a step, in any
- * order; the reverse of the table's order, which is what backward produces, overlaps best. */
+ * order; the reverse of the table's order, which is what backward produces, overlaps best. (A scheme that clips needs
+ * the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT for an index or a pointer that
+ * cannot be, TW_ERROR_ORDER if the tensor was submitted in this step already; when an exchange has failed by now, what
+ * wait would return. */
 TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity. No rank may apply this step; no NaN entered any
- *   residual, and what healthy workers computed for compressed tensors stays in theirs; the step is counted, and the
- *   next one may proceed.
- * TW_ERROR_PACKET, TW_ERROR_PEER: the reducer is finished; destroy it. */
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity (for a scheme with residuals also: its norm is above
+ *   1e33), or the sum overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No
+ *   NaN entered any residual. What healthy workers computed for compressed tensors stays in theirs and is sent later;
+ *   for tensors that are reduced exactly it is dropped. The step is counted, and the next one may proceed.
+ * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
+ * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
@@ -186,7 +195,7 @@ TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 typedef struct tw_stats {
     size_t struct_size;
     uint64_t steps;             /* finished, skipped ones included */
-    uint64_t steps_skipped;     /* for NaN or infinity */
+    uint64_t steps_skipped;     /* TW_ERROR_NONFINITE */
     uint64_t steps_warmup;      /* finished during the scheme's warm-up */
     uint64_t bytes_sent;        /* by this rank for this reducer, counted in the transport */
     uint64_t bytes_received;    /* likewise */
@@ -203,8 +212,8 @@ typedef struct tw_stats {
 } tw_stats;
 TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 
-/* What will happen to tensor `index`, for a banner: "dgc: 402 of 401408 elements", "exact: one dimension".
- * Valid as long as the reducer. */
+/* What will happen to tensor `index` after any warm-up, for a banner: "dgc: 402 of 401408 elements", "exact: one
+ * dimension". Valid as long as the reducer; "" for an index beyond the table. */
 TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -238,7 +247,7 @@ typedef struct tw_state_entry {
     size_t bytes;
 } tw_state_entry;
 TW_API size_t tw_state_count(const tw_state *state);
-/* index < tw_state_count(); order of insertion. NULL if there is none of that name. */
+/* The tensors in order of insertion; TW_ERROR_ARGUMENT unless index < tw_state_count(). */
 TW_API tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry);
 
 /* Writes a safetensors file: to a temporary name in the same folder, fsynced, then renamed over `path`; whatever goes
@@ -260,10 +269,11 @@ TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, 
 /* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
  *
  *     tw_scheme_begin(scheme, gradients, norm);
- *     tw_round round;
+ *     tw_round round = {0};
  *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
  *         ... do what the round says, on every rank ...
- */
+ *
+ * When tw_scheme_next fails (TW_ERROR_PACKET: a packet is damaged), the ranks no longer agree: destroy the scheme. */
 typedef struct tw_scheme tw_scheme;
 
 typedef enum tw_round_kind {
@@ -275,11 +285,11 @@ typedef enum tw_round_kind {
 
 typedef struct tw_round {
     tw_round_kind kind;
-    int skipped;      /* DONE: 1 when some rank's gradient was not finite */
+    int skipped;      /* DONE: 1 when some rank's gradient, or the sum, was not finite: see tw_reducer_wait */
     int root;         /* BROADCAST */
     const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
     size_t size;      /* its bytes */
-    size_t capacity;  /* ALLGATHER, BROADCAST: no rank's packet of this round is larger */
+    size_t capacity;  /* ALLGATHER, BROADCAST: no rank's packet of this round is larger; the same on all ranks */
     float *values;    /* ALLREDUCE */
     size_t count;     /* ALLREDUCE: floats */
     /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
@@ -292,13 +302,15 @@ typedef struct tw_round {
 TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
                                   tw_scheme **scheme);
 TW_API void tw_scheme_destroy(tw_scheme *scheme);
-/* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean. `norm` is the L2 norm of this
+/* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
+ * DONE (the array of pointers is copied). `norm` is the L2 norm of this
  * worker's whole gradient, over all messages, for schemes that clip (tw_scheme_clip() > 0); a negative value has it
  * computed over this message alone. */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
-/* After DONE and before the next begin: takes the step back because another message of the same step was skipped.
- * What was sent returns to the residual, so nothing is lost. */
+/* After DONE and before the next begin: takes the step back because another message of the same step was skipped. What
+ * was sent returns to the residual and is sent later; for tensors that are reduced exactly the step is dropped. Does
+ * nothing when there is no step to take back (none yet, or it was skipped or taken back already). */
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);

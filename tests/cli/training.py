@@ -36,6 +36,28 @@ class TrainingTest(CommandLineTest):
         self.assertEqual(first, again)
         self.assertNotEqual(first, other)
 
+    def test_dgc_that_sends_everything_is_momentum_sgd_bit_for_bit(self):
+        for form, nesterov in (((), "off"), (("--nesterov",), "on")):
+            with self.subTest(nesterov=nesterov):
+                dense = self.train("--workers", 1, "--steps", 20, *form)
+                dgc = self.train("--workers", 1, "--steps", 20, "--sync",
+                                 f"dgc:density=1,masking=off,nesterov={nesterov}")
+                self.assertEqual(dense["weights_crc32c"], dgc["weights_crc32c"])
+
+    def test_workers_with_small_batches_are_one_with_a_large_batch(self):
+        losses = [self.train("--workers", workers, "--batch", 16 // workers, "--steps", 12, "--warmup", 0)["loss"]
+                  for workers in (1, 2, 4)]
+        for loss in losses[1:]:
+            self.assertAlmostEqual(loss / losses[0], 1, places=4)
+
+    def test_half_a_run_resumed_is_the_whole_run(self):
+        options = ("--workers", 4, "--sync", "dgc:density=0.01,warmup_steps=8")
+        whole = self.train(*options, "--epochs", 4)
+        half = self.folder / "half"
+        self.train(*options, "--epochs", 2, "--out", half)
+        self.assertEqual(self.train(*options, "--epochs", 4, "--resume", "--out", half)["weights_crc32c"],
+                         whole["weights_crc32c"])
+
     def test_dense_traffic_is_counted_as_the_formula_has_it(self):
         summary = self.train("--workers", 4, "--steps", 3)
         dense = 2 * 3 / 4 * 4 * summary["parameters"] * 3
