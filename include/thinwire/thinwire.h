@@ -164,17 +164,17 @@ typedef struct tw_reducer tw_reducer;
  * Tensors of one dimension (biases, norms) are never compressed; they are reduced exactly. */
 TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                    tw_reducer **reducer);
-/* Stops the exchange and frees; a message under way is waited for, at most until the deadline. A step that was submitted
- * and not waited for is lost, and the others may miss this rank's part of it: they get TW_ERROR_PEER when this rank
- * destroys its comm, or at their deadline. */
+/* Stops the exchange and frees; a message under way is waited for, at most until the deadline. A step that was
+ * submitted and not waited for is lost, and the others may miss this rank's part of it: they get TW_ERROR_PEER when
+ * this rank destroys its comm, or at their deadline. */
 TW_API void tw_reducer_destroy(tw_reducer *reducer);
 
 /* Hands over the gradient of tensor `index`: the mean over this worker's mini-batch, tw_tensor_count() floats. The
  * buffer is the reducer's until wait returns; the mean over workers is then in it. Each tensor once a step, in any
  * order; the reverse of the table's order, which is what backward produces, overlaps best. (A scheme that clips needs
- * the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT for an index or a pointer that
- * cannot be, TW_ERROR_ORDER if the tensor was submitted in this step already; when an exchange has failed by now, what
- * wait would return. */
+ * the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT for an index or a pointer
+ * that cannot be, TW_ERROR_ORDER if the tensor was submitted in this step already; when an exchange has failed by now,
+ * what wait would return. */
 TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
@@ -303,9 +303,8 @@ TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, si
                                   tw_scheme **scheme);
 TW_API void tw_scheme_destroy(tw_scheme *scheme);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
- * DONE (the array of pointers is copied). `norm` is the L2 norm of this
- * worker's whole gradient, over all messages, for schemes that clip (tw_scheme_clip() > 0); a negative value has it
- * computed over this message alone. */
+ * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
+ * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
 /* After DONE and before the next begin: takes the step back because another message of the same step was skipped. What

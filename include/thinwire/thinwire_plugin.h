@@ -20,17 +20,17 @@ extern "C" {
 typedef struct tw_transport_ops {
     unsigned version; /* TW_TRANSPORT_VERSION */
     const char *name;
-    /* Begin to send `size` bytes to `peer`. src stays untouched and alive until wait has taken the request. When this or
-     * the next call fails there is no request to wait for. */
+    /* Begin to send `size` bytes to `peer`. src stays untouched and alive until wait has taken the request. When this
+     * or the next call fails there is no request to wait for. */
     tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, void **request);
     /* Begin to receive one message of at most `capacity` bytes from `peer`. */
     tw_status (*start_recv)(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request);
     /* Waits for a request and releases it, whatever the outcome: afterwards its buffer is the caller's again. *size
      * receives the message's bytes. TW_ERROR_PEER when `timeout` seconds pass or the peer is known to be gone,
      * TW_ERROR_PACKET when the message is larger than the capacity. After a failure thinwire starts nothing more on the
-     * comm and takes back what is under way by waiting with a timeout of 0. A send that timed out may not be one that can
-     * be taken back (MPI's cannot): its bytes may then still be read, so that the peer finds them changed; but the peer
-     * can no longer finish anything with this rank. */
+     * comm and takes back what is under way by waiting with a timeout of 0. A send that timed out may not be one that
+     * can be taken back (MPI's cannot): its bytes may then still be read, so that the peer finds them changed; but the
+     * peer can no longer finish anything with this rank. */
     tw_status (*wait)(void *self, void *request, double timeout, size_t *size);
     /* Leaves the group. Peers that still wait for this rank get TW_ERROR_PEER if the transport can tell. */
     void (*destroy)(void *self);

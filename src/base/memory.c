@@ -31,7 +31,8 @@ static void *allocate_aligned(size_t bytes)
 tw_status tw_allocate(size_t count, size_t size, void *pointer)
 {
     if (size && count > (SIZE_MAX - 2 * (size_t)HUGE_PAGE) / size)
-        return tw_fail(TW_ERROR_MEMORY, "%zu elements of %zu bytes are more than this machine can address", count, size);
+        return tw_fail(TW_ERROR_MEMORY, "%zu elements of %zu bytes are more than this machine can address", count,
+                       size);
     void *block = allocate_aligned(count * size);
     if (!block) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", count * size);
     memcpy(pointer, &block, sizeof block);

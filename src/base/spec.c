@@ -36,8 +36,7 @@ tw_status tw_spec_name(const char *spec, char *name, size_t capacity)
     if (!spec) return tw_fail(TW_ERROR_SPEC, "the spec is NULL; write a scheme's name, such as \"allreduce\"");
     slice text = next_slice(&spec, ':');
     if (text.length == 0) return tw_fail(TW_ERROR_SPEC, "the spec names no scheme; write \"scheme:option=value,...\"");
-    if (text.length >= capacity)
-        return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);
+    if (text.length >= capacity) return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);
     memcpy(name, text.at, text.length);
     name[text.length] = 0;
     return TW_OK;
@@ -189,7 +188,8 @@ static int is_repeated(slice key, const char *rest)
 {
     while (rest) {
         slice word = next_slice(&rest, ',');
-        if (word.length > key.length && word.at[key.length] == '=' && memcmp(word.at, key.at, key.length) == 0) return 1;
+        if (word.length > key.length && word.at[key.length] == '=' && memcmp(word.at, key.at, key.length) == 0)
+            return 1;
     }
     return 0;
 }
@@ -240,6 +240,6 @@ size_t tw_option_describe(const tw_option *option, char *text, size_t capacity)
 {
     char range[256];
     describe_range(option, range, sizeof range);
-    return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key, *option->fallback ? option->fallback : "\"\"",
-                            option->help, range);
+    return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key,
+                            *option->fallback ? option->fallback : "\"\"", option->help, range);
 }

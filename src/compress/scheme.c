@@ -88,7 +88,8 @@ static tw_status check_tensor(const tw_tensor *tensor, size_t index)
     if (!tensor->name || !*tensor->name || strlen(tensor->name) > MAX_NAME)
         return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu: a name has 1 to %d bytes", index, MAX_NAME);
     if (tensor->dims > TW_MAX_DIMS)
-        return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has %zu dimensions; at most %d", tensor->name, tensor->dims, TW_MAX_DIMS);
+        return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has %zu dimensions; at most %d", tensor->name, tensor->dims,
+                       TW_MAX_DIMS);
     size_t count = 1;
     for (size_t i = 0; i < tensor->dims; i++) {
         if (tensor->shape[i] == 0) return tw_fail(TW_ERROR_ARGUMENT, "tensor %s is empty", tensor->name);
@@ -125,6 +126,27 @@ static int matches(const char *patterns, const char *name)
         patterns += length + (patterns[length] == '|');
     }
     return 0;
+}
+
+static int matches_any(const char *pattern, const tw_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (matches(pattern, tensors[i].name)) return 1;
+    return 0;
+}
+
+tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count)
+{
+    char pattern[MAX_NAME + 1];
+    while (*patterns) {
+        size_t length = strcspn(patterns, "|");
+        snprintf(pattern, sizeof pattern, "%.*s", (int)length, patterns);
+        if (length && !matches_any(pattern, tensors, count))
+            return tw_fail(TW_ERROR_SPEC, "dense=%s: no tensor has such a name; the first is called %s", pattern,
+                           tensors[0].name);
+        patterns += length + (patterns[length] == '|');
+    }
+    return TW_OK;
 }
 
 /* Decides whether a tensor is compressed, and says why not. */
@@ -177,7 +199,8 @@ tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t co
     const tw_scheme_ops *ops;
     tw_scheme *scheme;
     if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
-        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size, MAX_RANKS);
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size,
+                       MAX_RANKS);
     TW_TRY(tw_isa_check());
     TW_TRY(read_ops(spec, &ops));
     TW_TRY(tw_table_check(tensors, count));
@@ -235,7 +258,8 @@ static tw_status check_whole(const tw_scheme *scheme)
 tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
 {
     TW_TRY(check_whole(scheme));
-    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
+    if (scheme->open)
+        return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
     if (norm < 0) norm = message_norm(scheme);
     scheme->finite = norm <= LARGEST_NORM; /* false for NaN */
@@ -244,7 +268,6 @@ tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double nor
     scheme->skipped = 0;
     scheme->account = (tw_account){0};
     scheme->open = 1;
-    scheme->revertible = 0;
     return TW_OK;
 }
 
@@ -329,7 +352,8 @@ const char *tw_scheme_summary(size_t index)
 static size_t describe(const tw_option *options, size_t count, char *text, size_t capacity, size_t used)
 {
     for (size_t i = 0; i < count; i++)
-        used += tw_option_describe(&options[i], used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0);
+        used += tw_option_describe(&options[i], used < capacity ? text + used : NULL,
+                                   used < capacity ? capacity - used : 0);
     return used;
 }
 

@@ -14,8 +14,8 @@ typedef struct tw_scheme_tensor {
     char *name;
     size_t dims, shape[TW_MAX_DIMS];
     size_t count;
-    int compressed;  /* 0: reduced exactly */
-    char plan[128];  /* what will happen to it, for the banner */
+    int compressed; /* 0: reduced exactly */
+    char plan[128]; /* what will happen to it, for the banner */
 } tw_scheme_tensor;
 
 /* Options every scheme takes. */
@@ -27,11 +27,11 @@ typedef struct tw_common_options {
 
 /* What one step cost this rank, by the packets themselves. */
 typedef struct tw_account {
-    int warmup;               /* the step was part of the scheme's warm-up */
-    uint64_t elements_sent;   /* of compressed tensors */
-    uint64_t packet_bytes;    /* that carried compressed tensors, headers included */
-    uint64_t index_bytes;     /* of these, that said which elements they were */
-    uint64_t exact_bytes;     /* that carried the others: 4 an element */
+    int warmup;             /* the step was part of the scheme's warm-up */
+    uint64_t elements_sent; /* of compressed tensors */
+    uint64_t packet_bytes;  /* that carried compressed tensors, headers included */
+    uint64_t index_bytes;   /* of these, that said which elements they were */
+    uint64_t exact_bytes;   /* that carried the others: 4 an element */
 } tw_account;
 
 typedef struct tw_scheme_ops tw_scheme_ops;
@@ -76,9 +76,9 @@ struct tw_scheme_ops {
     /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
      * what a rank whose gradient was not finite remembers is as before the step. */
     void (*revert)(tw_scheme *scheme);
-    tw_status (*walk)(tw_scheme *scheme, tw_walk *walk);     /* (optional) what it remembers */
+    tw_status (*walk)(tw_scheme *scheme, tw_walk *walk);       /* (optional) what it remembers */
     float (*momentum)(const tw_scheme *scheme, int *nesterov); /* (optional) the momentum it owns */
-    double (*clip)(const tw_scheme *scheme);                 /* (optional) its clipping threshold */
+    double (*clip)(const tw_scheme *scheme);                   /* (optional) its clipping threshold */
     /* (optional) What happens to a compressed tensor, for the banner. */
     void (*plan)(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
     void (*destroy)(tw_scheme *scheme); /* (optional) */
@@ -90,6 +90,8 @@ const tw_scheme_ops *tw_scheme_at(size_t index);
 /* For the reducer. */
 /* TW_ERROR_ARGUMENT if a table is empty, or a name or a shape in it is not allowed, or two names are the same. */
 tw_status tw_table_check(const tw_tensor *tensors, size_t count);
+/* TW_ERROR_SPEC if one of the patterns of dense= matches no tensor: a misspelt name must not pass for a rule. */
+tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count);
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
 

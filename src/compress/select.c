@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-    BLOCK = 8192,       /* elements a pass takes at once: its streams stay in the first-level cache's reach */
-    LINE = 16,          /* samples are taken a cache line at a time */
-    TOP_SAMPLES = 32,   /* samples that should lie above the threshold sought */
+    BLOCK = 8192,     /* elements a pass takes at once: its streams stay in the first-level cache's reach */
+    LINE = 16,        /* samples are taken a cache line at a time */
+    TOP_SAMPLES = 32, /* samples that should lie above the threshold sought */
     MAX_SAMPLES = 65536
 };
 
@@ -96,7 +96,7 @@ static void prune(tw_selector *selector)
 }
 
 /* A threshold that lets through about one and a half times k: from lines spread evenly over the tensor, of the values
- * as they will be after the pass (a threshold from before it would be one step stale). 0 where sampling does not pay. */
+ * as they will be after the pass (a threshold from before it would be one step stale). 0 where it does not pay. */
 static float guess_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
 {
     size_t samples = smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;

@@ -25,7 +25,7 @@ typedef struct tw_select_source {
 
 /* Scratch of a selection; serves one tensor after the other. */
 typedef struct tw_selector {
-    size_t capacity;     /* candidates there is room for */
+    size_t capacity; /* candidates there is room for */
     uint32_t *index;
     float *value;
     float *sample;       /* scratch of the guess */

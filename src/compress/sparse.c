@@ -47,7 +47,8 @@ static size_t packet_bound(const tw_sparse *sparse, double density)
     for (size_t i = 0; i < sparse->scheme->count; i++) {
         const tw_scheme_tensor *tensor = &sparse->scheme->tensors[i];
         if (!tensor->compressed) continue;
-        bytes += tw_packet_bound_sparse(tensor->count, tw_sparse_wanted(tensor->count, density, sparse->least), sparse->code);
+        bytes += tw_packet_bound_sparse(tensor->count, tw_sparse_wanted(tensor->count, density, sparse->least),
+                                        sparse->code);
     }
     return bytes;
 }
@@ -79,9 +80,7 @@ tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse
 {
     size_t largest = 0, most = 0;
     double density = settings->most_density;
-    *sparse = (tw_sparse){.scheme = scheme,
-                          .code = (tw_value_code)settings->values,
-                          .least = (size_t)settings->least};
+    *sparse = (tw_sparse){.scheme = scheme, .code = (tw_value_code)settings->values, .least = (size_t)settings->least};
     sparse->packet_capacity = packet_bound(sparse, density);
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
@@ -125,8 +124,8 @@ void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source
     size_t n = sparse->scheme->tensors[tensor].count;
     float *residual = tw_sparse_residual(sparse, tensor);
     tw_support *support = &sparse->support[tensor];
-    support->count =
-        tw_select_top(&sparse->selector, source, n, tw_sparse_wanted(n, density, sparse->least), support->index, support->value);
+    support->count = tw_select_top(&sparse->selector, source, n, tw_sparse_wanted(n, density, sparse->least),
+                                   support->index, support->value);
     tw_values_round(support->value, support->count, sparse->code);
     for (size_t j = 0; j < support->count; j++) residual[support->index[j]] -= support->value[j];
 }
@@ -200,7 +199,7 @@ static tw_status open_packets(tw_sparse *sparse, const tw_round *round)
     return TW_OK;
 }
 
-/* The sum over ranks, in rank order, of one tensor; sets skipped if it overflows: on every rank, for all add the same. */
+/* The sum over ranks, in rank order, of one tensor. Sets skipped if it overflows, on every rank: all add the same. */
 static tw_status add_tensor(tw_sparse *sparse, size_t tensor)
 {
     tw_scheme *scheme = sparse->scheme;
@@ -293,8 +292,9 @@ void tw_sparse_revert(tw_sparse *sparse)
 void tw_sparse_plan(const tw_sparse *sparse, size_t tensor, double density, char *text, size_t capacity)
 {
     size_t n = sparse->scheme->tensors[tensor].count;
-    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name, tw_sparse_wanted(n, density, sparse->least),
-             n, costs_more(sparse, density) ? ", sent dense: that is less" : "");
+    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name,
+             tw_sparse_wanted(n, density, sparse->least), n,
+             costs_more(sparse, density) ? ", sent dense: that is less" : "");
 }
 
 tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk)

@@ -18,20 +18,20 @@ typedef struct tw_support {
 typedef struct tw_sparse {
     tw_scheme *scheme;
     tw_value_code code;
-    size_t least;          /* elements sent of a tensor, however low the density */
-    size_t count;          /* elements of compressed tensors */
-    float *residual;       /* of the compressed tensors, one after the other */
-    size_t *offset;        /* of each tensor in it */
-    tw_support *support;   /* one a tensor */
+    size_t least;        /* elements sent of a tensor, however low the density */
+    size_t count;        /* elements of compressed tensors */
+    float *residual;     /* of the compressed tensors, one after the other */
+    size_t *offset;      /* of each tensor in it */
+    tw_support *support; /* one a tensor */
     tw_selector selector;
     unsigned char *packet;
     size_t packet_capacity;   /* of the largest packet, in bytes */
     tw_packet_reader *reader; /* one a rank */
-    uint32_t *index;       /* of the packet being decoded */
+    uint32_t *index;          /* of the packet being decoded */
     float *value;
-    tw_dense exact;        /* the tensors that are not compressed */
-    tw_dense wide;         /* the road taken when everybody's packets would outweigh a dense all-reduce */
-    int use_wide;          /* this step takes it */
+    tw_dense exact; /* the tensors that are not compressed */
+    tw_dense wide;  /* the road taken when everybody's packets would outweigh a dense all-reduce */
+    int use_wide;   /* this step takes it */
 } tw_sparse;
 
 typedef struct tw_sparse_settings {
@@ -65,8 +65,9 @@ void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source
  * compressed; a message without the one or the other has no such round. The scheme's ops->next calls it. */
 typedef struct tw_sparse_step {
     double density;
-    void (*take)(tw_scheme *scheme);                  /* updates the residuals and takes what is to be sent */
-    void (*settle)(tw_scheme *scheme, float *values); /* (optional) the exact tensors' sums, before they are handed out */
+    void (*take)(tw_scheme *scheme); /* updates the residuals and takes what is to be sent */
+    /* (optional) Changes the exact tensors' sums before they are handed out. */
+    void (*settle)(tw_scheme *scheme, float *values);
 } tw_sparse_step;
 tw_status tw_sparse_next(tw_sparse *sparse, const tw_sparse_step *step, tw_round *round);
 

@@ -1,5 +1,5 @@
 /* topk - the k largest elements of gradient + residual, with error feedback (Aji and Heafield 2017, Stich et al. 2018).
- * Per tensor: v += g; send the k largest |v|; what was sent leaves v. Momentum stays with the optimiser, on the mean. */
+ * Per tensor: v += g; send the k largest |v|; what was sent leaves v. Momentum stays with the optimiser. */
 #include "kernels.h"
 #include "sparse.h"
 

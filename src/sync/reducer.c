@@ -99,7 +99,7 @@ static void account_step(tw_reducer *reducer)
     for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, reducer->messages[m].scheme);
 }
 
-/* ---- the exchange: on its thread, or in wait ---------------------------------------------------------------------- */
+/* ---- the exchange: on its thread, or in wait --------------------------------------------------------------------- */
 
 static void record_failure(tw_reducer *reducer, tw_status status)
 {
@@ -146,7 +146,7 @@ static void *exchange_thread(void *argument)
     return NULL;
 }
 
-/* ---- create and destroy ------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 /* Cuts the table, from its end, into messages of at least `least` bytes; *count receives how many, starts their first
  * tensors (room for one a tensor). */
@@ -188,51 +188,6 @@ static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw
     return status;
 }
 
-/* A release of the library comes in, too: its defaults may differ. */
-static uint32_t digest(const char *spec, const tw_tensor *tensors, size_t count)
-{
-    uint32_t crc = tw_crc32c(0, tw_version(), strlen(tw_version()) + 1);
-    crc = tw_crc32c(crc, spec, strlen(spec) + 1);
-    for (size_t i = 0; i < count; i++) {
-        crc = tw_crc32c(crc, tensors[i].name, strlen(tensors[i].name) + 1);
-        crc = tw_crc32c(crc, tensors[i].shape, tensors[i].dims * sizeof *tensors[i].shape);
-    }
-    return crc;
-}
-
-/* What every rank tells the others before the first step. */
-typedef struct introduction {
-    uint32_t status; /* of its own preparations */
-    uint32_t digest; /* of spec and tensors, if these went well */
-} introduction;
-
-static tw_status check_introduction(introduction own, introduction theirs, int own_rank, int rank)
-{
-    if (theirs.status != TW_OK)
-        return tw_fail((tw_status)theirs.status, "rank %d could not make its reducer: %s", rank,
-                       tw_status_sentence((tw_status)theirs.status));
-    if (theirs.digest != own.digest)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "rank %d and rank %d have different specs, tensors or releases of thinwire: every rank must pass "
-                       "the same",
-                       own_rank, rank);
-    return TW_OK;
-}
-
-/* Ranks that disagree about the tensors would exchange nonsense, and those that met no error wait for one that did. */
-static tw_status agree(tw_reducer *reducer, introduction own)
-{
-    const void *const *packets;
-    const size_t *sizes;
-    TW_TRY(tw_channel_allgather(reducer->channel, &own, sizeof own, sizeof own, &packets, &sizes));
-    for (int r = 0; r < reducer->size; r++) {
-        introduction theirs = {TW_ERROR_PACKET, 0};
-        if (sizes[r] == sizeof theirs) memcpy(&theirs, packets[r], sizeof theirs);
-        TW_TRY(check_introduction(own, theirs, reducer->rank, r));
-    }
-    return TW_OK;
-}
-
 static tw_status create_arrays(tw_reducer *reducer)
 {
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->message_of, &reducer->message_of));
@@ -256,9 +211,11 @@ static tw_status start_thread(tw_reducer *reducer)
 static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors)
 {
     tw_common_options common = {0};
-    TW_TRY(tw_common_options_read(spec, &common));
-    tw_free(common.dense);
     TW_TRY(tw_table_check(tensors, reducer->count));
+    TW_TRY(tw_common_options_read(spec, &common));
+    tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
+    tw_free(common.dense);
+    TW_TRY(patterns);
     TW_TRY(create_arrays(reducer));
     TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
@@ -268,16 +225,10 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors)
 {
     TW_TRY(tw_channel_create(comm, &reducer->channel));
-    tw_status status = prepare(reducer, spec, tensors);
-    if (status == TW_OK) return agree(reducer, (introduction){TW_OK, digest(spec, tensors, reducer->count)});
-    char text[sizeof reducer->failure_text];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    (void)agree(reducer, (introduction){.status = (uint32_t)status}); /* the others shall not wait; our own error is the news */
-    return tw_fail(status, "%s", text);
+    return tw_reducer_agree(reducer, prepare(reducer, spec, tensors), spec, tensors);
 }
 
-tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                            tw_reducer **out)
+tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
 {
     tw_reducer *reducer;
     if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL; make one with tw_comm_create_threads or tw_comm_open");
@@ -316,7 +267,7 @@ void tw_reducer_destroy(tw_reducer *reducer)
     tw_free(reducer);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* Once an exchange has failed, every call of a step says so. */
 static tw_status check_whole(tw_reducer *reducer)
@@ -330,7 +281,8 @@ static tw_status check_whole(tw_reducer *reducer)
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
 {
     if (index >= reducer->count)
-        return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index, reducer->count);
+        return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index,
+                       reducer->count);
     if (!gradient) return tw_fail(TW_ERROR_ARGUMENT, "the gradient of tensor %zu is NULL", index);
     TW_TRY(check_whole(reducer));
     if (reducer->gradients[index])
@@ -395,7 +347,7 @@ tw_status tw_reducer_wait(tw_reducer *reducer)
     return status;
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------------------ */
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 
 float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)
 {
@@ -415,8 +367,7 @@ const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
     size_t size = stats->struct_size;
-    if (size < sizeof size)
-        return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_stats) before asking");
+    if (size < sizeof size) return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_stats) before asking");
     tw_mutex *lock = (tw_mutex *)&reducer->lock; /* the exchange thread may be writing */
     tw_mutex_lock(lock);
     tw_stats now = reducer->stats;

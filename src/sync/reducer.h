@@ -16,28 +16,32 @@ typedef struct tw_message {
 struct tw_reducer {
     tw_channel *channel;
     int rank, size;
-    size_t count;        /* tensors */
-    size_t elements;     /* in all of them */
-    size_t *message_of;  /* which message each tensor belongs to */
-    float **gradients;   /* of the step under way; NULL: not yet submitted */
-    double *squares;     /* the sum of squares of each */
+    size_t count;       /* tensors */
+    size_t elements;    /* in all of them */
+    size_t *message_of; /* which message each tensor belongs to */
+    float **gradients;  /* of the step under way; NULL: not yet submitted */
+    double *squares;    /* the sum of squares of each */
     size_t message_count;
-    tw_message *messages; /* in the order in which backward completes them: the table's end first */
+    tw_message *messages;    /* in the order in which backward completes them: the table's end first */
     const void *root_packet; /* what the last broadcast brought */
     size_t root_size;
-    int clips;            /* the scheme needs the norm of the whole gradient before the first message */
+    int clips; /* the scheme needs the norm of the whole gradient before the first message */
 
-    tw_mutex lock;        /* guards what stands below */
+    tw_mutex lock; /* guards what stands below */
     tw_condition changed;
     int lock_made, condition_made, thread_made;
-    tw_thread thread;     /* runs the messages, unless overlap=off */
-    size_t missing;       /* tensors not yet submitted */
-    size_t done;          /* messages exchanged in this step */
+    tw_thread thread; /* runs the messages, unless overlap=off */
+    size_t missing;   /* tensors not yet submitted */
+    size_t done;      /* messages exchanged in this step */
     int stopping;
-    int skipped;          /* some message of this step was not finite */
-    tw_status failure;    /* of the exchange; the reducer is then finished */
+    int skipped;       /* some message of this step was not finite */
+    tw_status failure; /* of the exchange; the reducer is then finished */
     char failure_text[512];
     tw_stats stats;
 };
+
+/* The last act of create, on every rank, also on one whose own part failed (prepared): its failure ends create on all
+ * ranks. TW_ERROR_ARGUMENT if specs, tensors or releases of the library differ. */
+tw_status tw_reducer_agree(tw_reducer *reducer, tw_status prepared, const char *spec, const tw_tensor *tensors);
 
 #endif

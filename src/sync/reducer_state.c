@@ -1,4 +1,4 @@
-/* Saving and loading what a reducer's schemes remember, keyed by tensor name: how tensors were fused does not matter. */
+/* Saving and loading what the schemes of a reducer remember, keyed by tensor name: fusion does not matter. */
 #include "error.h"
 #include "reducer.h"
 
@@ -36,7 +36,8 @@ static tw_status check_entry(const tw_state *state, const char *key, tw_dtype dt
         TW_TRY(tw_state_at(state, i, &entry));
         if (strcmp(entry.name, key) != 0) continue;
         if (entry.dtype == dtype && entry.bytes == bytes) return TW_OK;
-        return tw_fail(TW_ERROR_STATE, "%s has %zu bytes in the saved state; this reducer needs %zu", key, entry.bytes, bytes);
+        return tw_fail(TW_ERROR_STATE, "%s has %zu bytes in the saved state; this reducer needs %zu", key, entry.bytes,
+                       bytes);
     }
     return tw_fail(TW_ERROR_STATE, "%s is missing from the saved state: another scheme, or other tensors", key);
 }
@@ -65,7 +66,8 @@ static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dt
 
 static tw_status walk_messages(const tw_reducer *reducer, state_walk *walk)
 {
-    for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_walk(reducer->messages[m].scheme, &walk->walk));
+    for (size_t m = 0; m < reducer->message_count; m++)
+        TW_TRY(tw_scheme_walk(reducer->messages[m].scheme, &walk->walk));
     return TW_OK;
 }
 

@@ -14,7 +14,8 @@ typedef struct loopback {
     size_t packet_bytes; /* rank 0's, of the last step */
 } loopback;
 
-static inline tw_status loopback_create(loopback *group, const char *spec, const tw_tensor *tensors, size_t count, int size)
+static inline tw_status loopback_create(loopback *group, const char *spec, const tw_tensor *tensors, size_t count,
+                                        int size)
 {
     *group = (loopback){.size = size};
     for (int r = 0; r < size; r++) {

@@ -59,7 +59,7 @@ static void gradients_draw(gradients *g, uint64_t seed, int step)
             for (size_t i = 0; i < count_of(t); i++) g->tensor[r][t][i] = draw(seed, step, r, t, i);
 }
 
-/* ---- identities ---------------------------------------------------------------------------------------------------- */
+/* ---- identities ---- */
 
 /* Density 1 without masking: the direction is (Nesterov) momentum SGD's, bit for bit, with one worker. */
 static void check_is_momentum(const char *spec, int nesterov)
@@ -145,7 +145,8 @@ static void test_conservation(void **state)
     double *sent = calloc(n, sizeof *sent), *velocity = calloc(n, sizeof *velocity), *total = calloc(n, sizeof *total);
     float *left = calloc(n, sizeof *left);
     gradients_create(&g);
-    assert_int_equal(loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    assert_int_equal(
+        loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0", table, TENSORS, 1), TW_OK);
     for (int step = 0; step < 12; step++) {
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < count_of(t); i++) g.tensor[0][t][i] = rintf(draw(3, step, 0, t, i) * 4) * 4096;
@@ -198,7 +199,7 @@ static void test_small_tensors_send_a_few(void **state)
     gradients_destroy(&g);
 }
 
-/* ---- a second implementation ------------------------------------------------------------------------------------------ */
+/* ---- a second implementation ---- */
 
 typedef struct reference {
     float *u[RANKS][TENSORS], *v[RANKS][TENSORS];
@@ -280,7 +281,8 @@ static void reference_step(reference *ref, gradients *g, double density, double 
     for (size_t t = 0; t < TENSORS; t++) memset(sum[t], 0, count_of(t) * sizeof(float));
     for (int r = 0; r < RANKS; r++) {
         float scale = reference_scale(g, r, clip);
-        for (size_t t = 0; t < TENSORS; t += 2) reference_tensor(ref, r, t, scale, density, nesterov, g->tensor[r][t], sum[t]);
+        for (size_t t = 0; t < TENSORS; t += 2)
+            reference_tensor(ref, r, t, scale, density, nesterov, g->tensor[r][t], sum[t]);
         for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->tensor[r][1][i];
     }
     for (size_t i = 0; i < count_of(1); i++) {
@@ -345,7 +347,7 @@ static void test_equals_reference(void **state)
     check_reference("dgc:density=0.01,warmup_steps=12,warmup_density=0.9", dense_ladder, 0, 0);
 }
 
-/* ---- half-precision values: what rounding loses stays ---------------------------------------------------------------- */
+/* ---- half-precision values: what rounding loses stays ---- */
 
 static void test_half_values_conserve(void **state)
 {
@@ -357,7 +359,8 @@ static void test_half_values_conserve(void **state)
     loopback group;
     int skipped;
     gradients_create(&g);
-    static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0", "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0"};
+    static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0",
+                                        "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0"};
     for (int s = 0; s < 2; s++) {
         double lost = 0;
         double *balance = calloc(n, sizeof *balance);
@@ -378,7 +381,7 @@ static void test_half_values_conserve(void **state)
     free(left);
 }
 
-/* ---- not a number ------------------------------------------------------------------------------------------------------ */
+/* ---- not a number ---- */
 
 static void test_nonfinite_is_skipped_everywhere(void **state)
 {
@@ -427,7 +430,7 @@ static void test_nonfinite_is_skipped_everywhere(void **state)
         }
 }
 
-/* ---- the published sizes ------------------------------------------------------------------------------------------------ */
+/* ---- the published sizes ---- */
 
 /* The paper's accounting: 48 bits an element sent, 32 an element of one dimension. */
 static double paper_bytes(double weights, double exact)

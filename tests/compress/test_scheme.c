@@ -67,7 +67,8 @@ static void fill(step_gradients *g, int size, filling f)
     }
 }
 
-/* Runs steps of every filling with every group size: finite, alike on all ranks, biases exactly the mean in the first step. */
+/* Runs steps of every filling with every group size: finite, alike on all ranks, biases exactly the mean in the first
+ * step. */
 static void check_scheme(const char *spec)
 {
     static const filling fillings[] = {zeros, equals, huge, denormals, draws};
@@ -144,7 +145,8 @@ static void test_revert_loses_nothing(void **state)
     loopback_destroy(&group);
 }
 
-/* ---- damage on the way ---------------------------------------------------------------------------------------------- */
+/* ---- damage on the way ----------------------------------------------------------------------------------------------
+ */
 
 static size_t damaged_byte;
 static int damaged_bit;
@@ -228,7 +230,8 @@ static void test_packets_of_another_step_are_refused(void **state)
     loopback_destroy(&group);
 }
 
-/* ---- errors a person makes ------------------------------------------------------------------------------------------- */
+/* ---- errors a person makes
+ * ------------------------------------------------------------------------------------------- */
 
 static void check_spec(const char *spec, const char *says)
 {

@@ -80,8 +80,9 @@ static void test_enormous_gradients_are_skipped(void **state)
 {
     (void)state;
     static step_gradients g;
-    static const char *const specs[] = {"topk", "dgc", "dgc:clip=1"};
-    for (int s = 0; s < 3; s++) {
+    static const char *const specs[] = {"topk", "dgc", "dgc:clip=1",
+                                        "topk:density=0.9"}; /* the last goes the wide road */
+    for (int s = 0; s < 4; s++) {
         loopback group;
         int skipped;
         assert_int_equal(loopback_create(&group, specs[s], table, 2, 3), TW_OK);
@@ -130,7 +131,8 @@ static void test_fp16_cuts_large_values_into_steps(void **state)
 {
     (void)state;
     static step_gradients g;
-    static const char *const specs[] = {"topk:density=0.001,values=fp16", "dgc:density=0.001,momentum=0,warmup_steps=0,values=fp16"};
+    static const char *const specs[] = {"topk:density=0.001,values=fp16",
+                                        "dgc:density=0.001,momentum=0,warmup_steps=0,values=fp16"};
     for (int s = 0; s < 2; s++) {
         loopback group;
         int skipped;
@@ -218,7 +220,8 @@ static void test_capacity_follows_the_density(void **state)
     static const void *packet;
     size_t capacity[4], size;
     tw_scheme *scheme;
-    assert_int_equal(tw_scheme_create("dgc:density=0.01,warmup_density=0.16,warmup_steps=2", table, 2, 0, 1, &scheme), TW_OK);
+    assert_int_equal(tw_scheme_create("dgc:density=0.01,warmup_density=0.16,warmup_steps=2", table, 2, 0, 1, &scheme),
+                     TW_OK);
     for (int step = 0; step < 4; step++) {
         tw_round round = {0};
         fill(&g, step, 1);
@@ -254,13 +257,18 @@ static void test_no_warmup_from_below(void **state)
 
 /* ---- what is compressed ----------------------------------------------------------------------------------------- */
 
+static void check_tensor_plan(const char *spec, const tw_tensor *tensor, const char *plan)
+{
+    tw_scheme *scheme;
+    assert_int_equal(tw_scheme_create(spec, tensor, 1, 0, 4, &scheme), TW_OK);
+    assert_string_equal(scheme->tensors[0].plan, plan);
+    tw_scheme_destroy(scheme);
+}
+
 static void check_plan(const char *spec, const char *name, const char *plan)
 {
     tw_tensor tensor = {name, 2, {20, 30}};
-    tw_scheme *scheme;
-    assert_int_equal(tw_scheme_create(spec, &tensor, 1, 0, 4, &scheme), TW_OK);
-    assert_string_equal(scheme->tensors[0].plan, plan);
-    tw_scheme_destroy(scheme);
+    check_tensor_plan(spec, &tensor, plan);
 }
 
 static void test_plans_say_what_happens(void **state)
@@ -269,6 +277,9 @@ static void test_plans_say_what_happens(void **state)
     check_plan("allreduce", "head.weight", "allreduce");
     check_plan("topk:density=0.05", "head.weight", "topk: 30 of 600 elements");
     check_plan("dgc:density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_plan("topk:density=0.46", "head.weight",
+               "topk: 276 of 600 elements"); /* 34.6 bits each, below 16 on average */
+    check_plan("topk:density=0.47", "head.weight", "topk: 282 of 600 elements, sent dense: that is less");
     check_plan("dgc:density=0.9", "head.weight", "dgc: 540 of 600 elements, sent dense: that is less");
     check_plan("dgc:min_elements=601", "head.weight", "exact: 600 elements < min_elements=601");
     check_plan("dgc:min_elements=600,density=0.1", "head.weight", "dgc: 60 of 600 elements");
@@ -276,6 +287,8 @@ static void test_plans_say_what_happens(void **state)
     check_plan("dgc:dense=a|*.w?ight", "head.weight", "exact: dense=a|*.w?ight");
     check_plan("dgc:dense=head|weight|,density=0.1", "head.weight", "dgc: 60 of 600 elements");
     check_plan("dgc:dense=,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "exact: one dimension");
+    check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "exact: one dimension");
 }
 
 /* ---- order of calls --------------------------------------------------------------------------------------------- */
@@ -311,6 +324,31 @@ static void cut_off(void *packets[], size_t sizes[], int size)
 {
     (void)packets;
     sizes[size - 1]--;
+}
+
+/* A sound packet of two sections, where one was agreed. */
+static void add_section(void *packets[], size_t sizes[], int size)
+{
+    const uint32_t index = 7;
+    const float value = 1;
+    tw_packet_writer writer;
+    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
+    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, TW_VALUES_FP32), TW_OK);
+    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, TW_VALUES_FP32), TW_OK);
+    sizes[size - 1] = tw_packet_end(&writer);
+}
+
+static void test_left_over_sections_are_refused(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "topk", table, 2, 2), TW_OK);
+    fill(&g, 0, 1);
+    assert_int_equal(loopback_step(&group, g.ranks, -1, add_section, &skipped), TW_ERROR_PACKET);
+    assert_non_null(strstr(tw_last_error(), "sections"));
+    loopback_destroy(&group);
 }
 
 /* After a failed round no call pretends that the step ended well. */
@@ -373,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_no_warmup_from_below),
         cmocka_unit_test(test_plans_say_what_happens),
         cmocka_unit_test(test_revert_takes_back_one_step_and_no_more),
+        cmocka_unit_test(test_left_over_sections_are_refused),
         cmocka_unit_test(test_a_failed_scheme_stays_failed),
         cmocka_unit_test(test_numbers_do_not_depend_on_the_language),
         cmocka_unit_test(test_blanks_are_no_numbers),

@@ -146,7 +146,8 @@ static float denormal(size_t i, size_t n)
 static void test_selection_equals_sorting(void **state)
 {
     (void)state;
-    static const shape shapes[] = {random_shape, rising, falling, equal, zero, mostly_zero, few_levels, clustered, denormal};
+    static const shape shapes[] = {random_shape, rising,     falling,   equal,   zero,
+                                   mostly_zero,  few_levels, clustered, denormal};
     static const size_t sizes[] = {1, 2, 17, 1000, 8192, 8193, 100003, 300000};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) {

@@ -18,9 +18,7 @@
 enum { WEIGHTS = 90007, BIASES = 131, ELEMENTS = WEIGHTS + BIASES, STEPS = 12 };
 
 static const tw_tensor table[] = {{"w", 2, {1, WEIGHTS}}, {"b", 1, {BIASES}}};
-static const char *const specs[] = {"allreduce",
-                                    "topk:density=0.01",
-                                    "topk:density=0.01,values=bf16",
+static const char *const specs[] = {"allreduce", "topk:density=0.01", "topk:density=0.01,values=bf16",
                                     "dgc:density=0.001,warmup_steps=6,clip=2",
                                     "dgc:density=0.01,nesterov=on,masking=off,values=fp16"};
 
@@ -97,7 +95,8 @@ static void test_levels_agree(void **state)
             char text[64];
             ask((tw_isa_level)level, specs[s], text, sizeof text);
             assert_memory_equal(text, tw_isa_name((tw_isa_level)level), strlen(tw_isa_name((tw_isa_level)level)));
-            if (strcmp(strchr(text, ' '), strchr(expected, ' ')) != 0) fail_msg("%s: %s, not %s", specs[s], text, expected);
+            if (strcmp(strchr(text, ' '), strchr(expected, ' ')) != 0)
+                fail_msg("%s: %s, not %s", specs[s], text, expected);
         }
     }
 }

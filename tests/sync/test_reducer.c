@@ -16,8 +16,11 @@
 
 enum { RANKS = 4, TENSORS = 5, STEPS = 12, ELEMENTS = 2000 + 30 + 5000 + 50 + 600 };
 
-static const tw_tensor table[TENSORS] = {
-    {"a.weight", 2, {40, 50}}, {"a.bias", 1, {30}}, {"b.weight", 2, {100, 50}}, {"b.bias", 1, {50}}, {"c.weight", 2, {20, 30}}};
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {40, 50}},
+                                         {"a.bias", 1, {30}},
+                                         {"b.weight", 2, {100, 50}},
+                                         {"b.bias", 1, {50}},
+                                         {"c.weight", 2, {20, 30}}};
 
 static float draw(int step, int rank, size_t i)
 {
@@ -33,7 +36,8 @@ static size_t offset_of(size_t tensor)
     return offset;
 }
 
-/* ---- ranks as threads -------------------------------------------------------------------------------------------------- */
+/* ---- ranks as threads
+ * -------------------------------------------------------------------------------------------------- */
 
 /* What one rank does, and what it leaves behind: assertions are made on the test's own thread. */
 typedef struct player {
@@ -42,8 +46,8 @@ typedef struct player {
     tw_comm *comm;
     int sick_step, sick_rank; /* whose gradient is not finite, and when; -1 never */
     size_t sick_tensor;
-    int stop_after;         /* save, destroy, make a new reducer and load after this many steps; 0 never */
-    int reversed;           /* submits in table order instead of backward's */
+    int stop_after; /* save, destroy, make a new reducer and load after this many steps; 0 never */
+    int reversed;   /* submits in table order instead of backward's */
     float weights[ELEMENTS];
     tw_status last[STEPS];
     tw_stats stats;
@@ -140,7 +144,8 @@ static player *run(int size, const char *spec)
     return players;
 }
 
-/* ---- what comes out ------------------------------------------------------------------------------------------------------ */
+/* ---- what comes out
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void test_allreduce_is_the_sum_in_rank_order(void **state)
 {
@@ -173,7 +178,8 @@ static void test_fusion_order_and_overlap_do_not_matter(void **state)
             assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
         for (int f = 0; f < 4; f++) {
             char spec[128];
-            snprintf(spec, sizeof spec, "%s%s%s", plain[p], strchr(plain[p], ':') ? "" : ":", fused[f] + !strchr(plain[p], ':'));
+            snprintf(spec, sizeof spec, "%s%s%s", plain[p], strchr(plain[p], ':') ? "" : ":",
+                     fused[f] + !strchr(plain[p], ':'));
             player *players = players_create(RANKS, spec);
             for (int r = 0; r < RANKS; r++) players[r].reversed = f % 2;
             players_run(players);
@@ -223,6 +229,8 @@ static void test_nonfinite_skips_the_whole_step(void **state)
                 for (int step = 0; step < STEPS; step++)
                     assert_int_equal(players[r].last[step], step == 4 ? TW_ERROR_NONFINITE : TW_OK);
                 assert_int_equal(players[r].stats.steps_skipped, 1);
+                assert_int_equal(players[r].stats.steps, STEPS);
+                if (s == 1) assert_int_equal(players[r].stats.message_fp32, (STEPS - 1) * 4 * ELEMENTS);
                 assert_memory_equal(players[r].weights, players[0].weights, sizeof players[0].weights);
             }
             for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(players[0].weights[i]));
@@ -230,7 +238,8 @@ static void test_nonfinite_skips_the_whole_step(void **state)
         }
 }
 
-/* A skipped step loses nothing of the healthy: one worker's top-k run with a bad step delivers all the good gradients. */
+/* A skipped step loses nothing of the healthy: one worker's top-k run with a bad step delivers all the good gradients.
+ */
 static void test_skipped_steps_lose_nothing(void **state)
 {
     (void)state;
@@ -259,7 +268,8 @@ static void test_skipped_steps_lose_nothing(void **state)
     free(gradient);
 }
 
-/* ---- what is counted ------------------------------------------------------------------------------------------------------ */
+/* ---- what is counted
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void test_bytes_are_the_transports(void **state)
 {
@@ -305,7 +315,8 @@ static void test_warmup_is_left_out_of_the_ratio(void **state)
     free(players);
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------------- */
+/* ---- errors
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static void test_ranks_must_agree(void **state)
 {
@@ -315,6 +326,30 @@ static void test_ranks_must_agree(void **state)
     players_run(players);
     for (int r = 0; r < RANKS; r++) assert_string_equal(players[r].error, "TW_ERROR_ARGUMENT");
     free(players);
+}
+
+/* A rule for a tensor that is not there is a mistake, wherever the others are; one that fits keeps tensors exact. */
+static void test_patterns_must_match(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *says;
+    } cases[] = {{"topk:dense=a.*|z*", "dense=z*: no tensor"},
+                 {"topk:dense=b.wait", "b.wait"},
+                 {"topk:message_kb=1,dense=c.*|b*", NULL}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        tw_comm *comm;
+        tw_reducer *reducer = NULL;
+        assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+        tw_status status = tw_reducer_create(comm, cases[c].spec, table, TENSORS, &reducer);
+        assert_int_equal(status, cases[c].says ? TW_ERROR_SPEC : TW_OK);
+        if (cases[c].says)
+            assert_non_null(strstr(tw_last_error(), cases[c].says));
+        else
+            assert_non_null(strstr(tw_reducer_plan(reducer, 2), "exact: dense="));
+        tw_reducer_destroy(reducer);
+        tw_comm_destroy(comm);
+    }
 }
 
 /* A rank that leaves after some steps: the others get TW_ERROR_PEER, and nobody hangs. */
@@ -358,7 +393,18 @@ static void test_order_is_checked(void **state)
     tw_comm_destroy(comm);
 }
 
-/* State of another scheme, or of other tensors, is refused whole. */
+static float first_residual(tw_reducer *reducer)
+{
+    static float values[2000];
+    tw_state *saved;
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_reducer_save_state(reducer, "", saved), TW_OK);
+    assert_int_equal(tw_state_get(saved, "residual/a.weight", TW_F32, 2000, values), TW_OK);
+    tw_state_destroy(saved);
+    return values[0];
+}
+
+/* State of another scheme, or of other tensors, is refused whole: nothing of it has been taken. */
 static void test_foreign_state_is_refused(void **state)
 {
     (void)state;
@@ -374,11 +420,17 @@ static void test_foreign_state_is_refused(void **state)
     assert_int_equal(tw_reducer_load_state(topk, "y/", saved), TW_ERROR_STATE);
     assert_int_equal(tw_reducer_load_state(dgc, "x/", saved), TW_ERROR_STATE);
     assert_non_null(strstr(tw_last_error(), "momentum/"));
-    size_t wrong = 7;
-    float values[7] = {0};
+    size_t right = 2000, wrong = 7;
+    static float values[2000] = {3};
+    assert_int_equal(tw_state_put(saved, "x/residual/a.weight", TW_F32, 1, &right, values), TW_OK);
+    assert_int_equal(tw_reducer_load_state(topk, "x/", saved), TW_OK);
+    assert_true(first_residual(topk) == 3);
+    values[0] = 4;
+    assert_int_equal(tw_state_put(saved, "x/residual/a.weight", TW_F32, 1, &right, values), TW_OK);
     assert_int_equal(tw_state_put(saved, "x/residual/b.weight", TW_F32, 1, &wrong, values), TW_OK);
     assert_int_equal(tw_reducer_load_state(topk, "x/", saved), TW_ERROR_STATE);
     assert_non_null(strstr(tw_last_error(), "residual/b.weight"));
+    assert_true(first_residual(topk) == 3);
     tw_state_destroy(saved);
     tw_reducer_destroy(topk);
     tw_reducer_destroy(dgc);
@@ -413,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_bytes_are_the_transports),
         cmocka_unit_test(test_warmup_is_left_out_of_the_ratio),
         cmocka_unit_test(test_ranks_must_agree),
+        cmocka_unit_test(test_patterns_must_match),
         cmocka_unit_test(test_a_lost_peer_is_an_error),
         cmocka_unit_test(test_order_is_checked),
         cmocka_unit_test(test_foreign_state_is_refused),

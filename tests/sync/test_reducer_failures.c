@@ -20,6 +20,7 @@ typedef struct player player;
 struct player {
     int rank;
     const char *spec;
+    const tw_tensor *tensors;
     double timeout;
     void (*act)(player *self, tw_reducer *reducer);
     tw_comm *comm;
@@ -34,7 +35,7 @@ static void *play(void *argument)
     player *self = argument;
     tw_reducer *reducer = NULL;
     tw_comm_set_timeout(self->comm, self->timeout);
-    self->created = tw_reducer_create(self->comm, self->spec, table, TENSORS, &reducer);
+    self->created = tw_reducer_create(self->comm, self->spec, self->tensors, TENSORS, &reducer);
     strncpy(self->text, tw_last_error(), sizeof self->text - 1);
     if (self->created == TW_OK) self->act(self, reducer); /* destroys the reducer */
     pthread_barrier_wait(self->all);                      /* nobody leaves before all are through */
@@ -64,6 +65,7 @@ static void run(player players[RANKS])
         players[r].all = &all;
         if (!players[r].timeout) players[r].timeout = 60;
         if (!players[r].spec) players[r].spec = "topk:message_kb=1";
+        if (!players[r].tensors) players[r].tensors = table;
         assert_int_equal(pthread_create(&threads[r], NULL, play, &players[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
@@ -93,17 +95,23 @@ static void test_one_bad_spec_ends_create_everywhere(void **state)
     }
 }
 
-static void test_different_specs_end_create_everywhere(void **state)
+/* The last rank has another spec, another name, another shape: every rank says so. */
+static void test_differences_end_create_everywhere(void **state)
 {
     (void)state;
     static player players[RANKS];
-    memset(players, 0, sizeof players);
-    for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
-    players[2].spec = "topk:message_kb=2";
-    run(players);
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(players[r].created, TW_ERROR_ARGUMENT);
-        assert_non_null(strstr(players[r].text, "different specs"));
+    static const tw_tensor renamed[TENSORS] = {{"a", 2, {20, 30}}, {"B", 2, {20, 30}}, {"c", 2, {20, 30}}},
+                           reshaped[TENSORS] = {{"a", 2, {20, 30}}, {"b", 2, {30, 20}}, {"c", 2, {20, 30}}};
+    for (int way = 0; way < 3; way++) {
+        memset(players, 0, sizeof players);
+        for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
+        if (way == 0) players[2].spec = "topk:message_kb=2";
+        if (way > 0) players[2].tensors = way == 1 ? renamed : reshaped;
+        run(players);
+        for (int r = 0; r < RANKS; r++) {
+            assert_int_equal(players[r].created, TW_ERROR_ARGUMENT);
+            assert_non_null(strstr(players[r].text, "differ in spec"));
+        }
     }
 }
 
@@ -121,7 +129,8 @@ static void check_table(const tw_tensor *tensors, size_t count, const char *says
 static void test_bad_tables_are_refused(void **state)
 {
     (void)state;
-    static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}}, nameless = {NULL, 1, {4}};
+    static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}},
+                           nameless = {NULL, 1, {4}};
     check_table(table, 0, "empty");
     check_table(NULL, 3, "empty");
     check_table(twice, 3, "two tensors are called w"); /* though each is in a message of its own */
@@ -163,7 +172,8 @@ static void test_failure_is_final(void **state)
 {
     (void)state;
     static player players[RANKS];
-    static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1", "allreduce:message_kb=1,overlap=off"};
+    static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1",
+                                        "allreduce:message_kb=1,overlap=off"};
     for (int s = 0; s < 3; s++) {
         memset(players, 0, sizeof players);
         for (int r = 0; r < RANKS; r++) {
@@ -224,7 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_bad_spec_ends_create_everywhere),
-        cmocka_unit_test(test_different_specs_end_create_everywhere),
+        cmocka_unit_test(test_differences_end_create_everywhere),
         cmocka_unit_test(test_bad_tables_are_refused),
         cmocka_unit_test(test_null_gradient_is_refused),
         cmocka_unit_test(test_failure_is_final),

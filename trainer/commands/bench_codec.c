@@ -41,7 +41,9 @@ static const option_page page = {
     .description =
         "Times one step of a compression scheme: encode (everything from the local gradient to the packet: momentum, "
         "residual, selection, coding) and decode (from the packet to the mean). Beside it stands the floor: streaming "
-        "through memory the bytes that the scheme cannot avoid touching, measured in the same run, turn by turn. "
+        "through memory the bytes that the scheme cannot avoid touching, measured in the same run, turn by turn. The "
+        "look "
+        "for NaN is not part of it: a reducer takes it as gradients arrive, fresh in the cache. "
         "Figures are medians.",
     .examples = "  thinwire bench codec\n"
                 "  thinwire bench codec --codec dgc:density=0.001 --count 25600000 --json -\n",
