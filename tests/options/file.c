@@ -61,7 +61,7 @@ static void mistakes_name_file_line_and_key(void **state)
     static const struct {
         const char *text, *words;
     } mistakes[] = {
-        {"lr: 1\nepochs: many\n", "run.yaml:2: epochs: \"many\" is not a whole number, 1 .. 1000"},
+        {"lr: 1\nepochs: many\n", "run.yaml:2: epochs: \"many\" is not a whole number from 1 to 1000"},
         {"lr: 1\n\nepochs: 0\n", "run.yaml:3: epochs: \"0\""},
         {"model: vgg\n", "run.yaml:1: model: \"vgg\" is not one of cnn|resnet20|resnet"},
         {"flip: 3\n", "run.yaml:1: flip: \"3\" is not on or off"},
@@ -70,10 +70,10 @@ static void mistakes_name_file_line_and_key(void **state)
         {"Training: 3\n", "run.yaml:1: unknown option Training"},
         {"lr: 1\nepochs: 3\nlr: 2\n", "run.yaml:3: lr is there twice"},
         {"config: other.yaml\n", "run.yaml:1: config belongs on the command line"},
-        {"epochs:\n", "run.yaml:1: epochs: the value must be a whole number, 1 .. 1000"},
+        {"epochs:\n", "run.yaml:1: epochs: the value must be a whole number from 1 to 1000"},
         {"out: ~\n", "run.yaml:1: out: the value must be a text"},
         {"out: null\n", "run.yaml:1: out: the value must be a text"},
-        {"lr: [1, 2]\n", "run.yaml:1: lr: the value must be a number, 0 .. 10"},
+        {"lr: [1, 2]\n", "run.yaml:1: lr: the value must be a number from 0 to 10"},
         {"lr: {a: 1}\n", "run.yaml:1: lr: the value must be"},
         {"lr: &a 1\nepochs: *a\n", "run.yaml:2: epochs: the value must be"},
         {"out: \"a\\0b\"\n", "run.yaml:1: out: the value must be a text"},

@@ -48,11 +48,16 @@ static const char *kind_noun(option_kind kind)
 
 int option_describe(const option_row *row, char *text, size_t capacity)
 {
-    char range[OPTION_RANGE_MOST];
+    char least[OPTION_TEXT_MOST], most[OPTION_TEXT_MOST];
     const char *noun = kind_noun(row->kind);
     if (row->kind == OPTION_CHOICE) return snprintf(text, capacity, "%s %s", noun, row->choices);
-    bool ranged = option_describe_range(row, range, sizeof range) > 0;
-    return snprintf(text, capacity, "%s%s%s", noun, ranged ? ", " : "", range);
+    if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return snprintf(text, capacity, "%s", noun);
+    bool from = isfinite(row->least), to = isfinite(row->most);
+    write_end(row, row->least, least);
+    write_end(row, row->most, most);
+    if (from && to) return snprintf(text, capacity, "%s from %s to %s", noun, least, most);
+    if (from) return snprintf(text, capacity, "%s of at least %s", noun, least);
+    return snprintf(text, capacity, to ? "%s of at most %s" : "%s", noun, most);
 }
 
 /* The position of `word` in "one|two|three"; -1 if it is none of them. */

@@ -28,7 +28,7 @@ void option_value_store(const option_row *row, void *target, option_value value)
 /* The value as option_value_read takes it. A word that is not a text or a choice is written into `space`. */
 const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST]);
 
-/* "a whole number, at least 1". Returns what snprintf would. */
+/* "a whole number of at least 1". Returns what snprintf would. */
 int option_describe(const option_row *row, char *text, size_t capacity);
 /* "1 .. 1000", "at least 1"; empty where there is no range. */
 int option_describe_range(const option_row *row, char *text, size_t capacity);
