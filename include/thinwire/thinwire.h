@@ -52,8 +52,9 @@ extern "C" {
 /* The library's version, "0.1.0"; compare it with the TW_VERSION_ macros the caller was compiled against. */
 TW_API const char *tw_version(void);
 
-/* The name of the instruction set the kernels use: "scalar", "avx2" or "avx512". Chosen once, from the processor;
- * the environment variable THINWIRE_ISA forces a lower one (an unknown or unsupported name is an error of create). */
+/* The name of the instruction set the kernels use: "scalar", "neon", "avx2" or "avx512". Chosen once, from the
+ * processor; the environment variable THINWIRE_ISA forces a lower one (an unknown or unsupported name is an error of
+ * create). */
 TW_API const char *tw_isa(void);
 
 /* ---------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-static const char *const names[TW_ISA_LEVELS] = {"scalar", "avx2", "avx512"};
+static const char *const names[TW_ISA_LEVELS] = {"scalar", "neon", "avx2", "avx512"};
 
 const char *tw_isa_name(tw_isa_level level)
 {
@@ -26,53 +26,63 @@ static int has_f16c(void)
 }
 #endif
 
-static tw_isa_level detect(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !has_f16c()) return TW_ISA_SCALAR;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw"))
-        return TW_ISA_AVX512;
-    return TW_ISA_AVX2;
-#else
-    return TW_ISA_SCALAR;
-#endif
-}
-
 /* Asked once: a hypervisor traps cpuid, which then costs microseconds, and the environment may be written to later. */
-static tw_isa_level supported;
-static int wish = -1; /* the level THINWIRE_ISA names; -1 when it is unset, TW_ISA_LEVELS when it names none */
+static int supported[TW_ISA_LEVELS];
+static tw_isa_level most; /* the last that is supported */
+static int wish = -1;     /* the level THINWIRE_ISA names; -1 when it is unset, TW_ISA_LEVELS when it names none */
 static char wish_name[32];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void detect(void)
+{
+    supported[TW_ISA_SCALAR] = 1;
+#if defined(__aarch64__)
+    supported[TW_ISA_NEON] = 1; /* every such processor has it */
+#elif defined(__x86_64__)
+    __builtin_cpu_init();
+    supported[TW_ISA_AVX2] = __builtin_cpu_supports("avx2") && has_f16c();
+    supported[TW_ISA_AVX512] = supported[TW_ISA_AVX2] && __builtin_cpu_supports("avx512f") &&
+                               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                               __builtin_cpu_supports("avx512bw");
+#endif
+    for (int level = 0; level < TW_ISA_LEVELS; level++)
+        if (supported[level]) most = (tw_isa_level)level;
+}
 
 static void ask(void)
 {
     const char *name = getenv("THINWIRE_ISA");
-    supported = detect();
+    detect();
     if (!name || !*name) return;
     snprintf(wish_name, sizeof wish_name, "%s", name);
     for (wish = 0; wish < TW_ISA_LEVELS && strcmp(name, names[wish]) != 0;) wish++;
 }
 
-tw_isa_level tw_isa_supported(void)
+int tw_isa_supported(tw_isa_level level)
 {
     pthread_once(&once, ask);
-    return supported;
+    return supported[level];
+}
+
+/* Is the wish a level that can be had? */
+static int wish_is_supported(void)
+{
+    return wish >= 0 && wish < TW_ISA_LEVELS && supported[wish];
 }
 
 tw_isa_level tw_isa_best(void)
 {
-    tw_isa_level most = tw_isa_supported();
-    return wish >= 0 && wish <= (int)most ? (tw_isa_level)wish : most;
+    pthread_once(&once, ask);
+    return wish_is_supported() ? (tw_isa_level)wish : most;
 }
 
 tw_status tw_isa_check(void)
 {
-    tw_isa_level most = tw_isa_supported();
-    if (wish <= (int)most) return TW_OK;
+    pthread_once(&once, ask);
+    if (wish < 0 || wish_is_supported()) return TW_OK;
     return tw_fail(TW_ERROR_UNSUPPORTED, "THINWIRE_ISA=%s: %s; this processor's best is \"%s\"", wish_name,
-                   wish == TW_ISA_LEVELS ? "no such level (scalar, avx2, avx512)" : "not supported here", names[most]);
+                   wish == TW_ISA_LEVELS ? "no such level (scalar, neon, avx2, avx512)" : "not supported here",
+                   names[most]);
 }
 
 int tw_cpu_has_crc32(void)

@@ -4,13 +4,13 @@
 
 #include <thinwire/thinwire.h>
 
-/* Levels of the kernels, lowest first; each includes the ones before it. */
-typedef enum tw_isa_level { TW_ISA_SCALAR = 0, TW_ISA_AVX2 = 1, TW_ISA_AVX512 = 2, TW_ISA_LEVELS = 3 } tw_isa_level;
+/* Levels of the kernels; of those a processor has, the last is the fastest. */
+typedef enum tw_isa_level { TW_ISA_SCALAR, TW_ISA_NEON, TW_ISA_AVX2, TW_ISA_AVX512, TW_ISA_LEVELS } tw_isa_level;
 
-/* The highest level of this processor, whatever the environment says. */
-tw_isa_level tw_isa_supported(void);
-/* The level to use: tw_isa_supported(), or the one THINWIRE_ISA names (an unknown or unsupported name is ignored here
- * and refused by tw_isa_check). The environment is read once. */
+/* 1 if this processor has the level, whatever the environment says. */
+int tw_isa_supported(tw_isa_level level);
+/* The level to use: the last that is supported, or the one THINWIRE_ISA names (an unknown or unsupported name is
+ * ignored here and refused by tw_isa_check). The environment is read once. */
 tw_isa_level tw_isa_best(void);
 const char *tw_isa_name(tw_isa_level level);
 /* TW_ERROR_UNSUPPORTED when THINWIRE_ISA names a level this processor lacks, or none at all. */

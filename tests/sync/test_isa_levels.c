@@ -91,7 +91,8 @@ static void test_levels_agree(void **state)
         char expected[64];
         ask(TW_ISA_SCALAR, specs[s], expected, sizeof expected);
         assert_memory_equal(expected, "scalar ", 7);
-        for (int level = TW_ISA_SCALAR + 1; level <= (int)tw_isa_supported(); level++) {
+        for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
+            if (!tw_isa_supported((tw_isa_level)level)) continue;
             char text[64];
             ask((tw_isa_level)level, specs[s], text, sizeof text);
             assert_memory_equal(text, tw_isa_name((tw_isa_level)level), strlen(tw_isa_name((tw_isa_level)level)));

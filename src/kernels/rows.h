@@ -1,0 +1,172 @@
+/* rows.h - the rows of a vector level, written once for all of them. A level is a .c file that defines what differs, in
+ * this order, then includes this file; its fill function (levels.h) calls fill_rows:
+ *
+ *   enum { WIDTH = 8 };
+ *       Floats in a vector: 4, 8, 16 or 32.
+ *   uint64_t above(VECTOR x, float threshold)
+ *       Bit i, from the lowest, is 1 if |x[i]| > threshold; NaN is not above.
+ *   DOUBLES widen(const float *src)
+ *       The first WIDTH / 2 floats of src as doubles.
+ *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
+ *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
+ *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.
+ *
+ * VECTOR and DOUBLES are the instruction set's own types. All else is C's own arithmetic on vectors, an extension of
+ * gcc and clang: operators act lane by lane, and a float beside a vector stands for a vector of it. No fused
+ * multiply-add: each product and each sum is rounded, as in the reference. Rows not here (conversions) are the level's
+ * own, or what dispatch.c put into the table before. */
+#ifndef TW_KERNELS_ROWS_H
+#define TW_KERNELS_ROWS_H
+
+#include "levels.h"
+
+#include <string.h>
+
+/* A block is as long as a mask has bits. The select rows branch once a block: most blocks have nothing to list. */
+enum { BLOCK = 64, SUMS = 16 / (WIDTH / 2) };
+
+typedef float vector __attribute__((vector_size(WIDTH * 4)));
+typedef uint32_t word_vector __attribute__((vector_size(WIDTH * 4)));
+typedef double double_vector __attribute__((vector_size(WIDTH * 4)));
+
+TW_INLINE vector load(const float *src)
+{
+    vector x;
+    memcpy(&x, src, sizeof x);
+    return x;
+}
+
+TW_INLINE void store(float *dst, vector x)
+{
+    memcpy(dst, &x, sizeof x);
+}
+
+static int all_finite(const float *x, size_t n)
+{
+    size_t whole = n / BLOCK * BLOCK;
+    word_vector seen = {0}, bits;
+    for (size_t i = 0; i < whole; i += BLOCK)
+        for (size_t k = 0; k < BLOCK; k += WIDTH) {
+            memcpy(&bits, x + i + k, sizeof bits);
+            seen |= (bits & 0x7F800000u) + 0x00800000u; /* an exponent of all ones carries into the top bit */
+        }
+    uint32_t any = 0;
+    for (size_t lane = 0; lane < WIDTH; lane++) any |= seen[lane];
+    return !(any >> 31) && tw_kernels_scalar.all_finite(x + whole, n - whole);
+}
+
+/* sum += x * x; the product of two floats is exact in double */
+TW_INLINE double_vector plus_squares(double_vector sum, const float *x)
+{
+    double_vector wide = widen(x);
+    return sum + wide * wide;
+}
+
+static double sum_squares(const float *x, size_t n)
+{
+    size_t whole = n / 16 * 16;
+    double_vector sums[SUMS] = {0};
+    for (size_t i = 0; i < whole; i += 16)
+        for (size_t k = 0; k < SUMS; k++) sums[k] = plus_squares(sums[k], x + i + k * (WIDTH / 2));
+    return tw_finish_squares((double *)sums, x + whole, n - whole);
+}
+
+static void add(float *dst, const float *src, size_t n)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) store(dst + i, load(dst + i) + load(src + i));
+    tw_kernels_scalar.add(dst + whole, src + whole, n - whole);
+}
+
+static void scale(float *x, float a, size_t n)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) store(x + i, load(x + i) * a);
+    tw_kernels_scalar.scale(x + whole, a, n - whole);
+}
+
+/* Updates one vector and returns the new v. */
+TW_INLINE vector updated(tw_update update, float *u, float *v, const float *g, float a, float m)
+{
+    vector sum = load(v);
+    if (update == TW_AS_IS) return sum;
+    vector step = a * load(g);
+    if (update != TW_ACCUMULATE) {
+        vector velocity = m * load(u) + step;
+        store(u, velocity);
+        step = update == TW_NESTEROV ? m * velocity + step : velocity;
+    }
+    sum += step;
+    store(v, sum);
+    return sum;
+}
+
+TW_INLINE void update_all(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m)
+{
+    for (size_t i = 0; i < n; i += WIDTH) updated(update, u + i, v + i, g + i, a, m);
+}
+
+static void momentum(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    if (nesterov)
+        update_all(TW_NESTEROV, u, v, g, whole, a, m);
+    else
+        update_all(TW_MOMENTUM, u, v, g, whole, a, m);
+    tw_kernels_scalar.momentum(u + whole, v + whole, g + whole, n - whole, a, m, nesterov);
+}
+
+TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m,
+                                   float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        uint64_t hits = 0;
+        for (size_t k = 0; k < BLOCK; k += WIDTH)
+            hits |= above(updated(update, u + i + k, v + i + k, g + i + k, a, m), threshold) << k;
+        if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
+    }
+    return count;
+}
+
+static size_t momentum_select(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
+                              float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    size_t whole = n / BLOCK * BLOCK;
+    size_t count = nesterov ? update_and_select(TW_NESTEROV, u, v, g, whole, a, m, threshold, first, index, value)
+                            : update_and_select(TW_MOMENTUM, u, v, g, whole, a, m, threshold, first, index, value);
+    return count + tw_kernels_scalar.momentum_select(u + whole, v + whole, g + whole, n - whole, a, m, nesterov,
+                                                     threshold, first + (uint32_t)whole, index + count, value + count);
+}
+
+static size_t accumulate_select(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
+                                uint32_t *index, float *value)
+{
+    size_t whole = n / BLOCK * BLOCK;
+    size_t count = update_and_select(TW_ACCUMULATE, v, v, g, whole, a, 0, threshold, first, index, value);
+    return count + tw_kernels_scalar.accumulate_select(v + whole, g + whole, n - whole, a, threshold,
+                                                       first + (uint32_t)whole, index + count, value + count);
+}
+
+static size_t select_only(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    float *same = (float *)v; /* TW_AS_IS writes nothing */
+    size_t whole = n / BLOCK * BLOCK;
+    size_t count = update_and_select(TW_AS_IS, same, same, v, whole, 0, 0, threshold, first, index, value);
+    return count + tw_kernels_scalar.select(v + whole, n - whole, threshold, first + (uint32_t)whole, index + count,
+                                            value + count);
+}
+
+static void fill_rows(tw_kernels *table)
+{
+    table->all_finite = all_finite;
+    table->sum_squares = sum_squares;
+    table->add = add;
+    table->scale = scale;
+    table->momentum = momentum;
+    table->momentum_select = momentum_select;
+    table->accumulate_select = accumulate_select;
+    table->select = select_only;
+}
+
+#endif
