@@ -62,11 +62,11 @@ static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS]
     fprintf(script, "set terminal svg size 1000,420 font 'sans-serif,13' background rgb 'white'\n"
                     "set output 'demo.svg'\n"
                     "set multiplot layout 1,2\n"
-                    "set grid\nset key bottom left\nset ylabel 'training loss (moving average)'\nset yrange [0:1.2]\n"
+                    "set grid\nset key top right\nset ylabel 'training loss (moving average)'\nset yrange [0:1.2]\n"
                     "set title 'loss against bytes'\nset logscale x\nset xrange [10:]\nset format x '%%g'\n"
                     "set xlabel 'megabytes sent by each worker'\n");
     write_curves_of(script, runs, "1:3");
-    fprintf(script, "set title 'loss against time'\nunset logscale x\nset xrange [0:]\nset key top right\n"
+    fprintf(script, "set title 'loss against time'\nunset logscale x\nset xrange [0:]\n"
                     "set xlabel 'seconds, predicted for 1 Gbit/s links'\n");
     write_curves_of(script, runs, "2:3");
     fprintf(script, "unset multiplot\n");
