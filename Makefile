@@ -1,5 +1,5 @@
-# The front door. `make demo` and `make test` work on a fresh Debian 12: they install what is missing. Where oneDNN is too
-# old or too new for the trainer (Ubuntu, Debian 13), CMAKE_FLAGS=-DTHINWIRE_TRAINER=OFF leaves the library.
+# The front door. `make demo` and `make test` work on a fresh Debian 12 or 13: they install what is missing. The trainer
+# needs oneDNN 2.4 or later, 2.x or 3.x; where there is none, CMAKE_FLAGS=-DTHINWIRE_TRAINER=OFF leaves the library.
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)

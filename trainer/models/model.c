@@ -308,13 +308,13 @@ static tw_status run(model *m, const float *images, const uint8_t *labels, size_
 tw_status model_step(model *m, const float *images, const uint8_t *labels, size_t count, model_gradient_ready ready,
                      void *context, model_result *result)
 {
-    nn_net *net;
+    nn_net *net = NULL;
     TW_TRY(run(m, images, labels, count, 1, &net, result));
     return nn_net_backward(net, ready, context);
 }
 
 tw_status model_evaluate(model *m, const float *images, const uint8_t *labels, size_t count, model_result *result)
 {
-    nn_net *net;
+    nn_net *net = NULL;
     return run(m, images, labels, count, 0, &net, result);
 }

@@ -1,7 +1,7 @@
 /* engine.h - the primitives the layers are made of, and the one door to oneDNN.
  *
- * Only the files behind this header know oneDNN's API (engine_dnnl2*.c: versions 2.x). An op is a primitive with its
- * arguments; a memory is an array in whatever layout the primitives like best. Memories are placed (a region and an
+ * Only the files behind this header know oneDNN's API (engine_dnnl*.c: versions 2.x and 3.x). An op is a primitive with
+ * its arguments; a memory is an array in whatever layout the primitives like best. Memories are placed (a region and an
  * offset) while a net is built, and get their bytes later, all at once, from nn_engine_bind: so the layers of a net can
  * share scratch space, and nets of several batch sizes can share parameters.
  *

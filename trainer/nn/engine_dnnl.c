@@ -1,0 +1,323 @@
+/* engine_dnnl.c - engine.h on oneDNN: engines, memories, and how an op runs. */
+#include "engine_dnnl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* oneDNN runs on GCC's OpenMP, whichever compiler is at work here; the compiler's own omp.h might be another's. */
+void omp_set_num_threads(int count);
+
+static const int argument_ids[NN_ARGUMENTS] = {
+    [NN_SRC] = DNNL_ARG_SRC,
+    [NN_DST] = DNNL_ARG_DST,
+    [NN_WEIGHTS] = DNNL_ARG_WEIGHTS,
+    [NN_BIAS] = DNNL_ARG_BIAS,
+    [NN_MEAN] = DNNL_ARG_MEAN,
+    [NN_VARIANCE] = DNNL_ARG_VARIANCE,
+    [NN_SCALE] = DNNL_ARG_SCALE,
+    [NN_SHIFT] = DNNL_ARG_SHIFT,
+    [NN_WORKSPACE] = DNNL_ARG_WORKSPACE,
+    [NN_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
+    [NN_DIFF_DST] = DNNL_ARG_DIFF_DST,
+    [NN_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
+    [NN_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
+    [NN_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
+    [NN_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
+};
+
+tw_status engine_check(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_success) return TW_OK;
+    if (status == dnnl_out_of_memory) return tw_fail(TW_ERROR_MEMORY, "oneDNN: no memory for %s", what);
+    if (status == dnnl_unimplemented) return tw_fail(TW_ERROR_UNSUPPORTED, "oneDNN does not implement %s here", what);
+    return tw_fail(TW_ERROR_SYSTEM, "oneDNN: %s failed with status %d", what, (int)status);
+}
+
+/* ---- engine ---- */
+
+static tw_status make_attributes(nn_engine *e)
+{
+    dnnl_post_ops_t after;
+    TW_TRY(engine_check(dnnl_primitive_attr_create(&e->plain), "attributes"));
+    TW_TRY(engine_check(dnnl_primitive_attr_create(&e->relu), "attributes"));
+    TW_TRY(engine_check(dnnl_primitive_attr_set_scratchpad_mode(e->plain, dnnl_scratchpad_mode_user), "attributes"));
+    TW_TRY(engine_check(dnnl_primitive_attr_set_scratchpad_mode(e->relu, dnnl_scratchpad_mode_user), "attributes"));
+    TW_TRY(engine_check(dnnl_post_ops_create(&after), "attributes"));
+    dnnl_status_t status = api_append_relu(after);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(e->relu, after);
+    dnnl_post_ops_destroy(after);
+    return engine_check(status, "attributes");
+}
+
+static tw_status open_engine(nn_engine *e)
+{
+    TW_TRY(engine_check(dnnl_engine_create(&e->engine, dnnl_cpu, 0), "an engine"));
+    TW_TRY(engine_check(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags), "a stream"));
+    return make_attributes(e);
+}
+
+tw_status nn_engine_create(nn_engine **engine)
+{
+    nn_engine *e = calloc(1, sizeof *e);
+    if (!e) return tw_fail(TW_ERROR_MEMORY, "no memory for an engine");
+    tw_status status = open_engine(e);
+    if (status == TW_OK)
+        *engine = e;
+    else
+        nn_engine_destroy(e);
+    return status;
+}
+
+static void destroy_ops(nn_op *op)
+{
+    while (op) {
+        nn_op *next = op->next;
+        if (op->primitive) dnnl_primitive_destroy(op->primitive);
+        if (op->descriptor) dnnl_primitive_desc_destroy(op->descriptor);
+        free(op);
+        op = next;
+    }
+}
+
+static void destroy_memories(nn_memory *memory)
+{
+    while (memory) {
+        nn_memory *next = memory->next;
+        if (memory->handle) dnnl_memory_destroy(memory->handle);
+        free(memory);
+        memory = next;
+    }
+}
+
+void nn_engine_destroy(nn_engine *e)
+{
+    if (!e) return;
+    destroy_ops(e->ops);
+    destroy_memories(e->memories);
+    if (e->plain) dnnl_primitive_attr_destroy(e->plain);
+    if (e->relu) dnnl_primitive_attr_destroy(e->relu);
+    if (e->stream) dnnl_stream_destroy(e->stream);
+    if (e->engine) dnnl_engine_destroy(e->engine);
+    free(e);
+}
+
+void nn_engine_enter(void)
+{
+    if (!getenv("OMP_NUM_THREADS")) omp_set_num_threads(1);
+}
+
+void nn_engine_version(char *text, size_t capacity)
+{
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, capacity, "%d.%d.%d", version->major, version->minor, version->patch);
+}
+
+size_t nn_engine_bytes(const nn_engine *e, nn_region region)
+{
+    return e->bytes[region];
+}
+
+tw_status nn_engine_bind(nn_engine *e, nn_region region, void *bytes)
+{
+    if (e->bound[region] == bytes) return TW_OK;
+    for (nn_memory *m = e->memories; m; m = m->next)
+        if (m->region == region)
+            TW_TRY(engine_check(dnnl_memory_set_data_handle(m->handle, (char *)bytes + m->offset), "placing an array"));
+    e->bound[region] = bytes;
+    return TW_OK;
+}
+
+void *nn_engine_bound(const nn_engine *e, nn_region region)
+{
+    return e->bound[region];
+}
+
+/* ---- memories ---- */
+
+static tw_status make_memory(nn_engine *e, api_const_layout layout, nn_memory **memory)
+{
+    nn_memory *m = calloc(1, sizeof *m);
+    if (!m) return tw_fail(TW_ERROR_MEMORY, "no memory for an array's description");
+    *m = (nn_memory){.engine = e, .next = e->memories, .region = NN_REGIONS};
+    e->memories = m;
+    *memory = m;
+    TW_TRY(engine_check(dnnl_memory_create(&m->handle, layout, e->engine, DNNL_MEMORY_NONE), "an array"));
+    return engine_check(dnnl_memory_get_memory_desc(m->handle, &m->layout), "an array");
+}
+
+tw_status engine_describe(size_t dims, const size_t *shape, dnnl_format_tag_t tag, api_layout *layout)
+{
+    dnnl_dims_t sizes = {0};
+    for (size_t i = 0; i < dims; i++) sizes[i] = (dnnl_dim_t)shape[i];
+    return engine_check(api_describe((int)dims, sizes, tag, layout), "an array's layout");
+}
+
+tw_status nn_memory_plain(nn_engine *e, size_t dims, const size_t *shape, nn_memory **memory)
+{
+    static const dnnl_format_tag_t row_major[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
+    api_layout layout;
+    if (dims < 1 || dims > 4) return tw_fail(TW_ERROR_ARGUMENT, "an array has 1 to 4 dimensions, not %zu", dims);
+    TW_TRY(engine_describe(dims, shape, row_major[dims], &layout));
+    tw_status status = make_memory(e, layout, memory);
+    api_forget(layout);
+    return status;
+}
+
+tw_status nn_memory_like(const nn_memory *other, nn_memory **memory)
+{
+    return make_memory(other->engine, other->layout, memory);
+}
+
+static api_const_layout wanted_layout(const nn_op *op, int id)
+{
+    return dnnl_primitive_desc_query_md(op->descriptor, dnnl_query_exec_arg_md, id);
+}
+
+static int present(api_const_layout layout)
+{
+    return layout && dnnl_memory_desc_get_size(layout) > 0;
+}
+
+tw_status nn_memory_for(const nn_op *op, nn_argument argument, nn_memory **memory)
+{
+    api_const_layout layout = wanted_layout(op, argument_ids[argument]);
+    *memory = NULL;
+    return present(layout) ? make_memory(op->engine, layout, memory) : TW_OK;
+}
+
+static void grow(size_t *bytes, size_t wanted)
+{
+    if (*bytes < wanted) *bytes = wanted;
+}
+
+void nn_memory_place(nn_memory *m, nn_region region, size_t offset)
+{
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no op is asked for a temporary copy of what it lacks */
+    m->region = region;
+    m->offset = offset;
+    grow(&m->engine->bytes[region], offset + nn_memory_bytes(m));
+}
+
+void nn_memory_append(nn_memory *m, nn_region region)
+{
+    size_t end = nn_aligned(m->engine->bytes[region]);
+    nn_memory_place(m, region, region >= NN_DIFF0 ? 0 : end);
+}
+
+int nn_memory_same_layout(const nn_memory *a, const nn_memory *b)
+{
+    return dnnl_memory_desc_equal(a->layout, b->layout);
+}
+
+size_t nn_memory_bytes(const nn_memory *m)
+{
+    return dnnl_memory_desc_get_size(m->layout);
+}
+
+size_t nn_memory_floats(const nn_memory *m)
+{
+    return nn_memory_bytes(m) / sizeof(float);
+}
+
+float *nn_memory_data(const nn_memory *m)
+{
+    void *data = NULL;
+    dnnl_memory_get_data_handle(m->handle, &data);
+    return data;
+}
+
+/* Whether the strides of (n, c, h, w) are those of (n, c/block, h, w, block). */
+static int has_block(const api_layout_parts *l, dnnl_dim_t block)
+{
+    const dnnl_dim_t *size = l->padded_size, *stride = l->strides;
+    dnnl_dim_t row = size[3] * block, plane = size[2] * row;
+    dnnl_dim_t channel = block == size[1] && !l->block_count ? 1 : plane;
+    return stride[3] == block && stride[2] == row && stride[1] == channel && stride[0] == plane * (size[1] / block);
+}
+
+size_t nn_memory_channel_block(const nn_memory *m)
+{
+    api_layout_parts l = api_take_apart(m->layout);
+    if (l.dims != 4 || !l.strides) return 0;
+    if (l.block_count == 0) {
+        if (l.size[1] == 1 || has_block(&l, 1)) return 1;
+        return has_block(&l, l.size[1]) ? (size_t)l.size[1] : 0;
+    }
+    int by_channel = l.block_count == 1 && l.blocked_dims[0] == 1;
+    return by_channel && has_block(&l, l.blocks[0]) ? (size_t)l.blocks[0] : 0;
+}
+
+/* ---- ops ---- */
+
+static void attach(nn_op *op, int id, dnnl_memory_t memory)
+{
+    op->arguments[op->count++] = (dnnl_exec_arg_t){id, memory};
+}
+
+static tw_status attach_scratchpad(nn_op *op)
+{
+    api_const_layout layout = wanted_layout(op, DNNL_ARG_SCRATCHPAD);
+    nn_memory *scratchpad;
+    if (!present(layout)) return TW_OK;
+    TW_TRY(make_memory(op->engine, layout, &scratchpad));
+    nn_memory_append(scratchpad, NN_SCRATCHPAD);
+    attach(op, DNNL_ARG_SCRATCHPAD, scratchpad->handle);
+    return TW_OK;
+}
+
+tw_status engine_make_op(nn_engine *e, dnnl_status_t described, dnnl_primitive_desc_t descriptor, const char *what,
+                         nn_op **op)
+{
+    TW_TRY(engine_check(described, what));
+    nn_op *made = calloc(1, sizeof *made);
+    if (!made) {
+        dnnl_primitive_desc_destroy(descriptor);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for %s", what);
+    }
+    *made = (nn_op){.engine = e, .next = e->ops, .descriptor = descriptor};
+    e->ops = made;
+    TW_TRY(engine_check(dnnl_primitive_create(&made->primitive, descriptor), what));
+    TW_TRY(attach_scratchpad(made));
+    *op = made;
+    return TW_OK;
+}
+
+void nn_op_set(nn_op *op, nn_argument argument, const nn_memory *memory)
+{
+    int id = argument_ids[argument];
+    if (memory && api_takes(op, id)) attach(op, id, memory->handle);
+}
+
+int nn_op_wants_other_layout(const nn_op *op, nn_argument argument, const nn_memory *memory)
+{
+    return !dnnl_memory_desc_equal(wanted_layout(op, argument_ids[argument]), memory->layout);
+}
+
+tw_status nn_op_set_temporary(nn_op *op, nn_argument argument, nn_memory **memory)
+{
+    TW_TRY(nn_memory_for(op, argument, memory));
+    nn_memory_place(*memory, NN_TEMPORARY, op->temporary_bytes);
+    op->temporary_bytes += nn_aligned(nn_memory_bytes(*memory));
+    nn_op_set(op, argument, *memory);
+    return TW_OK;
+}
+
+tw_status nn_op_run(nn_op *op)
+{
+    if (!op) return TW_OK;
+    TW_TRY(engine_check(dnnl_primitive_execute(op->primitive, op->engine->stream, op->count, op->arguments),
+                        "running an op"));
+    return engine_check(dnnl_stream_wait(op->engine->stream), "running an op");
+}
+
+tw_status nn_op_reorder(const nn_memory *src, const nn_memory *dst, nn_op **op)
+{
+    nn_engine *e = src->engine;
+    dnnl_primitive_desc_t descriptor = NULL;
+    dnnl_status_t described =
+        dnnl_reorder_primitive_desc_create(&descriptor, src->layout, e->engine, dst->layout, e->engine, e->plain);
+    TW_TRY(engine_make_op(e, described, descriptor, "a change of layout", op));
+    nn_op_set(*op, NN_SRC, src);
+    nn_op_set(*op, NN_DST, dst);
+    return TW_OK;
+}

@@ -1,0 +1,145 @@
+/* engine_dnnl_ops.c - the ops of engine.h. Each is made the same way: a description with `any` where the layout is
+ * free, then a primitive descriptor, which chooses. */
+#include "engine_dnnl.h"
+
+/* ---- convolution ---- */
+
+static tw_status describe_convolution(const nn_convolution_shape *s, api_convolution *c)
+{
+    size_t height = (s->height + 2 * s->padding - s->kernel) / s->stride + 1;
+    size_t width = (s->width + 2 * s->padding - s->kernel) / s->stride + 1;
+    size_t src[] = {s->images, s->channels, s->height, s->width};
+    size_t weights[] = {s->filters, s->channels, s->kernel, s->kernel};
+    size_t dst[] = {s->images, s->filters, height, width};
+    for (int i = 0; i < 2; i++) {
+        c->strides[i] = (dnnl_dim_t)s->stride;
+        c->padding[i] = (dnnl_dim_t)s->padding;
+    }
+    TW_TRY(engine_describe(4, src, dnnl_format_tag_any, &c->src));
+    TW_TRY(engine_describe(4, weights, dnnl_format_tag_any, &c->weights));
+    TW_TRY(engine_describe(4, dst, dnnl_format_tag_any, &c->dst));
+    return s->bias ? engine_describe(1, &s->filters, dnnl_a, &c->bias) : TW_OK;
+}
+
+static void forget_convolution(const api_convolution *c)
+{
+    api_forget(c->src);
+    api_forget(c->weights);
+    api_forget(c->bias);
+    api_forget(c->dst);
+}
+
+tw_status nn_op_convolution_forward(nn_engine *e, const nn_convolution_shape *shape, nn_op **op)
+{
+    api_convolution c = {0};
+    dnnl_primitive_desc_t descriptor = NULL;
+    tw_status status = describe_convolution(shape, &c);
+    if (status == TW_OK) {
+        dnnl_status_t described = api_convolution_forward(e, &c, shape->relu ? e->relu : e->plain, &descriptor);
+        status = engine_make_op(e, described, descriptor, "a convolution", op);
+    }
+    forget_convolution(&c);
+    return status;
+}
+
+typedef dnnl_status_t describe_gradient(const nn_op *forward, const api_convolution *c,
+                                        dnnl_primitive_desc_t *descriptor);
+
+static tw_status convolution_gradient(const nn_convolution_shape *shape, const nn_op *forward,
+                                      describe_gradient *describe, const char *what, nn_op **op)
+{
+    api_convolution c = {0};
+    dnnl_primitive_desc_t descriptor = NULL;
+    tw_status status = describe_convolution(shape, &c);
+    if (status == TW_OK) {
+        dnnl_status_t described = describe(forward, &c, &descriptor);
+        status = engine_make_op(forward->engine, described, descriptor, what, op);
+    }
+    forget_convolution(&c);
+    return status;
+}
+
+tw_status nn_op_convolution_backward_data(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
+{
+    return convolution_gradient(shape, forward, api_convolution_backward_data, "a convolution's gradient", op);
+}
+
+tw_status nn_op_convolution_backward_weights(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
+{
+    return convolution_gradient(shape, forward, api_convolution_backward_weights, "a convolution's weight gradient",
+                                op);
+}
+
+/* ---- batch normalisation ---- */
+
+static api_batch_norm describe_batch_norm(const nn_batch_norm_shape *shape, const nn_memory *data)
+{
+    unsigned flags = dnnl_use_scale | dnnl_use_shift | (shape->relu ? dnnl_fuse_norm_relu : 0u);
+    return (api_batch_norm){.data = data->layout, .epsilon = shape->epsilon, .flags = flags};
+}
+
+tw_status nn_op_batch_norm_forward(const nn_batch_norm_shape *shape, nn_statistics statistics, const nn_memory *data,
+                                   nn_op **op)
+{
+    int given = statistics == NN_STATISTICS_GIVEN;
+    api_batch_norm b = describe_batch_norm(shape, data);
+    if (given) b.flags |= dnnl_use_global_stats;
+    dnnl_primitive_desc_t descriptor = NULL;
+    dnnl_status_t described =
+        api_batch_norm_forward(data->engine, &b, given ? dnnl_forward_inference : dnnl_forward_training, &descriptor);
+    return engine_make_op(data->engine, described, descriptor, "a batch normalisation", op);
+}
+
+tw_status nn_op_batch_norm_backward(const nn_batch_norm_shape *shape, const nn_op *forward, const nn_memory *data,
+                                    nn_op **op)
+{
+    api_batch_norm b = describe_batch_norm(shape, data);
+    dnnl_primitive_desc_t descriptor = NULL;
+    dnnl_status_t described = api_batch_norm_backward(forward, &b, &descriptor);
+    return engine_make_op(forward->engine, described, descriptor, "a batch normalisation's gradient", op);
+}
+
+/* ---- pooling ---- */
+
+static api_pooling describe_pooling(const nn_pooling_shape *shape, const nn_memory *src, api_const_layout dst)
+{
+    dnnl_dim_t stride = (dnnl_dim_t)shape->stride;
+    return (api_pooling){.algorithm = shape->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max,
+                         .src = src->layout,
+                         .dst = dst,
+                         .kernel = {(dnnl_dim_t)shape->kernel[0], (dnnl_dim_t)shape->kernel[1]},
+                         .strides = {stride, stride}};
+}
+
+tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *src, nn_op **op)
+{
+    const dnnl_dim_t *size = api_take_apart(src->layout).size;
+    size_t pooled[4] = {(size_t)size[0], (size_t)size[1]};
+    for (int i = 0; i < 2; i++) pooled[2 + i] = ((size_t)size[2 + i] - shape->kernel[i]) / shape->stride + 1;
+    api_layout dst;
+    TW_TRY(engine_describe(4, pooled, dnnl_format_tag_any, &dst));
+    api_pooling p = describe_pooling(shape, src, dst);
+    dnnl_primitive_desc_t descriptor = NULL;
+    dnnl_status_t described = api_pooling_forward(src->engine, &p, &descriptor);
+    api_forget(dst);
+    return engine_make_op(src->engine, described, descriptor, "a pooling", op);
+}
+
+tw_status nn_op_pooling_backward(const nn_pooling_shape *shape, const nn_op *forward, const nn_memory *src,
+                                 const nn_memory *dst, nn_op **op)
+{
+    api_pooling p = describe_pooling(shape, src, dst->layout);
+    dnnl_primitive_desc_t descriptor = NULL;
+    dnnl_status_t described = api_pooling_backward(forward, &p, &descriptor);
+    return engine_make_op(forward->engine, described, descriptor, "a pooling's gradient", op);
+}
+
+/* ---- product ---- */
+
+tw_status nn_multiply(const nn_product *p, const float *a, const float *b, float *c)
+{
+    dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
+    return engine_check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
+                                   p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n),
+                        "a matrix product");
+}
