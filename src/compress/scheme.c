@@ -112,18 +112,23 @@ tw_status tw_table_check(const tw_tensor *tensors, size_t count)
     return TW_OK;
 }
 
-/* 1 if the name matches one of "pattern|pattern". */
+/* Takes the first of "pattern|pattern" off; returns its length. One that is longer than any name becomes the empty
+ * pattern, which matches none. */
+static size_t next_pattern(const char **patterns, char pattern[MAX_NAME + 1])
+{
+    size_t length = strcspn(*patterns, "|"), kept = length <= MAX_NAME ? length : 0;
+    memcpy(pattern, *patterns, kept);
+    pattern[kept] = 0;
+    *patterns += length + ((*patterns)[length] == '|');
+    return length;
+}
+
 static int matches(const char *patterns, const char *name)
 {
     char pattern[MAX_NAME + 1];
-    while (patterns && *patterns) {
-        size_t length = strcspn(patterns, "|");
-        if (length <= MAX_NAME) {
-            memcpy(pattern, patterns, length);
-            pattern[length] = 0;
-            if (fnmatch(pattern, name, 0) == 0) return 1;
-        }
-        patterns += length + (patterns[length] == '|');
+    while (*patterns) {
+        next_pattern(&patterns, pattern);
+        if (fnmatch(pattern, name, 0) == 0) return 1;
     }
     return 0;
 }
@@ -131,7 +136,7 @@ static int matches(const char *patterns, const char *name)
 static int matches_any(const char *pattern, const tw_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (matches(pattern, tensors[i].name)) return 1;
+        if (fnmatch(pattern, tensors[i].name, 0) == 0) return 1;
     return 0;
 }
 
@@ -139,12 +144,11 @@ tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size
 {
     char pattern[MAX_NAME + 1];
     while (*patterns) {
-        size_t length = strcspn(patterns, "|");
-        snprintf(pattern, sizeof pattern, "%.*s", (int)length, patterns);
+        const char *start = patterns;
+        size_t length = next_pattern(&patterns, pattern);
         if (length && !matches_any(pattern, tensors, count))
-            return tw_fail(TW_ERROR_SPEC, "dense=%s: no tensor has such a name; the first is called %s", pattern,
-                           tensors[0].name);
-        patterns += length + (patterns[length] == '|');
+            return tw_fail(TW_ERROR_SPEC, "dense=%.*s: no tensor has such a name; the first is called %s", (int)length,
+                           start, tensors[0].name);
     }
     return TW_OK;
 }

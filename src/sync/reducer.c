@@ -269,13 +269,19 @@ void tw_reducer_destroy(tw_reducer *reducer)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* What the exchange met, if it failed; with the lock held. */
+static tw_status tell_failure(const tw_reducer *reducer)
+{
+    return reducer->failure == TW_OK ? TW_OK : tw_fail(reducer->failure, "%s", reducer->failure_text);
+}
+
 /* Once an exchange has failed, every call of a step says so. */
 static tw_status check_whole(tw_reducer *reducer)
 {
     tw_mutex_lock(&reducer->lock);
-    tw_status failure = reducer->failure;
+    tw_status status = tell_failure(reducer);
     tw_mutex_unlock(&reducer->lock);
-    return failure == TW_OK ? TW_OK : tw_fail(failure, "%s", reducer->failure_text);
+    return status;
 }
 
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
@@ -321,7 +327,7 @@ static tw_status revert_step(tw_reducer *reducer)
 
 static tw_status finish_step(tw_reducer *reducer)
 {
-    if (reducer->failure != TW_OK) return tw_fail(reducer->failure, "%s", reducer->failure_text);
+    TW_TRY(tell_failure(reducer));
     account_step(reducer);
     tw_status status = reducer->skipped ? revert_step(reducer) : TW_OK;
     start_step(reducer);
