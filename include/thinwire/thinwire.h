@@ -147,6 +147,19 @@ typedef struct tw_tensor {
     size_t shape[TW_MAX_DIMS]; /* each >= 1; at most 2^31 elements in all */
 } tw_tensor;
 
+/* What an element is. F16 is IEEE 754 half precision, BF16 the upper half of an F32. */
+typedef enum tw_dtype {
+    TW_F32 = 0,
+    TW_F64 = 1,
+    TW_I32 = 2,
+    TW_I64 = 3,
+    TW_U8 = 4,
+    TW_U32 = 5,
+    TW_U64 = 6,
+    TW_F16 = 7,
+    TW_BF16 = 8
+} tw_dtype;
+
 /* Elements of a tensor: the product of its shape. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
@@ -225,7 +238,6 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
  * file. Values are copied in and out; nothing is rounded. */
 typedef struct tw_state tw_state;
 
-typedef enum tw_dtype { TW_F32 = 0, TW_F64 = 1, TW_I32 = 2, TW_I64 = 3, TW_U8 = 4, TW_U32 = 5, TW_U64 = 6 } tw_dtype;
 
 TW_API tw_status tw_state_create(tw_state **state);
 TW_API void tw_state_destroy(tw_state *state);
@@ -280,7 +292,7 @@ typedef struct tw_scheme tw_scheme;
 typedef enum tw_round_kind {
     TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
     TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
-    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place, in rank order */
+    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32 and in rank order, then rounded to dtype */
     TW_ROUND_BROADCAST = 3  /* give `root`'s packet to every rank */
 } tw_round_kind;
 
@@ -291,8 +303,9 @@ typedef struct tw_round {
     const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
     size_t size;      /* its bytes */
     size_t capacity;  /* ALLGATHER, BROADCAST: no rank's packet of this round is larger; the same on all ranks */
-    float *values;    /* ALLREDUCE */
-    size_t count;     /* ALLREDUCE: floats */
+    void *values;     /* ALLREDUCE */
+    size_t count;     /* ALLREDUCE: values */
+    tw_dtype dtype;   /* ALLREDUCE: TW_F32, TW_F16 or TW_BF16 */
     /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
      * included), BROADCAST the root's packet as entry 0. They must stay until that call returns. */
     const void *const *packets;
@@ -312,6 +325,10 @@ TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
  * was sent returns to the residual and is sent later; for tensors that are reduced exactly the step is dropped. Does
  * nothing when there is no step to take back (none yet, or it was skipped or taken back already). */
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
+/* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a reducer:
+ * the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */
+TW_API tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state);
+TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);
 

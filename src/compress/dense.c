@@ -39,6 +39,7 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->values;
     round->count = dense->count;
+    round->dtype = TW_F32;
 }
 
 int tw_dense_is_finite(const tw_dense *dense)

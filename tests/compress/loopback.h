@@ -2,6 +2,8 @@
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
+#include "half.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire.h>
@@ -30,6 +32,46 @@ static inline void loopback_destroy(loopback *group)
     for (int r = 0; r < group->size; r++) tw_scheme_destroy(group->scheme[r]);
 }
 
+static inline float loopback_value(const tw_round *round, size_t i)
+{
+    if (round->dtype == TW_F16) return tw_from_fp16(((uint16_t *)round->values)[i]);
+    if (round->dtype == TW_BF16) return tw_from_bf16(((uint16_t *)round->values)[i]);
+    return ((float *)round->values)[i];
+}
+
+static inline void loopback_set(const tw_round *round, size_t i, float value)
+{
+    if (round->dtype == TW_F16)
+        ((uint16_t *)round->values)[i] = tw_to_fp16(value);
+    else if (round->dtype == TW_BF16)
+        ((uint16_t *)round->values)[i] = tw_to_bf16(value);
+    else
+        ((float *)round->values)[i] = value;
+}
+
+static inline void loopback_sum(tw_round *round, int size)
+{
+    for (size_t i = 0; i < round[0].count; i++) {
+        float sum = loopback_value(&round[0], i);
+        for (int r = 1; r < size; r++) sum += loopback_value(&round[r], i);
+        for (int r = 0; r < size; r++) loopback_set(&round[r], i, sum);
+    }
+}
+
+/* 1 when all ranks ask for the same exchange. */
+static inline int loopback_agree(const tw_round *round, int size)
+{
+    for (int r = 1; r < size; r++) {
+        if (round[r].kind != round[0].kind) return 0;
+        if (round[0].kind == TW_ROUND_ALLREDUCE &&
+            (round[r].count != round[0].count || round[r].dtype != round[0].dtype))
+            return 0;
+        if (round[0].kind == TW_ROUND_BROADCAST && round[r].root != round[0].root) return 0;
+        if (round[0].kind != TW_ROUND_ALLREDUCE && round[r].capacity != round[0].capacity) return 0;
+    }
+    return 1;
+}
+
 /* What the ranks asked for in one round; `damage` (may be NULL) may change what is delivered. */
 typedef void (*loopback_damage)(void *packets[], size_t sizes[], int size);
 
@@ -42,22 +84,25 @@ static inline tw_status loopback_deliver(loopback *group, tw_round *round, loopb
         free(copies[r]);
         copies[r] = NULL;
     }
+    if (!loopback_agree(round, group->size)) return TW_ERROR_ARGUMENT;
     if (round[0].kind == TW_ROUND_ALLREDUCE) {
-        for (size_t i = 0; i < round[0].count; i++) {
-            float sum = round[0].values[i];
-            for (int r = 1; r < group->size; r++) sum += round[r].values[i];
-            for (int r = 0; r < group->size; r++) round[r].values[i] = sum;
-        }
+        loopback_sum(round, group->size);
         return TW_OK;
     }
-    group->packet_bytes = round[0].size;
-    for (int r = 0; r < group->size; r++) {
-        if (round[r].size > round[r].capacity || round[r].capacity != round[0].capacity) return TW_ERROR_ARGUMENT;
-        copies[r] = malloc(round[r].size ? round[r].size : 1);
-        memcpy(copies[r], round[r].data, round[r].size);
-        sizes[r] = round[r].size;
+    int first = 0, senders = group->size;
+    if (round[0].kind == TW_ROUND_BROADCAST) {
+        first = round[0].root;
+        senders = 1;
     }
-    if (damage) damage(copies, sizes, group->size);
+    group->packet_bytes = round[first].size;
+    for (int r = 0; r < senders; r++) {
+        const tw_round *from = &round[first + r];
+        if (from->size > from->capacity) return TW_ERROR_ARGUMENT;
+        copies[r] = malloc(from->size ? from->size : 1);
+        memcpy(copies[r], from->data, from->size);
+        sizes[r] = from->size;
+    }
+    if (damage) damage(copies, sizes, senders);
     for (int r = 0; r < group->size; r++) packets[r] = copies[r];
     for (int r = 0; r < group->size; r++) {
         round[r].packets = packets;
