@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+#define MOST_BYTES (SIZE_MAX - 2 * (size_t)HUGE_PAGE) /* what can still be rounded up */
 
 static _Thread_local long fail_countdown;
 
@@ -24,17 +25,25 @@ static void *allocate_aligned(size_t bytes)
     void *block = aligned_alloc(alignment, rounded ? rounded : alignment);
     if (!block) return NULL;
     if (alignment == HUGE_PAGE) madvise(block, rounded, MADV_HUGEPAGE); /* a hint: refusal costs only speed */
-    memset(block, 0, rounded ? rounded : alignment);
     return block;
+}
+
+tw_status tw_allocate_unset(size_t bytes, void *pointer)
+{
+    void *block = bytes <= MOST_BYTES ? allocate_aligned(bytes) : NULL;
+    if (!block) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", bytes);
+    memcpy(pointer, &block, sizeof block);
+    return TW_OK;
 }
 
 tw_status tw_allocate(size_t count, size_t size, void *pointer)
 {
-    if (size && count > (SIZE_MAX - 2 * (size_t)HUGE_PAGE) / size)
+    void *block = NULL;
+    if (size && count > MOST_BYTES / size)
         return tw_fail(TW_ERROR_MEMORY, "%zu elements of %zu bytes are more than this machine can address", count,
                        size);
-    void *block = allocate_aligned(count * size);
-    if (!block) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", count * size);
+    TW_TRY(tw_allocate_unset(count * size, &block));
+    memset(block, 0, count * size);
     memcpy(pointer, &block, sizeof block);
     return TW_OK;
 }

@@ -9,6 +9,9 @@
  * TW_ERROR_MEMORY also when count * size overflows. count = 0 gives a valid pointer. */
 tw_status tw_allocate(size_t count, size_t size, void *pointer);
 
+/* The same for `bytes` bytes of any content: of a large block, only the pages that are written to take memory. */
+tw_status tw_allocate_unset(size_t bytes, void *pointer);
+
 /* Grows or shrinks a block of tw_allocate, keeping the first min(old_bytes, new_bytes). *pointer may be NULL. On
  * failure the old block stays. New bytes are zero. */
 tw_status tw_resize(void *pointer, size_t old_bytes, size_t new_bytes);

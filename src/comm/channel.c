@@ -40,7 +40,10 @@ tw_status tw_channel_reserve(tw_channel *channel, size_t bytes)
 {
     if (bytes == 0) bytes = 1; /* collectives of nothing add 0 to scratch, so it has to be an address */
     if (bytes <= channel->scratch_bytes) return TW_OK;
-    TW_TRY(tw_resize(&channel->scratch, 0, bytes)); /* 0: nothing of the old block is worth copying */
+    tw_free(channel->scratch);
+    channel->scratch = NULL;
+    channel->scratch_bytes = 0;
+    TW_TRY(tw_allocate_unset(bytes, &channel->scratch));
     channel->scratch_bytes = bytes;
     return TW_OK;
 }

@@ -57,7 +57,7 @@ void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_
  * caller's again, whatever the outcome. */
 tw_status tw_channel_finish(tw_channel *channel);
 
-/* Makes scratch hold at least `bytes`; what was in it is lost. */
+/* Makes scratch hold at least `bytes`; what was in it is lost. Only what is written to it takes memory. */
 tw_status tw_channel_reserve(tw_channel *channel, size_t bytes);
 
 /* The collectives of comm.h in the form the public ones need: every size known, straight into the caller's memory. */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 64, SUM_BLOCK = 4096 /* floats: the running sum stays in the first-level cache */ };
+enum { ALIGNMENT = 64, SUM_BLOCK = 2048 /* values: the running sum stays in the first-level cache */ };
 
 /* The rank `step` places after, or before, this one on the ring of all ranks. */
 static int rank_after(const tw_channel *channel, int step)
@@ -46,67 +46,119 @@ static chunk chunk_of(const tw_channel *channel, int rank, size_t count)
     return (chunk){r * share + (r < longer ? r : longer), share + (r < longer)};
 }
 
-/* Bytes from one part to the next in scratch. */
-static size_t stride_of(chunk own)
+/* One all-reduce under way. */
+typedef struct reduction {
+    tw_channel *channel;
+    tw_dtype dtype;
+    size_t width; /* bytes of a value */
+    unsigned char *values;
+    size_t count;
+    chunk own;     /* this rank's */
+    size_t stride; /* bytes from one part of it to the next in scratch */
+} reduction;
+
+static tw_status check_dtype(tw_dtype dtype)
 {
-    return (own.count * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (dtype == TW_F32 || dtype == TW_F16 || dtype == TW_BF16) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "an all-reduce sums F32, F16 or BF16; there is none for type %d", (int)dtype);
+}
+
+static reduction reduction_of(tw_channel *channel, tw_dtype dtype, void *values, size_t count)
+{
+    reduction all = {.channel = channel, .dtype = dtype, .values = values, .count = count};
+    all.width = dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t);
+    all.own = chunk_of(channel, channel->comm->rank, count);
+    all.stride = (all.own.count * all.width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return all;
 }
 
 /* Where rank `rank`'s part of this rank's own chunk lies: its own stays in place, the others' are in scratch. */
-static float *part_of(const tw_channel *channel, int rank, float *values, chunk own)
+static unsigned char *part_of(const reduction *all, int rank)
 {
-    int self = channel->comm->rank;
-    if (rank == self) return values + own.start;
-    return (float *)(void *)(channel->scratch + (size_t)(rank - (rank > self)) * stride_of(own));
+    int self = all->channel->comm->rank;
+    if (rank == self) return all->values + all->own.start * all->width;
+    return all->channel->scratch + (size_t)(rank - (rank > self)) * all->stride;
 }
 
-static tw_status exchange_parts(tw_channel *channel, float *values, size_t count, chunk own)
+static tw_status exchange_parts(const reduction *all)
 {
-    TW_TRY(tw_channel_reserve(channel, (size_t)(channel->comm->size - 1) * stride_of(own)));
-    for (int step = 1; own.count && step < channel->comm->size; step++) {
+    tw_channel *channel = all->channel;
+    TW_TRY(tw_channel_reserve(channel, (size_t)(channel->comm->size - 1) * all->stride));
+    for (int step = 1; all->own.count && step < channel->comm->size; step++) {
         int peer = rank_before(channel, step);
-        tw_channel_start_receive(channel, peer, part_of(channel, peer, values, own), own.count * sizeof(float), NULL);
+        tw_channel_start_receive(channel, peer, part_of(all, peer), all->own.count * all->width, NULL);
     }
     for (int step = 1; step < channel->comm->size; step++) {
         int peer = rank_after(channel, step);
-        chunk theirs = chunk_of(channel, peer, count);
-        if (theirs.count) tw_channel_start_send(channel, peer, values + theirs.start, theirs.count * sizeof(float));
+        chunk theirs = chunk_of(channel, peer, all->count);
+        if (theirs.count)
+            tw_channel_start_send(channel, peer, all->values + theirs.start * all->width, theirs.count * all->width);
     }
     return tw_channel_finish(channel);
 }
 
-/* values[own] = ((part 0 + part 1) + part 2) + ..., block by block. */
-static void sum_parts(const tw_channel *channel, float *values, chunk own)
+static void widen(tw_dtype dtype, float *dst, const void *src, size_t count)
 {
-    const tw_kernels *kernels = tw_kernels_best();
-    float *sum = part_of(channel, 0, values, own);
-    for (size_t at = 0; at < own.count; at += SUM_BLOCK) {
-        size_t block = own.count - at < SUM_BLOCK ? own.count - at : SUM_BLOCK;
-        for (int rank = 1; rank < channel->comm->size; rank++)
-            kernels->add(sum + at, part_of(channel, rank, values, own) + at, block);
-        if (channel->comm->rank != 0) memcpy(values + own.start + at, sum + at, block * sizeof(float));
+    if (dtype == TW_F16)
+        tw_kernels_best()->from_fp16(dst, src, count);
+    else if (dtype == TW_BF16)
+        tw_kernels_best()->from_bf16(dst, src, count);
+    else
+        memcpy(dst, src, count * sizeof *dst);
+}
+
+static void narrow(tw_dtype dtype, void *dst, const float *src, size_t count)
+{
+    if (dtype == TW_F16)
+        tw_kernels_best()->to_fp16(dst, src, count);
+    else if (dtype == TW_BF16)
+        tw_kernels_best()->to_bf16(dst, src, count);
+    else
+        memcpy(dst, src, count * sizeof *src);
+}
+
+static void add_part(tw_dtype dtype, float *sum, const void *part, size_t count)
+{
+    float wide[SUM_BLOCK];
+    if (dtype != TW_F32) widen(dtype, wide, part, count);
+    tw_kernels_best()->add(sum, dtype == TW_F32 ? part : wide, count);
+}
+
+/* values[own] = ((part 0 + part 1) + part 2) + ..., block by block, each rounded once. */
+static void sum_parts(const reduction *all)
+{
+    int ranks = all->channel->comm->size;
+    float sum[SUM_BLOCK];
+    for (size_t start = 0; ranks > 1 && start < all->own.count; start += SUM_BLOCK) {
+        size_t left = all->own.count - start, block = left < SUM_BLOCK ? left : SUM_BLOCK, at = start * all->width;
+        widen(all->dtype, sum, part_of(all, 0) + at, block);
+        for (int rank = 1; rank < ranks; rank++) add_part(all->dtype, sum, part_of(all, rank) + at, block);
+        narrow(all->dtype, part_of(all, all->channel->comm->rank) + at, sum, block);
     }
 }
 
-static tw_status gather_chunks(tw_channel *channel, float *values, size_t count, chunk own)
+static tw_status gather_chunks(const reduction *all)
 {
+    tw_channel *channel = all->channel;
+    const unsigned char *sums = part_of(all, channel->comm->rank);
     for (int step = 1; step < channel->comm->size; step++) {
         int peer = rank_before(channel, step);
-        chunk theirs = chunk_of(channel, peer, count);
-        if (theirs.count)
-            tw_channel_start_receive(channel, peer, values + theirs.start, theirs.count * sizeof(float), NULL);
+        chunk theirs = chunk_of(channel, peer, all->count);
+        unsigned char *dst = all->values + theirs.start * all->width;
+        if (theirs.count) tw_channel_start_receive(channel, peer, dst, theirs.count * all->width, NULL);
     }
-    for (int step = 1; own.count && step < channel->comm->size; step++)
-        tw_channel_start_send(channel, rank_after(channel, step), values + own.start, own.count * sizeof(float));
+    for (int step = 1; all->own.count && step < channel->comm->size; step++)
+        tw_channel_start_send(channel, rank_after(channel, step), sums, all->own.count * all->width);
     return tw_channel_finish(channel);
 }
 
-tw_status tw_channel_allreduce(tw_channel *channel, float *values, size_t count)
+tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values, size_t count)
 {
-    chunk own = chunk_of(channel, channel->comm->rank, count);
-    TW_TRY(exchange_parts(channel, values, count, own));
-    sum_parts(channel, values, own);
-    return gather_chunks(channel, values, count, own);
+    TW_TRY(check_dtype(dtype));
+    reduction all = reduction_of(channel, dtype, values, count);
+    TW_TRY(exchange_parts(&all));
+    sum_parts(&all);
+    return gather_chunks(&all);
 }
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */

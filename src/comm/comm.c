@@ -99,7 +99,7 @@ tw_status tw_comm_barrier(tw_comm *comm)
 tw_status tw_comm_allreduce(tw_comm *comm, float *values, size_t count)
 {
     TW_TRY(check_data(comm, values, count, SIZE_MAX / 2 / sizeof *values));
-    return tw_channel_allreduce(comm->channel, values, count);
+    return tw_channel_allreduce(comm->channel, TW_F32, values, count);
 }
 
 tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t size)

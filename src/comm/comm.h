@@ -18,8 +18,10 @@ tw_status tw_channel_barrier(tw_channel *channel);
 
 /* values[i] becomes the sum over ranks in rank order, starting from rank 0's value: ((v0 + v1) + v2) + ... Each rank
  * receives every rank's part of its own chunk, sums it, and the chunks are gathered: the bytes of a ring all-reduce,
- * 2(N-1)/N * 4 * count per rank. */
-tw_status tw_channel_allreduce(tw_channel *channel, float *values, size_t count);
+ * 2(N-1)/N * count values per rank, of 4 bytes for TW_F32 and 2 for TW_F16 and TW_BF16. Halves are summed in fp32 and
+ * the sum is rounded once, by the rank whose chunk it is: to nearest, ties to even, beyond the range to infinity; NaN
+ * stays NaN. All ranks get the same bits. Any other dtype is TW_ERROR_ARGUMENT. */
+tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values, size_t count);
 
 /* Every rank's packet to every rank. No rank's packet may exceed `capacity`, which is the same on all. (*packets)[r]
  * and (*sizes)[r] are rank r's, the caller's own included; they are the channel's, valid until its next call, aligned

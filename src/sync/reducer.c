@@ -4,6 +4,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "sized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static tw_status run_round(tw_reducer *reducer, tw_round *round)
         return tw_channel_allgather(reducer->channel, round->data, round->size, round->capacity, &round->packets,
                                     &round->sizes);
     case TW_ROUND_ALLREDUCE:
-        return tw_channel_allreduce(reducer->channel, round->values, round->count);
+        return tw_channel_allreduce(reducer->channel, round->dtype, round->values, round->count);
     case TW_ROUND_BROADCAST:
         round->packets = &reducer->root_packet;
         round->sizes = &reducer->root_size;
@@ -372,17 +373,12 @@ const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 
 tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
-    size_t size = stats->struct_size;
-    if (size < sizeof size) return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_stats) before asking");
     tw_mutex *lock = (tw_mutex *)&reducer->lock; /* the exchange thread may be writing */
     tw_mutex_lock(lock);
     tw_stats now = reducer->stats;
     tw_mutex_unlock(lock);
     tw_traffic traffic = tw_channel_traffic(reducer->channel);
-    now.struct_size = size;
     now.bytes_sent = traffic.bytes_sent;
     now.bytes_received = traffic.bytes_received;
-    memset(stats, 0, size);
-    memcpy(stats, &now, size < sizeof now ? size : sizeof now);
-    return TW_OK;
+    return tw_copy_sized(stats, &now, sizeof now, "tw_stats");
 }

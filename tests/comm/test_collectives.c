@@ -7,14 +7,18 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "channel.h"
 #include "group.h"
+#include "half.h"
 
 static size_t each_count(int index, int ranks)
 {
-    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 10007};
+    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 20011};
     return index < (int)(sizeof counts / sizeof *counts) ? counts[index] : SIZE_MAX;
 }
 
@@ -74,23 +78,127 @@ static void allreduce_is_the_sum_in_rank_order(void **state)
     on_every_size(play_allreduce);
 }
 
-/* 2(N-1)/N * 4 * count a rank: exact for each by its chunk, and exact in the sum over ranks. */
-static void play_allreduce_bytes(tw_comm *comm, const void *context)
+static uint16_t to_half(tw_dtype dtype, float value)
 {
-    size_t count = *(const size_t *)context, ranks = (size_t)tw_comm_size(comm), rank = (size_t)tw_comm_rank(comm);
+    return dtype == TW_F16 ? tw_to_fp16(value) : tw_to_bf16(value);
+}
+
+static float from_half(tw_dtype dtype, uint16_t half)
+{
+    return dtype == TW_F16 ? tw_from_fp16(half) : tw_from_bf16(half);
+}
+
+/* Among the ordinary ones: values whose sum is beyond the range of a half, denormal ones, infinities, NaN. */
+static uint16_t half_of(tw_dtype dtype, int rank, size_t i)
+{
+    float largest = dtype == TW_F16 ? 65504 : 0x1.FEp127f;
+    float usual = value_of(rank, i, 2);
+    switch (i % 16) {
+    case 3:
+        return to_half(dtype, usual > 0 ? largest : -largest);
+    case 7:
+        return to_half(dtype, usual * (dtype == TW_F16 ? 0x1p-24f : 0x1p-130f));
+    case 11:
+        return to_half(dtype, usual > 64 ? (float)NAN : usual > 0 ? (float)INFINITY : usual);
+    default:
+        return to_half(dtype, usual);
+    }
+}
+
+static uint16_t *fill_halves(tw_dtype dtype, int rank, size_t count)
+{
+    uint16_t *halves = malloc((count + 1) * sizeof *halves);
+    for (size_t i = 0; i < count; i++) halves[i] = half_of(dtype, rank, i);
+    return halves;
+}
+
+/* Summed in fp32, rounded once. Which NaN a NaN is, is not said. */
+static int is_rounded_sum(tw_dtype dtype, const uint16_t *halves, size_t count, int ranks)
+{
+    for (size_t i = 0; i < count; i++) {
+        float sum = from_half(dtype, half_of(dtype, 0, i));
+        for (int r = 1; r < ranks; r++) sum += from_half(dtype, half_of(dtype, r, i));
+        if (isnan(sum) ? !isnan(from_half(dtype, halves[i])) : halves[i] != to_half(dtype, sum)) return 0;
+    }
+    return 1;
+}
+
+/* The same bits everywhere, NaNs included. */
+static int is_alike(tw_comm *comm, const void *data, size_t size)
+{
+    uint32_t own = tw_crc32c(0, data, size), everyone[16];
+    CHECK(tw_comm_allgather(comm, &own, sizeof own, everyone) == TW_OK);
+    for (int r = 0; r < tw_comm_size(comm); r++)
+        if (everyone[r] != own) return 0;
+    return 1;
+}
+
+static void play_halves(tw_comm *comm, const void *context)
+{
+    size_t count = *(const size_t *)context;
+    for (tw_dtype dtype = TW_F16; dtype <= TW_BF16; dtype++) {
+        uint16_t *halves = fill_halves(dtype, tw_comm_rank(comm), count);
+        CHECK(tw_channel_allreduce(comm->channel, dtype, halves, count) == TW_OK);
+        CHECK(is_rounded_sum(dtype, halves, count, tw_comm_size(comm)));
+        CHECK(is_alike(comm, halves, count * sizeof *halves));
+        free(halves);
+    }
+    tw_comm_destroy(comm);
+}
+
+static void halves_are_summed_in_fp32_and_rounded_once(void **state)
+{
+    (void)state;
+    on_every_size(play_halves);
+}
+
+/* Refused alike on every rank, and nothing has happened to the group. */
+static void play_other_types(tw_comm *comm, const void *context)
+{
+    double value = 1;
+    (void)context;
+    CHECK(tw_channel_allreduce(comm->channel, TW_F64, &value, 1) == TW_ERROR_ARGUMENT);
+    CHECK(tw_channel_allreduce(comm->channel, (tw_dtype)99, &value, 1) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_traffic(comm).messages_sent == 0);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    CHECK(value == 1);
+    tw_comm_destroy(comm);
+}
+
+static void other_types_are_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_other_types, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+/* 2(N-1)/N * count values a rank: exact for each by its chunk, and exact in the sum over ranks. */
+static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, size_t count)
+{
+    size_t ranks = (size_t)tw_comm_size(comm), rank = (size_t)tw_comm_rank(comm);
     size_t own = count / ranks + (rank < count % ranks);
-    float *values = fill_values(0, count, 0);
-    CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
-    tw_traffic traffic = tw_comm_traffic(comm), everyone[16];
-    CHECK(traffic.bytes_sent == 4 * ((count - own) + own * (ranks - 1)));
+    float *values = calloc(count + 1, sizeof *values);
+    tw_channel *channel;
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    CHECK(tw_channel_allreduce(channel, dtype, values, count) == TW_OK);
+    tw_traffic traffic = tw_channel_traffic(channel), everyone[16];
+    CHECK(traffic.bytes_sent == width * ((count - own) + own * (ranks - 1)));
     CHECK(traffic.bytes_received == traffic.bytes_sent);
     CHECK(tw_comm_allgather(comm, &traffic, sizeof traffic, everyone) == TW_OK);
     uint64_t sent = 0, messages = 0;
     for (size_t r = 0; r < ranks; r++) sent += everyone[r].bytes_sent, messages += everyone[r].messages_sent;
-    CHECK(sent == 2 * (ranks - 1) * 4 * count);
+    CHECK(sent == 2 * (ranks - 1) * width * count);
     CHECK(messages == 2 * (ranks - 1) * (count < ranks ? count : ranks));
-    CHECK(tw_comm_traffic(comm).bytes_sent == traffic.bytes_sent + (ranks - 1) * sizeof traffic);
+    tw_channel_destroy(channel);
     free(values);
+}
+
+static void play_allreduce_bytes(tw_comm *comm, const void *context)
+{
+    size_t count = *(const size_t *)context;
+    count_allreduce_bytes(comm, TW_F32, 4, count);
+    count_allreduce_bytes(comm, TW_F16, 2, count);
+    count_allreduce_bytes(comm, TW_BF16, 2, count);
     tw_comm_destroy(comm);
 }
 
@@ -163,6 +271,35 @@ static void allgather_brings_packets_of_any_size(void **state)
 {
     (void)state;
     on_every_size(play_allgather);
+}
+
+/* Room is reserved for N packets of the agreed capacity; memory is taken by what comes. */
+static void play_small_packets(tw_comm *comm, const void *context)
+{
+    enum { CAPACITY = 32 << 20, HUGE_PAGE = 2 << 20 };
+    (void)context;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), resident = 0;
+    tw_channel *channel;
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    const void *const *packets;
+    const size_t *sizes;
+    CHECK(tw_channel_allgather(channel, "small", 5, CAPACITY, &packets, &sizes) == TW_OK);
+    for (int r = 0; r < comm->size; r++) CHECK(sizes[r] == 5 && memcmp(packets[r], "small", 5) == 0);
+    size_t pages = channel->scratch_bytes / page;
+    unsigned char *present = calloc(pages, 1);
+    CHECK(mincore(channel->scratch, pages * page, present) == 0);
+    for (size_t i = 0; i < pages; i++) resident += page * (present[i] & 1);
+    CHECK(resident <= (size_t)comm->size * HUGE_PAGE);
+    free(present);
+    tw_channel_destroy(channel);
+    tw_comm_destroy(comm);
+}
+
+static void allgather_takes_memory_for_what_comes(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i) && i < 4; i++) group_run(group_size(i), play_small_packets, NULL);
+    assert_int_equal(group_failures(), 0);
 }
 
 static void play_public_allgather(tw_comm *comm, const void *context)
@@ -279,7 +416,7 @@ static void *use_channel(void *argument)
         size_t count = 100 + round * (channel->number + 1);
         uint64_t salt = channel->number * 1000 + round;
         float *values = fill_values(channel->comm->rank, count, salt);
-        CHECK(tw_channel_allreduce(channel, values, count) == TW_OK);
+        CHECK(tw_channel_allreduce(channel, TW_F32, values, count) == TW_OK);
         CHECK(is_sum_in_rank_order(values, count, channel->comm->size, salt));
         gather_packets(channel, round, 500 * channel->number);
         CHECK(tw_channel_barrier(channel) == TW_OK);
@@ -316,8 +453,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allreduce_is_the_sum_in_rank_order),
+        cmocka_unit_test(halves_are_summed_in_fp32_and_rounded_once),
+        cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(allreduce_sends_what_a_ring_sends),
         cmocka_unit_test(allgather_brings_packets_of_any_size),
+        cmocka_unit_test(allgather_takes_memory_for_what_comes),
         cmocka_unit_test(public_allgather_is_in_rank_order),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),
         cmocka_unit_test(public_broadcast_copies_the_root),

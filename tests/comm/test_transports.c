@@ -85,7 +85,7 @@ static tw_status call_everything(tw_comm *comm)
     const void *const *packets, *packet;
     const size_t *sizes;
     size_t size;
-    tw_status status = tw_channel_allreduce(comm->channel, values, COUNT);
+    tw_status status = tw_channel_allreduce(comm->channel, TW_F32, values, COUNT);
     if (status == TW_OK) status = tw_channel_allgather(comm->channel, values, 10, 2000, &packets, &sizes);
     if (status == TW_OK) status = tw_channel_broadcast(comm->channel, 1, values, 30, 4000, &packet, &size);
     return status == TW_OK ? tw_channel_barrier(comm->channel) : status;
