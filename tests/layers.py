@@ -13,7 +13,7 @@ MAY_SEE = {
     "src/kernels": ["src/base"],
     "src/wire": ["src/base"],
     "src/state": ["src/base"],
-    "src/compress": ["src/wire", "src/kernels", "src/base"],
+    "src/compress": ["src/wire", "src/kernels", "src/state", "src/base"],
     "src/comm": ["src/kernels", "src/base"],
     "src/comm/mpi": [],
     "src/sync": ["src/compress", "src/wire", "src/comm", "src/kernels", "src/base"],

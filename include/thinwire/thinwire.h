@@ -270,8 +270,9 @@ TW_API tw_status tw_state_save(const tw_state *state, const char *path);
 TW_API tw_status tw_state_load(const char *path, tw_state **state);
 
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
- * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE if a tensor is missing or of
- * another shape, and then nothing has changed. A loaded reducer continues bit for bit. */
+ * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE if a tensor is missing, of
+ * another shape, or holds NaN or infinity, and then nothing has changed. A loaded reducer continues bit for bit, also
+ * one of another message_kb. */
 TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 

@@ -93,6 +93,8 @@ tw_status tw_table_check(const tw_tensor *tensors, size_t count);
 /* TW_ERROR_SPEC if one of the patterns of dense= matches no tensor: a misspelt name must not pass for a rule. */
 tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count);
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
+/* Whether tw_scheme_load_state would succeed; changes nothing. */
+tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
 
 /* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */

@@ -110,8 +110,9 @@ static tw_status find_dtype(const tw_loader *loader, tw_listed *tensor)
     /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): read_fields has refused a tensor without a type */
     while (i < TW_DTYPES && strcmp(tw_dtypes[i].name, tensor->dtype_name) != 0) i++;
     if (i == TW_DTYPES)
-        return tw_fail(TW_ERROR_FORMAT, "%s: tensor '%s' has type '%s'; F32 F64 I32 I64 U8 U32 U64 can be read",
-                       loader->path, tensor->name, tensor->dtype_name);
+        return tw_fail(TW_ERROR_FORMAT,
+                       "%s: tensor '%s' has type '%s'; F16 BF16 F32 F64 I32 I64 U8 U32 U64 can be read", loader->path,
+                       tensor->name, tensor->dtype_name);
     tensor->dtype = (tw_dtype)i;
     return TW_OK;
 }

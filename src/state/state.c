@@ -7,8 +7,8 @@
 #include <string.h>
 
 const tw_dtype_info tw_dtypes[TW_DTYPES] = {
-    [TW_F32] = {"F32", 4}, [TW_F64] = {"F64", 8}, [TW_I32] = {"I32", 4}, [TW_I64] = {"I64", 8},
-    [TW_U8] = {"U8", 1},   [TW_U32] = {"U32", 4}, [TW_U64] = {"U64", 8},
+    [TW_F32] = {"F32", 4}, [TW_F64] = {"F64", 8}, [TW_I32] = {"I32", 4}, [TW_I64] = {"I64", 8},   [TW_U8] = {"U8", 1},
+    [TW_U32] = {"U32", 4}, [TW_U64] = {"U64", 8}, [TW_F16] = {"F16", 2}, [TW_BF16] = {"BF16", 2},
 };
 
 int tw_shape_bytes(tw_dtype dtype, size_t dims, const size_t *shape, size_t *bytes)
@@ -122,7 +122,8 @@ tw_status tw_state_put(tw_state *state, const char *name, tw_dtype dtype, size_t
     return TW_OK;
 }
 
-tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, size_t count, void *data)
+tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype, size_t count,
+                        const tw_state_tensor **found)
 {
     size_t at = tw_names_find(&state->tensor_names, name);
     if (at == TW_NO_NAME) return tw_fail(TW_ERROR_STATE, "the saved state has no tensor '%s'", name);
@@ -133,6 +134,14 @@ tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, 
     if (tensor->bytes / tw_dtypes[dtype].bytes != count)
         return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state has %zu elements and %zu were wanted", name,
                        tensor->bytes / tw_dtypes[dtype].bytes, count);
+    *found = tensor;
+    return TW_OK;
+}
+
+tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, size_t count, void *data)
+{
+    const tw_state_tensor *tensor = NULL;
+    TW_TRY(tw_state_find(state, name, dtype, count, &tensor));
     if (tensor->bytes) memcpy(data, tensor->data, tensor->bytes);
     return TW_OK;
 }

@@ -30,7 +30,7 @@ struct tw_state {
 };
 
 /* The types, in tw_dtype's order: safetensors' names and the bytes of an element. */
-enum { TW_DTYPES = 7 };
+enum { TW_DTYPES = 9 };
 typedef struct tw_dtype_info {
     const char *name;
     size_t bytes;
@@ -42,6 +42,10 @@ extern const tw_dtype_info tw_dtypes[TW_DTYPES];
 
 /* Bytes of a tensor of this shape: 1. Or 0 if they do not fit a size_t, and *bytes is untouched. */
 int tw_shape_bytes(tw_dtype dtype, size_t dims, const size_t *shape, size_t *bytes);
+
+/* The tensor of this name; TW_ERROR_STATE as tw_state_get has it. */
+tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype, size_t count,
+                        const tw_state_tensor **found);
 
 /* Adds a tensor whose data is still zero, or gives one of the same name new zero data; *tensor is valid until the next
  * call that adds one. On failure the state is as it was. */

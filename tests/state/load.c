@@ -103,7 +103,10 @@ static void bad_headers_are_refused(void **state)
         {"", 0, TW_ERROR_FORMAT},
         {"{\"a\":1}", 0, TW_ERROR_FORMAT},
         {"{a:{}}", 0, TW_ERROR_FORMAT},
-        {FIELDS("\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, TW_OK},
+        {FIELDS("\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, TW_OK},
+        {FIELDS("\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, TW_ERROR_FORMAT},
+        {FIELDS("\"dtype\":\"f16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, TW_ERROR_FORMAT},
         {FIELDS("\"dtype\":\"U8\",\"shape\":[2]"), 2, TW_ERROR_FORMAT},
         {FIELDS("\"dtype\":\"U8\",\"data_offsets\":[0,1]"), 1, TW_ERROR_FORMAT},
         {FIELDS("\"shape\":[2],\"data_offsets\":[0,2]"), 2, TW_ERROR_FORMAT},
@@ -145,10 +148,10 @@ static void bad_headers_are_refused(void **state)
 static void an_unknown_type_is_named(void **state)
 {
     tw_state *loaded;
-    assert_int_equal(load_text(state, FIELDS("\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]"), 4, &loaded),
+    assert_int_equal(load_text(state, FIELDS("\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, &loaded),
                      TW_ERROR_FORMAT);
     assert_non_null(strstr(tw_last_error(), "'a'"));
-    assert_non_null(strstr(tw_last_error(), "BF16"));
+    assert_non_null(strstr(tw_last_error(), "F8_E4M3"));
 }
 
 static void impossible_lengths_are_refused(void **state)

@@ -63,6 +63,28 @@ static void layout_follows_the_element_size(void **state)
     tw_state_destroy(made);
 }
 
+/* Halves by the names other readers of the format know, between the types of four bytes and of one. */
+static void halves_have_the_known_names(void **state)
+{
+    static const char expected[] = "\xd8\0\0\0\0\0\0\0{\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[10,11]},"
+                                   "\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[4,6]},"
+                                   "\"g\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[6,10]},"
+                                   "\"f\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}  "
+                                   "WXYZ\x00\x3c\x80\x3f\xc0\xff!";
+    static const uint16_t one = 0x3C00, pair[] = {0x3F80, 0xFFC0};
+    static const size_t single[] = {1}, two[] = {2};
+    const char *path = in_folder(state, "f");
+    tw_state *made;
+    assert_int_equal(tw_state_create(&made), TW_OK);
+    assert_int_equal(tw_state_put(made, "b", TW_U8, 0, NULL, "!"), TW_OK);
+    assert_int_equal(tw_state_put(made, "h", TW_F16, 1, single, &one), TW_OK);
+    assert_int_equal(tw_state_put(made, "g", TW_BF16, 1, two, pair), TW_OK);
+    assert_int_equal(tw_state_put(made, "f", TW_F32, 0, NULL, "WXYZ"), TW_OK);
+    assert_int_equal(tw_state_save(made, path), TW_OK);
+    check_file(path, expected, sizeof expected - 1);
+    tw_state_destroy(made);
+}
+
 static void everything_survives_a_file(void **state)
 {
     const char *path = in_folder(state, "f");
@@ -169,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(known_states_give_the_known_bytes),
         TEST(layout_follows_the_element_size),
+        TEST(halves_have_the_known_names),
         TEST(everything_survives_a_file),
         TEST(a_bare_file_name_means_this_folder),
         TEST(a_full_disk_leaves_the_old_file),

@@ -91,6 +91,7 @@ static inline tw_state *make_everything(void)
     static const int64_t longs[] = {INT64_MIN};
     static const uint32_t words[] = {0xFFFFFFFF, 1};
     static const uint64_t wides[] = {UINT64_MAX};
+    static const uint16_t halves[] = {0x8001, 0x7C00}, brains[] = {0x7FC1, 0xBF80};
     static const size_t five[] = {5}, two[] = {2}, matrix[] = {1, 2, 3}, none[] = {3, 0, 2};
     static const size_t eight[] = {1, 1, 2, 1, 1, 1, 1, 1};
     tw_state *made;
@@ -103,6 +104,8 @@ static inline tw_state *make_everything(void)
     assert_int_equal(tw_state_put(made, "", TW_U32, 1, two, words), TW_OK);
     assert_int_equal(tw_state_put(made, "empty", TW_F32, 3, none, NULL), TW_OK);
     assert_int_equal(tw_state_put(made, "wide", TW_U64, 0, NULL, wides), TW_OK);
+    assert_int_equal(tw_state_put(made, "half", TW_F16, 1, two, halves), TW_OK);
+    assert_int_equal(tw_state_put(made, "brain", TW_BF16, 1, two, brains), TW_OK);
     assert_int_equal(tw_state_put_text(made, "step", "12"), TW_OK);
     assert_int_equal(tw_state_put_text(made, "k\"\\\xc3\xb6", "line\nline\t\x1f \xf0\x9f\x98\x80"), TW_OK);
     assert_int_equal(tw_state_put_text(made, "", ""), TW_OK);

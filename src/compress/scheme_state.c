@@ -1,0 +1,86 @@
+/* tw_scheme_save_state, tw_scheme_load_state: one walk over what a scheme remembers, with three visitors. Entries are
+ * named after tensors, so how tensors were fused into messages does not matter; the count of steps, which all messages
+ * of a reducer share, has one name for all of them. */
+#include "scheme.h"
+
+#include "error.h"
+#include "kernels.h"
+#include "state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_PREFIX = 255, MAX_KEY = 1024 };
+
+/* What a walk carries: where to, or where from. */
+typedef struct state_walk {
+    tw_walk walk; /* first, so that the visitor finds the rest */
+    const char *prefix;
+    tw_state *dst;
+    const tw_state *src;
+} state_walk;
+
+static void make_key(char key[MAX_KEY], const state_walk *walk, const char *kind, const char *tensor)
+{
+    snprintf(key, MAX_KEY, "%s%s/%s", walk->prefix, kind, tensor);
+}
+
+static tw_status save(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    const state_walk *self = (const state_walk *)walk;
+    char key[MAX_KEY];
+    make_key(key, self, kind, tensor);
+    return tw_state_put(self->dst, key, dtype, 1, &count, data);
+}
+
+static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    const state_walk *self = (const state_walk *)walk;
+    const tw_state_tensor *entry = NULL;
+    char key[MAX_KEY];
+    (void)data;
+    make_key(key, self, kind, tensor);
+    TW_TRY(tw_state_find(self->src, key, dtype, count, &entry));
+    /* A NaN in a residual would never leave it. */
+    if (dtype == TW_F32 && !tw_kernels_best()->all_finite(entry->data, count))
+        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN or infinity", key);
+    return TW_OK;
+}
+
+static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    const state_walk *self = (const state_walk *)walk;
+    char key[MAX_KEY];
+    make_key(key, self, kind, tensor);
+    return tw_state_get(self->src, key, dtype, count, data);
+}
+
+static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
+{
+    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
+    if (strlen(walk->prefix) > MAX_PREFIX)
+        return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
+    TW_TRY(walk->walk.visit(&walk->walk, "scheme", "steps", TW_U64, 1, &scheme->step));
+    return tw_scheme_walk(scheme, &walk->walk);
+}
+
+tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state)
+{
+    state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
+    return visit_all((tw_scheme *)scheme, &walk); /* this visitor only reads */
+}
+
+tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
+{
+    state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
+    return visit_all(scheme, &walk);
+}
+
+tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
+{
+    state_walk walk = {.walk = {.visit = load}, .prefix = prefix, .src = state};
+    TW_TRY(tw_scheme_check_state(scheme, prefix, state)); /* all of it, before anything changes */
+    TW_TRY(visit_all(scheme, &walk));
+    scheme->revertible = 0; /* the last step here is not the one the state comes from */
+    return TW_OK;
+}

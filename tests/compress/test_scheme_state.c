@@ -1,0 +1,252 @@
+/* A scheme driven by hand, saved and loaded: it continues bit for bit, or refuses the state and stays as it was. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+
+enum { RANKS = 3, TENSORS = 3, ELEMENTS = 1800 + 40 + 600, STEPS = 8 };
+
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {30, 60}}, {"a.bias", 1, {40}}, {"b.weight", 2, {20, 30}}};
+
+/* The step count shows in dgc's density, which falls during the warm-up. */
+static const char *const specs[] = {"dgc:density=0.01,warmup_steps=6,clip=2", "dgc:density=0.02,nesterov=on",
+                                    "topk:density=0.01", "allreduce"};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+/* The gradients of a step on all ranks, and after it the means. */
+typedef struct step_gradients {
+    float values[RANKS][ELEMENTS];
+    float *tensors[RANKS][TENSORS], **ranks[RANKS];
+} step_gradients;
+
+static void run_step(loopback *group, int step, step_gradients *g)
+{
+    int skipped;
+    for (int r = 0; r < RANKS; r++) {
+        float *at = g->values[r];
+        for (size_t t = 0; t < TENSORS; at += tw_tensor_count(&table[t++])) g->tensors[r][t] = at;
+        g->ranks[r] = g->tensors[r];
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            uint32_t words[4];
+            tw_random(5, (uint64_t)(step * RANKS + r), i, words);
+            g->values[r][i] = (float)words[0] / 4294967296.0f - 0.5f;
+        }
+    }
+    assert_int_equal(loopback_step(group, g->ranks, -1, NULL, &skipped), TW_OK);
+    assert_false(skipped);
+}
+
+static tw_state *save(const tw_scheme *scheme, const char *prefix)
+{
+    tw_state *saved;
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_scheme_save_state(scheme, prefix, saved), TW_OK);
+    return saved;
+}
+
+static void assert_same_state(const tw_state *left, const tw_state *right)
+{
+    assert_int_equal(tw_state_count(left), tw_state_count(right));
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry a, b;
+        assert_int_equal(tw_state_at(left, i, &a), TW_OK);
+        assert_int_equal(tw_state_at(right, i, &b), TW_OK);
+        assert_string_equal(a.name, b.name);
+        assert_int_equal(a.bytes, b.bytes);
+        assert_memory_equal(a.data, b.data, a.bytes);
+    }
+}
+
+/* Moves what a group remembers into a fresh one. */
+static void restart(loopback *group, const char *spec)
+{
+    loopback fresh;
+    assert_int_equal(loopback_create(&fresh, spec, table, TENSORS, RANKS), TW_OK);
+    for (int r = 0; r < RANKS; r++) {
+        tw_state *saved = save(group->scheme[r], "rank/");
+        assert_int_equal(tw_scheme_load_state(fresh.scheme[r], "rank/", saved), TW_OK);
+        tw_state_destroy(saved);
+    }
+    loopback_destroy(group);
+    *group = fresh;
+}
+
+static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
+{
+    (void)state;
+    static step_gradients expected, got;
+    for (int s = 0; s < SPECS; s++)
+        for (int stop = 1; stop < STEPS; stop += 3) {
+            loopback whole, broken;
+            assert_int_equal(loopback_create(&whole, specs[s], table, TENSORS, RANKS), TW_OK);
+            assert_int_equal(loopback_create(&broken, specs[s], table, TENSORS, RANKS), TW_OK);
+            for (int step = 0; step < STEPS; step++) {
+                if (step == stop) restart(&broken, specs[s]);
+                run_step(&whole, step, &expected);
+                run_step(&broken, step, &got);
+                assert_memory_equal(got.values, expected.values, sizeof got.values);
+            }
+            loopback_destroy(&whole);
+            loopback_destroy(&broken);
+        }
+}
+
+static void test_entries_have_the_documented_names(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    loopback group;
+    static const size_t counts[TENSORS] = {1800, 40, 600};
+    float values[1800];
+    uint64_t steps = 0;
+    assert_int_equal(loopback_create(&group, "dgc", table, TENSORS, RANKS), TW_OK);
+    for (int step = 0; step < 2; step++) run_step(&group, step, &g);
+    tw_state *saved = save(group.scheme[0], "x.");
+    assert_int_equal(tw_state_count(saved), 1 + 2 + 3);
+    assert_int_equal(tw_state_get(saved, "x.scheme/steps", TW_U64, 1, &steps), TW_OK);
+    assert_int_equal(steps, 2);
+    for (size_t t = 0; t < TENSORS; t++) {
+        char name[64];
+        snprintf(name, sizeof name, "x.momentum/%s", table[t].name);
+        assert_int_equal(tw_state_get(saved, name, TW_F32, counts[t], values), TW_OK);
+        snprintf(name, sizeof name, "x.residual/%s", table[t].name);
+        assert_int_equal(tw_state_get(saved, name, TW_F32, counts[t], values), t == 1 ? TW_ERROR_STATE : TW_OK);
+    }
+    tw_state_destroy(saved);
+    loopback_destroy(&group);
+}
+
+/* The state is refused by name, and nothing of it was taken. */
+static void check_refused(tw_scheme *scheme, const tw_state *bad, const char *name)
+{
+    tw_state *before = save(scheme, "");
+    assert_int_equal(tw_scheme_load_state(scheme, "", bad), TW_ERROR_STATE);
+    if (!strstr(tw_last_error(), name)) fail_msg("\"%s\" does not name %s", tw_last_error(), name);
+    tw_state *after = save(scheme, "");
+    assert_same_state(before, after);
+    tw_state_destroy(before);
+    tw_state_destroy(after);
+}
+
+/* Everything of `source` but the entry `name`. */
+static tw_state *copy_without(const tw_state *source, const char *name)
+{
+    tw_state *copy;
+    assert_int_equal(tw_state_create(&copy), TW_OK);
+    for (size_t i = 0; i < tw_state_count(source); i++) {
+        tw_state_entry entry;
+        assert_int_equal(tw_state_at(source, i, &entry), TW_OK);
+        if (strcmp(entry.name, name) != 0)
+            assert_int_equal(tw_state_put(copy, entry.name, entry.dtype, entry.dims, entry.shape, entry.data), TW_OK);
+    }
+    return copy;
+}
+
+static void check_entry(tw_scheme *scheme, const tw_state *good, const tw_state_entry *entry)
+{
+    static const float sick[] = {NAN, INFINITY, -INFINITY};
+    tw_state *bad = copy_without(good, entry->name);
+    check_refused(scheme, bad, entry->name);
+    size_t fewer = entry->shape[0] - 1;
+    assert_int_equal(tw_state_put(bad, entry->name, entry->dtype, 1, &fewer, entry->data), TW_OK);
+    check_refused(scheme, bad, entry->name);
+    tw_dtype other = entry->dtype == TW_F32 ? TW_I32 : TW_I64;
+    assert_int_equal(tw_state_put(bad, entry->name, other, 1, entry->shape, entry->data), TW_OK);
+    check_refused(scheme, bad, entry->name);
+    for (int i = 0; entry->dtype == TW_F32 && i < 3; i++) {
+        float *values = malloc(entry->bytes);
+        memcpy(values, entry->data, entry->bytes);
+        values[entry->shape[0] - 1] = sick[i];
+        assert_int_equal(tw_state_put(bad, entry->name, TW_F32, 1, entry->shape, values), TW_OK);
+        check_refused(scheme, bad, entry->name);
+        free(values);
+    }
+    tw_state_destroy(bad);
+}
+
+static void test_a_wrong_state_changes_nothing(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    for (int s = 0; s < SPECS; s++) {
+        loopback group, other;
+        assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, RANKS), TW_OK);
+        assert_int_equal(loopback_create(&other, specs[s], table, TENSORS, RANKS), TW_OK);
+        for (int step = 0; step < 3; step++) run_step(&group, step, &g);
+        for (int step = 3; step < 5; step++) run_step(&other, step, &g);
+        tw_state *good = save(group.scheme[1], "");
+        for (size_t i = 0; i < tw_state_count(good); i++) {
+            tw_state_entry entry;
+            assert_int_equal(tw_state_at(good, i, &entry), TW_OK);
+            check_entry(other.scheme[1], good, &entry);
+        }
+        assert_int_equal(tw_scheme_load_state(other.scheme[1], "", good), TW_OK);
+        tw_state *now = save(other.scheme[1], "");
+        assert_same_state(now, good);
+        tw_state_destroy(now);
+        tw_state_destroy(good);
+        loopback_destroy(&group);
+        loopback_destroy(&other);
+    }
+}
+
+/* The step before the load is not one of the loaded scheme's: there is nothing to take back. */
+static void test_nothing_is_taken_back_after_a_load(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    for (int s = 0; s < SPECS; s++) {
+        loopback group;
+        assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, RANKS), TW_OK);
+        tw_state *fresh = save(group.scheme[0], "");
+        run_step(&group, 0, &g);
+        assert_int_equal(tw_scheme_load_state(group.scheme[0], "", fresh), TW_OK);
+        assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+        tw_state *now = save(group.scheme[0], "");
+        assert_same_state(now, fresh);
+        tw_state_destroy(now);
+        tw_state_destroy(fresh);
+        loopback_destroy(&group);
+    }
+}
+
+static void test_not_within_a_step_and_not_by_any_prefix(void **state)
+{
+    (void)state;
+    static float values[ELEMENTS];
+    float *gradients[TENSORS] = {values, values + 1800, values + 1840};
+    char prefix[257];
+    loopback group;
+    assert_int_equal(loopback_create(&group, "topk", table, TENSORS, 1), TW_OK);
+    tw_state *saved = save(group.scheme[0], "");
+    memset(prefix, 'p', 256);
+    prefix[256] = 0;
+    assert_int_equal(tw_scheme_save_state(group.scheme[0], prefix, saved), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_scheme_load_state(group.scheme[0], prefix, saved), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_scheme_begin(group.scheme[0], gradients, -1), TW_OK);
+    assert_int_equal(tw_scheme_save_state(group.scheme[0], "", saved), TW_ERROR_ORDER);
+    assert_int_equal(tw_scheme_load_state(group.scheme[0], "", saved), TW_ERROR_ORDER);
+    tw_state_destroy(saved);
+    loopback_destroy(&group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
+        cmocka_unit_test(test_entries_have_the_documented_names),
+        cmocka_unit_test(test_a_wrong_state_changes_nothing),
+        cmocka_unit_test(test_nothing_is_taken_back_after_a_load),
+        cmocka_unit_test(test_not_within_a_step_and_not_by_any_prefix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
