@@ -48,7 +48,7 @@ static size_t packet_bound(const tw_sparse *sparse, double density)
         const tw_scheme_tensor *tensor = &sparse->scheme->tensors[i];
         if (!tensor->compressed) continue;
         bytes += tw_packet_bound_sparse(tensor->count, tw_sparse_wanted(tensor->count, density, sparse->least),
-                                        sparse->code);
+                                        (tw_coding){sparse->code, TW_INDICES_AUTO});
     }
     return bytes;
 }
@@ -152,7 +152,7 @@ static tw_status write_packet(tw_sparse *sparse, size_t *size)
         if (!scheme->tensors[i].compressed) continue;
         const tw_support *support = &sparse->support[i];
         TW_TRY(tw_packet_put_sparse(&writer, scheme->tensors[i].count, support->count, support->index, support->value,
-                                    sparse->code));
+                                    (tw_coding){sparse->code, TW_INDICES_AUTO}));
     }
     scheme->account.index_bytes = writer.index_bytes;
     *size = tw_packet_end(&writer);

@@ -15,9 +15,10 @@ static size_t bitmap_bits(size_t n, size_t k, const uint32_t *index, unsigned *p
     return bitmap_bound(n, k);
 }
 
-static void bitmap_write(unsigned char *dst, size_t bytes, size_t k, const uint32_t *index, unsigned parameter)
+static void bitmap_write(unsigned char *dst, size_t bytes, size_t n, size_t k, const uint32_t *index,
+                         unsigned parameter)
 {
-    (void)parameter;
+    (void)n, (void)parameter;
     memset(dst, 0, bytes);
     for (size_t i = 0; i < k; i++) dst[index[i] / 8] |= (unsigned char)(1u << index[i] % 8);
 }

@@ -34,6 +34,14 @@ static inline void tw_bits_put(tw_bit_writer *writer, uint64_t bits, unsigned co
     writer->count %= 8;
 }
 
+/* `zeros` zeros, a one, and the low `count` bits of `low`, at most 31; those above must be zero. */
+static inline void tw_bits_put_unary(tw_bit_writer *writer, uint32_t zeros, uint32_t low, unsigned count)
+{
+    enum { RUN = TW_BITS_PUT - 32 };
+    for (; zeros + count + 1 > TW_BITS_PUT; zeros -= RUN) tw_bits_put(writer, 0, RUN);
+    tw_bits_put(writer, ((uint64_t)low << 1 | 1) << zeros, zeros + count + 1);
+}
+
 /* Fills the last byte up with zeros. */
 static inline void tw_bits_flush(tw_bit_writer *writer)
 {
@@ -55,6 +63,21 @@ static inline uint64_t tw_bits_peek(const tw_bit_reader *reader)
     else if (byte < reader->size)
         memcpy(&window, reader->bytes + byte, reader->size - byte);
     return window >> reader->position % 8;
+}
+
+/* Counts zeros up to the next one and takes both. UINT64_MAX at the end of the block, where nothing but zeros is seen.
+ */
+static inline uint64_t tw_bits_take_unary(tw_bit_reader *reader)
+{
+    uint64_t zeros = 0, window;
+    while (!(window = tw_bits_peek(reader))) {
+        if (reader->position >= 8 * reader->size) return UINT64_MAX;
+        reader->position += TW_BITS_PEEKED;
+        zeros += TW_BITS_PEEKED;
+    }
+    unsigned last = (unsigned)__builtin_ctzll(window);
+    reader->position += last + 1;
+    return zeros + last;
 }
 
 /* 1 if the reader stands in the last byte, or just behind it, and only zeros are left. */

@@ -1,7 +1,5 @@
 #include "index_code.h"
 
-#include "packet.h"
-
 /* Every element is there: nothing to write. */
 static size_t all_bits(size_t n, size_t k, const uint32_t *index, unsigned *parameter)
 {
@@ -16,9 +14,9 @@ static size_t all_bound(size_t n, size_t k)
     return TW_NO_CODE; /* a promise for every set of k indices is what this code cannot give */
 }
 
-static void all_write(unsigned char *dst, size_t bytes, size_t k, const uint32_t *index, unsigned parameter)
+static void all_write(unsigned char *dst, size_t bytes, size_t n, size_t k, const uint32_t *index, unsigned parameter)
 {
-    (void)dst, (void)bytes, (void)k, (void)index, (void)parameter;
+    (void)dst, (void)bytes, (void)n, (void)k, (void)index, (void)parameter;
 }
 
 static const char *all_read(const unsigned char *src, size_t bytes, size_t n, size_t k, uint32_t *index)
@@ -32,30 +30,50 @@ static const char *all_read(const unsigned char *src, size_t bytes, size_t n, si
 
 const tw_index_code tw_index_all = {all_bits, all_bound, all_write, all_read};
 
-const tw_index_code *const tw_index_codes[TW_INDEX_CODES] = {&tw_index_rice, &tw_index_bitmap, &tw_index_all};
+const tw_index_code *const tw_index_codes[TW_INDEX_CODES] = {
+    [TW_INDEX_RICE] = &tw_index_rice,
+    [TW_INDEX_BITMAP] = &tw_index_bitmap,
+    [TW_INDEX_ALL] = &tw_index_all,
+    [TW_INDEX_ADAPTIVE] = &tw_index_adaptive,
+    [TW_INDEX_ELIAS_FANO] = &tw_index_elias_fano,
+};
 
-tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index)
+/* The codes a choice allows, a bit each. Elias-Fano is never the shortest. */
+static unsigned allowed(tw_index_choice choice)
+{
+    static const unsigned sets[TW_INDEX_CHOICES_COUNT] = {
+        [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL | 1 << TW_INDEX_ADAPTIVE,
+        [TW_INDICES_RICE] = 1 << TW_INDEX_RICE,
+        [TW_INDICES_BITMAP] = 1 << TW_INDEX_BITMAP,
+        [TW_INDICES_ADAPTIVE] = 1 << TW_INDEX_ADAPTIVE,
+        [TW_INDICES_ELIAS_FANO] = 1 << TW_INDEX_ELIAS_FANO,
+    };
+    return sets[choice];
+}
+
+tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_index_choice choice)
 {
     tw_index_plan best = {0, 0, TW_NO_CODE};
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
         tw_index_plan plan = {code, 0, 0};
+        if (!(allowed(choice) >> code & 1)) continue;
         plan.bits = tw_index_codes[code]->bits(n, k, index, &plan.parameter);
         if (plan.bits < best.bits) best = plan;
     }
     return best;
 }
 
-size_t tw_index_bound(size_t n, size_t k)
+size_t tw_index_bound(size_t n, size_t k, tw_index_choice choice)
 {
     size_t least = TW_NO_CODE;
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
-        size_t bits = tw_index_codes[code]->bound(n, k);
+        size_t bits = allowed(choice) >> code & 1 ? tw_index_codes[code]->bound(n, k) : TW_NO_CODE;
         if (bits < least) least = bits;
     }
     return (least + 7) / 8;
 }
 
-size_t tw_index_bits(size_t n, size_t k, const uint32_t *index)
+size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding)
 {
-    return k ? tw_index_choose(n, k, index).bits : 0;
+    return k ? tw_index_choose(n, k, index, coding.indices).bits : 0;
 }

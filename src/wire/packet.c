@@ -16,8 +16,13 @@ typedef struct header {
     uint32_t crc; /* CRC-32C of the 20 bytes before it and of the body */
 } header;
 
-enum { HEADER = 24, CHECKED = 20, VERSION = 1, FLAG_NONFINITE = 1, MOST_VARINT = 5 };
+enum { HEADER = 24, CHECKED = 20, VERSION = 2, FLAG_NONFINITE = 1, MOST_VARINT = 5 };
 _Static_assert(sizeof(header) == HEADER && offsetof(header, crc) == CHECKED, "the header is what wire-format.md says");
+
+/* A section begins with a byte that says what it is: nothing, a block, or else an index code's number in the high half
+ * and a value code's in the low one. */
+enum { SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
+_Static_assert((int)TW_INDEX_CODES <= SECTION_EMPTY >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
 
 static uint32_t checksum(const unsigned char *packet, size_t body)
 {
@@ -31,11 +36,16 @@ size_t tw_packet_bound_header(void)
     return HEADER;
 }
 
-size_t tw_packet_bound_sparse(size_t n, size_t k, tw_value_code code)
+size_t tw_packet_bound_sparse(size_t n, size_t k, tw_coding coding)
 {
     if (k > n) k = n;
     if (k == 0) return 1;
-    return MOST_VARINT + 1 + MOST_VARINT + tw_index_bound(n, k) + k * tw_value_bytes(code);
+    return 1 + 2 * MOST_VARINT + tw_index_bound(n, k, coding.indices) + tw_values_bytes(k, coding.values);
+}
+
+size_t tw_packet_bound_block(size_t bytes)
+{
+    return 1 + MOST_VARINT + bytes;
 }
 
 void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite)
@@ -79,30 +89,50 @@ static tw_status check_room(const tw_packet_writer *writer, size_t bytes)
 static tw_status put_empty(tw_packet_writer *writer)
 {
     TW_TRY(check_room(writer, 1));
-    *writer->at++ = 0;
+    *writer->at++ = SECTION_EMPTY;
     writer->info.sections++;
     return TW_OK;
 }
 
+static tw_status check_finite(const tw_packet_writer *writer)
+{
+    if (!writer->info.nonfinite) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "a packet that reports a gradient that is not finite carries no values");
+}
+
 tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, const uint32_t *index, const float *value,
-                               tw_value_code code)
+                               tw_coding coding)
 {
     if (k == 0) return put_empty(writer);
-    if (writer->info.nonfinite)
-        return tw_fail(TW_ERROR_ARGUMENT, "a packet that reports a gradient that is not finite carries no values");
+    TW_TRY(check_finite(writer));
     if (!strictly_ascending(n, k, index) || !tw_values_finite(value, k))
         return tw_fail(TW_ERROR_ARGUMENT, "section %u: indices must ascend below %zu and values be finite",
                        writer->info.sections, n);
-    tw_index_plan plan = tw_index_choose(n, k, index);
-    size_t index_bytes = (plan.bits + 7) / 8, value_bytes = k * tw_value_bytes(code);
-    TW_TRY(check_room(writer, varint_bytes(k) + 1 + varint_bytes(index_bytes) + index_bytes + value_bytes));
-    unsigned char *at = write_varint(writer->at, k);
-    *at++ = (unsigned char)(plan.code << 4 | code);
+    tw_index_plan plan = tw_index_choose(n, k, index, coding.indices);
+    size_t index_bytes = (plan.bits + 7) / 8, value_bytes = tw_values_bytes(k, coding.values);
+    TW_TRY(check_room(writer, 1 + varint_bytes(k) + varint_bytes(index_bytes) + index_bytes + value_bytes));
+    unsigned char *at = writer->at;
+    *at++ = (unsigned char)(plan.code << 4 | coding.values);
+    at = write_varint(at, k);
     at = write_varint(at, index_bytes);
-    tw_index_codes[plan.code]->write(at, index_bytes, k, index, plan.parameter);
-    tw_values_write(at + index_bytes, value, k, code);
+    tw_index_codes[plan.code]->write(at, index_bytes, n, k, index, plan.parameter);
+    tw_values_write(at + index_bytes, value, k, coding.values);
     writer->at = at + index_bytes + value_bytes;
     writer->index_bytes += index_bytes;
+    writer->info.sections++;
+    return TW_OK;
+}
+
+tw_status tw_packet_put_block(tw_packet_writer *writer, size_t bytes, unsigned char **block)
+{
+    TW_TRY(check_finite(writer));
+    if (varint_bytes(bytes) > MOST_VARINT)
+        return tw_fail(TW_ERROR_ARGUMENT, "section %u: a block has less than 2^35 bytes, not %zu",
+                       writer->info.sections, bytes);
+    TW_TRY(check_room(writer, 1 + varint_bytes(bytes) + bytes));
+    *writer->at++ = SECTION_BLOCK;
+    *block = write_varint(writer->at, bytes);
+    writer->at = *block + bytes;
     writer->info.sections++;
     return TW_OK;
 }
@@ -152,66 +182,106 @@ typedef struct cursor {
     const unsigned char *at, *end;
 } cursor;
 
-/* The shortest form only, at most 32 bits. NULL, or what is wrong. */
+/* The shortest form only, at most 35 bits. NULL, or what is wrong. */
 static const char *read_varint(cursor *from, size_t *x)
 {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 7 * MOST_VARINT; shift += 7) {
-        if (from->at == from->end) return "the packet ends inside it";
-        unsigned byte = *from->at++;
+        if (from->at == from->end) return "the packet ends inside a count";
+        unsigned char byte = *from->at++;
         value |= (uint64_t)(byte & 127) << shift;
         if (byte & 128) continue;
-        if (shift && byte == 0) return "it writes a count longer than need be";
+        if (shift && byte == 0) return "a count is not in its shortest form";
         *x = (size_t)value;
-        return value > UINT32_MAX ? "it has a count above 32 bits" : NULL;
+        return value > SIZE_MAX ? "a count is larger than memory" : NULL;
     }
-    return "it has a count that does not end";
+    return "a count does not end";
 }
 
 static const char *read_values(cursor *from, float *value, size_t k, tw_value_code code)
 {
-    size_t bytes = k * tw_value_bytes(code);
+    size_t bytes = tw_values_bytes(k, code);
     if ((size_t)(from->end - from->at) < bytes) return "the packet ends inside its values";
-    tw_values_read(from->at, value, k, code);
     from->at += bytes;
-    return tw_values_finite(value, k) ? NULL : "a value is NaN or infinite";
+    return tw_values_read(from->at - bytes, value, k, code);
 }
 
-/* What follows the count of a section that is not empty. */
-static const char *read_elements(cursor *from, size_t n, size_t k, uint32_t *index, float *value)
+static const char *read_indices(cursor *from, size_t n, size_t k, uint32_t *index, unsigned code)
 {
-    if (from->at == from->end) return "the packet ends inside it";
-    unsigned code = *from->at++, index_code = code >> 4, value_code = code & 15;
-    if (index_code >= TW_INDEX_CODES) return "it has an unknown index code";
-    if (value_code >= TW_VALUE_CODES) return "it has an unknown value code";
     size_t bytes;
     const char *wrong = read_varint(from, &bytes);
     if (wrong) return wrong;
     if ((size_t)(from->end - from->at) < bytes) return "the packet ends inside its indices";
-    wrong = tw_index_codes[index_code]->read(from->at, bytes, n, k, index);
-    if (wrong) return wrong;
     from->at += bytes;
-    return read_values(from, value, k, (tw_value_code)value_code);
+    return tw_index_codes[code]->read(from->at - bytes, bytes, n, k, index);
+}
+
+/* What kind of section comes next. */
+static const char *read_kind(cursor *from, const tw_packet_reader *reader, unsigned *kind)
+{
+    if (reader->sections_read == reader->info.sections) return "it is one more than the packet has";
+    if (from->at == from->end) return "the packet ends before it";
+    *kind = *from->at++;
+    if (*kind != SECTION_EMPTY && reader->info.nonfinite) return "its sender reported a gradient that is not finite";
+    return NULL;
+}
+
+static const char *read_sparse(cursor *from, unsigned kind, size_t n, size_t most, uint32_t *index, float *value,
+                               size_t *k)
+{
+    unsigned index_code = kind >> 4, value_code = kind & 15;
+    *k = 0;
+    if (kind == SECTION_EMPTY) return NULL;
+    if (kind == SECTION_BLOCK) return "it is a block where indices and values were expected";
+    if (index_code >= TW_INDEX_CODES) return "it has an unknown index code";
+    if (value_code >= TW_VALUE_CODES) return "it has an unknown value code";
+    const char *wrong = read_varint(from, k);
+    if (wrong) return wrong;
+    if (*k == 0) return "it claims elements and has none";
+    if (*k > n || *k > most) return "it has more elements than may come";
+    wrong = read_indices(from, n, *k, index, index_code);
+    return wrong ? wrong : read_values(from, value, *k, (tw_value_code)value_code);
+}
+
+static tw_status refuse(const tw_packet_reader *reader, const char *wrong)
+{
+    return tw_fail(TW_ERROR_PACKET, "section %u of a packet is wrong: %s", reader->sections_read, wrong);
+}
+
+static void advance(tw_packet_reader *reader, cursor to)
+{
+    reader->at = to.at;
+    reader->sections_read++;
 }
 
 tw_status tw_packet_get_sparse(tw_packet_reader *reader, size_t n, size_t most, uint32_t *index, float *value,
                                size_t *k)
 {
-    unsigned section = reader->sections_read;
-    if (section == reader->info.sections)
-        return tw_fail(TW_ERROR_PACKET, "a packet has %u sections, one fewer than wanted", section);
     cursor from = {reader->at, reader->end};
+    unsigned kind;
     size_t count;
-    const char *wrong = read_varint(&from, &count);
-    if (!wrong && (count > n || count > most))
-        return tw_fail(TW_ERROR_PACKET, "section %u of a packet has %zu elements; at most %zu of %zu may come", section,
-                       count, most, n);
-    if (!wrong && count && reader->info.nonfinite) wrong = "its sender reported a gradient that is not finite";
-    if (!wrong && count) wrong = read_elements(&from, n, count, index, value);
-    if (wrong) return tw_fail(TW_ERROR_PACKET, "section %u of a packet is damaged: %s", section, wrong);
-    reader->at = from.at;
-    reader->sections_read++;
+    const char *wrong = read_kind(&from, reader, &kind);
+    if (!wrong) wrong = read_sparse(&from, kind, n, most, index, value, &count);
+    if (wrong) return refuse(reader, wrong);
+    advance(reader, from);
     *k = count;
+    return TW_OK;
+}
+
+tw_status tw_packet_get_block(tw_packet_reader *reader, size_t bytes, const unsigned char **block)
+{
+    cursor from = {reader->at, reader->end};
+    unsigned kind;
+    size_t there = 0;
+    const char *wrong = read_kind(&from, reader, &kind);
+    if (!wrong && kind != SECTION_BLOCK) wrong = "it is not the block that was expected";
+    if (!wrong) wrong = read_varint(&from, &there);
+    if (!wrong && there != bytes) wrong = "it is a block of another length";
+    if (!wrong && (size_t)(from.end - from.at) < bytes) wrong = "the packet ends inside it";
+    if (wrong) return refuse(reader, wrong);
+    *block = from.at;
+    from.at += bytes;
+    advance(reader, from);
     return TW_OK;
 }
 

@@ -1,4 +1,5 @@
-/* packet.h - what travels: a checksummed header and one section a tensor. docs/wire-format.md is the specification.
+/* packet.h - what travels: a checksummed header and one section a tensor, sparse (indices and values) or a block (bytes
+ * of the scheme's own). docs/wire-format.md is the specification.
  *
  * Packets are hostile: the reader verifies magic, version, length and checksum before anything, every count against
  * what the caller expects, indices strictly ascending and below n, and never reads past the end. Each refusal is
@@ -10,14 +11,32 @@
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 
-/* How a value is written. Choices of the option `values`, in this order. */
+/* How the values of a section are written. Choices of the option `values`, in this order. */
 typedef enum tw_value_code {
     TW_VALUES_FP32 = 0,
     TW_VALUES_FP16 = 1,
     TW_VALUES_BF16 = 2,
-    TW_VALUE_CODES = 3
+    TW_VALUES_LOG8 = 3, /* 8 bits: a sign and one of 127 levels on a logarithmic scale that fits the section */
+    TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude for all of them */
+    TW_VALUE_CODES = 5
 } tw_value_code;
-#define TW_VALUE_CHOICES "fp32|fp16|bf16"
+#define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign"
+
+/* How the indices of a section are written. Choices of the option `indices`, in this order. */
+typedef enum tw_index_choice {
+    TW_INDICES_AUTO = 0, /* whatever is the shortest for these indices */
+    TW_INDICES_RICE = 1,
+    TW_INDICES_BITMAP = 2,
+    TW_INDICES_ADAPTIVE = 3,
+    TW_INDICES_ELIAS_FANO = 4,
+    TW_INDEX_CHOICES_COUNT = 5
+} tw_index_choice;
+#define TW_INDEX_CHOICES "auto|rice|bitmap|adaptive|elias_fano"
+
+typedef struct tw_coding {
+    tw_value_code values;
+    tw_index_choice indices;
+} tw_coding;
 
 /* What the header says of the whole packet. */
 typedef struct tw_packet_info {
@@ -38,16 +57,20 @@ typedef struct tw_packet_reader {
     unsigned sections_read;
 } tw_packet_reader;
 
-/* Bytes that surely hold the header, and a sparse section of at most k of n elements. */
+/* Bytes that surely hold the header, a sparse section of at most k of n elements, and a block of `bytes` bytes. */
 size_t tw_packet_bound_header(void);
-size_t tw_packet_bound_sparse(size_t n, size_t k, tw_value_code code);
+size_t tw_packet_bound_sparse(size_t n, size_t k, tw_coding coding);
+size_t tw_packet_bound_block(size_t bytes);
 
 /* Writing: begin, one put a tensor in table order, end. dst must have room for the sum of the bounds. */
 void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite);
 /* k elements of a tensor of n: index strictly ascending, < n; value finite. TW_ERROR_ARGUMENT when that does not hold,
  * when the room runs out, or when a nonfinite packet is given values; the packet is then as it was. */
 tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, const uint32_t *index, const float *value,
-                               tw_value_code code);
+                               tw_coding coding);
+/* `bytes` bytes (below 2^35) of the scheme's own making: *block is where it writes them, before the next call and
+ * without any promise of alignment. TW_ERROR_ARGUMENT as above. */
+tw_status tw_packet_put_block(tw_packet_writer *writer, size_t bytes, unsigned char **block);
 /* Fills the header in and returns the packet's bytes; 0 if not even the header had room. */
 size_t tw_packet_end(tw_packet_writer *writer);
 
@@ -56,14 +79,19 @@ tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size)
 /* index and value have room for most; *k is how many were there (0 .. most). Refuses NaN and infinity. */
 tw_status tw_packet_get_sparse(tw_packet_reader *reader, size_t n, size_t most, uint32_t *index, float *value,
                                size_t *k);
+/* A block of exactly `bytes` bytes; *block points into the packet. What they say is for the scheme to check. */
+tw_status tw_packet_get_block(tw_packet_reader *reader, size_t bytes, const unsigned char **block);
 tw_status tw_packet_close(tw_packet_reader *reader);
 
-/* Rounds values to what the receiver will see, so that the sender can keep the difference in its residual. A finite
- * value beyond what 16 bits hold becomes the largest finite one (65,504 for fp16), never infinity; putting does the
- * same. */
+/* Rounds the k values of one section, which are finite, to what the receiver will see, so that the sender can keep the
+ * difference in its residual; doing it again changes nothing. A finite value beyond what its code holds becomes the
+ * largest finite one (65,504 for fp16), never infinity; putting does the same. */
 void tw_values_round(float *value, size_t k, tw_value_code code);
 
+/* The bytes that k values take. */
+size_t tw_values_bytes(size_t k, tw_value_code code);
+
 /* The bits the index block of such a section takes; for benchmarks. */
-size_t tw_index_bits(size_t n, size_t k, const uint32_t *index);
+size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding);
 
 #endif

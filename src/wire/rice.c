@@ -45,34 +45,17 @@ static size_t rice_bound(size_t n, size_t k)
 
 static void write_gap(tw_bit_writer *writer, uint32_t gap, unsigned r)
 {
-    uint64_t tail = ((uint64_t)(gap & (((uint32_t)1 << r) - 1)) << 1) | 1;
-    uint32_t zeros = gap >> r;
-    for (; zeros + r + 1 > TW_BITS_PUT; zeros -= TW_BITS_PUT - MOST_R - 1)
-        tw_bits_put(writer, 0, TW_BITS_PUT - MOST_R - 1);
-    tw_bits_put(writer, tail << zeros, zeros + r + 1);
+    tw_bits_put_unary(writer, gap >> r, gap & (((uint32_t)1 << r) - 1), r);
 }
 
-static void rice_write(unsigned char *dst, size_t bytes, size_t k, const uint32_t *index, unsigned parameter)
+static void rice_write(unsigned char *dst, size_t bytes, size_t n, size_t k, const uint32_t *index, unsigned parameter)
 {
+    (void)n;
     tw_bit_writer writer = {dst, dst + bytes, 0, 0};
     tw_bits_put(&writer, parameter, PARAMETER_BITS);
     write_gap(&writer, index[0], parameter);
     for (size_t i = 1; i < k; i++) write_gap(&writer, index[i] - index[i - 1] - 1, parameter);
     tw_bits_flush(&writer);
-}
-
-/* Counts zeros up to the next one and takes both. Stops at the end of the block, where nothing but zeros is seen. */
-static uint64_t read_zeros(tw_bit_reader *reader)
-{
-    uint64_t zeros = 0, window;
-    while (!(window = tw_bits_peek(reader))) {
-        if (reader->position >= 8 * reader->size) return UINT64_MAX;
-        reader->position += TW_BITS_PEEKED;
-        zeros += TW_BITS_PEEKED;
-    }
-    unsigned last = (unsigned)__builtin_ctzll(window);
-    reader->position += last + 1;
-    return zeros + last;
 }
 
 static const char *rice_read(const unsigned char *src, size_t bytes, size_t n, size_t k, uint32_t *index)
@@ -83,7 +66,7 @@ static const char *rice_read(const unsigned char *src, size_t bytes, size_t n, s
     uint64_t low = ((uint64_t)1 << r) - 1, next = 0; /* next: the least index that may follow */
     tw_bit_reader reader = {src + 1, bytes - 1, 0};
     for (size_t i = 0; i < k; i++) {
-        uint64_t zeros = read_zeros(&reader);
+        uint64_t zeros = tw_bits_take_unary(&reader);
         if (zeros > n >> r) return "an index lies beyond the tensor or behind the end of the index block";
         uint64_t place = next + (zeros << r) + (tw_bits_peek(&reader) & low);
         if (place >= n) return "an index lies beyond the tensor";

@@ -1,14 +1,24 @@
-/* values.h - how the values of a section are written. The codes are tw_value_code's, in its order. */
+/* values.h - how the values of a section are written. A code is one row of the table in values.c; their numbers are
+ * tw_value_code's. */
 #ifndef TW_WIRE_VALUES_H
 #define TW_WIRE_VALUES_H
 
 #include "packet.h"
 
-/* Bytes a value takes. */
-size_t tw_value_bytes(tw_value_code code);
-/* dst holds k * tw_value_bytes(code). */
+/* A block of k finite values, whose length depends on k alone. */
+typedef struct tw_value_row {
+    size_t (*bytes)(size_t k);
+    void (*write)(unsigned char *dst, const float *value, size_t k);
+    /* Reads a hostile block of bytes(k) bytes. NULL, or what is wrong with it. */
+    const char *(*read)(const unsigned char *src, float *value, size_t k);
+    /* Makes the values what `read` will give for what `write` writes of them. Rounded values stay as they are. */
+    void (*round)(float *value, size_t k);
+} tw_value_row;
+
+extern const tw_value_row tw_values_log8, tw_values_sign;
+
 void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_code code);
-void tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code);
+const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code);
 /* 1 when none of them is NaN or infinite. */
 int tw_values_finite(const float *value, size_t k);
 

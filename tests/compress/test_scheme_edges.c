@@ -103,8 +103,9 @@ static void send_largest(void *packets[], size_t sizes[], int size)
     const float value = FLT_MAX;
     for (int r = 0; r < size; r++) {
         tw_packet_writer writer;
+        tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
         tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
-        assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, TW_VALUES_FP32), TW_OK);
+        assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
         sizes[r] = tw_packet_end(&writer);
     }
 }
@@ -332,9 +333,10 @@ static void add_section(void *packets[], size_t sizes[], int size)
     const uint32_t index = 7;
     const float value = 1;
     tw_packet_writer writer;
+    tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
     tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
-    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, TW_VALUES_FP32), TW_OK);
-    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, TW_VALUES_FP32), TW_OK);
+    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
+    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, coding), TW_OK);
     sizes[size - 1] = tw_packet_end(&writer);
 }
 

@@ -10,7 +10,7 @@
 static size_t check_round_trip(const support *from)
 {
     size_t size, k = ~(size_t)0;
-    unsigned char *packet = encode_one(from, TW_VALUES_FP32, &size);
+    unsigned char *packet = encode_one(from, FP32, &size);
     support got = support_create(from->n, from->k);
     tw_packet_reader reader;
     assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
@@ -24,11 +24,11 @@ static size_t check_round_trip(const support *from)
     assert_int_equal(seen.k, from->k);
     if (k) {
         memset(got.index, 0xFF, k * sizeof *got.index);
-        assert_int_equal(plain_indices(&seen, from->n, got.index), tw_index_bits(from->n, k, from->index));
+        assert_int_equal(plain_indices(&seen, from->n, got.index), tw_index_bits(from->n, k, from->index, FP32));
         assert_memory_equal(got.index, from->index, k * sizeof *got.index);
-        assert_int_equal(seen.block_bytes, (tw_index_bits(from->n, k, from->index) + 7) / 8);
+        assert_int_equal(seen.block_bytes, (tw_index_bits(from->n, k, from->index, FP32) + 7) / 8);
     } else {
-        assert_int_equal(tw_index_bits(from->n, 0, from->index), 0);
+        assert_int_equal(tw_index_bits(from->n, 0, from->index, FP32), 0);
     }
     support_destroy(&got);
     free(packet);
@@ -114,7 +114,7 @@ static void the_cheapest_code_is_chosen(void **state)
         size_t least = from.k == from.n ? 0 : from.n;
         for (unsigned r = 0; r < 32; r++)
             if (naive_rice_bits(&from, r) < least) least = naive_rice_bits(&from, r);
-        if (from.k) assert_int_equal(tw_index_bits(from.n, from.k, from.index), least);
+        if (from.k) assert_int_equal(tw_index_bits(from.n, from.k, from.index, FP32), least);
         support_destroy(&from);
     }
 }
@@ -128,7 +128,7 @@ static void uniform_supports_cost_what_they_hold(void **state)
         support from = support_uniform(4000000, densities[i], 11);
         double n = (double)from.n, k = (double)from.k;
         double information = (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2);
-        double bits = (double)tw_index_bits(from.n, from.k, from.index);
+        double bits = (double)tw_index_bits(from.n, from.k, from.index, FP32);
         assert_true(bits >= information - 64 && bits <= 1.03 * information);
         support_destroy(&from);
     }
@@ -148,15 +148,16 @@ static void the_bound_holds(void **state)
         for (size_t i = 0; i < k; i++) support_add(&from, i + 1 == k && round % 8 == 4 ? n - 1 : start + i);
         for (tw_value_code code = 0; code < TW_VALUE_CODES; code++) {
             size_t size;
-            unsigned char *packet = encode_one(&from, code, &size);
-            assert_true(size - HEADER <= tw_packet_bound_sparse(n, most, code));
-            assert_true(plain_section(packet + HEADER).block_bytes <= tw_index_bound(n, most));
+            tw_coding coding = {code, TW_INDICES_AUTO};
+            unsigned char *packet = encode_one(&from, coding, &size);
+            assert_true(size - HEADER <= tw_packet_bound_sparse(n, most, coding));
+            assert_true(plain_section(packet + HEADER).block_bytes <= tw_index_bound(n, most, TW_INDICES_AUTO));
             free(packet);
         }
         support_destroy(&from);
     }
-    assert_int_equal(tw_packet_bound_sparse(10, 0, TW_VALUES_FP32), 1);
-    assert_int_equal(tw_packet_bound_sparse(10, 11, TW_VALUES_FP16), tw_packet_bound_sparse(10, 10, TW_VALUES_FP16));
+    assert_int_equal(tw_packet_bound_sparse(10, 0, FP32), 1);
+    assert_int_equal(tw_packet_bound_sparse(10, 11, FP32), tw_packet_bound_sparse(10, 10, FP32));
 }
 
 /* A small tensor's few elements are not dwarfed by what describes them. */
@@ -165,7 +166,7 @@ static void sections_have_little_overhead(void **state)
     (void)state;
     support from = support_create(9408, 9);
     for (size_t i = 0; i < 9; i++) support_add(&from, 700 + 1000 * i);
-    size_t size = check_round_trip(&from), index_bytes = (tw_index_bits(from.n, 9, from.index) + 7) / 8;
+    size_t size = check_round_trip(&from), index_bytes = (tw_index_bits(from.n, 9, from.index, FP32) + 7) / 8;
     assert_true(size - HEADER - 4 * 9 - index_bytes <= 6);
     from.k = 0;
     assert_int_equal(check_round_trip(&from), HEADER + 1);

@@ -18,6 +18,8 @@
 
 enum { HEADER = 24, CRC_AT = 20 };
 
+#define FP32 ((tw_coding){TW_VALUES_FP32, TW_INDICES_AUTO})
+
 /* splitmix64 */
 static inline uint64_t random_word(uint64_t *state)
 {
@@ -70,14 +72,14 @@ static inline support support_uniform(size_t n, double density, uint64_t seed)
 }
 
 /* A packet of one section; the caller frees it. */
-static inline unsigned char *encode_one(const support *from, tw_value_code code, size_t *size)
+static inline unsigned char *encode_one(const support *from, tw_coding coding, size_t *size)
 {
-    size_t capacity = tw_packet_bound_header() + tw_packet_bound_sparse(from->n, from->k, code);
+    size_t capacity = tw_packet_bound_header() + tw_packet_bound_sparse(from->n, from->k, coding);
     unsigned char *packet = malloc(capacity);
     tw_packet_writer writer;
     assert_non_null(packet);
     tw_packet_begin(&writer, packet, capacity, 1, 0);
-    assert_int_equal(tw_packet_put_sparse(&writer, from->n, from->k, from->index, from->value, code), TW_OK);
+    assert_int_equal(tw_packet_put_sparse(&writer, from->n, from->k, from->index, from->value, coding), TW_OK);
     *size = tw_packet_end(&writer);
     assert_true(*size <= capacity);
     return packet;
@@ -99,10 +101,11 @@ static inline size_t plain_varint(const unsigned char **at)
 
 static inline section plain_section(const unsigned char *at)
 {
-    section found = {plain_varint(&at)};
-    if (found.k == 0) return found;
+    section found = {0};
+    if (*at == 0xE0) return found;
     found.index_code = *at / 16;
     found.value_code = *at++ % 16;
+    found.k = plain_varint(&at);
     found.block_bytes = plain_varint(&at);
     found.block = at;
     found.values = at + found.block_bytes;

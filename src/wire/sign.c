@@ -1,0 +1,71 @@
+/* One bit a value and the mean magnitude of all of them, as signSGD and its kin send (Bernstein et al. 2018; with the
+ * error kept by the sender, Karimireddy et al. 2019): fp32 magnitude, then the signs, 1 for minus. */
+#include "bits.h"
+#include "half.h"
+#include "values.h"
+
+enum { MAGNITUDE_BYTES = 4, LANES = 8 };
+
+static const uint32_t SIGN_BIT = 0x80000000u, INFINITE = 0x7F800000u;
+
+static size_t sign_bytes(size_t k)
+{
+    return k ? MAGNITUDE_BYTES + (k + 7) / 8 : 0;
+}
+
+static double magnitude_of(float x)
+{
+    return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
+}
+
+/* In double, so that k equal magnitudes have exactly that mean. Lane by lane, so that the order of the additions, and
+ * with it the result, is the same however many of them a processor makes at once. */
+static float mean_magnitude(const float *value, size_t k)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t whole = k - k % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += magnitude_of(value[i + j]);
+    for (size_t i = whole; i < k; i++) lane[i - whole] += magnitude_of(value[i]);
+    for (size_t j = 0; j < LANES; j++) sum += lane[j];
+    return (float)(sum / (double)k);
+}
+
+static unsigned char pack_signs(const float *value, size_t count)
+{
+    uint32_t bits = 0;
+    for (size_t j = 0; j < count; j++) bits |= tw_float_bits(value[j]) >> 31 << j;
+    return (unsigned char)bits;
+}
+
+static void sign_write(unsigned char *dst, const float *value, size_t k)
+{
+    if (k == 0) return;
+    float magnitude = mean_magnitude(value, k);
+    memcpy(dst, &magnitude, MAGNITUDE_BYTES);
+    dst += MAGNITUDE_BYTES;
+    size_t whole = k - k % 8;
+    for (size_t i = 0; i < whole; i += 8) *dst++ = pack_signs(value + i, 8);
+    if (whole < k) *dst = pack_signs(value + whole, k - whole);
+}
+
+static const char *sign_read(const unsigned char *src, float *value, size_t k)
+{
+    if (k == 0) return NULL;
+    uint32_t magnitude;
+    memcpy(&magnitude, src, MAGNITUDE_BYTES);
+    src += MAGNITUDE_BYTES;
+    if (magnitude >= INFINITE) return "the magnitude of its values is negative, NaN or infinite";
+    if (k % 8 && src[k / 8] >> k % 8) return "its signs have padding that is not zero";
+    for (size_t i = 0; i < k; i++) value[i] = tw_bits_float(magnitude | (uint32_t)(src[i / 8] >> i % 8 & 1) << 31);
+    return NULL;
+}
+
+static void sign_round(float *value, size_t k)
+{
+    if (k == 0) return;
+    uint32_t magnitude = tw_float_bits(mean_magnitude(value, k));
+    for (size_t i = 0; i < k; i++) value[i] = tw_bits_float(magnitude | (tw_float_bits(value[i]) & SIGN_BIT));
+}
+
+const tw_value_row tw_values_sign = {sign_bytes, sign_write, sign_read, sign_round};
