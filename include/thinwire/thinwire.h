@@ -171,11 +171,14 @@ typedef struct tw_reducer tw_reducer;
  *
  * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_scheme_count() and tw_scheme_help().
  * Options every scheme takes:
- *   min_elements=N      tensors with fewer elements are not compressed           (default 128)
- *   dense=PATTERN|...   tensors whose name matches a pattern (with * and ?) are not compressed
  *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 4096)
  *   overlap=on|off      exchange on a thread of its own while backward runs       (default on)
- * Tensors of one dimension (biases, norms) are never compressed; they are reduced exactly. */
+ * Options of every scheme that compresses some tensors and not others:
+ *   min_elements=N      tensors with fewer elements are not compressed            (default 128)
+ *   min_dims=N          nor those with fewer dimensions: biases, norms            (default 2)
+ *   dense=PATTERN|...   nor those whose name matches a pattern (with * and ?)
+ *   leftovers=fp32|fp16|bf16  how these travel; in half precision, what rounding loses is sent with the next step
+ *                                                                                 (default bf16) */
 TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                    tw_reducer **reducer);
 /* Stops the exchange and frees; a message under way is waited for, at most until the deadline. A step that was
@@ -196,7 +199,7 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
  * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity (for a scheme with residuals also: its norm is above
  *   1e33), or the sum overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No
  *   NaN entered any residual. What healthy workers computed for compressed tensors stays in theirs and is sent later;
- *   for tensors that are reduced exactly it is dropped. The step is counted, and the next one may proceed.
+ *   for tensors that travel as fp32 it is dropped. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
@@ -226,7 +229,7 @@ typedef struct tw_stats {
 } tw_stats;
 TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 
-/* What will happen to tensor `index` after any warm-up, for a banner: "dgc: 402 of 401408 elements", "exact: one
+/* What will happen to tensor `index` after any warm-up, for a banner: "dgc: 402 of 401408 elements", "dense bf16: 1
  * dimension". Valid as long as the reducer; "" for an index beyond the table. */
 TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 
@@ -237,7 +240,6 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 /* A set of named tensors and text entries: what a scheme remembers, or a whole checkpoint. On disk it is a safetensors
  * file. Values are copied in and out; nothing is rounded. */
 typedef struct tw_state tw_state;
-
 
 TW_API tw_status tw_state_create(tw_state **state);
 TW_API void tw_state_destroy(tw_state *state);
@@ -293,8 +295,9 @@ typedef struct tw_scheme tw_scheme;
 typedef enum tw_round_kind {
     TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
     TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
-    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32 and in rank order, then rounded to dtype */
-    TW_ROUND_BROADCAST = 3  /* give `root`'s packet to every rank */
+    TW_ROUND_ALLREDUCE =
+        2,                 /* sum `values` over the ranks, in place: in fp32 and in rank order, then rounded to dtype */
+    TW_ROUND_BROADCAST = 3 /* give `root`'s packet to every rank */
 } tw_round_kind;
 
 typedef struct tw_round {
@@ -323,11 +326,11 @@ TW_API void tw_scheme_destroy(tw_scheme *scheme);
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
 /* After DONE and before the next begin: takes the step back because another message of the same step was skipped. What
- * was sent returns to the residual and is sent later; for tensors that are reduced exactly the step is dropped. Does
+ * was sent returns to the residual and is sent later; for tensors that travel as fp32 the step is dropped. Does
  * nothing when there is no step to take back (none yet, or it was skipped or taken back already). */
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
-/* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a reducer:
- * the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */
+/* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
+ * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */
 TW_API tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state);
 TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */

@@ -11,7 +11,7 @@ typedef struct allreduce {
 static tw_status create(tw_scheme *scheme)
 {
     allreduce *self = (allreduce *)scheme;
-    return tw_dense_create(&self->dense, scheme, 0);
+    return tw_dense_create(&self->dense, scheme, (tw_dense_settings){.dtype = TW_F32});
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
@@ -19,11 +19,10 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     allreduce *self = (allreduce *)scheme;
     if (scheme->phase++ == 0) {
         tw_dense_pack(&self->dense, scheme->scale, round);
-        scheme->account.exact_bytes = self->dense.count * sizeof(float);
+        scheme->account.exact_bytes = tw_dense_bytes(&self->dense);
         return TW_OK;
     }
-    scheme->skipped = !tw_dense_is_finite(&self->dense);
-    if (!scheme->skipped) tw_dense_unpack(&self->dense);
+    scheme->skipped = !tw_dense_unpack(&self->dense);
     round->kind = TW_ROUND_DONE;
     return TW_OK;
 }

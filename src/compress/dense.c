@@ -1,68 +1,226 @@
 #include "dense.h"
 
 #include "error.h"
+#include "half.h"
 #include "kernels.h"
 #include "memory.h"
 
 #include <math.h>
 #include <string.h>
 
+enum { BLOCK = 2048 /* elements: the scratch of a conversion stays in the first-level cache */ };
+
 static int takes(const tw_dense *dense, size_t tensor)
 {
-    return dense->scheme->tensors[tensor].compressed == dense->compressed;
+    return dense->scheme->tensors[tensor].compressed == dense->settings.compressed;
 }
 
-tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, int compressed)
+static int is_half(const tw_dense *dense)
 {
-    *dense = (tw_dense){.scheme = scheme, .compressed = compressed};
+    return dense->settings.dtype != TW_F32;
+}
+
+size_t tw_dense_bytes(const tw_dense *dense)
+{
+    return dense->count * (is_half(dense) ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Halves of another width of exponent: which conversions. */
+static void to_half(const tw_dense *dense, uint16_t *dst, const float *src, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    (dense->settings.dtype == TW_F16 ? kernels->to_fp16 : kernels->to_bf16)(dst, src, n);
+}
+
+static void from_half(const tw_dense *dense, float *dst, const uint16_t *src, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    (dense->settings.dtype == TW_F16 ? kernels->from_fp16 : kernels->from_bf16)(dst, src, n);
+}
+
+/* The largest fp16 of which N add up to no more than 65,504; bf16 reaches as far as fp32. */
+static float largest_share(tw_dtype dtype, int size)
+{
+    if (dtype != TW_F16) return INFINITY;
+    uint16_t half = tw_to_fp16(65504.0F / (float)size);
+    while (tw_from_fp16(half) * (float)size > 65504) half--;
+    return tw_from_fp16(half);
+}
+
+tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings)
+{
+    *dense = (tw_dense){.scheme = scheme, .settings = settings};
+    dense->largest = largest_share(settings.dtype, scheme->size);
     for (size_t i = 0; i < scheme->count; i++)
         if (takes(dense, i)) dense->count += scheme->tensors[i].count;
-    return tw_allocate(dense->count, sizeof(float), &dense->values);
+    TW_TRY(tw_allocate(tw_dense_bytes(dense), 1, &dense->values));
+    if (!is_half(dense) || !settings.feedback) return TW_OK;
+    return tw_allocate(dense->count, sizeof *dense->residual, &dense->residual);
 }
 
 void tw_dense_destroy(tw_dense *dense)
 {
     tw_free(dense->values);
+    tw_free(dense->residual);
+}
+
+/* ---- pack -------------------------------------------------------------------------------------------------------- */
+
+/* What is sent of a residual: as much of it as the format holds. */
+static void round_block(const tw_dense *dense, uint16_t *dst, const float *residual, size_t n)
+{
+    float within[BLOCK];
+    for (size_t i = 0; i < n; i++) within[i] = fmaxf(fminf(residual[i], dense->largest), -dense->largest);
+    to_half(dense, dst, within, n);
+}
+
+/* Leaves of a residual what has not been sent. */
+static void subtract_sent(const tw_dense *dense, float *residual, size_t n)
+{
+    uint16_t half[BLOCK];
+    float sent[BLOCK];
+    round_block(dense, half, residual, n);
+    from_half(dense, sent, half, n);
+    for (size_t i = 0; i < n; i++) residual[i] -= sent[i];
+}
+
+static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    uint16_t *halves = (uint16_t *)dense->values + at;
+    float block[BLOCK];
+    memcpy(block, gradient, n * sizeof *block);
+    if (scale != 1) kernels->scale(block, scale, n);
+    if (!dense->residual) {
+        to_half(dense, halves, block, n);
+        return;
+    }
+    float *residual = dense->residual + at;
+    if (dense->sent) subtract_sent(dense, residual, n);
+    kernels->add(residual, block, n);
+    round_block(dense, halves, residual, n);
+}
+
+static void pack_floats(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
+{
+    float *values = (float *)dense->values + at;
+    memcpy(values, gradient, n * sizeof *values);
+    if (scale != 1) tw_kernels_best()->scale(values, scale, n);
+}
+
+static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
+{
+    const tw_scheme *scheme = dense->scheme;
+    size_t count = scheme->tensors[tensor].count;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        (is_half(dense) ? pack_halves : pack_floats)(dense, at + first, scheme->gradients[tensor] + first, n, scale);
+    }
+}
+
+static void mark_nonfinite(tw_dense *dense)
+{
+    static const uint16_t fp16_nan = 0x7E00, bf16_nan = 0x7FC0;
+    if (!is_half(dense))
+        *(float *)dense->values = NAN;
+    else
+        *(uint16_t *)dense->values = dense->settings.dtype == TW_F16 ? fp16_nan : bf16_nan;
 }
 
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 {
     const tw_scheme *scheme = dense->scheme;
-    float *at = dense->values;
-    for (size_t i = 0; i < scheme->count; i++) {
+    for (size_t i = 0, at = 0; scheme->finite && i < scheme->count; i++) {
         if (!takes(dense, i)) continue;
-        memcpy(at, scheme->gradients[i], scheme->tensors[i].count * sizeof *at);
+        pack_tensor(dense, at, i, scale);
         at += scheme->tensors[i].count;
     }
-    if (scale != 1) tw_kernels_best()->scale(dense->values, scale, dense->count);
-    if (!scheme->finite) dense->values[0] = NAN;
+    if (scheme->finite) {
+        dense->sent = 1;
+        dense->packed = scheme->step + 1;
+    } else {
+        mark_nonfinite(dense);
+    }
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->values;
     round->count = dense->count;
-    round->dtype = TW_F32;
+    round->dtype = dense->settings.dtype;
 }
 
-int tw_dense_is_finite(const tw_dense *dense)
+/* ---- unpack ------------------------------------------------------------------------------------------------------ */
+
+static int unpack_block(const tw_dense *dense, size_t at, float *gradient, size_t n)
 {
-    return tw_kernels_best()->all_finite(dense->values, dense->count);
+    if (is_half(dense))
+        from_half(dense, gradient, (const uint16_t *)dense->values + at, n);
+    else
+        memcpy(gradient, (const float *)dense->values + at, n * sizeof *gradient);
+    return tw_kernels_best()->all_finite(gradient, n);
 }
 
-void tw_dense_unpack(const tw_dense *dense)
+int tw_dense_unpack(const tw_dense *dense)
 {
     const tw_scheme *scheme = dense->scheme;
-    const float *at = dense->values;
+    size_t at = 0;
+    int finite = 1;
     for (size_t i = 0; i < scheme->count; i++) {
+        size_t count = scheme->tensors[i].count;
         if (!takes(dense, i)) continue;
-        memcpy(scheme->gradients[i], at, scheme->tensors[i].count * sizeof *at);
-        at += scheme->tensors[i].count;
+        for (size_t first = 0; first < count; first += BLOCK)
+            finite &= unpack_block(dense, at + first, scheme->gradients[i] + first,
+                                   count - first < BLOCK ? count - first : BLOCK);
+        at += count;
     }
+    return finite;
 }
 
-tw_status tw_velocity_create(tw_velocity *velocity, size_t count)
+void tw_dense_revert(tw_dense *dense)
 {
-    velocity->count = count;
-    TW_TRY(tw_allocate(count, sizeof(float), &velocity->now));
-    return tw_allocate(count, sizeof(float), &velocity->before);
+    if (dense->packed == dense->scheme->step) dense->sent = 0;
+}
+
+/* Visits an array laid out like the values, a tensor at a time. */
+static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const char *kind, float *array)
+{
+    const tw_scheme *scheme = dense->scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        const tw_scheme_tensor *tensor = &scheme->tensors[i];
+        if (!takes(dense, i)) continue;
+        TW_TRY(walk->visit(walk, kind, tensor->name, TW_F32, tensor->count, array));
+        array += tensor->count;
+    }
+    return TW_OK;
+}
+
+tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
+{
+    if (!dense->residual) return TW_OK;
+    for (size_t at = 0; dense->sent && at < dense->count; at += BLOCK)
+        subtract_sent(dense, dense->residual + at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
+    dense->sent = 0;
+    return walk_array(dense, walk, "rounding", dense->residual);
+}
+
+tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme)
+{
+    static const tw_dtype choices[] = {TW_F32, TW_F16, TW_BF16};
+    return tw_dense_create(dense, scheme,
+                           (tw_dense_settings){.dtype = choices[scheme->common.leftovers], .feedback = 1});
+}
+
+void tw_leftovers_pack(tw_dense *dense, tw_round *round)
+{
+    tw_dense_pack(dense, dense->scheme->scale, round);
+    dense->scheme->account.exact_bytes = tw_dense_bytes(dense);
+}
+
+/* ---- velocity ---------------------------------------------------------------------------------------------------- */
+
+tw_status tw_velocity_create(tw_velocity *velocity, const tw_dense *dense)
+{
+    velocity->dense = dense;
+    TW_TRY(tw_allocate(dense->count, sizeof(float), &velocity->now));
+    return tw_allocate(dense->count, sizeof(float), &velocity->before);
 }
 
 void tw_velocity_destroy(tw_velocity *velocity)
@@ -73,19 +231,35 @@ void tw_velocity_destroy(tw_velocity *velocity)
 
 void tw_velocity_mark(tw_velocity *velocity)
 {
-    memcpy(velocity->before, velocity->now, velocity->count * sizeof *velocity->now);
+    memcpy(velocity->before, velocity->now, velocity->dense->count * sizeof *velocity->now);
 }
 
-void tw_velocity_apply(tw_velocity *velocity, float *values, float momentum, int nesterov)
+static void step_along(float *velocity, float *gradient, size_t n, float momentum, int nesterov)
 {
-    for (size_t i = 0; i < velocity->count; i++) {
-        float now = momentum * velocity->now[i] + values[i];
-        values[i] = nesterov ? momentum * now + values[i] : now;
-        velocity->now[i] = now;
+    for (size_t i = 0; i < n; i++) {
+        float now = momentum * velocity[i] + gradient[i];
+        gradient[i] = nesterov ? momentum * now + gradient[i] : now;
+        velocity[i] = now;
+    }
+}
+
+void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov)
+{
+    const tw_scheme *scheme = velocity->dense->scheme;
+    float *now = velocity->now;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!takes(velocity->dense, i)) continue;
+        step_along(now, scheme->gradients[i], scheme->tensors[i].count, momentum, nesterov);
+        now += scheme->tensors[i].count;
     }
 }
 
 void tw_velocity_revert(tw_velocity *velocity)
 {
-    memcpy(velocity->now, velocity->before, velocity->count * sizeof *velocity->now);
+    memcpy(velocity->now, velocity->before, velocity->dense->count * sizeof *velocity->now);
+}
+
+tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk)
+{
+    return walk_array(velocity->dense, walk, "momentum", velocity->now);
 }

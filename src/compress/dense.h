@@ -1,40 +1,64 @@
-/* dense.h - some tensors of a message, summed exactly in one all-reduce. */
+/* dense.h - some tensors of a message, summed in one all-reduce, in fp32 or in half precision. */
 #ifndef TW_DENSE_H
 #define TW_DENSE_H
 
 #include "scheme.h"
 
-/* Which tensors of the scheme's message, and the array their values travel in. */
+/* Which tensors of the scheme's message, and how they travel. */
+typedef struct tw_dense_settings {
+    int compressed; /* takes the tensors whose `compressed` flag equals this */
+    tw_dtype dtype; /* TW_F32, TW_F16 or TW_BF16 */
+    int feedback;   /* what rounding to half precision loses is kept and added to the next step's values */
+} tw_dense_settings;
+
 typedef struct tw_dense {
     tw_scheme *scheme;
-    int compressed; /* takes the tensors whose `compressed` flag equals this */
-    size_t count;   /* elements in all */
-    float *values;  /* one tensor after the other */
+    tw_dense_settings settings;
+    size_t count;    /* elements in all */
+    void *values;    /* what travels: one tensor after the other */
+    float *residual; /* with feedback; else NULL */
+    int sent;        /* the residual still holds what was sent of it; what is left is residual - rounded(residual) */
+    uint64_t packed; /* steps done when the step that packed last is done */
+    float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 
 /* Allocates; a message without such tensors gives count 0, and then pack must not be called. */
-tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, int compressed);
+tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings);
 void tw_dense_destroy(tw_dense *dense);
 
-/* Collects gradient * scale and asks for the all-reduce. A rank whose gradient is not finite makes the sum so. */
-void tw_dense_pack(tw_dense *dense, float scale, tw_round *round);
-/* After the round: 0 if the sum is not finite. */
-int tw_dense_is_finite(const tw_dense *dense);
-/* Hands the sums back to the gradients. */
-void tw_dense_unpack(const tw_dense *dense);
+/* Bytes of the values that travel. */
+size_t tw_dense_bytes(const tw_dense *dense);
 
-/* Momentum for tensors that were reduced exactly, the same on every rank: velocity = m*velocity + g, and the step goes
- * along it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). */
+/* Collects gradient * scale and asks for the all-reduce. A rank whose gradient is not finite makes the sum so, and
+ * keeps its residual as it is. */
+void tw_dense_pack(tw_dense *dense, float scale, tw_round *round);
+/* After the round: hands the sums back to the gradients. 0 if they are not finite. */
+int tw_dense_unpack(const tw_dense *dense);
+/* Takes the step back: what it sent, if it came to that, returns to the residual, if there is one. */
+void tw_dense_revert(tw_dense *dense);
+/* The residual, if there is one, as "rounding/NAME". */
+tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk);
+
+/* The tensors that a scheme does not compress, as the option `leftovers` has them travel. */
+tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme);
+/* Packs this rank's share of the mean and accounts for it. */
+void tw_leftovers_pack(tw_dense *dense, tw_round *round);
+
+/* Momentum for tensors that were reduced, the same on every rank: velocity = m*velocity + g, and the step goes along
+ * it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). */
 typedef struct tw_velocity {
+    const tw_dense *dense;
     float *now, *before;
-    size_t count;
 } tw_velocity;
 
-tw_status tw_velocity_create(tw_velocity *velocity, size_t count);
+tw_status tw_velocity_create(tw_velocity *velocity, const tw_dense *dense);
 void tw_velocity_destroy(tw_velocity *velocity);
 /* Remembers the velocity as it is: what revert returns to. */
 void tw_velocity_mark(tw_velocity *velocity);
-void tw_velocity_apply(tw_velocity *velocity, float *values, float momentum, int nesterov);
+/* Turns the sums in the gradients into steps. */
+void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
 void tw_velocity_revert(tw_velocity *velocity);
+/* The velocity, as "momentum/NAME". */
+tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk);
 
 #endif

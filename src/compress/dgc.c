@@ -11,14 +11,14 @@
 #include "kernels.h"
 #include "memory.h"
 #include "sparse.h"
-
-#include <stdio.h>
+#include "warmup.h"
 
 typedef struct dgc {
     tw_scheme scheme;
-    double density, momentum, clip, warmup_density;
-    long warmup_steps, min_sent;
-    int nesterov, masking, values;
+    double density, momentum, clip;
+    tw_warmup warmup;
+    long min_sent;
+    int nesterov, masking, values, indices;
     tw_sparse sparse;       /* v, and what is sent of it */
     float *momentum_buffer; /* u, laid out as v */
     float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
@@ -35,34 +35,14 @@ static const tw_option options[] = {
      "forget the momentum of what was just sent"},
     {"clip", TW_OPTION_REAL, offsetof(dgc, clip), "0", 0, 1e9, NULL,
      "clip the global gradient norm here, before it enters the residual; 0: do not"},
-    {"warmup_steps", TW_OPTION_INTEGER, offsetof(dgc, warmup_steps), "400", 0, 1e9, NULL,
-     "steps over which the density falls to its final value"},
-    {"warmup_density", TW_OPTION_REAL, offsetof(dgc, warmup_density), "0.25", 1e-7, 1, NULL,
-     "density of the first of these steps; each next level is a quarter"},
-    {"values", TW_OPTION_CHOICE, offsetof(dgc, values), "fp32", 0, 0, TW_VALUE_CHOICES,
-     "how a value travels; what rounding loses stays in the residual"},
+    TW_OPTIONS_WARMUP(dgc, "400"),
+    TW_OPTION_VALUES(dgc),
+    TW_OPTION_INDICES(dgc),
 };
-
-/* Levels of the warm-up ladder above the final density. */
-static int warmup_levels(const dgc *self)
-{
-    int levels = 0;
-    for (double density = self->warmup_density; density > self->density; density /= 4) levels++;
-    return levels;
-}
-
-static int in_warmup(const dgc *self)
-{
-    return self->scheme.step < (uint64_t)self->warmup_steps && warmup_levels(self) > 0;
-}
 
 static double density_now(const dgc *self)
 {
-    if (!in_warmup(self)) return self->density;
-    int level = (int)(self->scheme.step * (uint64_t)warmup_levels(self) / (uint64_t)self->warmup_steps);
-    double density = self->warmup_density;
-    while (level--) density /= 4;
-    return density;
+    return tw_warmup_density(&self->warmup, self->scheme.step, self->density);
 }
 
 static tw_status create_masked(dgc *self)
@@ -73,15 +53,22 @@ static tw_status create_masked(dgc *self)
     return TW_OK;
 }
 
+static void take(tw_scheme *scheme);
+static void settle(tw_scheme *scheme);
+
 static tw_status create(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
-    double most = self->warmup_steps && self->warmup_density > self->density ? self->warmup_density : self->density;
-    tw_sparse_settings settings = {.most_density = most, .least = self->min_sent, .values = self->values};
+    tw_sparse_settings settings = {.most_density = tw_warmup_most(&self->warmup, self->density),
+                                   .least = self->min_sent,
+                                   .feedback = 1,
+                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
+                                   .take = take,
+                                   .settle = settle};
     TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
     TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
     TW_TRY(create_masked(self));
-    return tw_velocity_create(&self->velocity, self->sparse.exact.count);
+    return tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers);
 }
 
 /* One tensor under way. */
@@ -131,24 +118,24 @@ static void take(tw_scheme *scheme)
                                .momentum = (float)self->momentum,
                                .nesterov = self->nesterov};
         tw_select_source source = {&tensor, pass, peek, tensor.residual};
-        tw_sparse_take_top(&self->sparse, i, &source, density_now(self));
+        tw_sparse_send_top(&self->sparse, i, &source);
         if (self->masking) mask_momentum(self, i, tensor.momentum_buffer);
     }
 }
 
-static void settle(tw_scheme *scheme, float *values)
+static void settle(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
-    tw_velocity_apply(&self->velocity, values, (float)self->momentum, self->nesterov);
+    tw_velocity_apply(&self->velocity, (float)self->momentum, self->nesterov);
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
 {
     dgc *self = (dgc *)scheme;
-    tw_sparse_step step = {.density = density_now(self), .take = take, .settle = settle};
+    double density = density_now(self);
     if (scheme->phase == 0) tw_velocity_mark(&self->velocity);
-    scheme->account.warmup = in_warmup(self);
-    return tw_sparse_next(&self->sparse, &step, round);
+    scheme->account.warmup = tw_warmup_is_on(&self->warmup, scheme->step, self->density);
+    return tw_sparse_next(&self->sparse, density, density, round);
 }
 
 static void unmask_momentum(dgc *self, size_t tensor)
@@ -171,15 +158,9 @@ static void revert(tw_scheme *scheme)
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     dgc *self = (dgc *)scheme;
-    float *velocity = self->velocity.now;
     TW_TRY(tw_sparse_walk(&self->sparse, visitor));
-    for (size_t i = 0; i < scheme->count; i++) {
-        const tw_scheme_tensor *tensor = &scheme->tensors[i];
-        float *values = tensor->compressed ? self->momentum_buffer + self->sparse.offset[i] : velocity;
-        TW_TRY(visitor->visit(visitor, "momentum", tensor->name, TW_F32, tensor->count, values));
-        if (!tensor->compressed) velocity += tensor->count;
-    }
-    return TW_OK;
+    TW_TRY(tw_sparse_walk_like(&self->sparse, visitor, "momentum", self->momentum_buffer));
+    return tw_velocity_walk(&self->velocity, visitor);
 }
 
 static float momentum(const tw_scheme *scheme, int *nesterov)

@@ -4,6 +4,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "sized.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -16,17 +17,43 @@ enum { MAX_NAME = 255, MAX_RANKS = 4096 };
  * that gathered such gradients could overflow. */
 #define LARGEST_NORM 1e33
 
-static const tw_option common_options[] = {
+static const tw_option leftover_options[] = {
     {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
      "tensors with fewer elements are not compressed"},
+    {"min_dims", TW_OPTION_INTEGER, offsetof(tw_common_options, min_dims), "2", 0, TW_MAX_DIMS, NULL,
+     "tensors with fewer dimensions (biases, norms) are not compressed"},
     {"dense", TW_OPTION_TEXT, offsetof(tw_common_options, dense), "", 0, 0, NULL,
      "names of tensors not to compress: patterns with * and ?, separated by |"},
+    {"leftovers", TW_OPTION_CHOICE, offsetof(tw_common_options, leftovers), "bf16", 0, 0, "fp32|fp16|bf16",
+     "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
+};
+static const tw_option message_options[] = {
     {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "4096", 1, 1 << 21, NULL,
      "tensors are fused into messages of at least that much fp32"},
     {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
      "exchange on a thread of its own while backward runs"},
 };
-enum { COMMON_OPTIONS = sizeof common_options / sizeof *common_options };
+enum {
+    LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,
+    MESSAGE_OPTIONS = sizeof message_options / sizeof *message_options,
+    OPTION_SETS = 3
+};
+
+static int has_leftovers(const tw_scheme_ops *ops)
+{
+    return ops->plan && !ops->every_tensor;
+}
+
+/* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
+static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_options *common,
+                           tw_option_set sets[OPTION_SETS])
+{
+    size_t count = 0;
+    sets[count++] = (tw_option_set){ops->options, ops->option_count, scheme};
+    if (has_leftovers(ops)) sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common};
+    sets[count++] = (tw_option_set){message_options, MESSAGE_OPTIONS, common};
+    return count;
+}
 
 static const tw_scheme_ops *find_scheme(const char *name)
 {
@@ -55,8 +82,8 @@ static tw_status read_ops(const char *spec, const tw_scheme_ops **ops)
 
 static tw_status parse_options(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common)
 {
-    tw_option_set sets[] = {{ops->options, ops->option_count, scheme}, {common_options, COMMON_OPTIONS, common}};
-    tw_status status = tw_spec_parse(spec, sets, 2);
+    tw_option_set sets[OPTION_SETS];
+    tw_status status = tw_spec_parse(spec, sets, list_options(ops, scheme, common, sets));
     if (status != TW_ERROR_SPEC) return status;
     char text[768];
     snprintf(text, sizeof text, "%s", tw_last_error());
@@ -143,7 +170,7 @@ static int matches_any(const char *pattern, const tw_tensor *tensors, size_t cou
 tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count)
 {
     char pattern[MAX_NAME + 1];
-    while (*patterns) {
+    while (patterns && *patterns) {
         const char *start = patterns;
         size_t length = next_pattern(&patterns, pattern);
         if (length && !matches_any(pattern, tensors, count))
@@ -153,20 +180,27 @@ tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size
     return TW_OK;
 }
 
+/* Why a tensor is not compressed; 0 if it is. */
+static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor, char *why, size_t room)
+{
+    const tw_common_options *common = &scheme->common;
+    if (tensor->dims < (size_t)common->min_dims)
+        return snprintf(why, room, "%zu dimension%s", tensor->dims, tensor->dims == 1 ? "" : "s");
+    if (tensor->count < (size_t)common->min_elements)
+        return snprintf(why, room, "%zu elements < min_elements=%ld", tensor->count, common->min_elements);
+    if (matches(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
+    return 0;
+}
+
 /* Decides whether a tensor is compressed, and says why not. */
 static void classify(const tw_scheme *scheme, tw_scheme_tensor *tensor)
 {
-    const tw_common_options *common = &scheme->common;
-    char *plan = tensor->plan;
-    size_t room = sizeof tensor->plan;
+    static const char *const formats[] = {"fp32", "fp16", "bf16"};
+    char why[96];
     if (!scheme->ops->plan)
-        snprintf(plan, room, "%s", scheme->ops->name);
-    else if (tensor->dims < 2)
-        snprintf(plan, room, "exact: one dimension");
-    else if (tensor->count < (size_t)common->min_elements)
-        snprintf(plan, room, "exact: %zu elements < min_elements=%ld", tensor->count, common->min_elements);
-    else if (matches(common->dense, tensor->name))
-        snprintf(plan, room, "exact: dense=%s", common->dense);
+        snprintf(tensor->plan, sizeof tensor->plan, "%s", scheme->ops->name);
+    else if (has_leftovers(scheme->ops) && tell_leftover(scheme, tensor, why, sizeof why))
+        snprintf(tensor->plan, sizeof tensor->plan, "dense %s: %s", formats[scheme->common.leftovers], why);
     else
         tensor->compressed = 1;
 }
@@ -227,9 +261,8 @@ void tw_scheme_destroy(tw_scheme *scheme)
     if (!scheme) return;
     if (scheme->ops->destroy) scheme->ops->destroy(scheme);
     for (size_t i = 0; scheme->tensors && i < scheme->count; i++) tw_free(scheme->tensors[i].name);
-    tw_option_set sets[] = {{scheme->ops->options, scheme->ops->option_count, scheme},
-                            {common_options, COMMON_OPTIONS, &scheme->common}};
-    tw_spec_release(sets, 2);
+    tw_option_set sets[OPTION_SETS];
+    tw_spec_release(sets, list_options(scheme->ops, scheme, &scheme->common, sets));
     tw_free(scheme->tensors);
     tw_free(scheme->gradients);
     tw_free(scheme);
@@ -315,17 +348,12 @@ tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)
 
 tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost)
 {
-    size_t size = cost->struct_size;
-    if (size < sizeof size) return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_cost) before asking");
-    tw_cost now = {.struct_size = size,
-                   .warmup = scheme->account.warmup,
+    tw_cost now = {.warmup = scheme->account.warmup,
                    .elements_sent = scheme->account.elements_sent,
                    .packet_bytes = scheme->account.packet_bytes,
                    .index_bytes = scheme->account.index_bytes,
                    .exact_bytes = scheme->account.exact_bytes};
-    memset(cost, 0, size);
-    memcpy(cost, &now, size < sizeof now ? size : sizeof now);
-    return TW_OK;
+    return tw_copy_sized(cost, &now, sizeof now, "tw_cost");
 }
 
 unsigned tw_scheme_floor_bytes(size_t index)
@@ -353,10 +381,10 @@ const char *tw_scheme_summary(size_t index)
     return ops ? ops->summary : NULL;
 }
 
-static size_t describe(const tw_option *options, size_t count, char *text, size_t capacity, size_t used)
+static size_t describe(const tw_option_set *set, char *text, size_t capacity, size_t used)
 {
-    for (size_t i = 0; i < count; i++)
-        used += tw_option_describe(&options[i], used < capacity ? text + used : NULL,
+    for (size_t i = 0; i < set->count; i++)
+        used += tw_option_describe(&set->options[i], used < capacity ? text + used : NULL,
                                    used < capacity ? capacity - used : 0);
     return used;
 }
@@ -366,6 +394,8 @@ size_t tw_scheme_help(size_t index, char *text, size_t capacity)
     const tw_scheme_ops *ops = tw_scheme_at(index);
     if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
-    used = describe(ops->options, ops->option_count, text, capacity, used);
-    return describe(common_options, COMMON_OPTIONS, text, capacity, used);
+    tw_option_set sets[OPTION_SETS];
+    size_t count = list_options(ops, NULL, NULL, sets);
+    for (size_t i = 0; i < count; i++) used = describe(&sets[i], text, capacity, used);
+    return used;
 }

@@ -14,14 +14,16 @@ typedef struct tw_scheme_tensor {
     char *name;
     size_t dims, shape[TW_MAX_DIMS];
     size_t count;
-    int compressed; /* 0: reduced exactly */
+    int compressed; /* 0: reduced as it is */
     char plan[128]; /* what will happen to it, for the banner */
 } tw_scheme_tensor;
 
-/* Options every scheme takes. */
+/* Options every scheme takes; the first four only one that leaves some tensors as they are. */
 typedef struct tw_common_options {
-    long min_elements, message_kb;
+    long min_elements, min_dims;
     char *dense;
+    int leftovers; /* fp32, fp16, bf16 */
+    long message_kb;
     int overlap;
 } tw_common_options;
 
@@ -31,7 +33,7 @@ typedef struct tw_account {
     uint64_t elements_sent; /* of compressed tensors */
     uint64_t packet_bytes;  /* that carried compressed tensors, headers included */
     uint64_t index_bytes;   /* of these, that said which elements they were */
-    uint64_t exact_bytes;   /* that carried the others: 4 an element */
+    uint64_t exact_bytes;   /* that carried the others */
 } tw_account;
 
 typedef struct tw_scheme_ops tw_scheme_ops;
@@ -64,6 +66,7 @@ struct tw_walk {
 
 struct tw_scheme_ops {
     const char *name, *summary;
+    int every_tensor;         /* leaves none as it is, whatever its size and shape */
     unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
     size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */
@@ -79,7 +82,7 @@ struct tw_scheme_ops {
     tw_status (*walk)(tw_scheme *scheme, tw_walk *walk);       /* (optional) what it remembers */
     float (*momentum)(const tw_scheme *scheme, int *nesterov); /* (optional) the momentum it owns */
     double (*clip)(const tw_scheme *scheme);                   /* (optional) its clipping threshold */
-    /* (optional) What happens to a compressed tensor, for the banner. */
+    /* What happens to a compressed tensor, for the banner; NULL: nothing is compressed. */
     void (*plan)(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
     void (*destroy)(tw_scheme *scheme); /* (optional) */
 };

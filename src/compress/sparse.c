@@ -15,43 +15,87 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
     return wanted > n ? n : wanted;
 }
 
-/* Bits an element sent costs, near enough to choose a road: a value, and a Rice code's log2(n/wanted) + 1.5. Between
- * powers of two the logarithm is a straight line: the same on every machine, whatever its mathematics library. */
-static double element_bits(size_t n, size_t wanted, tw_value_code code)
+static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 {
+    return tw_sparse_wanted(sparse->scheme->tensors[tensor].count, density, (size_t)sparse->settings.least);
+}
+
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
+
+/* Near enough to choose a road: a value, and a Rice code's log2(n/wanted) + 1.5. Between powers of two the logarithm is
+ * a straight line: the same on every machine, whatever its mathematics library. */
+static double section_bits(const void *context, size_t tensor)
+{
+    const tw_sparse *sparse = context;
+    size_t n = sparse->scheme->tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
     int exponent;
     double half_mantissa = frexp((double)n / (double)wanted, &exponent);
-    return (code == TW_VALUES_FP32 ? 32 : 16) + exponent + 2 * half_mantissa - 0.5;
+    return 8 * (double)tw_values_bytes(wanted, sparse->settings.coding.values) +
+           (double)wanted * (exponent + 2 * half_mantissa - 0.5);
 }
 
-/* 1 if N packets at `density` cost more than an fp32 ring all-reduce of the compressed tensors: decided from counts
- * alone, so alike on every rank. Where it is so at one density, it is so at every higher one. */
-static int costs_more(const tw_sparse *sparse, double density)
+static size_t section_bound(const void *context, size_t tensor)
 {
-    const tw_scheme *scheme = sparse->scheme;
-    double packet_bits = 0, elements = 0;
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density, sparse->least);
-        packet_bits += (double)wanted * element_bits(n, wanted, sparse->code);
-        elements += (double)n;
-    }
-    double others = scheme->size - 1; /* each rank sends its packet to all of them; a ring, 2(N-1)/N of the vector */
-    return others * packet_bits > 2 * others / scheme->size * 32 * elements;
+    const tw_sparse *sparse = context;
+    return tw_packet_bound_sparse(sparse->scheme->tensors[tensor].count,
+                                  wanted_of(sparse, tensor, sparse->most_density), sparse->settings.coding);
 }
 
-/* The most bytes that a packet takes at `density`. */
-static size_t packet_bound(const tw_sparse *sparse, double density)
+static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
 {
-    size_t bytes = tw_packet_bound_header();
-    for (size_t i = 0; i < sparse->scheme->count; i++) {
-        const tw_scheme_tensor *tensor = &sparse->scheme->tensors[i];
-        if (!tensor->compressed) continue;
-        bytes += tw_packet_bound_sparse(tensor->count, tw_sparse_wanted(tensor->count, density, sparse->least),
-                                        (tw_coding){sparse->code, TW_INDICES_AUTO});
-    }
-    return bytes;
+    tw_sparse *sparse = context;
+    const tw_support *support = &sparse->support[tensor];
+    sparse->scheme->account.elements_sent += support->count;
+    return tw_packet_put_sparse(writer, sparse->scheme->tensors[tensor].count, support->count, support->index,
+                                support->value, sparse->settings.coding);
 }
+
+/* Adds one section; sets skipped if the sum overflows, on every rank: all add the same. */
+static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader *reader, float *sum)
+{
+    size_t count;
+    int finite = 1;
+    TW_TRY(tw_packet_get_sparse(reader, sparse->scheme->tensors[tensor].count, sparse->support[tensor].most,
+                                sparse->index, sparse->value, &count));
+    for (size_t j = 0; j < count; j++) {
+        float total = sum[sparse->index[j]] += sparse->value[j];
+        finite &= isfinite(total) != 0;
+    }
+    if (!finite) sparse->scheme->skipped = 1;
+    return TW_OK;
+}
+
+static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
+{
+    tw_sparse *sparse = context;
+    memset(sum, 0, sparse->scheme->tensors[tensor].count * sizeof *sum);
+    for (int rank = 0; rank < count; rank++) TW_TRY(add_section(sparse, tensor, &readers[rank], sum));
+    return TW_OK;
+}
+
+static void take(void *context)
+{
+    tw_sparse *sparse = context;
+    if (!sparse->settings.feedback) memset(sparse->residual, 0, sparse->count * sizeof *sparse->residual);
+    sparse->settings.take(sparse->scheme);
+}
+
+static void settle(void *context)
+{
+    tw_sparse *sparse = context;
+    if (sparse->settings.settle) sparse->settings.settle(sparse->scheme);
+}
+
+static const tw_gather_ops sections = {
+    .bits = section_bits,
+    .bound = section_bound,
+    .take = take,
+    .write = write_section,
+    .add = add_sections,
+    .settle = settle,
+};
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static tw_status create_support(tw_support *support, size_t most)
 {
@@ -61,12 +105,12 @@ static tw_status create_support(tw_support *support, size_t most)
 }
 
 /* Lays the residuals out and makes room for each tensor's support; finds the largest tensor and support. */
-static tw_status create_supports(tw_sparse *sparse, double density, size_t *largest, size_t *most)
+static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *most)
 {
     const tw_scheme *scheme = sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
-        size_t n = scheme->tensors[i].count, wanted = tw_sparse_wanted(n, density, sparse->least);
+        size_t n = scheme->tensors[i].count, wanted = wanted_of(sparse, i, sparse->most_density);
         sparse->offset[i] = sparse->count;
         sparse->count += n;
         if (n > *largest) *largest = n;
@@ -80,20 +124,15 @@ tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse
 {
     size_t largest = 0, most = 0;
     double density = settings->most_density;
-    *sparse = (tw_sparse){.scheme = scheme, .code = (tw_value_code)settings->values, .least = (size_t)settings->least};
-    sparse->packet_capacity = packet_bound(sparse, density);
+    *sparse = (tw_sparse){.scheme = scheme, .settings = *settings, .density = density, .most_density = density};
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
-    TW_TRY(create_supports(sparse, density, &largest, &most));
+    TW_TRY(create_supports(sparse, &largest, &most));
     TW_TRY(tw_allocate(sparse->count, sizeof *sparse->residual, &sparse->residual));
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
-    TW_TRY(tw_allocate(sparse->packet_capacity, 1, &sparse->packet));
-    TW_TRY(tw_allocate((size_t)scheme->size, sizeof *sparse->reader, &sparse->reader));
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
-    TW_TRY(tw_dense_create(&sparse->exact, scheme, 0));
-    if (!costs_more(sparse, density)) return TW_OK;
-    return tw_dense_create(&sparse->wide, scheme, 1);
+    return tw_gather_create(&sparse->gather, scheme, &sections, sparse);
 }
 
 void tw_sparse_destroy(tw_sparse *sparse)
@@ -106,180 +145,54 @@ void tw_sparse_destroy(tw_sparse *sparse)
     tw_free(sparse->offset);
     tw_free(sparse->residual);
     tw_selector_destroy(&sparse->selector);
-    tw_free(sparse->packet);
-    tw_free(sparse->reader);
     tw_free(sparse->index);
     tw_free(sparse->value);
-    tw_dense_destroy(&sparse->exact);
-    tw_dense_destroy(&sparse->wide);
+    tw_gather_destroy(&sparse->gather);
 }
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
 {
     return sparse->residual + sparse->offset[tensor];
 }
 
-void tw_sparse_take_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source, double density)
+void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
-    size_t n = sparse->scheme->tensors[tensor].count;
-    float *residual = tw_sparse_residual(sparse, tensor);
     tw_support *support = &sparse->support[tensor];
-    support->count = tw_select_top(&sparse->selector, source, n, tw_sparse_wanted(n, density, sparse->least),
-                                   support->index, support->value);
-    tw_values_round(support->value, support->count, sparse->code);
-    for (size_t j = 0; j < support->count; j++) residual[support->index[j]] -= support->value[j];
-}
-
-/* What was taken, spread over the gradients: the sum the packets would give, by another road. */
-static void pack_wide(tw_sparse *sparse, tw_round *round)
-{
-    const tw_scheme *scheme = sparse->scheme;
-    for (size_t i = 0; scheme->finite && i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        const tw_support *support = &sparse->support[i];
-        memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
-        for (size_t j = 0; j < support->count; j++) scheme->gradients[i][support->index[j]] = support->value[j];
+    float *residual = tw_sparse_residual(sparse, tensor);
+    size_t kept = 0;
+    tw_values_round(support->value, support->count, sparse->settings.coding.values);
+    for (size_t j = 0; j < support->count; j++) {
+        uint32_t index = support->index[j];
+        float value = support->value[j];
+        residual[index] -= value;
+        support->index[kept] = index;
+        support->value[kept] = value;
+        kept += value != 0;
     }
-    tw_dense_pack(&sparse->wide, 1, round);
+    support->count = kept;
 }
 
-static tw_status write_packet(tw_sparse *sparse, size_t *size)
+void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source)
 {
-    tw_scheme *scheme = sparse->scheme;
-    tw_packet_writer writer;
-    tw_packet_begin(&writer, sparse->packet, sparse->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
-    for (size_t i = 0; scheme->finite && i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        const tw_support *support = &sparse->support[i];
-        TW_TRY(tw_packet_put_sparse(&writer, scheme->tensors[i].count, support->count, support->index, support->value,
-                                    (tw_coding){sparse->code, TW_INDICES_AUTO}));
-    }
-    scheme->account.index_bytes = writer.index_bytes;
-    *size = tw_packet_end(&writer);
-    return TW_OK;
+    tw_support *support = &sparse->support[tensor];
+    support->count = tw_select_top(&sparse->selector, source, sparse->scheme->tensors[tensor].count,
+                                   wanted_of(sparse, tensor, sparse->density), support->index, support->value);
+    tw_sparse_send(sparse, tensor);
 }
 
-static size_t elements_taken(const tw_sparse *sparse)
+tw_status tw_sparse_next(tw_sparse *sparse, double density, double most_density, tw_round *round)
 {
-    size_t elements = 0;
-    for (size_t i = 0; sparse->scheme->finite && i < sparse->scheme->count; i++) elements += sparse->support[i].count;
-    return elements;
-}
-
-/* Asks for the exchange of what was taken. */
-static tw_status pack(tw_sparse *sparse, double density, tw_round *round)
-{
-    sparse->scheme->account.elements_sent = elements_taken(sparse);
-    sparse->use_wide = costs_more(sparse, density);
-    if (sparse->use_wide) {
-        pack_wide(sparse, round);
-        sparse->scheme->account.packet_bytes = sparse->count * sizeof(float);
-        return TW_OK;
-    }
-    TW_TRY(write_packet(sparse, &round->size));
-    round->kind = TW_ROUND_ALLGATHER;
-    round->data = sparse->packet;
-    round->capacity = packet_bound(sparse, density); /* not that of a warm-up: receivers make room for N of them */
-    sparse->scheme->account.packet_bytes = round->size;
-    return TW_OK;
-}
-
-/* Opens every rank's packet; sets skipped if one says that its gradient was not finite. */
-static tw_status open_packets(tw_sparse *sparse, const tw_round *round)
-{
-    tw_scheme *scheme = sparse->scheme;
-    for (int rank = 0; rank < scheme->size; rank++) {
-        tw_packet_reader *reader = &sparse->reader[rank];
-        TW_TRY(tw_packet_open(reader, round->packets[rank], round->sizes[rank]));
-        if (reader->info.step != (uint32_t)scheme->step)
-            return tw_fail(TW_ERROR_PACKET, "rank %d sent a packet of step %u in step %u", rank, reader->info.step,
-                           (uint32_t)scheme->step);
-        if (reader->info.nonfinite) scheme->skipped = 1;
-    }
-    return TW_OK;
-}
-
-/* The sum over ranks, in rank order, of one tensor. Sets skipped if it overflows, on every rank: all add the same. */
-static tw_status add_tensor(tw_sparse *sparse, size_t tensor)
-{
-    tw_scheme *scheme = sparse->scheme;
-    size_t n = scheme->tensors[tensor].count, count;
-    float *gradient = scheme->gradients[tensor];
-    memset(gradient, 0, n * sizeof *gradient);
-    for (int rank = 0; rank < scheme->size; rank++) {
-        TW_TRY(tw_packet_get_sparse(&sparse->reader[rank], n, sparse->support[tensor].most, sparse->index,
-                                    sparse->value, &count));
-        int finite = 1;
-        for (size_t j = 0; j < count; j++) {
-            float sum = gradient[sparse->index[j]] += sparse->value[j];
-            finite &= isfinite(sum) != 0;
-        }
-        if (!finite) scheme->skipped = 1;
-    }
-    return TW_OK;
-}
-
-/* After it: the sum over ranks is in the gradients, or skipped is set. */
-static tw_status unpack(tw_sparse *sparse, const tw_round *round)
-{
-    tw_scheme *scheme = sparse->scheme;
-    if (sparse->use_wide) {
-        scheme->skipped = !tw_dense_is_finite(&sparse->wide);
-        if (!scheme->skipped) tw_dense_unpack(&sparse->wide);
-        return TW_OK;
-    }
-    TW_TRY(open_packets(sparse, round));
-    if (scheme->skipped) return TW_OK;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(add_tensor(sparse, i));
-    for (int rank = 0; rank < scheme->size; rank++) TW_TRY(tw_packet_close(&sparse->reader[rank]));
-    return TW_OK;
-}
-
-static tw_status start_sparse(tw_sparse *sparse, const tw_sparse_step *step, tw_round *round)
-{
-    if (sparse->scheme->finite) step->take(sparse->scheme);
-    return pack(sparse, step->density, round);
-}
-
-static tw_status start_exact(tw_sparse *sparse, tw_round *round)
-{
-    tw_dense_pack(&sparse->exact, sparse->scheme->scale, round);
-    sparse->scheme->account.exact_bytes = sparse->exact.count * sizeof(float);
-    return TW_OK;
-}
-
-static void finish_exact(tw_sparse *sparse, const tw_sparse_step *step)
-{
-    sparse->scheme->skipped = !tw_dense_is_finite(&sparse->exact);
-    if (sparse->scheme->skipped) return;
-    if (step->settle) step->settle(sparse->scheme, sparse->exact.values);
-    tw_dense_unpack(&sparse->exact);
-}
-
-enum { START_SPARSE, FINISH_SPARSE, FINISH_EXACT };
-
-tw_status tw_sparse_next(tw_sparse *sparse, const tw_sparse_step *step, tw_round *round)
-{
-    tw_scheme *scheme = sparse->scheme;
-    int phase = scheme->phase++;
-    if (phase == START_SPARSE && sparse->count) return start_sparse(sparse, step, round);
-    if (phase == START_SPARSE) {
-        scheme->phase = FINISH_EXACT;
-        return start_exact(sparse, round);
-    }
-    if (phase == FINISH_SPARSE) {
-        TW_TRY(unpack(sparse, round));
-        if (!scheme->skipped && sparse->exact.count) return start_exact(sparse, round);
-    }
-    if (phase == FINISH_EXACT) finish_exact(sparse, step);
-    round->kind = TW_ROUND_DONE;
-    return TW_OK;
+    sparse->density = density;
+    sparse->most_density = most_density;
+    return tw_gather_next(&sparse->gather, round);
 }
 
 void tw_sparse_revert(tw_sparse *sparse)
 {
     const tw_scheme *scheme = sparse->scheme;
+    tw_gather_revert(&sparse->gather);
     if (!scheme->finite) return; /* nothing was taken */
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
@@ -289,21 +202,31 @@ void tw_sparse_revert(tw_sparse *sparse)
     }
 }
 
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
 void tw_sparse_plan(const tw_sparse *sparse, size_t tensor, double density, char *text, size_t capacity)
 {
-    size_t n = sparse->scheme->tensors[tensor].count;
-    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name,
-             tw_sparse_wanted(n, density, sparse->least), n,
-             costs_more(sparse, density) ? ", sent dense: that is less" : "");
+    tw_sparse then = *sparse;
+    then.density = density;
+    then.gather.context = &then;
+    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name, wanted_of(sparse, tensor, density),
+             sparse->scheme->tensors[tensor].count,
+             tw_gather_is_wide(&then.gather) ? ", sent dense: that is less" : "");
 }
 
-tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk)
+tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array)
 {
     const tw_scheme *scheme = sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(walk->visit(walk, "residual", tensor->name, TW_F32, tensor->count, tw_sparse_residual(sparse, i)));
+        TW_TRY(walk->visit(walk, kind, tensor->name, TW_F32, tensor->count, array + sparse->offset[i]));
     }
     return TW_OK;
+}
+
+tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk)
+{
+    if (sparse->settings.feedback) TW_TRY(tw_sparse_walk_like(sparse, walk, "residual", sparse->residual));
+    return tw_gather_walk(&sparse->gather, walk);
 }

@@ -7,21 +7,28 @@ typedef struct topk {
     tw_scheme scheme;
     double density;
     long min_sent;
-    int values;
+    int feedback, values, indices;
     tw_sparse sparse;
 } topk;
 
 static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(topk, density), "0.01", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
     TW_OPTION_MIN_SENT(topk),
-    {"values", TW_OPTION_CHOICE, offsetof(topk, values), "fp32", 0, 0, TW_VALUE_CHOICES,
-     "how a value travels; what rounding loses stays in the residual"},
+    TW_OPTION_FEEDBACK(topk, "on"),
+    TW_OPTION_VALUES(topk),
+    TW_OPTION_INDICES(topk),
 };
+
+static void take(tw_scheme *scheme);
 
 static tw_status create(tw_scheme *scheme)
 {
     topk *self = (topk *)scheme;
-    tw_sparse_settings settings = {.most_density = self->density, .least = self->min_sent, .values = self->values};
+    tw_sparse_settings settings = {.most_density = self->density,
+                                   .least = self->min_sent,
+                                   .feedback = self->feedback,
+                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
+                                   .take = take};
     return tw_sparse_create(&self->sparse, scheme, &settings);
 }
 
@@ -52,15 +59,14 @@ static void take(tw_scheme *scheme)
         if (!scheme->tensors[i].compressed) continue;
         pass_context tensor = {tw_sparse_residual(&self->sparse, i), scheme->gradients[i], scheme->scale};
         tw_select_source source = {&tensor, pass, peek, tensor.residual};
-        tw_sparse_take_top(&self->sparse, i, &source, self->density);
+        tw_sparse_send_top(&self->sparse, i, &source);
     }
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
 {
     topk *self = (topk *)scheme;
-    tw_sparse_step step = {.density = self->density, .take = take};
-    return tw_sparse_next(&self->sparse, &step, round);
+    return tw_sparse_next(&self->sparse, self->density, self->density, round);
 }
 
 static void revert(tw_scheme *scheme)

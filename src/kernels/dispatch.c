@@ -9,6 +9,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void fill_tables(void)
 {
     tables[TW_ISA_SCALAR] = tw_kernels_scalar;
+    tables[TW_ISA_SCALAR].moments = tw_moments_scalar;
+    tables[TW_ISA_SCALAR].chunks = tw_chunks_scalar;
+    tables[TW_ISA_SCALAR].quantise = tw_quantise_scalar;
+    tables[TW_ISA_SCALAR].lowrank = tw_lowrank_scalar;
 #if defined(TW_KERNELS_X86)
     tables[TW_ISA_AVX2] = tables[TW_ISA_SCALAR];
     tw_kernels_fill_avx2(&tables[TW_ISA_AVX2]);
@@ -30,5 +34,5 @@ const tw_kernels *tw_kernels_at(tw_isa_level level)
 const tw_kernels *tw_kernels_best(void)
 {
     const tw_kernels *table = tw_kernels_at(tw_isa_best());
-    return table ? table : &tw_kernels_scalar;
+    return table ? table : tw_kernels_at(TW_ISA_SCALAR);
 }

@@ -6,7 +6,11 @@
 #ifndef TW_KERNELS_H
 #define TW_KERNELS_H
 
+#include "chunks.h"
 #include "cpu.h"
+#include "lowrank.h"
+#include "moments.h"
+#include "quantise.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +43,12 @@ typedef struct tw_kernels {
     void (*from_fp16)(float *dst, const uint16_t *src, size_t n);
     void (*to_bf16)(uint16_t *dst, const float *src, size_t n);
     void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
+
+    /* Families of rows, each in a header of its own. */
+    tw_moments_rows moments;
+    tw_chunks_rows chunks;
+    tw_quantise_rows quantise;
+    tw_lowrank_rows lowrank;
 } tw_kernels;
 
 /* The table of the level tw_isa_best() names. Never NULL. */

@@ -157,8 +157,17 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
                                             value + count);
 }
 
+#include "rows_chunks.h"
+#include "rows_lowrank.h"
+#include "rows_moments.h"
+#include "rows_quantise.h"
+
 static void fill_rows(tw_kernels *table)
 {
+    fill_moments(&table->moments);
+    fill_chunks(&table->chunks);
+    fill_quantise(&table->quantise);
+    fill_lowrank(&table->lowrank);
     table->all_finite = all_finite;
     table->sum_squares = sum_squares;
     table->add = add;

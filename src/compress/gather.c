@@ -1,0 +1,164 @@
+#include "gather.h"
+
+#include "error.h"
+#include "memory.h"
+
+/* Each rank sends its packet to all the others; a ring, 2(N-1)/N of the vector. */
+int tw_gather_is_wide(const tw_gather *gather)
+{
+    const tw_scheme *scheme = gather->scheme;
+    double packet_bits = 0;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) packet_bits += gather->ops->bits(gather->context, i);
+    double others = scheme->size - 1;
+    return others * packet_bits > 2 * others / scheme->size * 32 * (double)gather->count;
+}
+
+/* The most bytes that this step's packet takes. */
+static size_t packet_bound(const tw_gather *gather)
+{
+    const tw_scheme *scheme = gather->scheme;
+    size_t bytes = tw_packet_bound_header();
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) bytes += gather->ops->bound(gather->context, i);
+    return bytes;
+}
+
+tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context)
+{
+    *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context};
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) gather->count += scheme->tensors[i].count;
+    gather->packet_capacity = packet_bound(gather);
+    TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
+    TW_TRY(tw_allocate((size_t)scheme->size, sizeof *gather->reader, &gather->reader));
+    TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
+    if (!tw_gather_is_wide(gather)) return TW_OK;
+    return tw_dense_create(&gather->wide, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
+}
+
+void tw_gather_destroy(tw_gather *gather)
+{
+    tw_free(gather->packet);
+    tw_free(gather->reader);
+    tw_dense_destroy(&gather->leftovers);
+    tw_dense_destroy(&gather->wide);
+}
+
+/* ---- the packets ------------------------------------------------------------------------------------------------- */
+
+static tw_status write_packet(tw_gather *gather, size_t *size)
+{
+    tw_scheme *scheme = gather->scheme;
+    tw_packet_writer writer;
+    tw_packet_begin(&writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, &writer));
+    scheme->account.index_bytes = writer.index_bytes;
+    *size = tw_packet_end(&writer);
+    return TW_OK;
+}
+
+/* Opens `count` packets of this step; sets skipped if one says that its gradient was not finite. */
+static tw_status open_packets(tw_gather *gather, const void *const *packets, const size_t *sizes, int count)
+{
+    tw_scheme *scheme = gather->scheme;
+    for (int rank = 0; rank < count; rank++) {
+        tw_packet_reader *reader = &gather->reader[rank];
+        TW_TRY(tw_packet_open(reader, packets[rank], sizes[rank]));
+        if (reader->info.step != (uint32_t)scheme->step)
+            return tw_fail(TW_ERROR_PACKET, "rank %d sent a packet of step %u in step %u", rank, reader->info.step,
+                           (uint32_t)scheme->step);
+        if (reader->info.nonfinite) scheme->skipped = 1;
+    }
+    return TW_OK;
+}
+
+/* The sum of `count` packets, in their order, into the gradients. */
+static tw_status add_packets(tw_gather *gather, int count)
+{
+    tw_scheme *scheme = gather->scheme;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed)
+            TW_TRY(gather->ops->add(gather->context, i, gather->reader, count, scheme->gradients[i]));
+    for (int rank = 0; rank < count; rank++) TW_TRY(tw_packet_close(&gather->reader[rank]));
+    return TW_OK;
+}
+
+/* What this rank would send, spread over the gradients, goes into an all-reduce. */
+static tw_status pack_wide(tw_gather *gather, size_t size, tw_round *round)
+{
+    const void *own = gather->packet;
+    if (gather->scheme->finite) {
+        TW_TRY(open_packets(gather, &own, &size, 1));
+        TW_TRY(add_packets(gather, 1));
+    }
+    tw_dense_pack(&gather->wide, 1, round);
+    gather->scheme->account.packet_bytes = gather->count * sizeof(float);
+    gather->scheme->account.index_bytes = 0;
+    return TW_OK;
+}
+
+static tw_status start_packets(tw_gather *gather, tw_round *round)
+{
+    tw_scheme *scheme = gather->scheme;
+    size_t size;
+    if (scheme->finite && gather->ops->take) gather->ops->take(gather->context);
+    TW_TRY(write_packet(gather, &size));
+    gather->use_wide = tw_gather_is_wide(gather);
+    if (gather->use_wide) return pack_wide(gather, size, round);
+    round->kind = TW_ROUND_ALLGATHER;
+    round->data = gather->packet;
+    round->size = size;
+    round->capacity = packet_bound(gather); /* not that of a heavier step: receivers make room for N of them */
+    scheme->account.packet_bytes = size;
+    return TW_OK;
+}
+
+static tw_status finish_packets(tw_gather *gather, const tw_round *round)
+{
+    tw_scheme *scheme = gather->scheme;
+    if (gather->use_wide) {
+        scheme->skipped = !tw_dense_unpack(&gather->wide);
+        return TW_OK;
+    }
+    TW_TRY(open_packets(gather, round->packets, round->sizes, scheme->size));
+    return scheme->skipped ? TW_OK : add_packets(gather, scheme->size);
+}
+
+/* ---- the rounds -------------------------------------------------------------------------------------------------- */
+
+enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS };
+
+static tw_status finish(tw_gather *gather, tw_round *round)
+{
+    if (!gather->scheme->skipped && gather->ops->settle) gather->ops->settle(gather->context);
+    round->kind = TW_ROUND_DONE;
+    return TW_OK;
+}
+
+tw_status tw_gather_next(tw_gather *gather, tw_round *round)
+{
+    tw_scheme *scheme = gather->scheme;
+    int phase = scheme->phase++;
+    if (phase == START_PACKETS && gather->count) return start_packets(gather, round);
+    if (phase == FINISH_PACKETS) TW_TRY(finish_packets(gather, round));
+    if (phase == FINISH_LEFTOVERS) {
+        scheme->skipped = !tw_dense_unpack(&gather->leftovers);
+        return finish(gather, round);
+    }
+    if (scheme->skipped || !gather->leftovers.count) return finish(gather, round);
+    scheme->phase = FINISH_LEFTOVERS;
+    tw_leftovers_pack(&gather->leftovers, round);
+    return TW_OK;
+}
+
+void tw_gather_revert(tw_gather *gather)
+{
+    tw_dense_revert(&gather->leftovers);
+}
+
+tw_status tw_gather_walk(tw_gather *gather, tw_walk *walk)
+{
+    return tw_dense_walk(&gather->leftovers, walk);
+}

@@ -1,0 +1,57 @@
+/* gather.h - the rounds of every scheme whose ranks hand each other one packet: the packets' all-gather, then the
+ * all-reduce of the tensors that are not compressed; a message without the one or the other has no such round. Where N
+ * packets would outweigh a dense fp32 all-reduce of what they say, that all-reduce is taken instead: the wide road,
+ * which gives the same sum. */
+#ifndef TW_GATHER_H
+#define TW_GATHER_H
+
+#include "dense.h"
+#include "packet.h"
+#include "scheme.h"
+
+/* What the scheme does for it; `context` is the one given to create. Tensors are compressed ones, in table order. */
+typedef struct tw_gather_ops {
+    /* Bits the step's section for a tensor will about weigh, and bytes it surely fits: from counts alone, since all
+     * ranks must find the same. */
+    double (*bits)(const void *context, size_t tensor);
+    size_t (*bound)(const void *context, size_t tensor);
+    /* (optional) Decides what is sent, before the packet is written. Not called on a rank whose gradient is not finite:
+     * it sends an empty packet and remembers what it remembered. */
+    void (*take)(void *context);
+    /* Puts a tensor's section into the packet. */
+    tw_status (*write)(void *context, size_t tensor, tw_packet_writer *writer);
+    /* Reads a section from each of `count` packets and writes their sum, added in that order, to `sum`. Sets the
+     * scheme's skipped if it overflows. */
+    tw_status (*add)(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum);
+    /* (optional) After the last round, with the sums in all gradients. */
+    void (*settle)(void *context);
+} tw_gather_ops;
+
+typedef struct tw_gather {
+    tw_scheme *scheme;
+    const tw_gather_ops *ops;
+    void *context;
+    size_t count;             /* elements of compressed tensors */
+    unsigned char *packet;    /* room for the largest */
+    size_t packet_capacity;   /* in bytes */
+    tw_packet_reader *reader; /* one a rank */
+    tw_dense leftovers;       /* the tensors that are not compressed */
+    tw_dense wide;            /* the compressed ones, for the wide road */
+    int use_wide;             /* this step takes it */
+} tw_gather;
+
+/* `ops` must answer bits and bound with what the heaviest step will need; the room is made for that. */
+tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context);
+void tw_gather_destroy(tw_gather *gather);
+
+/* The scheme's ops->next calls it. */
+tw_status tw_gather_next(tw_gather *gather, tw_round *round);
+
+/* 1 if a step such as ops->bits describes takes the wide road. */
+int tw_gather_is_wide(const tw_gather *gather);
+
+/* The leftovers' part of revert and of walk. */
+void tw_gather_revert(tw_gather *gather);
+tw_status tw_gather_walk(tw_gather *gather, tw_walk *walk);
+
+#endif

@@ -1,0 +1,28 @@
+#include "warmup.h"
+
+/* Levels above the final density. */
+static int levels(const tw_warmup *warmup, double density)
+{
+    int count = 0;
+    for (double level = warmup->density; level > density; level /= 4) count++;
+    return count;
+}
+
+int tw_warmup_is_on(const tw_warmup *warmup, uint64_t step, double density)
+{
+    return step < (uint64_t)warmup->steps && warmup->density > density;
+}
+
+double tw_warmup_density(const tw_warmup *warmup, uint64_t step, double density)
+{
+    if (!tw_warmup_is_on(warmup, step, density)) return density;
+    uint64_t level = step * (uint64_t)levels(warmup, density) / (uint64_t)warmup->steps;
+    double now = warmup->density;
+    while (level--) now /= 4;
+    return now;
+}
+
+double tw_warmup_most(const tw_warmup *warmup, double density)
+{
+    return tw_warmup_density(warmup, 0, density);
+}

@@ -1,0 +1,4 @@
+/* The reference of quantise.h. */
+#include "quantise.h"
+
+const tw_quantise_rows tw_quantise_scalar = {0};
