@@ -60,7 +60,7 @@ class ToolsTest(CommandLineTest):
         for name in listed:
             page = self.output("schemes", name)
             self.assertTrue(page.startswith(name))
-            self.assertIn("min_elements", page)
+            self.assertIn("message_kb", page)
         self.assertIn("density", self.output("schemes", "dgc:density=0.1"))
 
 

@@ -41,7 +41,7 @@ class TrainingTest(CommandLineTest):
             with self.subTest(nesterov=nesterov):
                 dense = self.train("--workers", 1, "--steps", 20, *form)
                 dgc = self.train("--workers", 1, "--steps", 20, "--sync",
-                                 f"dgc:density=1,masking=off,nesterov={nesterov}")
+                                 f"dgc:density=1,masking=off,nesterov={nesterov},values=fp32,leftovers=fp32")
                 self.assertEqual(dense["weights_crc32c"], dgc["weights_crc32c"])
 
     def test_workers_with_small_batches_are_one_with_a_large_batch(self):
