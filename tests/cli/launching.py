@@ -65,6 +65,8 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(2, "densty", "--sync", "dgc:densty=1")
         self.assert_told_once(2, "/nonexistent", "--data", "/nonexistent")
         self.assert_told_once(2, "--wrkers", "--wrkers", "4")
+        self.assert_told_once(2, "--expect-ratio", "--expect-ratio", "2", "--steps", "2")
+        self.assert_told_once(2, "/proc/gradients", "--dump-gradients", "/proc/gradients")
         self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
 
     def test_a_killed_rank_ends_the_others(self):

@@ -2,6 +2,7 @@
 #include "agree.h"
 #include "checkpoint.h"
 #include "error.h"
+#include "expectation.h"
 #include "journal.h"
 #include "summary.h"
 #include <math.h>
@@ -66,7 +67,8 @@ static tw_status finish(run *r)
     totals mean;
     if (r->evaluated_step != r->worker.step) TW_TRY(evaluate(r));
     TW_TRY(summary_gather(&r->worker, &mean));
-    return agree_status(&r->worker, journal_end(&r->journal, &r->worker, &r->evaluation, &mean));
+    TW_TRY(agree_status(&r->worker, journal_end(&r->journal, &r->worker, &r->evaluation, &mean)));
+    return expectation_check(&r->worker, &mean);
 }
 
 static tw_status begin(run *r)
@@ -77,6 +79,7 @@ static tw_status begin(run *r)
         TW_TRY(checkpoint_resume(w));
         r->saved_step = w->step;
     }
+    TW_TRY(agree_status(w, worker_plan_capture(w)));
     TW_TRY(worker_spread(w));
     return agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK);
 }

@@ -54,6 +54,13 @@ static const option_row rows[] = {
      .help = "0: at the end of each epoch; the last two are kept"},
     {"resume", "DIR", OPTION_TEXT, AT(resume), .alone = "", .line_only = true,
      .help = "continue from DIR, a run folder (then --out's default) or one of its checkpoints; alone: from --out"},
+    {"expect-ratio", "R", OPTION_REAL, AT(expect_ratio), "0", 0, 1e9,
+     .help = "fail at the end, with exit code 2, unless fp32 bytes / message bytes reached R after the scheme's "
+             "warm-up; 0: expect nothing"},
+    {"dump-gradients", "DIR", OPTION_TEXT, AT(dump_gradients), .line_only = true,
+     .help = "write the gradients rank 0 hands to --sync, DIR/step-000123.safetensors, for thinwire bench codec"},
+    {"dump-steps", "LIST", OPTION_TEXT, AT(dump_steps), .line_only = true,
+     .help = "the steps to write, such as 100-107,500; without it, eight in a row after the middle of the run"},
     {"json", "FILE", OPTION_TEXT, AT(json), .alone = "-", .line_only = true,
      .help = "write the summary there too; alone or -: to standard output"},
     {"config", "FILE", OPTION_TEXT, AT(config), .help = "YAML file of options; the command line wins over it",

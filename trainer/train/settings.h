@@ -21,10 +21,13 @@ typedef struct train_settings {
     char *out;      /* the run folder; NULL writes nothing */
     char *resume;   /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
     char *config;
-    char *json;   /* a file for summary.json's content too; "-" is standard output */
-    long workers; /* 0: one thread, or as many as the launcher started */
+    char *dump_gradients; /* a folder; NULL keeps none */
+    char *dump_steps;     /* see capture_parse */
+    char *json;           /* a file for summary.json's content too; "-" is standard output */
+    long workers;         /* 0: one thread, or as many as the launcher started */
     long epochs, steps, batch, warmup, seed, crop, limit_train, checkpoint_every, check_every;
     double lr, momentum, weight_decay, timeout;
+    double expect_ratio; /* 0: nothing is expected */
     bool nesterov, flip, quiet;
 } train_settings;
 

@@ -1,6 +1,7 @@
 #include "worker.h"
 #include "agree.h"
 #include "error.h"
+#include "folder.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ void worker_release(worker *w)
     free(w->images);
     free(w->labels);
     free(w->mean_buffers);
+    capture_release(&w->capture);
 }
 
 tw_status worker_spread(worker *w)
@@ -164,9 +166,35 @@ static void load_batch(worker *w)
     dataset_batch(w->data, &w->train, slice, batch, &augment, (uint64_t)s->seed, epoch, w->images, w->labels);
 }
 
-static tw_status submit(void *reducer, size_t index, float *gradient)
+tw_status worker_plan_capture(worker *w)
 {
-    return tw_reducer_submit(reducer, index, gradient);
+    const train_settings *s = &w->settings;
+    if (!s->dump_gradients && s->dump_steps)
+        return tw_fail(TW_ERROR_ARGUMENT, "--dump-steps %s: --dump-gradients DIR says where to, and is missing",
+                       s->dump_steps);
+    if (!s->dump_gradients) return TW_OK;
+    TW_TRY(capture_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->capture));
+    return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
+}
+
+/* What is kept is copied first: a gradient that was handed over is the reducer's. */
+static tw_status submit(void *context, size_t index, float *gradient)
+{
+    worker *w = context;
+    size_t count;
+    if (w->capture.state) TW_TRY(capture_put(&w->capture, &model_tensors(w->model, &count)[index], gradient));
+    return tw_reducer_submit(w->reducer, index, gradient);
+}
+
+/* One forward and backward pass; the gradients go out as they become ready. All ranks know which steps are kept, so a
+ * full disk ends all of them alike. */
+static tw_status backward(worker *w, model_result *result)
+{
+    int due = capture_is_due(&w->capture, w->step + 1);
+    if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
+    TW_TRY(model_step(w->model, w->images, w->labels, (size_t)w->settings.batch, submit, w, result));
+    if (!due) return TW_OK;
+    return agree_status(w, w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK);
 }
 
 tw_status worker_diverged(const worker *w, const char *seen)
@@ -207,7 +235,7 @@ tw_status worker_step(worker *w, double *loss)
     load_batch(w);
     double loaded = tw_clock();
     model_result result = {0};
-    TW_TRY(model_step(w->model, w->images, w->labels, (size_t)w->settings.batch, submit, w->reducer, &result));
+    TW_TRY(backward(w, &result));
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - loaded;
     TW_TRY(apply(w));
     w->step++;

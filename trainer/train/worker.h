@@ -2,6 +2,7 @@
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
+#include "capture.h"
 #include "dataset.h"
 #include "model.h"
 #include "optimiser.h"
@@ -63,6 +64,8 @@ typedef struct worker {
     uint8_t *labels;
     float *mean_buffers; /* the model's buffers, averaged over the workers: see worker_average_buffers */
 
+    capture capture; /* the same steps on every rank; rank 0 keeps them */
+
     model_result epoch_result; /* this worker's training images of the epoch that the last step was in */
     int skipped_in_a_row;
     totals before; /* brought from the checkpoint */
@@ -78,6 +81,9 @@ void worker_release(worker *w);
 
 /* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. */
 tw_status worker_spread(worker *w);
+
+/* Settles which steps' gradients are kept, of those still to come, and makes the folder. */
+tw_status worker_plan_capture(worker *w);
 
 /* Each worker keeps batch-norm's running statistics of the images it saw; for evaluation, and in the model file of a
  * checkpoint, their mean over the workers stands. Leaves it in w->mean_buffers, on every rank. */

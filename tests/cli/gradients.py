@@ -1,0 +1,69 @@
+"""Gradients kept by a training run."""
+import json
+import struct
+import unittest
+
+from support import CommandLineTest
+
+
+def read_tensors(path):
+    """The F32 tensors of a safetensors file, by name: (shape, values)."""
+    content = path.read_bytes()
+    length, = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = entry["shape"], struct.unpack_from(f"<{(end - begin) // 4}f", content, 8 + length + begin)
+    return tensors
+
+
+def as_float(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class DumpTest(CommandLineTest):
+    def names(self, folder):
+        return sorted(path.name for path in folder.iterdir())
+
+    def test_a_step_of_plain_sgd_follows_the_kept_gradient(self):
+        out, kept = self.folder / "run", self.folder / "kept"
+        self.train("--steps", 3, "--lr", 0.25, "--momentum", 0, "--warmup", 0, "--schedule", "constant",
+                   "--checkpoint-every", 1, "--out", out, "--dump-gradients", kept, "--dump-steps", 3)
+        before, after = (read_tensors(out / f"checkpoints/step-0000000{step}/model.safetensors") for step in (2, 3))
+        gradients = read_tensors(kept / "step-000003.safetensors")
+        self.assertIn("conv1.weight", gradients)
+        for name, (shape, gradient) in gradients.items():
+            self.assertEqual((shape, len(gradient)), (before[name][0], len(before[name][1])), name)
+            for old, new, slope in list(zip(before[name][1], after[name][1], gradient))[:500]:
+                self.assertEqual(as_float(old - as_float(0.25 * slope)), new, name)
+
+    def test_eight_steps_after_the_middle_are_kept_unless_told(self):
+        self.train("--steps", 20, "--workers", 2, "--dump-gradients", self.folder / "a")
+        self.assertEqual(self.names(self.folder / "a"), [f"step-0000{step}.safetensors" for step in range(11, 19)])
+        self.train("--steps", 3, "--dump-gradients", self.folder / "b")
+        self.assertEqual(self.names(self.folder / "b"), ["step-000002.safetensors", "step-000003.safetensors"])
+        self.train("--steps", 9, "--sync", "dgc", "--dump-gradients", self.folder / "c", "--dump-steps", "2,4-5")
+        self.assertEqual(self.names(self.folder / "c"), [f"step-00000{step}.safetensors" for step in (2, 4, 5)])
+
+    def test_keeping_gradients_changes_no_bit_of_the_run(self):
+        options = ("--steps", 6, "--workers", 2, "--sync", "dgc:density=0.01")
+        plain = self.train(*options)["weights_crc32c"]
+        self.assertEqual(self.train(*options, "--dump-gradients", self.folder)["weights_crc32c"], plain)
+
+    def test_refusals(self):
+        kept = ("--workers", 2, "--steps", 5, "--dump-gradients", self.folder)
+        self.refuse_training(2, ["--dump-gradients", "missing"], "--dump-steps", 5)
+        self.refuse_training(2, ["/proc/kept"], "--dump-gradients", "/proc/kept")
+        self.refuse_training(2, ["--dump-steps", "x"], *kept, "--dump-steps", "3,x")
+        self.refuse_training(2, ["--dump-steps", "5 steps"], *kept, "--dump-steps", "6")
+
+    def test_a_file_that_cannot_be_written_is_named(self):
+        (self.folder / "step-000003.safetensors").mkdir()
+        self.refuse_training(2, [self.folder / "step-000003.safetensors"], "--workers", 2, "--steps", 4,
+                             "--dump-gradients", self.folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
