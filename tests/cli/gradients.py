@@ -1,5 +1,6 @@
-"""Gradients kept by a training run."""
+"""Gradients kept by a training run, and what bench codec makes of them."""
 import json
+import math
 import struct
 import unittest
 
@@ -63,6 +64,51 @@ class DumpTest(CommandLineTest):
         (self.folder / "step-000003.safetensors").mkdir()
         self.refuse_training(2, [self.folder / "step-000003.safetensors"], "--workers", 2, "--steps", 4,
                              "--dump-gradients", self.folder)
+
+
+class BenchTest(CommandLineTest):
+    def bench(self, *words):
+        done = self.run_program("bench", "codec", *words, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_what_a_run_kept_is_what_is_compressed(self):
+        summary = self.train("--steps", 8, "--workers", 2, "--sync", "topk", "--dump-gradients", self.folder)
+        found = self.bench("--gradients", self.folder, "--codec", "topk:density=0.01")
+        result, = found["results"]
+        self.assertEqual(found["gradients"], str(self.folder))
+        self.assertEqual(result["count"], summary["parameters"])
+        vectors = sum(len(values) for shape, values in read_tensors(self.folder / "step-000005.safetensors").values()
+                      if len(shape) == 1)
+        self.assertEqual(result["exact_bytes"], 4 * vectors)
+        self.assertAlmostEqual(result["message_ratio"] / summary["ratio"]["message"], 1, delta=0.03)
+        alone = self.bench("--gradients", self.folder / "step-000005.safetensors", "--codec", "all", "--threads", 2)
+        self.assertEqual({result["count"] for result in alone["results"]}, {summary["parameters"]})
+
+    def test_the_bound_is_summed_over_tensors(self):
+        self.train("--steps", 1, "--dump-gradients", self.folder)
+        path = self.folder / "step-000001.safetensors"
+        result, = self.bench("--gradients", path, "--codec", "topk:density=0.02,min_sent=1")["results"]
+        bits, sent = 0, 0
+        for shape, values in read_tensors(path).values():
+            n = len(values)
+            if len(shape) == 1 or n < 128:
+                continue
+            k = math.ceil(n * 0.02)
+            bits += (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
+            sent += k
+        self.assertEqual(result["elements_sent"], sent)
+        self.assertAlmostEqual(result["bound_bits_per_index"], bits / sent, places=6)
+
+    def test_files_that_are_no_gradients_are_named(self):
+        path = self.folder / "step-000001.safetensors"
+        path.write_bytes(b"no tensors")
+        self.refuse(2, [path], "bench", "codec", "--gradients", self.folder)
+        self.refuse(2, ["--threads", "tensors"], "bench", "codec", "--gradients", self.kept_step(), "--threads", 64)
+
+    def kept_step(self):
+        self.train("--steps", 1, "--dump-gradients", self.folder / "kept")
+        return self.folder / "kept"
 
 
 if __name__ == "__main__":

@@ -36,6 +36,32 @@ class ToolsTest(CommandLineTest):
         self.assertGreaterEqual(result["bits_per_index"], result["bound_bits_per_index"])
         for key in ("encode_ms", "floor_ms", "floor_bytes_per_element", "decode_ms", "packet_bytes"):
             self.assertGreater(result[key], 0, key)
+        self.assertEqual(result["message_bytes"], result["packet_bytes"])
+        self.assertAlmostEqual(result["message_mib"] * 2**20, result["message_bytes"])
+        self.assertAlmostEqual(result["bits_per_element"], 8 * result["message_bytes"] / 20000)
+        self.assertAlmostEqual(result["message_ratio"], 4 * 20000 / result["message_bytes"])
+
+    def test_bench_codec_knows_every_scheme_on_even_and_odd_numbers_of_elements(self):
+        listed = [line.split()[0] for line in self.output("schemes").splitlines() if line.startswith("  ")]
+        for count, threads in ((1, 1), (4099, 1), (6000, 3)):
+            found = json.loads(self.output("bench", "codec", "--count", count, "--threads", threads, "--json"))
+            self.assertEqual([result["codec"] for result in found["results"]], listed)
+            self.assertEqual({result["count"] for result in found["results"]}, {count})
+
+    def test_bench_codec_leaves_a_dense_gradient_as_it_is(self):
+        result, = json.loads(self.output("bench", "codec", "--codec", "allreduce", "--count", 777, "--json"))["results"]
+        self.assertEqual((result["message_bytes"], result["message_ratio"], result["bits_per_element"]), (3108, 1, 32))
+        self.assertIsNone(result["bits_per_index"])
+
+    def test_the_message_of_resnet50_is_its_arithmetic(self):
+        found = json.loads(self.output("bench", "codec", "--table", "resnet50", "--codec", "topk", "--json"))
+        result, = found["results"]
+        self.assertEqual((found["tensors"], result["count"]), (161, 25557032))
+        sent, indices = result["elements_sent"], result["bits_per_index"] * result["elements_sent"] / 8
+        self.assertGreaterEqual(sent, 0.001 * (25557032 - 54120))
+        headers = result["message_bytes"] - result["exact_bytes"] - 4 * sent - indices
+        self.assertTrue(0 < headers < 54 * 64, headers)
+        self.assertGreaterEqual(result["bits_per_index"], result["bound_bits_per_index"])
 
     def test_doctor_names_the_data(self):
         self.assertIn("192 training and 50 test images", self.output("doctor", "--data", self.data))

@@ -14,8 +14,9 @@ double bench_median(double *values, size_t count);
  * memory; free() releases. */
 float *bench_floats(size_t count);
 
-/* A pass over memory as fast as this processor makes one, touching bytes_per_element (8: b = a; 12: b += a; 20: a
- * momentum update of b and c by a): what a scheme that touches as many bytes is compared with. */
-void bench_stream(unsigned bytes_per_element, const float *a, float *b, float *c, size_t count);
+/* The seconds of a pass over memory as fast as this processor makes one: what a scheme that touches as many bytes an
+ * element is compared with. Up to 8 bytes b = a is timed, up to 12 b += a, beyond it a momentum update of b and c by a,
+ * of 20; other numbers are taken in proportion. */
+double bench_stream(unsigned bytes_per_element, const float *a, float *b, float *c, size_t count);
 
 #endif
