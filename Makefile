@@ -40,7 +40,7 @@ test: build
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
 bench: build
-	@$(BUILD)/thinwire bench codec
+	@bench/codec.sh $(BUILD)/thinwire
 	@bench/train.sh $(BUILD)/thinwire
 
 install: build
