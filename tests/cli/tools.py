@@ -54,11 +54,13 @@ class ToolsTest(CommandLineTest):
         self.assertIsNone(result["bits_per_index"])
 
     def test_the_message_of_resnet50_is_its_arithmetic(self):
-        found = json.loads(self.output("bench", "codec", "--table", "resnet50", "--codec", "topk", "--json"))
+        found = json.loads(self.output("bench", "codec", "--table", "resnet50", "--codec",
+                                       "topk:values=fp32,indices=rice,leftovers=fp32", "--json"))
         result, = found["results"]
         self.assertEqual((found["tensors"], result["count"]), (161, 25557032))
         sent, indices = result["elements_sent"], result["bits_per_index"] * result["elements_sent"] / 8
         self.assertGreaterEqual(sent, 0.001 * (25557032 - 54120))
+        self.assertEqual(result["exact_bytes"], 4 * 54120)
         headers = result["message_bytes"] - result["exact_bytes"] - 4 * sent - indices
         self.assertTrue(0 < headers < 54 * 64, headers)
         self.assertGreaterEqual(result["bits_per_index"], result["bound_bits_per_index"])

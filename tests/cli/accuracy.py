@@ -1,0 +1,53 @@
+"""bench/accuracy.py: its figures are those of the runs, and no run is made twice."""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import unittest
+
+from support import PROGRAM, CommandLineTest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench/accuracy.py"
+
+
+class AccuracyTest(CommandLineTest):
+    def make_table(self, *words):
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--thinwire", PROGRAM, "--results", self.folder / "runs",
+                               "--data", self.data, "--workers", "2", "--epochs", "1", "--train", "--batch 8",
+                               "--json", self.folder / "table.json", *words], capture_output=True, text=True, timeout=240)
+
+    def test_the_table(self):
+        done = self.make_table("--seeds", "1,2", "topk:density=0.01")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 4)
+        dense, topk = json.loads((self.folder / "table.json").read_text())["rows"]
+        runs = {sync: [self.train("--workers", 2, "--epochs", 1, "--seed", seed, "--sync", sync) for seed in (1, 2)]
+                for sync in ("allreduce", "topk:density=0.01")}
+        for row in (dense, topk):
+            points = [100 * run["metric"]["value"] for run in runs[row["sync"]]]
+            self.assertAlmostEqual(row["metric"], statistics.mean(points))
+            self.assertAlmostEqual(row["spread"], statistics.stdev(points))
+            for name, ratio in row["ratio"].items():
+                ratios = [run["ratio"][name] for run in runs[row["sync"]]]
+                self.assertEqual(ratio, None if None in ratios else statistics.fmean(ratios), name)
+            self.assertIn(f"| `{row['sync']}` | {row['metric']:.2f} ± {row['spread']:.2f} |", done.stdout)
+        self.assertEqual(dense["difference"], 0)
+        self.assertAlmostEqual(topk["difference"], topk["metric"] - dense["metric"])
+
+    def test_a_run_that_is_there_is_not_made_again(self):
+        first = self.make_table("--seeds", "1", "topk")
+        again = self.make_table("--seeds", "1", "topk")
+        self.assertEqual((again.returncode, again.stderr, again.stdout), (0, "", first.stdout))
+        more = self.make_table("--seeds", "1,2", "topk")
+        self.assertEqual(len(more.stderr.splitlines()), 2)
+
+    def test_a_run_that_fails_is_told_and_missing(self):
+        done = self.make_table("--seeds", "1", "topk:densty=1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("densty", done.stderr)
+        self.assertIn("(0 of 1)", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
