@@ -5,7 +5,8 @@
 #define SCHEMES(X)                                                                                                     \
     X(allreduce)                                                                                                       \
     X(topk)                                                                                                            \
-    X(dgc)
+    X(dgc)                                                                                                             \
+    X(powersgd)
 
 #define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;
 SCHEMES(DECLARE)

@@ -1,0 +1,359 @@
+/* powersgd - PowerSGD: low-rank gradients (Vogels, Karimireddy, Jaggi; NeurIPS 2019, arXiv 1905.13727).
+ *
+ * A tensor is a matrix: its first dimension by the product of the others. On every rank, with g already scaled by 1/N
+ * and sums over the ranks:
+ *     M = e + g
+ *     P = sum of M*Q;  orthonormalise P's columns      one step of the power iteration
+ *     Q = sum of M'*P                                  kept: the next step starts from it (warm start)
+ *     the gradient becomes P*Q';  e = M - P*Q' / N     sum of e = sum of M - P*Q': nothing is lost
+ * Two all-reduces of rank * (rows + columns) values in all, whatever the number of ranks.
+ *
+ * Not the paper's: Q is orthonormalised before it is used, which spans the same space but keeps P as large as the
+ * gradient, not as its square; a column of Q that has vanished (a zero gradient, or one of lower rank) is drawn anew,
+ * for it would stay zero for ever.
+ *
+ * The residual is left at M until the next step subtracts P*Q'/N on its way: a pass less over memory, and a step that
+ * must be taken back only has to be forgotten. */
+#include "dense.h"
+#include "error.h"
+#include "kernels.h"
+#include "matrix.h"
+#include "memory.h"
+#include "orthonormal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One all-reduce: one factor of every matrix. */
+typedef struct factors {
+    size_t count;
+    float *values;
+} factors;
+
+typedef struct powersgd {
+    tw_scheme scheme;
+    long rank, seed;
+    int warm_start, feedback, values;
+    tw_matrix *matrices; /* one a tensor */
+    float **residual;    /* of each; NULL without feedback */
+    factors p, q;
+    float *starts, *residuals; /* of all */
+    uint16_t *halves;          /* with values=bf16: what travels */
+    double *scratch;           /* for the longest column */
+    /* The last step is done, but its P*Q' has still to leave the residual, and its Q to become the start. */
+    int pending;
+    tw_dense leftovers;
+} powersgd;
+
+enum { FP32, BF16 };
+
+static const tw_option options[] = {
+    {"rank", TW_OPTION_INTEGER, offsetof(powersgd, rank), "4", 1, TW_MATRIX_MAX_RANK, NULL,
+     "columns of the two factors that stand for a matrix"},
+    {"warm_start", TW_OPTION_SWITCH, offsetof(powersgd, warm_start), "on", 0, 0, NULL,
+     "start from the last step's factor; off: from a random one"},
+    {"feedback", TW_OPTION_SWITCH, offsetof(powersgd, feedback), "on", 0, 0, NULL,
+     "error feedback: what is not sent is added to the next step's gradient"},
+    {"values", TW_OPTION_CHOICE, offsetof(powersgd, values), "bf16", 0, 0, "fp32|bf16",
+     "how the factors travel; what rounding loses stays in the residual"},
+    {"seed", TW_OPTION_INTEGER, offsetof(powersgd, seed), "1", 0, 1e15, NULL, "of the random factors"},
+};
+
+/* ---- the start --------------------------------------------------------------------------------------------------- */
+
+/* What is drawn is the same on all ranks, and whichever message the tensor is in. */
+static void refresh_start(powersgd *self, size_t tensor)
+{
+    const char *name = self->scheme.tensors[tensor].name;
+    uint64_t stream = self->scheme.step << 32 | tw_crc32c(0, name, strlen(name));
+    tw_matrix_refresh_start(&self->matrices[tensor], (uint64_t)self->seed, stream, self->scratch);
+}
+
+/* What the next product starts from. */
+static void choose_start(powersgd *self, size_t tensor)
+{
+    tw_matrix *m = &self->matrices[tensor];
+    size_t bytes = m->rank * m->columns * sizeof(float);
+    if (!self->warm_start)
+        memset(m->start, 0, bytes);
+    else if (self->pending)
+        memcpy(m->start, m->q, bytes);
+    else
+        return;
+    refresh_start(self, tensor);
+}
+
+/* ---- create ------------------------------------------------------------------------------------------------------ */
+
+/* Sees a tensor as a matrix; one whose factors are no smaller than itself is better left as it is. */
+static void measure(const powersgd *self, tw_scheme_tensor *tensor, tw_matrix *m)
+{
+    m->rows = tensor->dims ? tensor->shape[0] : 1;
+    m->columns = tensor->count / m->rows;
+    size_t shorter = m->rows < m->columns ? m->rows : m->columns;
+    m->rank = (size_t)self->rank < shorter ? (size_t)self->rank : shorter;
+    if (m->rank * (m->rows + m->columns) < tensor->count) return;
+    snprintf(tensor->plan, sizeof tensor->plan, "dense: rank %zu of %zu x %zu is no smaller", m->rank, m->rows,
+             m->columns);
+    tensor->compressed = 0;
+    m->rank = 0;
+}
+
+static size_t longest(size_t length, const tw_matrix *m)
+{
+    size_t longer = m->rows > m->columns ? m->rows : m->columns;
+    return longer > length ? longer : length;
+}
+
+/* Allocates what the matrices share. */
+static tw_status create_arrays(powersgd *self)
+{
+    size_t elements = 0, length = 0;
+    for (size_t i = 0; i < self->scheme.count; i++) {
+        const tw_matrix *m = &self->matrices[i];
+        if (!m->rank) continue;
+        elements += m->rows * m->columns;
+        self->p.count += m->rank * m->rows;
+        self->q.count += m->rank * m->columns;
+        length = longest(length, m);
+    }
+    TW_TRY(tw_allocate(self->p.count, sizeof(float), &self->p.values));
+    TW_TRY(tw_allocate(self->q.count, sizeof(float), &self->q.values));
+    TW_TRY(tw_allocate(self->q.count, sizeof(float), &self->starts));
+    TW_TRY(tw_allocate(length, sizeof(double), &self->scratch));
+    if (self->feedback) TW_TRY(tw_allocate(elements, sizeof(float), &self->residuals));
+    if (self->values != BF16) return TW_OK;
+    return tw_allocate(self->p.count > self->q.count ? self->p.count : self->q.count, sizeof(uint16_t), &self->halves);
+}
+
+/* Gives each matrix its part of the arrays. */
+static void lay_out(powersgd *self)
+{
+    float *residual = self->residuals, *p = self->p.values, *q = self->q.values, *start = self->starts;
+    for (size_t i = 0; i < self->scheme.count; i++) {
+        tw_matrix *m = &self->matrices[i];
+        m->p = p;
+        m->q = q;
+        m->start = start;
+        p += m->rank * m->rows;
+        q += m->rank * m->columns;
+        start += m->rank * m->columns;
+        if (!m->rank || !self->feedback) continue;
+        self->residual[i] = residual;
+        residual += m->rows * m->columns;
+    }
+}
+
+static tw_status create(tw_scheme *scheme)
+{
+    powersgd *self = (powersgd *)scheme;
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->matrices, &self->matrices));
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->residual, &self->residual));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) measure(self, &scheme->tensors[i], &self->matrices[i]);
+    TW_TRY(create_arrays(self));
+    lay_out(self);
+    for (size_t i = 0; i < scheme->count; i++)
+        if (self->matrices[i].rank) refresh_start(self, i);
+    return tw_leftovers_create(&self->leftovers, scheme);
+}
+
+/* ---- the matrix -------------------------------------------------------------------------------------------------- */
+
+/* M of the step under way: the residual, or the gradient itself. */
+static float *values_of(const powersgd *self, size_t tensor)
+{
+    return self->feedback ? self->residual[tensor] : self->scheme.gradients[tensor];
+}
+
+/* Takes this rank's share of what was sent out of a row of the residual, if that is still to be done. */
+static void settle_row(const powersgd *self, size_t tensor, size_t row)
+{
+    const tw_matrix *m = &self->matrices[tensor];
+    if (!self->pending || !self->feedback) return;
+    tw_matrix_add_product_row(m, row, -1 / (float)self->scheme.size, self->residual[tensor] + row * m->columns);
+}
+
+/* Does what the next step would have done first. */
+static void settle(powersgd *self)
+{
+    for (size_t i = 0; self->pending && i < self->scheme.count; i++) {
+        const tw_matrix *m = &self->matrices[i];
+        if (!m->rank) continue;
+        choose_start(self, i);
+        for (size_t row = 0; row < m->rows; row++) settle_row(self, i, row);
+    }
+    self->pending = 0;
+}
+
+/* M = e + g, and this rank's part of P. Row by row, since a row stays in the cache; P's own row is read before it is
+ * written. */
+static void update_and_multiply(powersgd *self, size_t tensor)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    tw_matrix *m = &self->matrices[tensor];
+    float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor], scale = self->scheme.scale;
+    choose_start(self, tensor);
+    for (size_t row = 0; row < m->rows; row++, values += m->columns, gradient += m->columns) {
+        settle_row(self, tensor, row);
+        if (self->feedback)
+            kernels->lowrank.add_combination(values, gradient, 0, 1, &scale, m->columns);
+        else
+            kernels->scale(values, scale, m->columns);
+        tw_matrix_multiply_row(m, row, values);
+    }
+}
+
+/* ---- the rounds -------------------------------------------------------------------------------------------------- */
+
+/* Asks for the sum of everybody's factors. */
+static void start_sum(powersgd *self, const factors *factor, tw_round *round)
+{
+    round->kind = TW_ROUND_ALLREDUCE;
+    round->count = factor->count;
+    round->dtype = self->values == BF16 ? TW_BF16 : TW_F32;
+    round->values = factor->values;
+    if (self->values == BF16) {
+        tw_kernels_best()->to_bf16(self->halves, factor->values, factor->count);
+        round->values = self->halves;
+    }
+    self->scheme.account.elements_sent += factor->count;
+    self->scheme.account.packet_bytes += factor->count * (self->values == BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Receives it. Sets skipped unless it is finite, and so small that P*Q' is too: P's rows are no longer than 1. */
+static int finish_sum(powersgd *self, const factors *factor)
+{
+    const double largest_norm = 1e37;
+    if (self->values == BF16) tw_kernels_best()->from_bf16(factor->values, self->halves, factor->count);
+    double squares = tw_kernels_best()->sum_squares(factor->values, factor->count);
+    self->scheme.skipped = !(squares <= largest_norm * largest_norm); /* NaN is not */
+    return !self->scheme.skipped;
+}
+
+/* A rank whose gradient is not finite lets it touch nothing, and makes the sum so. */
+static void start_p(powersgd *self, tw_round *round)
+{
+    if (!self->scheme.finite) {
+        settle(self);
+        self->p.values[0] = NAN;
+    }
+    for (size_t i = 0; self->scheme.finite && i < self->scheme.count; i++)
+        if (self->matrices[i].rank) update_and_multiply(self, i);
+    self->pending = 0;
+    start_sum(self, &self->p, round);
+}
+
+static void start_q(powersgd *self, tw_round *round)
+{
+    for (size_t i = 0; i < self->scheme.count; i++) {
+        tw_matrix *m = &self->matrices[i];
+        if (!m->rank) continue;
+        tw_orthonormalise(m->p, m->rank, m->rows, self->scratch);
+        tw_matrix_multiply_transposed(m, values_of(self, i));
+    }
+    start_sum(self, &self->q, round);
+}
+
+static void finish_q(powersgd *self)
+{
+    for (size_t i = 0; i < self->scheme.count; i++)
+        if (self->matrices[i].rank) tw_matrix_product(&self->matrices[i], self->scheme.gradients[i]);
+    self->pending = 1;
+}
+
+static void finish_or_start_leftovers(powersgd *self, tw_round *round)
+{
+    round->kind = TW_ROUND_DONE;
+    if (!self->scheme.skipped && self->leftovers.count) tw_leftovers_pack(&self->leftovers, round);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    enum { START_P, START_Q, FINISH_Q, FINISH_LEFTOVERS };
+    powersgd *self = (powersgd *)scheme;
+    if (scheme->phase == START_P && !self->p.count) scheme->phase = FINISH_Q;
+    switch (scheme->phase++) {
+    case START_P:
+        start_p(self, round);
+        break;
+    case START_Q:
+        if (finish_sum(self, &self->p))
+            start_q(self, round);
+        else
+            round->kind = TW_ROUND_DONE;
+        break;
+    case FINISH_Q:
+        if (self->p.count && finish_sum(self, &self->q)) finish_q(self);
+        finish_or_start_leftovers(self, round);
+        break;
+    case FINISH_LEFTOVERS:
+        scheme->skipped = !tw_dense_unpack(&self->leftovers);
+        round->kind = TW_ROUND_DONE;
+        break;
+    }
+    return TW_OK;
+}
+
+/* A healthy rank's residual is M, as if nothing of it had been sent; the start is still the step's own. */
+static void revert(tw_scheme *scheme)
+{
+    powersgd *self = (powersgd *)scheme;
+    self->pending = 0;
+    tw_dense_revert(&self->leftovers);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    powersgd *self = (powersgd *)scheme;
+    settle(self);
+    for (size_t i = 0; i < scheme->count; i++) {
+        const char *name = scheme->tensors[i].name;
+        const tw_matrix *m = &self->matrices[i];
+        if (m->rank && self->feedback)
+            TW_TRY(visitor->visit(visitor, "residual", name, TW_F32, m->rows * m->columns, self->residual[i]));
+        if (m->rank && self->warm_start)
+            TW_TRY(visitor->visit(visitor, "start", name, TW_F32, m->rank * m->columns, m->start));
+    }
+    return tw_dense_walk(&self->leftovers, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    const tw_matrix *m = &((const powersgd *)scheme)->matrices[tensor];
+    snprintf(text, capacity, "powersgd: rank %zu of %zu x %zu, %zu values", m->rank, m->rows, m->columns,
+             m->rank * (m->rows + m->columns));
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    powersgd *self = (powersgd *)scheme;
+    tw_free(self->matrices);
+    tw_free(self->residual);
+    tw_free(self->p.values);
+    tw_free(self->q.values);
+    tw_free(self->starts);
+    tw_free(self->residuals);
+    tw_free(self->halves);
+    tw_free(self->scratch);
+    tw_dense_destroy(&self->leftovers);
+}
+
+/* Bytes an element: gradient 4, residual read and written 8, read again for Q 4, the mean written 4. */
+const tw_scheme_ops tw_scheme_powersgd = {
+    .name = "powersgd",
+    .summary = "PowerSGD: two thin factors of each matrix by a warm-started power iteration, with error feedback",
+    .floor_bytes = 20,
+    .struct_size = sizeof(powersgd),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

@@ -1,0 +1,576 @@
+/* PowerSGD against its identities, against matrices whose singular vectors are known, and against a second
+ * implementation in double. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+#include "scheme.h"
+
+enum { TENSORS = 3, RANKS = 8, MOST = 4096 /* elements of the largest tensor here */ };
+
+/* A matrix, a bias, and a convolution: 12 x 35. */
+static const tw_tensor table[TENSORS] = {
+    {"a.weight", 2, {40, 23}}, {"a.bias", 1, {17}}, {"b.weight", 4, {12, 5, 7, 1}}};
+
+/* One group of ranks and their gradients. */
+typedef struct world {
+    loopback group;
+    const tw_tensor *table;
+    size_t tensors;
+    float *gradient[RANKS][TENSORS];
+    float **rank[RANKS];
+    int skipped;
+} world;
+
+static world create_of(const char *spec, const tw_tensor *tensors, size_t count, int size)
+{
+    world w = {.table = tensors, .tensors = count};
+    assert_int_equal(loopback_create(&w.group, spec, tensors, count, size), TW_OK);
+    for (int r = 0; r < size; r++)
+        for (size_t t = 0; t < count; t++) w.gradient[r][t] = calloc(tw_tensor_count(&tensors[t]), sizeof(float));
+    return w;
+}
+
+static world create(const char *spec, int size)
+{
+    return create_of(spec, table, TENSORS, size);
+}
+
+static void destroy(world *w)
+{
+    for (int r = 0; r < w->group.size; r++)
+        for (size_t t = 0; t < w->tensors; t++) free(w->gradient[r][t]);
+    loopback_destroy(&w->group);
+}
+
+static void step(world *w)
+{
+    for (int r = 0; r < w->group.size; r++) w->rank[r] = w->gradient[r];
+    assert_int_equal(loopback_step(&w->group, w->rank, -1, NULL, &w->skipped), TW_OK);
+}
+
+/* A different number in (-1, 1) for every step, rank, tensor and element. */
+static float draw(int at_step, int rank, size_t tensor, size_t i)
+{
+    uint32_t words[4];
+    tw_random(3, (uint64_t)(at_step * 64 + rank), tensor << 32 | i, words);
+    return (float)((int32_t)words[0] * 0x1p-31);
+}
+
+static void fill(world *w, int at_step)
+{
+    for (int r = 0; r < w->group.size; r++)
+        for (size_t t = 0; t < w->tensors; t++)
+            for (size_t i = 0; i < tw_tensor_count(&w->table[t]); i++) w->gradient[r][t][i] = draw(at_step, r, t, i);
+}
+
+static void run(world *w, int first, int end)
+{
+    for (int s = first; s < end; s++) {
+        fill(w, s);
+        step(w);
+    }
+}
+
+/* ---- what a rank remembers, copied out by a walk and back in by another ---- */
+
+enum { KEPT = 6 * MOST };
+
+typedef struct memory {
+    tw_walk walk;
+    const char *kind; /* NULL: all of it */
+    size_t count;
+    float values[KEPT];
+} memory;
+
+static tw_status copy_out(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    memory *self = (memory *)walk;
+    (void)tensor;
+    if (dtype != TW_F32 || (self->kind && strcmp(kind, self->kind) != 0)) return TW_OK;
+    assert_true(self->count + count <= KEPT);
+    memcpy(self->values + self->count, data, count * sizeof(float));
+    self->count += count;
+    return TW_OK;
+}
+
+static tw_status copy_in(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    memory *self = (memory *)walk;
+    (void)kind;
+    (void)tensor;
+    (void)dtype;
+    memcpy(data, self->values + self->count, count * sizeof(float));
+    self->count += count;
+    return TW_OK;
+}
+
+static const memory *remember(memory *m, const world *w, int rank, const char *kind)
+{
+    *m = (memory){.walk = {.visit = copy_out}, .kind = kind};
+    assert_int_equal(tw_scheme_walk(w->group.scheme[rank], &m->walk), TW_OK);
+    return m;
+}
+
+static void assert_remembers(const world *w, int rank, const memory *expected)
+{
+    static memory now;
+    remember(&now, w, rank, expected->kind);
+    assert_int_equal(now.count, expected->count);
+    assert_memory_equal(now.values, expected->values, now.count * sizeof(float));
+}
+
+/* ---- matrices whose singular vectors are known: the cosine transform's ---- */
+
+static double cosine(size_t k, size_t i, size_t n)
+{
+    return sqrt((k ? 2.0 : 1.0) / (double)n) * cos(acos(-1.0) * (double)k * ((double)i + 0.5) / (double)n);
+}
+
+/* The sum over k < terms of 2^-k * u_k * v_k'. */
+static void fill_terms(float *matrix, size_t rows, size_t columns, size_t terms)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) {
+            double sum = 0;
+            for (size_t k = 0; k < terms; k++) sum += ldexp(1, -(int)k) * cosine(k, i, rows) * cosine(k, j, columns);
+            matrix[i * columns + j] = (float)sum;
+        }
+}
+
+/* The Frobenius norm of the difference. */
+static double distance(const float *x, const float *y, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+    return sqrt(sum);
+}
+
+static const tw_tensor one_matrix[] = {{"m", 2, {48, 36}}};
+enum { ROWS = 48, COLUMNS = 36, ELEMENTS = ROWS * COLUMNS };
+
+static void a_matrix_of_that_rank_is_reproduced(void **state)
+{
+    (void)state;
+    static memory residual;
+    float expected[ELEMENTS];
+    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    fill_terms(expected, ROWS, COLUMNS, 3);
+    for (int r = 0; r < 2; r++) memcpy(w.gradient[r][0], expected, sizeof expected);
+    step(&w);
+    assert_true(distance(w.gradient[0][0], expected, ELEMENTS) < 1e-6);
+    remember(&residual, &w, 1, "residual");
+    assert_int_equal(residual.count, ELEMENTS);
+    for (size_t i = 0; i < ELEMENTS; i++) assert_true(fabsf(residual.values[i]) < 1e-6F);
+    destroy(&w);
+}
+
+/* The full rank's factors outweigh the matrix: it is sent as it is. */
+static void full_rank_and_thin_shapes_are_exact(void **state)
+{
+    (void)state;
+    static const tw_tensor tensors[] = {{"square", 2, {16, 16}}, {"row", 2, {1, 300}}, {"column", 2, {300, 1}}};
+    world w = create_of("powersgd:rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
+    fill(&w, 0);
+    step(&w);
+    for (size_t t = 0; t < 3; t++) {
+        assert_int_equal(w.group.scheme[0]->tensors[t].compressed, 0);
+        assert_non_null(strstr(w.group.scheme[0]->tensors[t].plan, "dense"));
+        for (size_t i = 0; i < tw_tensor_count(&tensors[t]); i++) assert_true(w.gradient[0][t][i] == draw(0, 0, t, i));
+    }
+    destroy(&w);
+}
+
+/* How far from the best approximation the mean of a constant gradient is after some steps. */
+static double distance_from_best(const char *spec, int steps)
+{
+    float best[ELEMENTS];
+    world w = create_of(spec, one_matrix, 1, 2);
+    fill_terms(best, ROWS, COLUMNS, 2);
+    for (int s = 0; s < steps; s++) {
+        for (int r = 0; r < 2; r++) fill_terms(w.gradient[r][0], ROWS, COLUMNS, 8);
+        step(&w);
+    }
+    double result = distance(w.gradient[0][0], best, ELEMENTS);
+    destroy(&w);
+    return result;
+}
+
+/* The third singular value is half of the second: each step divides the error by four. */
+static void a_warm_start_converges_to_the_best_approximation(void **state)
+{
+    (void)state;
+    double after_three = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 3);
+    double after_six = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 6);
+    assert_true(after_six < after_three / 50);
+    assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 14) < 2e-6);
+}
+
+static void without_a_warm_start_it_does_not(void **state)
+{
+    (void)state;
+    for (int steps = 12; steps < 16; steps++)
+        assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
+}
+
+/* ---- identities ---- */
+
+/* All that was handed out, and what is left in the residuals, is all that came in. */
+static void check_conservation(const char *spec)
+{
+    enum { SIZE = 4, STEPS = 12 };
+    static double owed[MOST];
+    static memory residual;
+    size_t n = tw_tensor_count(&table[2]);
+    world w = create(spec, SIZE);
+    memset(owed, 0, sizeof owed);
+    for (int s = 0; s < STEPS; s++) {
+        run(&w, s, s + 1);
+        for (size_t i = 0; i < n; i++) owed[i] -= w.gradient[0][2][i];
+        for (int r = 0; r < SIZE; r++)
+            for (size_t i = 0; i < n; i++) owed[i] += (double)draw(s, r, 2, i) / SIZE;
+    }
+    for (int r = 0; r < SIZE; r++) {
+        remember(&residual, &w, r, "residual");
+        for (size_t i = 0; i < n; i++) owed[i] -= residual.values[residual.count - n + i];
+    }
+    for (size_t i = 0; i < n; i++) assert_true(fabs(owed[i]) < 1e-5);
+    destroy(&w);
+}
+
+static void nothing_is_lost(void **state)
+{
+    (void)state;
+    check_conservation("powersgd:rank=2,values=fp32");
+    check_conservation("powersgd:rank=2,values=bf16");
+    check_conservation("powersgd:rank=5,warm_start=off");
+}
+
+static void replicas_are_equal_to_the_bit(void **state)
+{
+    (void)state;
+    static memory first;
+    for (int size = 1; size <= 8; size *= 2) {
+        world w = create("powersgd", size);
+        for (int s = 0; s < 5; s++) {
+            run(&w, s, s + 1);
+            assert_false(w.skipped);
+            remember(&first, &w, 0, "start");
+            for (int r = 1; r < size; r++) {
+                assert_remembers(&w, r, &first);
+                for (size_t t = 0; t < TENSORS; t++)
+                    assert_memory_equal(w.gradient[r][t], w.gradient[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+            }
+        }
+        destroy(&w);
+    }
+}
+
+static void bytes_are_those_of_the_factors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint64_t values, bytes;
+    } rows[] = {
+        {"powersgd:rank=3,values=fp32", 3 * (40 + 23) + 3 * (12 + 35), 4 * (3 * (40 + 23) + 3 * (12 + 35))},
+        {"powersgd:rank=1,values=bf16", 40 + 23 + 12 + 35, 2 * (40 + 23 + 12 + 35)},
+        {"powersgd:rank=9,values=fp32", 9 * (40 + 23), 4 * 9 * (40 + 23)}, /* 9 * (12 + 35) > 12 * 35 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tw_cost cost = {.struct_size = sizeof cost};
+        world w = create(rows[i].spec, 2);
+        run(&w, 0, 1);
+        assert_int_equal(tw_scheme_cost(w.group.scheme[1], &cost), TW_OK);
+        assert_int_equal(cost.elements_sent, rows[i].values);
+        assert_int_equal(cost.packet_bytes, rows[i].bytes);
+        assert_int_equal(cost.index_bytes, 0);
+        destroy(&w);
+    }
+}
+
+/* Two to some power times the gradient gives as much of the mean: no factor is of the gradient's square. */
+static void any_magnitude_will_do(void **state)
+{
+    (void)state;
+    static const int exponents[] = {-100, 100};
+    for (size_t e = 0; e < 2; e++) {
+        world plain = create("powersgd:values=fp32", 2), scaled = create("powersgd:values=fp32", 2);
+        for (int s = 0; s < 4; s++) {
+            fill(&plain, s);
+            fill(&scaled, s);
+            for (int r = 0; r < 2; r++)
+                for (size_t i = 0; i < tw_tensor_count(&table[0]); i++)
+                    scaled.gradient[r][0][i] = ldexpf(scaled.gradient[r][0][i], exponents[e]);
+            step(&plain);
+            step(&scaled);
+            assert_false(scaled.skipped);
+            for (size_t i = 0; i < tw_tensor_count(&table[0]); i++)
+                assert_true(scaled.gradient[0][0][i] == ldexpf(plain.gradient[0][0][i], exponents[e]));
+        }
+        destroy(&plain);
+        destroy(&scaled);
+    }
+}
+
+static void a_zero_gradient_is_zero_and_the_next_is_not(void **state)
+{
+    (void)state;
+    float expected[ELEMENTS];
+    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    for (int s = 0; s < 3; s++) {
+        for (int r = 0; r < 2; r++) memset(w.gradient[r][0], 0, sizeof expected);
+        step(&w);
+        assert_false(w.skipped);
+        for (size_t i = 0; i < ELEMENTS; i++) assert_true(w.gradient[0][0][i] == 0);
+    }
+    fill_terms(expected, ROWS, COLUMNS, 3);
+    for (int r = 0; r < 2; r++) memcpy(w.gradient[r][0], expected, sizeof expected);
+    step(&w);
+    assert_true(distance(w.gradient[0][0], expected, ELEMENTS) < 1e-6);
+    destroy(&w);
+}
+
+static void denormals_stay_finite(void **state)
+{
+    (void)state;
+    world w = create_of("powersgd:values=fp32", one_matrix, 1, 4);
+    for (int s = 0; s < 4; s++) {
+        for (int r = 0; r < 4; r++)
+            for (size_t i = 0; i < ELEMENTS; i++) w.gradient[r][0][i] = draw(s, r, 0, i) * 0x1p-140F;
+        step(&w);
+        assert_false(w.skipped);
+        for (size_t i = 0; i < ELEMENTS; i++) assert_true(fabsf(w.gradient[0][0][i]) < 0x1p-130F);
+    }
+    destroy(&w);
+}
+
+/* ---- a second implementation, in double: M = e + g; P = M*Q; Q = M'*P ---- */
+
+typedef struct naive {
+    size_t rows, columns, rank;
+    int size;
+    double residual[RANKS][MOST], p[MOST], q[MOST];
+} naive;
+
+static void naive_orthonormalise(double *x, size_t count, size_t n)
+{
+    for (size_t k = 0; k < count; k++) {
+        double norm = 0;
+        for (size_t l = 0; l < k; l++) {
+            double common = 0;
+            for (size_t i = 0; i < n; i++) common += x[k * n + i] * x[l * n + i];
+            for (size_t i = 0; i < n; i++) x[k * n + i] -= common * x[l * n + i];
+        }
+        for (size_t i = 0; i < n; i++) norm += x[k * n + i] * x[k * n + i];
+        for (size_t i = 0; i < n; i++) x[k * n + i] /= sqrt(norm);
+    }
+}
+
+/* Tensor 2 of the table, with the start that the scheme under test drew. */
+static void naive_create(naive *m, const world *w, size_t rank)
+{
+    static memory start;
+    *m = (naive){.rows = 12, .columns = 35, .rank = rank, .size = w->group.size};
+    remember(&start, w, 0, "start");
+    for (size_t i = 0; i < rank * m->columns; i++) m->q[i] = start.values[start.count - rank * m->columns + i];
+}
+
+static void naive_products(naive *m)
+{
+    memset(m->p, 0, sizeof m->p);
+    for (int r = 0; r < m->size; r++)
+        for (size_t k = 0; k < m->rank; k++)
+            for (size_t i = 0; i < m->rows; i++)
+                for (size_t j = 0; j < m->columns; j++)
+                    m->p[k * m->rows + i] += m->residual[r][i * m->columns + j] * m->q[k * m->columns + j];
+    naive_orthonormalise(m->p, m->rank, m->rows);
+    memset(m->q, 0, sizeof m->q);
+    for (int r = 0; r < m->size; r++)
+        for (size_t k = 0; k < m->rank; k++)
+            for (size_t i = 0; i < m->rows; i++)
+                for (size_t j = 0; j < m->columns; j++)
+                    m->q[k * m->columns + j] += m->residual[r][i * m->columns + j] * m->p[k * m->rows + i];
+}
+
+static void naive_step(naive *m, int at_step, double *mean)
+{
+    size_t n = m->rows * m->columns;
+    for (int r = 0; r < m->size; r++)
+        for (size_t i = 0; i < n; i++) m->residual[r][i] += (double)draw(at_step, r, 2, i) / m->size;
+    naive_products(m);
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = 0;
+        for (size_t k = 0; k < m->rank; k++)
+            mean[i] += m->p[k * m->rows + i / m->columns] * m->q[k * m->columns + i % m->columns];
+        for (int r = 0; r < m->size; r++) m->residual[r][i] -= mean[i] / m->size;
+    }
+}
+
+static void a_second_implementation_agrees(void **state)
+{
+    (void)state;
+    static naive second;
+    static memory residual;
+    double mean[12 * 35];
+    world w = create("powersgd:rank=3,values=fp32", 3);
+    naive_create(&second, &w, 3);
+    for (int s = 0; s < 8; s++) {
+        run(&w, s, s + 1);
+        naive_step(&second, s, mean);
+        for (size_t i = 0; i < 12 * 35; i++) assert_true(fabs(w.gradient[0][2][i] - mean[i]) < 1e-5);
+        if (s % 3 != 2) continue; /* else the residual is left to settle by itself */
+        for (int r = 0; r < 3; r++) {
+            remember(&residual, &w, r, "residual");
+            for (size_t i = 0; i < 12 * 35; i++)
+                assert_true(fabs(residual.values[residual.count - 12 * 35 + i] - second.residual[r][i]) < 1e-5);
+        }
+    }
+    destroy(&w);
+}
+
+/* ---- skipped steps and saved state ---- */
+
+static const char *const specs[] = {"powersgd:rank=2,values=fp32", "powersgd", "powersgd:warm_start=off",
+                                    "powersgd:feedback=off"};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+/* All that is remembered moves to a group that knew nothing, and both go on alike. */
+static void a_loaded_scheme_continues_to_the_bit(void **state)
+{
+    (void)state;
+    static memory saved;
+    for (size_t k = 0; k < SPECS; k++)
+        for (int at = 0; at < 4; at++) {
+            world w = create(specs[k], 2), untouched = create(specs[k], 2), loaded = create(specs[k], 2);
+            run(&w, 0, at);
+            run(&untouched, 0, at);
+            run(&loaded, 50, 52);
+            for (int r = 0; r < 2; r++) {
+                remember(&saved, &w, r, NULL);
+                saved.walk.visit = copy_in;
+                saved.count = 0;
+                assert_int_equal(tw_scheme_walk(loaded.group.scheme[r], &saved.walk), TW_OK);
+                loaded.group.scheme[r]->step = w.group.scheme[r]->step;
+            }
+            for (int s = at; s < at + 3; s++) {
+                run(&w, s, s + 1);
+                run(&untouched, s, s + 1);
+                run(&loaded, s, s + 1);
+                for (size_t t = 0; t < TENSORS; t++) {
+                    size_t bytes = tw_tensor_count(&table[t]) * sizeof(float);
+                    assert_memory_equal(loaded.gradient[1][t], w.gradient[1][t], bytes);
+                    assert_memory_equal(untouched.gradient[1][t], w.gradient[1][t], bytes);
+                }
+            }
+            destroy(&w);
+            destroy(&untouched);
+            destroy(&loaded);
+        }
+}
+
+/* What a healthy rank's residual is after a step that came to nothing: the gradient's share is added to it. */
+static void add_share(memory *residual, int at_step, int rank, int size)
+{
+    float *value = residual->values;
+    for (size_t t = 0; t < TENSORS; t += 2)
+        for (size_t i = 0; i < tw_tensor_count(&table[t]); i++)
+            *value++ += draw(at_step, rank, t, i) * (1 / (float)size);
+}
+
+/* Rank 1's gradient is not finite in step 3, or step 3 is taken back. */
+static void check_step_that_came_to_nothing(const char *spec, float bad)
+{
+    static memory residual[2], start;
+    world w = create(spec, 2), before = create(spec, 2);
+    run(&w, 0, 3);
+    run(&before, 0, 3);
+    for (int r = 0; r < 2; r++) remember(&residual[r], &before, r, "residual");
+    remember(&start, &before, 0, "start");
+    fill(&w, 3);
+    if (bad != 0) w.gradient[1][0][5] = bad;
+    step(&w);
+    assert_int_equal(w.skipped, bad != 0);
+    for (int r = 0; r < 2; r++) assert_int_equal(tw_scheme_revert(w.group.scheme[r]), TW_OK);
+    for (int r = 0; r < 2; r++) {
+        if (residual[r].count && (bad == 0 || r == 0)) add_share(&residual[r], 3, r, 2);
+        assert_remembers(&w, r, &residual[r]);
+        assert_remembers(&w, r, &start);
+    }
+    run(&w, 4, 6);
+    assert_false(w.skipped);
+    assert_memory_equal(w.gradient[0][2], w.gradient[1][2], tw_tensor_count(&table[2]) * sizeof(float));
+    destroy(&w);
+    destroy(&before);
+}
+
+static void a_step_that_comes_to_nothing_leaves_its_gradient_in_the_residual(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < SPECS; k++) {
+        check_step_that_came_to_nothing(specs[k], NAN);
+        check_step_that_came_to_nothing(specs[k], -INFINITY);
+        check_step_that_came_to_nothing(specs[k], 0);
+    }
+}
+
+/* No other round of the message would tell. */
+static void matrices_alone_are_skipped_too(void **state)
+{
+    (void)state;
+    world w = create_of("powersgd", one_matrix, 1, 2);
+    w.gradient[1][0][7] = NAN;
+    step(&w);
+    assert_true(w.skipped);
+    destroy(&w);
+}
+
+/* The ranks' gradients are within bounds, but the sum of what they kept back is not. */
+static void a_sum_that_overflows_is_skipped(void **state)
+{
+    (void)state;
+    world w = create_of("powersgd:rank=1,values=fp32", one_matrix, 1, 1);
+    w.group.scheme[0]->step = 1;
+    static memory residual;
+    remember(&residual, &w, 0, NULL);
+    for (size_t i = 0; i < ELEMENTS; i++) residual.values[i] = 0x1p127F * (i % 2 ? 1 : -1);
+    residual.walk.visit = copy_in;
+    residual.count = 0;
+    assert_int_equal(tw_scheme_walk(w.group.scheme[0], &residual.walk), TW_OK);
+    fill(&w, 0);
+    step(&w);
+    assert_true(w.skipped);
+    remember(&residual, &w, 0, "residual");
+    for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(residual.values[i]));
+    destroy(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_matrix_of_that_rank_is_reproduced),
+        cmocka_unit_test(full_rank_and_thin_shapes_are_exact),
+        cmocka_unit_test(a_warm_start_converges_to_the_best_approximation),
+        cmocka_unit_test(without_a_warm_start_it_does_not),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(replicas_are_equal_to_the_bit),
+        cmocka_unit_test(bytes_are_those_of_the_factors),
+        cmocka_unit_test(any_magnitude_will_do),
+        cmocka_unit_test(a_zero_gradient_is_zero_and_the_next_is_not),
+        cmocka_unit_test(denormals_stay_finite),
+        cmocka_unit_test(a_second_implementation_agrees),
+        cmocka_unit_test(a_loaded_scheme_continues_to_the_bit),
+        cmocka_unit_test(a_step_that_comes_to_nothing_leaves_its_gradient_in_the_residual),
+        cmocka_unit_test(matrices_alone_are_skipped_too),
+        cmocka_unit_test(a_sum_that_overflows_is_skipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* The rows of lowrank.h: the reference against plain sums in double, every level against the reference, bit for bit. */
+#include "support.h"
+
+#include <string.h>
+
+enum { MOST = 300, SHIFTS = 16, COUNTS = 10 /* past two groups of four */, GUARD = 64 };
+
+static const uint32_t guard_bits = 0xDEADBEEF;
+
+/* Arrays with something before and behind them that no row may touch. */
+typedef struct arrays {
+    size_t room;
+    float *dst, *x;
+    float c[COUNTS], products[COUNTS + 1];
+} arrays;
+
+static float *guarded(size_t room)
+{
+    float *block = malloc((room + 2 * GUARD) * sizeof *block);
+    assert_non_null(block);
+    for (size_t i = 0; i < room + 2 * GUARD; i++) block[i] = tw_bits_float(guard_bits);
+    return block + GUARD;
+}
+
+static arrays create(size_t room)
+{
+    return (arrays){.room = room, .dst = guarded(room), .x = guarded(room * COUNTS)};
+}
+
+static void destroy(arrays *a)
+{
+    free(a->dst - GUARD);
+    free(a->x - GUARD);
+}
+
+static void fill(arrays *a, content kind)
+{
+    for (size_t i = 0; i < a->room; i++) a->dst[i] = tw_bits_float(pattern(kind, i));
+    for (size_t i = 0; i < a->room * COUNTS; i++) a->x[i] = tw_bits_float(pattern(kind, 7919 + i));
+    for (size_t k = 0; k < COUNTS; k++) a->c[k] = tw_bits_float(pattern(kind, 104729 + k));
+    for (size_t k = 0; k <= COUNTS; k++) a->products[k] = tw_bits_float(guard_bits);
+}
+
+static void assert_alike(const float *expected, const float *actual, size_t n, const char *row, size_t asked)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!alike(tw_float_bits(expected[i]), tw_float_bits(actual[i]), 1))
+            fail_msg("%s, n = %zu: element %zu is %a, reference %a", row, asked, i, actual[i], expected[i]);
+}
+
+/* Both rows of a level on one problem, beside the reference: dst may change from `shift` on, n elements. */
+static void compare(const tw_lowrank_rows *rows, arrays *reference, arrays *mine, size_t shift, size_t count, size_t n)
+{
+    size_t stride = n + 3; /* another alignment for each vector */
+    tw_lowrank_scalar.add_combination(reference->dst + shift, reference->x + shift, stride, count, reference->c, n);
+    rows->add_combination(mine->dst + shift, mine->x + shift, stride, count, mine->c, n);
+    assert_alike(reference->dst - GUARD, mine->dst - GUARD, mine->room + 2 * GUARD, "add_combination", n);
+    tw_lowrank_scalar.inner_products(reference->products, reference->dst + shift, reference->x + shift, stride, count,
+                                     n);
+    rows->inner_products(mine->products, mine->dst + shift, mine->x + shift, stride, count, n);
+    assert_alike(reference->products, mine->products, COUNTS + 1, "inner_products", n);
+    assert_alike(reference->x - GUARD, mine->x - GUARD, mine->room * COUNTS + 2 * GUARD, "x", n);
+}
+
+static void levels_agree(void **state)
+{
+    (void)state;
+    arrays reference = create(MOST + SHIFTS), mine = create(MOST + SHIFTS);
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        for (size_t n = 0; n <= MOST; n++) {
+            fill(&reference, (content)(n % CONTENTS));
+            fill(&mine, (content)(n % CONTENTS));
+            for (size_t count = 0; count < COUNTS; count++)
+                compare(&kernels->lowrank, &reference, &mine, (n + count) % SHIFTS, count, n);
+        }
+    }
+    destroy(&reference);
+    destroy(&mine);
+}
+
+/* Small integers: sums are exact, whatever their order. */
+static void reference_adds_and_multiplies(void **state)
+{
+    (void)state;
+    enum { N = 131, COUNT = 7 };
+    float dst[N], x[COUNT * N], c[COUNT], products[COUNT];
+    for (size_t i = 0; i < N; i++) dst[i] = (float)(i % 11);
+    for (size_t i = 0; i < COUNT * N; i++) x[i] = (float)((i * 37) % 23) - 11;
+    for (size_t k = 0; k < COUNT; k++) c[k] = (float)k - 2;
+    tw_lowrank_scalar.inner_products(products, dst, x, N, COUNT, N);
+    for (size_t k = 0; k < COUNT; k++) {
+        double sum = 0;
+        for (size_t i = 0; i < N; i++) sum += (double)dst[i] * x[k * N + i];
+        assert_true(products[k] == sum);
+    }
+    tw_lowrank_scalar.add_combination(dst, x, N, COUNT, c, N);
+    for (size_t i = 0; i < N; i++) {
+        double sum = (double)(i % 11);
+        for (size_t k = 0; k < COUNT; k++) sum += (double)c[k] * x[k * N + i];
+        assert_true(dst[i] == sum);
+    }
+}
+
+/* The shape of the partial sums is part of the contract: where rounding shows which numbers met first. */
+static void reference_folds_sixteen_partial_sums(void **state)
+{
+    (void)state;
+    float ones[33], x[33] = {0}, product;
+    for (size_t i = 0; i < 33; i++) ones[i] = 1;
+    x[0] = 0x1p30f;
+    x[8] = 1;         /* another partial sum: beside 2^30 it would be lost */
+    x[16] = -0x1p30f; /* the same partial sum as x[0]: cancels it first */
+    tw_lowrank_scalar.inner_products(&product, ones, x, 33, 1, 33);
+    assert_true(product == 1);
+    x[16] = 0;
+    x[8] = -0x1p30f; /* meets x[0] in the first fold, and x[1] only in the last */
+    x[1] = 1;
+    tw_lowrank_scalar.inner_products(&product, ones, x, 33, 1, 33);
+    assert_true(product == 1);
+    x[8] = 0;
+    x[3] = -0x1p30f; /* meets x[1] before x[0]: the 1 is lost */
+    tw_lowrank_scalar.inner_products(&product, ones, x, 33, 1, 33);
+    assert_true(product == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reference_adds_and_multiplies),
+        cmocka_unit_test(reference_folds_sixteen_partial_sums),
+        cmocka_unit_test(levels_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
