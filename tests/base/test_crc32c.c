@@ -63,12 +63,30 @@ static void every_form_is_the_polynomial(void **state)
         }
 }
 
+/* Long enough for streams side by side, and for what is left over of them. */
+static void long_blocks_are_the_polynomial(void **state)
+{
+    (void)state;
+    static unsigned char data[7 * STREAM + 5];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * i >> 7 ^ i);
+    tw_crc32c(0, data, 0); /* fills the tables */
+    for (size_t size = 3 * STREAM - 9; size <= sizeof data; size += size < 3 * STREAM + 9 ? 1 : 3001) {
+        uint32_t start = (uint32_t)(size * 0x9E3779B9u), expected = bit_by_bit(start, data, size);
+        assert_int_equal(crc_slices(start, data, size), expected);
+        if (tw_cpu_has_crc32()) assert_int_equal(crc_instruction(start, data, size), expected);
+    }
+    size_t size = sizeof data - 1;
+    uint32_t expected = bit_by_bit(1, data + 1, size);
+    if (tw_cpu_has_crc32()) assert_int_equal(crc_instruction(1, data + 1, size), expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_values),
         cmocka_unit_test(parts_give_the_whole),
         cmocka_unit_test(every_form_is_the_polynomial),
+        cmocka_unit_test(long_blocks_are_the_polynomial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,20 @@
 
 #include <math.h>
 
-/* Encodes, decodes with the library and with the plain decoder, and compares everything. Returns the packet's bytes. */
-static size_t check_round_trip(const support *from)
+static unsigned char *encode(const support *from, tw_index_choice choice, size_t *size)
 {
-    size_t size, k = ~(size_t)0;
-    unsigned char *packet = encode_one(from, FP32, &size);
+    return encode_one(from, (tw_coding){TW_VALUES_FP32, choice}, size);
+}
+
+static size_t index_bits(const support *from, tw_index_choice choice)
+{
+    return tw_index_bits(from->n, from->k, from->index, (tw_coding){TW_VALUES_FP32, choice});
+}
+
+/* The library's reader gives back what was written. */
+static void check_reader(const support *from, const unsigned char *packet, size_t size)
+{
+    size_t k = ~(size_t)0;
     support got = support_create(from->n, from->k);
     tw_packet_reader reader;
     assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
@@ -19,20 +28,39 @@ static size_t check_round_trip(const support *from)
     assert_int_equal(k, from->k);
     assert_memory_equal(got.index, from->index, k * sizeof *got.index);
     assert_memory_equal(got.value, from->value, k * sizeof *got.value);
-
-    section seen = plain_section(packet + HEADER);
-    assert_int_equal(seen.k, from->k);
-    if (k) {
-        memset(got.index, 0xFF, k * sizeof *got.index);
-        assert_int_equal(plain_indices(&seen, from->n, got.index), tw_index_bits(from->n, k, from->index, FP32));
-        assert_memory_equal(got.index, from->index, k * sizeof *got.index);
-        assert_int_equal(seen.block_bytes, (tw_index_bits(from->n, k, from->index, FP32) + 7) / 8);
-    } else {
-        assert_int_equal(tw_index_bits(from->n, 0, from->index, FP32), 0);
-    }
     support_destroy(&got);
-    free(packet);
-    return size;
+}
+
+/* So does the plain decoder; the block is as long as was said, and in the code that was asked for. */
+static void check_block(const support *from, const unsigned char *packet, tw_index_choice choice)
+{
+    static const unsigned codes[TW_INDEX_CHOICES_COUNT] = {0, 0, 1, 3, 4};
+    section seen = plain_section(packet + HEADER);
+    support got = support_create(from->n, from->k);
+    assert_int_equal(seen.k, from->k);
+    if (choice != TW_INDICES_AUTO) assert_int_equal(seen.index_code, codes[choice]);
+    assert_int_equal(plain_indices(&seen, from->n, got.index), index_bits(from, choice));
+    assert_memory_equal(got.index, from->index, from->k * sizeof *got.index);
+    assert_int_equal(seen.block_bytes, (index_bits(from, choice) + 7) / 8);
+    support_destroy(&got);
+}
+
+/* Encodes, decodes with the library and with the plain decoder, and compares everything, for every choice of code.
+ * Returns the packet's bytes with the code chosen by the library. */
+static size_t check_round_trip(const support *from)
+{
+    size_t size, best = 0;
+    for (tw_index_choice choice = TW_INDEX_CHOICES_COUNT; choice-- > 0; best = size) {
+        if (choice == TW_INDICES_BITMAP && from->n > 1 << 24) continue;
+        unsigned char *packet = encode(from, choice, &size);
+        check_reader(from, packet, size);
+        if (from->k)
+            check_block(from, packet, choice);
+        else
+            assert_int_equal(index_bits(from, choice), 0);
+        free(packet);
+    }
+    return best;
 }
 
 static void random_supports_survive(void **state)
@@ -102,34 +130,97 @@ static size_t naive_rice_bits(const support *from, unsigned r)
     return bits;
 }
 
-/* The length is the least over all parameters and codes, by trying each. */
+/* The length is the least over all parameters and codes, by trying each; the adaptive code has to be 1/64 shorter. */
 static void the_cheapest_code_is_chosen(void **state)
 {
     (void)state;
+    size_t adaptive_taken = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint64_t random = seed;
         size_t n = 1 + random_word(&random) % 3000;
         support from = support_uniform(n, pow(10, -4 * random_unit(&random)), seed);
         if (seed % 2) support_add(&from, from.n++ + random_word(&random) % 100000), from.n += 100000;
-        size_t least = from.k == from.n ? 0 : from.n;
+        size_t rice = SIZE_MAX, least = from.k == from.n ? 0 : from.n;
         for (unsigned r = 0; r < 32; r++)
-            if (naive_rice_bits(&from, r) < least) least = naive_rice_bits(&from, r);
-        if (from.k) assert_int_equal(tw_index_bits(from.n, from.k, from.index, FP32), least);
+            if (naive_rice_bits(&from, r) < rice) rice = naive_rice_bits(&from, r);
+        if (from.k == 0) continue;
+        assert_int_equal(index_bits(&from, TW_INDICES_RICE), rice);
+        assert_int_equal(index_bits(&from, TW_INDICES_BITMAP), from.n);
+        if (rice < least) least = rice;
+        size_t adaptive = index_bits(&from, TW_INDICES_ADAPTIVE);
+        if (adaptive + adaptive / 64 < least) least = adaptive, adaptive_taken++;
+        assert_int_equal(index_bits(&from, TW_INDICES_AUTO), least);
         support_destroy(&from);
     }
+    assert_in_range(adaptive_taken, 100, 399);
+}
+
+static double information(const support *of)
+{
+    double n = (double)of->n, k = (double)of->k;
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2);
 }
 
 /* On uniform supports nothing can be shorter than log2 of their number, C(n, k). */
 static void uniform_supports_cost_what_they_hold(void **state)
 {
     (void)state;
-    static const double densities[] = {1e-1, 1e-2, 1e-3, 1e-4};
-    for (int i = 0; i < 4; i++) {
+    static const double densities[] = {0.3, 1e-1, 5e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4};
+    for (size_t i = 0; i < sizeof densities / sizeof *densities; i++) {
         support from = support_uniform(4000000, densities[i], 11);
-        double n = (double)from.n, k = (double)from.k;
-        double information = (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2);
-        double bits = (double)tw_index_bits(from.n, from.k, from.index, FP32);
-        assert_true(bits >= information - 64 && bits <= 1.03 * information);
+        double least = information(&from), adaptive = (double)index_bits(&from, TW_INDICES_ADAPTIVE);
+        double automatic = (double)index_bits(&from, TW_INDICES_AUTO);
+        assert_true(automatic >= least - 64 && automatic <= 1.02 * least);
+        assert_true(adaptive >= least - 64 && adaptive <= 1.02 * least);
+        support_destroy(&from);
+    }
+}
+
+static double gaussian(uint64_t *random)
+{
+    return sqrt(-2 * log(1 - random_unit(random))) * cos(6.283185307179586 * random_unit(random));
+}
+
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* The top k of a matrix of exponential magnitudes whose rows and columns have log-normal scales. */
+static support support_clustered(size_t side, size_t k, uint64_t seed)
+{
+    size_t n = side * side;
+    double *scale = malloc(2 * side * sizeof *scale), *size = malloc(n * sizeof *size),
+           *sorted = malloc(n * sizeof *size);
+    support made = support_create(n, n);
+    assert_true(scale && size && sorted);
+    for (size_t i = 0; i < 2 * side; i++) scale[i] = exp(gaussian(&seed));
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = size[i] = -log(1 - random_unit(&seed)) * scale[i / side] * scale[side + i % side];
+    qsort(sorted, n, sizeof *sorted, descending);
+    for (size_t i = 0; i < n; i++)
+        if (size[i] > sorted[k]) support_add(&made, i);
+    free(scale);
+    free(size);
+    free(sorted);
+    return made;
+}
+
+/* Where rows and columns differ, the adaptive code is far below what indices without a pattern need. */
+static void clusters_cost_less(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t k;
+        double most; /* of log2 C(n, k) */
+    } cases[] = {{100000, 0.92}, {10000, 0.88}, {1000, 0.88}, {100, 0.96}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        support from = support_clustered(1000, cases[i].k, 3);
+        assert_int_equal(from.k, cases[i].k);
+        assert_true((double)index_bits(&from, TW_INDICES_ADAPTIVE) < cases[i].most * information(&from));
+        assert_int_equal(index_bits(&from, TW_INDICES_AUTO), index_bits(&from, TW_INDICES_ADAPTIVE));
+        check_round_trip(&from);
         support_destroy(&from);
     }
 }
@@ -139,19 +230,19 @@ static void the_bound_holds(void **state)
 {
     (void)state;
     uint64_t random = 5;
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 1500; round++) {
         size_t n = 1 + random_word(&random) % (round % 2 ? 64 : 100000), most = 1 + random_word(&random) % n;
         if (round % 3 == 0 && most > 20) most = 20;
         size_t k = 1 + random_word(&random) % most;
         support from = support_create(n, k);
         size_t start = round % 4 ? n - k : random_word(&random) % (n - k + 1); /* all at the end: one gap of n - k */
         for (size_t i = 0; i < k; i++) support_add(&from, i + 1 == k && round % 8 == 4 ? n - 1 : start + i);
-        for (tw_value_code code = 0; code < TW_VALUE_CODES; code++) {
+        for (int i = 0; i < TW_VALUE_CODES * TW_INDEX_CHOICES_COUNT; i++) {
             size_t size;
-            tw_coding coding = {code, TW_INDICES_AUTO};
+            tw_coding coding = {(tw_value_code)(i % TW_VALUE_CODES), (tw_index_choice)(i / TW_VALUE_CODES)};
             unsigned char *packet = encode_one(&from, coding, &size);
             assert_true(size - HEADER <= tw_packet_bound_sparse(n, most, coding));
-            assert_true(plain_section(packet + HEADER).block_bytes <= tw_index_bound(n, most, TW_INDICES_AUTO));
+            assert_true(plain_section(packet + HEADER).block_bytes <= tw_index_bound(n, most, coding.indices));
             free(packet);
         }
         support_destroy(&from);
@@ -166,7 +257,7 @@ static void sections_have_little_overhead(void **state)
     (void)state;
     support from = support_create(9408, 9);
     for (size_t i = 0; i < 9; i++) support_add(&from, 700 + 1000 * i);
-    size_t size = check_round_trip(&from), index_bytes = (tw_index_bits(from.n, 9, from.index, FP32) + 7) / 8;
+    size_t size = check_round_trip(&from), index_bytes = (index_bits(&from, TW_INDICES_AUTO) + 7) / 8;
     assert_true(size - HEADER - 4 * 9 - index_bytes <= 6);
     from.k = 0;
     assert_int_equal(check_round_trip(&from), HEADER + 1);
@@ -182,6 +273,7 @@ int main(void)
         cmocka_unit_test(large_tensors_survive),
         cmocka_unit_test(the_cheapest_code_is_chosen),
         cmocka_unit_test(uniform_supports_cost_what_they_hold),
+        cmocka_unit_test(clusters_cost_less),
         cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(sections_have_little_overhead),
     };

@@ -36,6 +36,10 @@ static void put_empty(tw_packet_writer *writer, size_t n)
     assert_int_equal(tw_packet_put_sparse(writer, n, 0, NULL, NULL, FP32), TW_OK);
 }
 
+static const tw_coding FP32_RICE = {TW_VALUES_FP32, TW_INDICES_RICE};
+#define PUT_RICE(writer)                                                                                               \
+    assert_int_equal(tw_packet_put_sparse(writer, 100, 3, rice_index, rice_value, FP32_RICE), TW_OK)
+
 #define EXPECT_GOLDEN(writer, packet, golden)                                                                          \
     do {                                                                                                               \
         assert_int_equal(tw_packet_end(writer), sizeof golden);                                                        \
@@ -50,7 +54,7 @@ static void writing_gives_the_known_bytes(void **state)
     tw_packet_begin(&writer, packet, sizeof packet, 7, 0);
     EXPECT_GOLDEN(&writer, packet, golden_nothing);
     tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
-    PUT(&writer, 100, rice, TW_VALUES_FP32);
+    PUT_RICE(&writer);
     EXPECT_GOLDEN(&writer, packet, golden_rice);
     tw_packet_begin(&writer, packet, sizeof packet, 0xFFFFFFFF, 0);
     PUT(&writer, 8, bitmap, TW_VALUES_FP16);
@@ -159,7 +163,7 @@ static void the_writer_stays_in_its_room(void **state)
         assert_non_null(packet);
         packet[capacity] = 0xA7;
         tw_packet_begin(&writer, packet, capacity, 258, 0);
-        tw_status status = tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, FP32);
+        tw_status status = tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, FP32_RICE);
         assert_int_equal(status, capacity == sizeof golden_rice ? TW_OK : TW_ERROR_ARGUMENT);
         size_t size = tw_packet_end(&writer);
         assert_int_equal(size, capacity < HEADER ? 0 : capacity < sizeof golden_rice ? HEADER : sizeof golden_rice);
@@ -185,10 +189,9 @@ static victim make_victim(uint64_t seed)
     for (int i = 0; i < SECTIONS; i++) {
         support from = support_uniform(made.n[i], densities[i], seed);
         assert_true(from.k <= MOST);
-        tw_value_code code = (tw_value_code)((seed + (uint64_t)i) % TW_VALUE_CODES);
-        assert_int_equal(
-            tw_packet_put_sparse(&writer, from.n, from.k, from.index, from.value, (tw_coding){code, TW_INDICES_AUTO}),
-            TW_OK);
+        tw_coding coding = {(tw_value_code)((seed + (uint64_t)i) % TW_VALUE_CODES),
+                            (tw_index_choice)(seed % TW_INDEX_CHOICES_COUNT)};
+        assert_int_equal(tw_packet_put_sparse(&writer, from.n, from.k, from.index, from.value, coding), TW_OK);
         support_destroy(&from);
     }
     made.size = tw_packet_end(&writer);
@@ -308,7 +311,7 @@ static void a_section_is_what_was_expected(void **state)
     tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
     assert_int_equal(tw_packet_put_block(&writer, 3, &dst), TW_OK);
     memcpy(dst, block_bytes, 3);
-    PUT(&writer, 100, rice, TW_VALUES_FP32);
+    PUT_RICE(&writer);
     put_empty(&writer, 5);
     assert_int_equal(tw_packet_put_block(&writer, 0, &dst), TW_OK);
     assert_int_equal(tw_packet_open(&reader, packet, tw_packet_end(&writer)), TW_OK);

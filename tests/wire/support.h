@@ -117,16 +117,10 @@ static inline unsigned plain_bit(const unsigned char *bytes, size_t bit)
     return bytes[bit / 8] >> bit % 8 & 1;
 }
 
-/* Indices of a section of a tensor of n elements, which is taken to be sound. Returns the bits read. */
-static inline size_t plain_indices(const section *from, size_t n, uint32_t *index)
+/* Rice: returns the bits read. */
+static inline size_t plain_rice(const section *from, uint32_t *index)
 {
     size_t bit = 8, next = 0;
-    if (from->index_code == 2)
-        for (size_t i = 0; i < n; i++) *index++ = (uint32_t)i;
-    if (from->index_code == 1)
-        for (size_t i = 0; i < n; i++)
-            if (plain_bit(from->block, i)) *index++ = (uint32_t)i;
-    if (from->index_code != 0) return from->index_code == 1 ? n : 0;
     for (size_t i = 0; i < from->k; i++) {
         size_t high = 0, low = 0;
         while (!plain_bit(from->block, bit++)) high++;
@@ -135,6 +129,110 @@ static inline size_t plain_indices(const section *from, size_t n, uint32_t *inde
         *index++ = (uint32_t)next++;
     }
     return bit;
+}
+
+static inline size_t plain_elias_fano(const section *from, uint32_t *index)
+{
+    size_t l = from->block[0], bit = 8 + from->k * l, high = 0;
+    for (size_t i = 0; i < from->k; i++) {
+        while (!plain_bit(from->block, bit++)) high++;
+        index[i] = (uint32_t)(high << l);
+        for (size_t j = 0; j < l; j++) index[i] |= (uint32_t)plain_bit(from->block, 8 + i * l + j) << j;
+    }
+    return bit;
+}
+
+/* The adaptive code's interval, as the page has it: 64 bits of the block, and how wide the interval is. */
+typedef struct plain_interval {
+    uint64_t code, range;
+    size_t taken;
+} plain_interval;
+
+static inline uint64_t plain_byte(const section *from, size_t at)
+{
+    return at < from->block_bytes ? from->block[at] : 0;
+}
+
+/* The part of 2^shift the code lies in; narrows to `width` parts from `first` on. */
+static inline void plain_narrow(plain_interval *at, const section *from, unsigned shift, uint64_t first, uint64_t width)
+{
+    uint64_t part = at->range >> shift;
+    at->code -= part * first;
+    at->range = part * width;
+    while (at->range < (uint64_t)1 << 32)
+        for (int i = 0; i < 4; i++) {
+            at->code = at->code * 256 + plain_byte(from, at->taken++);
+            at->range *= 256;
+        }
+}
+
+typedef struct plain_model {
+    unsigned classes;
+    uint64_t weight[64], first[65], seen, due;
+} plain_model;
+
+static inline void plain_frequencies(plain_model *model)
+{
+    uint64_t total = 0, below = 0;
+    for (unsigned s = 0; s < model->classes; s++) total += model->weight[s];
+    if (total > 1 << 24)
+        for (unsigned s = (unsigned)(total = 0); s < model->classes; s++) total += model->weight[s] /= 2;
+    uint64_t factor = ((uint64_t)(4096 - model->classes) << 32) / (total + 1);
+    for (unsigned s = 0; s < model->classes; below += model->weight[s++]) model->first[s] = s + (below * factor >> 32);
+    model->first[model->classes] = 4096;
+    model->due = model->seen + 1 + (model->seen / 4 < 255 ? model->seen / 4 : 255);
+}
+
+static inline plain_model plain_prior(uint64_t n, uint64_t k)
+{
+    plain_model model = {0};
+    uint64_t power = ((n - k) << 32) / n, beyond[64] = {(uint64_t)1 << 32, power};
+    while (n >> (model.classes / 2 + 1)) model.classes += 2;
+    model.classes++;
+    for (unsigned s = 2; s <= model.classes; s++) {
+        beyond[s] = beyond[s % 2 ? s - 2 : s - 1] * (s % 2 ? power * power >> 32 : power) >> 32;
+        if (s % 2) power = power * power >> 32;
+    }
+    for (unsigned s = 0; s < model.classes; s++) model.weight[s] = (beyond[s] - beyond[s + 1]) >> 14;
+    plain_frequencies(&model);
+    return model;
+}
+
+static inline void plain_learn(plain_model *model, unsigned s)
+{
+    model->weight[s] += 6144;
+    model->weight[s == 0 ? 0 : s % 2 ? s + 1 : s - 1] += 2048;
+    if (++model->seen == model->due) plain_frequencies(model);
+}
+
+static inline size_t plain_adaptive(const section *from, size_t n, uint32_t *index)
+{
+    plain_model model = plain_prior(n, from->k);
+    plain_interval at = {0, UINT64_MAX, 0};
+    for (; at.taken < 8; at.taken++) at.code = at.code * 256 + plain_byte(from, at.taken);
+    for (size_t i = 0, end = 0; i < from->k; i++) {
+        unsigned s = 0;
+        while (at.code / (at.range >> 12) >= model.first[s + 1]) s++;
+        plain_narrow(&at, from, 12, model.first[s], model.first[s + 1] - model.first[s]);
+        unsigned low_bits = s ? (s - 1) / 2 : 0;
+        uint64_t low = at.code / (at.range >> low_bits);
+        plain_narrow(&at, from, low_bits, low, 1);
+        end += (s == 0 ? 1 : s % 2 ? (uint64_t)2 << low_bits : (uint64_t)3 << low_bits) + low;
+        index[i] = (uint32_t)(end - 1);
+        plain_learn(&model, s);
+    }
+    return 8 * from->block_bytes;
+}
+
+/* Indices of a section of a tensor of n elements, which is taken to be sound. Returns the bits read. */
+static inline size_t plain_indices(const section *from, size_t n, uint32_t *index)
+{
+    if (from->index_code == 0) return plain_rice(from, index);
+    if (from->index_code == 3) return plain_adaptive(from, n, index);
+    if (from->index_code == 4) return plain_elias_fano(from, index);
+    for (size_t i = 0; i < n; i++)
+        if (from->index_code == 2 || plain_bit(from->block, i)) *index++ = (uint32_t)i;
+    return from->index_code == 1 ? n : 0;
 }
 
 #endif
