@@ -66,7 +66,7 @@ static inline void widen(extremes *found, const float *value, size_t count)
 {
     for (size_t j = 0; j < count; j++) {
         int32_t magnitude = magnitude_of(value[j]), least = found->least[j], most = found->most[j];
-        found->least[j] = (magnitude < least) & (magnitude > 0) ? magnitude : least;
+        found->least[j] = ((magnitude < least) & (magnitude > 0)) ? magnitude : least;
         found->most[j] = magnitude > most ? magnitude : most;
     }
 }

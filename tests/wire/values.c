@@ -1,6 +1,7 @@
 /* Values: rounding is what the receiver sees, and never makes an infinity. */
 #include "support.h"
 
+#include <float.h>
 #include <math.h>
 
 static float rounded(float x, tw_value_code code)
@@ -45,6 +46,141 @@ static void what_is_not_finite_stays_so(void **state)
         assert_true(rounded(INFINITY, code) == INFINITY);
         assert_true(rounded(-INFINITY, code) == -INFINITY);
     }
+    float log8[] = {1, INFINITY, 3}, sign[] = {1, -INFINITY, 3};
+    tw_values_round(log8, 3, TW_VALUES_LOG8);
+    tw_values_round(sign, 3, TW_VALUES_SIGN);
+    assert_true(log8[0] == 1 && log8[1] == INFINITY && log8[2] == 3);
+    assert_true(isinf(sign[0]) && isinf(sign[1]) && isinf(sign[2]));
+}
+
+/* A value's sign and the exponent of its magnitude at random, evenly over `octaves` that end at 2^top. */
+static float random_value(uint64_t *random, int top, double octaves)
+{
+    double magnitude = exp2(top - octaves * random_unit(random));
+    return (float)(random_word(random) & 1 ? magnitude : -magnitude);
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The least distance from x >= 0 to a level: zero, or `lowest` and the 126 above it of the floats with m bits of
+ * mantissa. */
+static double least_distance(double x, uint32_t lowest, unsigned m)
+{
+    double least = x;
+    for (uint32_t level = 0; level < 127; level++) {
+        double distance = fabs(x - (double)float_of((lowest + level) << (23 - m)));
+        if (distance < least) least = distance;
+    }
+    return least;
+}
+
+/* The number of the float with m bits of mantissa that is the nearest to x, by trying them all; the largest one for
+ * what lies beyond it. */
+static uint32_t nearest_of_all(double x, unsigned m)
+{
+    uint32_t best = 0;
+    for (uint32_t number = 0; number << (23 - m) < 0x7F800000; number++)
+        if (fabs(x - (double)float_of(number << (23 - m))) < fabs(x - (double)float_of(best << (23 - m))))
+            best = number;
+    return best;
+}
+
+/* By brute force: the finest scale whose 127 levels below the largest value reach to the smallest, and on it for each
+ * value a level at the least distance. */
+static void check_log8(const float *value, size_t k)
+{
+    double largest = 0, smallest = INFINITY;
+    float rounded[64];
+    unsigned m = 6;
+    for (size_t i = 0; i < k; i++) {
+        largest = fmax(largest, fabs((double)value[i]));
+        if (value[i] != 0) smallest = fmin(smallest, fabs((double)value[i]));
+    }
+    while (m > 3 && nearest_of_all(smallest, m) + 127 <= nearest_of_all(largest, m)) m--;
+    uint32_t top = nearest_of_all(largest, m), lowest = top < 127 ? 0 : top - 126;
+    memcpy(rounded, value, k * sizeof *value);
+    tw_values_round(rounded, k, TW_VALUES_LOG8);
+    for (size_t i = 0; i < k; i++) {
+        double x = fabs((double)value[i]), got = fabs((double)rounded[i]);
+        assert_true(bits_of(rounded[i]) >> 31 == bits_of(value[i]) >> 31);
+        assert_true(fabs(got - x) == least_distance(x, lowest, m));
+    }
+}
+
+static void log8_takes_the_nearest_level(void **state)
+{
+    (void)state;
+    static const double spans[] = {0.1, 1.9, 2.1, 3.9, 4.1, 7.8, 8.2, 15.5, 16.5, 40, 200};
+    static const int tops[] = {0, 127, -20, -110, -126, -140};
+    uint64_t random = 9;
+    float value[64];
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        for (size_t j = 0; j < sizeof tops / sizeof *tops; j++) {
+            for (size_t at = 0; at < 64; at++) value[at] = random_value(&random, tops[j], spans[i]);
+            value[5] = 0;
+            check_log8(value, 64);
+            check_log8(value, 1);
+        }
+}
+
+static void log8_keeps_its_error_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        double octaves, error;
+    } cases[] = {{1.9, 0x1p-7}, {3.8, 0x1p-6}, {7.7, 0x1p-5}, {15.4, 0x1p-4}};
+    uint64_t random = 4;
+    float value[1000], rounded[1000];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t at = 0; at < 1000; at++) rounded[at] = value[at] = random_value(&random, -3, cases[i].octaves);
+        tw_values_round(rounded, 1000, TW_VALUES_LOG8);
+        for (size_t at = 0; at < 1000; at++) assert_true(fabsf(rounded[at] / value[at] - 1) <= cases[i].error);
+    }
+}
+
+static void extremes_stay_finite(void **state)
+{
+    (void)state;
+    float huge[] = {FLT_MAX, -FLT_MAX, 1}, tiny[] = {0x1p-149f, -0x1p-149f, 0}, none[] = {0, -0.0f};
+    tw_values_round(huge, 3, TW_VALUES_LOG8);
+    assert_true(huge[0] == 0x1.Ep127f && huge[1] == -0x1.Ep127f && huge[2] == 0);
+    tw_values_round(tiny, 3, TW_VALUES_LOG8);
+    assert_true(tiny[0] == 0 && tiny[1] == 0 && tiny[2] == 0);
+    tw_values_round(none, 2, TW_VALUES_LOG8);
+    assert_true(none[0] == 0 && none[1] == 0);
+    float same[] = {FLT_MAX, -FLT_MAX, FLT_MAX};
+    tw_values_round(same, 3, TW_VALUES_SIGN);
+    assert_true(same[0] == FLT_MAX && same[1] == -FLT_MAX && same[2] == FLT_MAX);
+}
+
+/* Whatever their magnitude and number, equal ones are kept; of others it is the mean. */
+static void sign_keeps_the_mean_magnitude(void **state)
+{
+    (void)state;
+    static float value[3001];
+    uint64_t random = 6;
+    for (size_t k = 1; k <= 3001; k = 3 * k / 2 + 1) {
+        float magnitude = fabsf(random_value(&random, 100, 200));
+        for (size_t i = 0; i < k; i++) value[i] = random_word(&random) & 1 ? magnitude : -magnitude;
+        float first = value[0], last = value[k - 1];
+        tw_values_round(value, k, TW_VALUES_SIGN);
+        assert_true(value[0] == first && value[k - 1] == last);
+    }
+    float few[] = {1, -2, 3, -6};
+    tw_values_round(few, 4, TW_VALUES_SIGN);
+    assert_true(few[0] == 3 && few[1] == -3 && few[2] == 3 && few[3] == -3);
 }
 
 /* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
@@ -74,15 +210,23 @@ static void rounding_is_what_arrives(void **state)
     }
 }
 
-static void a_value_takes_its_bytes(void **state)
+static void values_take_their_bytes(void **state)
 {
     (void)state;
+    for (size_t k = 0; k < 40; k++) {
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_FP32), 4 * k);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_FP16), 2 * k);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_BF16), 2 * k);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_LOG8), k ? 2 + k : 0);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_SIGN), k ? 4 + (k + 7) / 8 : 0);
+    }
     support from = support_uniform(1000, 0.2, 1);
-    size_t size[TW_VALUE_CODES];
-    for (tw_value_code code = 0; code < TW_VALUE_CODES; code++)
-        free(encode_one(&from, (tw_coding){code, TW_INDICES_AUTO}, &size[code]));
-    assert_int_equal(size[TW_VALUES_FP32] - size[TW_VALUES_FP16], 2 * from.k);
-    assert_int_equal(size[TW_VALUES_FP16], size[TW_VALUES_BF16]);
+    size_t fp32, size;
+    free(encode_one(&from, FP32, &fp32));
+    for (tw_value_code code = 0; code < TW_VALUE_CODES; code++) {
+        free(encode_one(&from, (tw_coding){code, TW_INDICES_AUTO}, &size));
+        assert_int_equal(fp32 - size, 4 * from.k - tw_values_bytes(from.k, code));
+    }
     support_destroy(&from);
 }
 
@@ -94,7 +238,11 @@ int main(void)
         cmocka_unit_test(overflow_becomes_the_largest_finite_value),
         cmocka_unit_test(what_is_not_finite_stays_so),
         cmocka_unit_test(rounding_is_what_arrives),
-        cmocka_unit_test(a_value_takes_its_bytes),
+        cmocka_unit_test(log8_takes_the_nearest_level),
+        cmocka_unit_test(log8_keeps_its_error_bound),
+        cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(sign_keeps_the_mean_magnitude),
+        cmocka_unit_test(values_take_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
