@@ -22,6 +22,12 @@ static const unsigned char golden_nonfinite[] = {0x54, 0x57, 0x02, 0x01, 0x02, 0
                                                  0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x09, 0x00,
                                                  0x00, 0x00, 0x12, 0x38, 0xf3, 0x1f, 0xe0, 0xe0};
 
+/* From the steps in docs/wire-format.md, with integers as long as it takes. */
+static const unsigned char golden_adaptive[] = {0x54, 0x57, 0x02, 0x00, 0x01, 0x00, 0x00, 0x00, 0x0b, 0x00, 0x00,
+                                                0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x00, 0x5b, 0x55,
+                                                0x01, 0x8f, 0x34, 0x03, 0x03, 0x27, 0x41, 0xfa, /* v: 6, 12, 73 */
+                                                0x55, 0x55, 0x95, 0x3f, 0x02};                  /* 7/6; + - + */
+
 static const uint32_t rice_index[] = {5, 17, 90}, bitmap_index[] = {0, 2, 5, 7}, all_index[] = {0, 1};
 static const float rice_value[] = {1, -2, 0.5f}, bitmap_value[] = {1, -0.5f, 65504, 0x1p-24f}, all_value[] = {1, -3};
 static const unsigned char block_bytes[] = {7, 8, 9};
@@ -56,6 +62,10 @@ static void writing_gives_the_known_bytes(void **state)
     tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
     PUT_RICE(&writer);
     EXPECT_GOLDEN(&writer, packet, golden_rice);
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
+    tw_coding coding = {TW_VALUES_SIGN, TW_INDICES_ADAPTIVE};
+    assert_int_equal(tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, coding), TW_OK);
+    EXPECT_GOLDEN(&writer, packet, golden_adaptive);
     tw_packet_begin(&writer, packet, sizeof packet, 0xFFFFFFFF, 0);
     PUT(&writer, 8, bitmap, TW_VALUES_FP16);
     put_empty(&writer, 50);
