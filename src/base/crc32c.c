@@ -5,7 +5,7 @@
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-enum { STREAM = 4096 };
+enum { STREAM = 4096, TOGETHER = 3 * STREAM };
 
 static uint32_t table[8][256];
 static uint32_t behind[4][256]; /* what each byte of a register has become STREAM zero bytes later */
@@ -83,7 +83,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc_three_streams(uint32_t crc
 
 __attribute__((target("sse4.2"))) static uint32_t crc_instruction(uint32_t crc, const unsigned char *data, size_t size)
 {
-    for (; size >= 3 * STREAM; size -= 3 * STREAM, data += 3 * STREAM) crc = crc_three_streams(crc, data);
+    for (; size >= TOGETHER; size -= TOGETHER, data += TOGETHER) crc = crc_three_streams(crc, data);
     uint64_t wide = crc;
     for (; size >= 8; size -= 8, data += 8) {
         uint64_t word;

@@ -4,8 +4,8 @@
  * found to add next to nothing on real gradients.
  *
  * The gap g becomes v = g + 1. Its class is the half octave it lies in, [2^c, 1.5 * 2^c) or [1.5 * 2^c, 2 * 2^c): only
- * that is modelled, the bits below are sent as they are. The model begins as if it had seen PRIOR gaps of k indices
- * strewn by chance, so that small supports need not pay for learning it. All of it is integer arithmetic: both sides
+ * that is modelled, the bits below are sent as they are. The model begins as if it had seen 32 gaps of k indices strewn
+ * by chance, so that small supports need not pay for learning it. All of it is integer arithmetic: both sides
  * must agree to the last bit. */
 #include "index_code.h"
 #include "range_coder.h"
