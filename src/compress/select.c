@@ -97,7 +97,7 @@ static void prune(tw_selector *selector)
 
 /* A threshold that lets through about one and a half times k: from lines spread evenly over the tensor, of the values
  * as they will be after the pass (a threshold from before it would be one step stale). 0 where it does not pay. */
-static float guess_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
+static float sample_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
 {
     size_t samples = smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;
     if (samples == 0 || samples > n / 4) return 0;
@@ -108,6 +108,33 @@ static float guess_threshold(tw_selector *selector, const tw_select_source *sour
     double expected = (double)samples * (double)k / (double)n;
     size_t rank = (size_t)ceil(expected + 3 * sqrt(expected)); /* three deviations: seldom too high */
     return rank > samples ? 0 : tw_bits_float(kth_largest(selector->magnitude, samples, rank));
+}
+
+static float guess_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
+{
+    const tw_select_hint *hint = selector->hint;
+    if (hint && hint->k == k && hint->least > 0) return hint->least * hint->margin;
+    return sample_threshold(selector, source, n, k);
+}
+
+static float least_magnitude(const float *value, size_t n)
+{
+    float least = INFINITY;
+    for (size_t i = 0; i < n; i++) least = fminf(least, fabsf(value[i]));
+    return n ? least : 0;
+}
+
+/* A threshold that was too high cost a second look at the values; one far too low, room and pruning. */
+static void learn(tw_select_hint *hint, const tw_selector *selector, size_t candidates, int was_too_high)
+{
+    float margin = hint->k == selector->wanted && hint->margin > 0 ? hint->margin : 0.9F;
+    if (was_too_high)
+        margin *= 0.8F;
+    else if (candidates > 3 * selector->wanted)
+        margin = fminf(margin * 1.05F, 0.97F);
+    hint->k = selector->wanted;
+    hint->margin = fmaxf(margin, 0.1F);
+    hint->least = selector->count < selector->wanted ? 0 : least_magnitude(selector->value, selector->count);
 }
 
 static size_t run_pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
@@ -141,8 +168,12 @@ size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size
     float threshold = guess_threshold(selector, source, n, k);
     selector->wanted = k;
     sweep(selector, run_pass, source, n, threshold);
-    if (selector->count < k && threshold > 0) sweep(selector, run_reread, source, n, 0);
+    int too_high = selector->count < k && threshold > 0;
+    if (too_high) sweep(selector, run_reread, source, n, threshold / 4);
+    if (too_high && selector->count < k) sweep(selector, run_reread, source, n, 0);
+    size_t candidates = selector->count;
     prune(selector);
+    if (selector->hint) learn(selector->hint, selector, candidates, too_high);
     memcpy(index, selector->index, selector->count * sizeof *index);
     memcpy(value, selector->value, selector->count * sizeof *value);
     return selector->count;

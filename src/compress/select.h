@@ -1,9 +1,9 @@
 /* select.h - the k largest of n magnitudes, exactly, in one pass over memory.
  *
- * A threshold that a few samples suggest lets through somewhat more than k candidates; they are collected by the very
- * pass that updates the values, and the exact k are chosen among them. Whatever the guess, the result is exact: too low
- * a threshold and the candidates are pruned to k as their room fills, which raises it; too high, and the values are
- * read once more. Zeros are never selected; among equal magnitudes the lower index wins. */
+ * A threshold that the step before or a few samples suggest lets through somewhat more than k candidates; they are
+ * collected by the very pass that updates the values, and the exact k are chosen among them. Whatever the guess, the
+ * result is exact: too low a threshold and the candidates are pruned to k as their room fills, which raises it; too
+ * high, and the values are read once more. Zeros are never selected; among equal magnitudes the lower index wins. */
 #ifndef TW_SELECT_H
 #define TW_SELECT_H
 
@@ -23,9 +23,18 @@ typedef struct tw_select_source {
     const float *values;
 } tw_select_source;
 
+/* What selecting from a tensor taught for the next time, one step later: k-th magnitudes change slowly. Speed depends
+ * on it, never the result. All zero to begin with. */
+typedef struct tw_select_hint {
+    size_t k;
+    float least;  /* of the k selected */
+    float margin; /* the threshold tried next, as a part of `least` */
+} tw_select_hint;
+
 /* Scratch of a selection; serves one tensor after the other. */
 typedef struct tw_selector {
-    size_t capacity; /* candidates there is room for */
+    tw_select_hint *hint; /* of the tensor about to be selected from; NULL: none */
+    size_t capacity;      /* candidates there is room for */
     uint32_t *index;
     float *value;
     float *sample;       /* scratch of the guess */

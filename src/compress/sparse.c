@@ -177,6 +177,7 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source)
 {
     tw_support *support = &sparse->support[tensor];
+    sparse->selector.hint = &support->hint;
     support->count = tw_select_top(&sparse->selector, source, sparse->scheme->tensors[tensor].count,
                                    wanted_of(sparse, tensor, sparse->density), support->index, support->value);
     tw_sparse_send(sparse, tensor);

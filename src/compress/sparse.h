@@ -11,6 +11,7 @@ typedef struct tw_support {
     size_t most, count;
     uint32_t *index; /* ascending */
     float *value;    /* as the receivers will see it, once tw_sparse_send has been called */
+    tw_select_hint hint;
 } tw_support;
 
 typedef struct tw_sparse_settings {
