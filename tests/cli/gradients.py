@@ -73,7 +73,7 @@ class BenchTest(CommandLineTest):
         return json.loads(done.stdout)
 
     def test_what_a_run_kept_is_what_is_compressed(self):
-        topk = "topk:density=0.01,leftovers=fp32"
+        topk = "topk:density=0.01,leftovers=fp32,indices=rice"
         summary = self.train("--steps", 8, "--workers", 2, "--sync", topk, "--dump-gradients", self.folder)
         found = self.bench("--gradients", self.folder, "--codec", topk)
         result, = found["results"]
