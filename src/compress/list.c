@@ -6,6 +6,11 @@
     X(allreduce)                                                                                                       \
     X(topk)                                                                                                            \
     X(dgc)                                                                                                             \
+    X(qsgd)                                                                                                            \
+    X(terngrad)                                                                                                        \
+    X(sign)                                                                                                            \
+    X(onebit)                                                                                                          \
+    X(natural)                                                                                                         \
     X(powersgd)
 
 #define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;

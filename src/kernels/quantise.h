@@ -1,13 +1,70 @@
 /* quantise.h - every element in a few bits (sign, 1-bit, QSGD, TernGrad, natural compression). A part of the table in
- * kernels.h; its rules hold. */
+ * kernels.h; its rules hold.
+ *
+ * Packed codes. A group of elements is laid out so that no vector, however wide, needs to move anything across its
+ * lanes: element i of the group goes to lane i mod 32, and each lane fills 32-bit words of its own from the lowest bit,
+ * in ascending order of i; word w of lane l is little-endian at byte 4 * (32 w + l). A group of 1,024 fills as many
+ * words a lane as a code has bits. Trits (0, 1, 2) go five to a byte, the first times 1, the next times 3, up to 81,
+ * twenty to a word, hence groups of 640. The elements behind the last whole group follow one another: bits from the
+ * lowest of the first byte, or trits five to a byte. So n elements take ceil(n * bits / 8) or ceil(n / 5) bytes, and
+ * what the last byte does not need is zero.
+ *
+ * Random bits are a hash of the element's number under a key: any level, any block and any thread finds the same. */
 #ifndef TW_KERNELS_QUANTISE_H
 #define TW_KERNELS_QUANTISE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+enum { TW_PACK_LANES = 32, TW_PACK_GROUP = 1024, TW_TRIT_GROUP = 640 };
+
+/* What a rounding at random needs to know of its elements. It also asks for memory ahead of them, since it is the last
+ * to read them, and its arithmetic leaves the memory idle. */
+typedef struct tw_noise {
+    uint32_t key[2];
+    uint32_t first; /* the number of element 0 */
+} tw_noise;
+
+/* Of the elements that are not negative, and of those that are: partial sums over i mod 16, in double. A whole group's
+ * are first added up lane by lane in single precision, row after row, and then lane after lane: half the work, and
+ * feedback makes good whatever a mean is off by. */
+typedef struct tw_sign_sums {
+    double positive[16], negative[16];
+    size_t negatives;
+} tw_sign_sums;
+
 typedef struct tw_quantise_rows {
-    int none;
+    /* v += a*g */
+    void (*accumulate)(float *v, const float *g, size_t n, float a);
+    /* The largest |x|; 0 if there is none. */
+    float (*peak)(const float *x, size_t n);
+
+    /* v = (v - (v < 0 ? sent[1] : sent[0])) + a*g; then packs a bit an element, 1 where v < 0, and adds v to *sums. */
+    void (*send_signs)(float *v, const float *g, size_t n, float a, const float sent[2], unsigned char *bits,
+                       tw_sign_sums *sums);
+    /* sum += bit ? value[1] : value[0] */
+    void (*add_signs)(float *sum, const unsigned char *bits, size_t n, const float value[2]);
+
+    /* Rounds a*x * inverse, which is between -most and most (1 to 127), down or up to a whole number at random, so that
+     * it is the mean of what it becomes (to 2^-24); code is that number + most. inverse is at most 2^100. */
+    void (*dither)(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise);
+    /* The same for most = 1, with what is beyond cut to it. */
+    void (*ternarise)(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise);
+    /* sum += (code - most) * unit */
+    void (*add_levels)(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit);
+
+    /* Rounds |a*x| * inverse, at most 1, to one of the two powers of two around it, or below 2^-126 to 0 or 2^-126, so
+     * that it is the mean of what it becomes. code is p for 2^(p-127), 0 for 0, and 128 more if x is negative. */
+    void (*round_powers)(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise);
+    /* sum += the power * top */
+    void (*add_powers)(float *sum, const uint32_t *code, size_t n, float top);
+
+    /* Codes below 2^bits, of 1 to 8 bits. */
+    void (*pack)(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits);
+    void (*unpack)(uint32_t *code, const unsigned char *src, size_t n, unsigned bits);
+    /* Codes below 3; bytes up to 242. */
+    void (*pack_trits)(unsigned char *dst, const uint32_t *code, size_t n);
+    void (*unpack_trits)(uint32_t *code, const unsigned char *src, size_t n);
 } tw_quantise_rows;
 
 /* The reference. */

@@ -1,5 +1,332 @@
 /* rows_quantise.h - the rows of quantise.h for a vector level; see rows.h, which includes it. */
+
+/* A row of a group is what its lanes hold of one position: PARTS vectors. A group has 32 rows of bits, 20 of trits. */
+enum { LANES = TW_PACK_LANES, PARTS = LANES / WIDTH, GROUP = TW_PACK_GROUP };
+
+typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
+
+TW_INLINE word_vector load_words(const void *src)
+{
+    word_vector x;
+    memcpy(&x, src, sizeof x);
+    return x;
+}
+
+TW_INLINE void store_words(void *dst, word_vector x)
+{
+    memcpy(dst, &x, sizeof x);
+}
+
+/* yes in the lanes where mask is all ones, no where it is zero */
+TW_INLINE vector choose(word_vector mask, vector yes, vector no)
+{
+    return (vector)(((word_vector)yes & mask) | ((word_vector)no & ~mask));
+}
+
+TW_INLINE vector broadcast(float x)
+{
+    return x - (vector){0}; /* not x + 0, which loses the sign of -0 */
+}
+
+TW_INLINE word_vector count_up(void)
+{
+    word_vector x;
+    for (uint32_t lane = 0; lane < WIDTH; lane++) x[lane] = lane;
+    return x;
+}
+
+/* `number` is that of the elements in the lanes. */
+TW_INLINE word_vector draw(const tw_noise *noise, word_vector number)
+{
+    word_vector x = (number ^ noise->key[0]) * 0x9E3779B1u;
+    x = ((x ^ x >> 15) + noise->key[1]) * 0x846CA68Bu;
+    return (x ^ x >> 13) * 0x7FEB352Du;
+}
+
+static void accumulate(float *v, const float *g, size_t n, float a)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) updated(TW_ACCUMULATE, v + i, v + i, g + i, a, 0);
+    tw_quantise_scalar.accumulate(v + whole, g + whole, n - whole, a);
+}
+
+/* Two numbers that are not negative. */
+TW_INLINE vector larger(vector a, vector b)
+{
+    return choose((word_vector)(a > b), a, b);
+}
+
+/* As many maxima as a block has vectors: each comparison waits for the one before it. */
+static float peak(const float *x, size_t n)
+{
+    size_t whole = n / BLOCK * BLOCK;
+    vector largest[BLOCK / WIDTH] = {0};
+    for (size_t i = 0; i < whole; i += BLOCK)
+        for (size_t k = 0; k < BLOCK / WIDTH; k++)
+            largest[k] = larger((vector)(load_words(x + i + k * WIDTH) & 0x7FFFFFFFu), largest[k]);
+    for (size_t k = 1; k < BLOCK / WIDTH; k++) largest[0] = larger(largest[k], largest[0]);
+    float most = tw_quantise_scalar.peak(x + whole, n - whole);
+    for (size_t lane = 0; lane < WIDTH; lane++) most = largest[0][lane] > most ? largest[0][lane] : most;
+    return most;
+}
+
+/* ---- signs ------------------------------------------------------------------------------------------------------- */
+
+/* One part of a group's lanes under way. */
+typedef struct sign_part {
+    vector positive, negative; /* sums */
+    word_vector packed, negatives;
+} sign_part;
+
+/* Updates the vector at v and takes it in. */
+TW_INLINE void send_row(sign_part *part, float *v, const float *g, float a, const vector sent[2], unsigned row)
+{
+    vector before = load(v), step = a * load(g);
+    vector now = before - choose((word_vector)(before < 0.0f), sent[1], sent[0]) + step;
+    word_vector negative = (word_vector)(now < 0.0f);
+    store(v, now);
+    part->negative += (vector)((word_vector)now & negative);
+    part->positive += (vector)((word_vector)now & ~negative);
+    part->packed |= negative & 1u << row;
+    part->negatives -= negative;
+}
+
+static void add_part(tw_sign_sums *sums, const sign_part *part, size_t lane)
+{
+    for (size_t k = 0; k < WIDTH; k++) {
+        sums->positive[(lane + k) % 16] += part->positive[k];
+        sums->negative[(lane + k) % 16] += part->negative[k];
+        sums->negatives += part->negatives[k];
+    }
+}
+
+static void send_signs(float *v, const float *g, size_t n, float a, const float sent[2], unsigned char *bits,
+                       tw_sign_sums *sums)
+{
+    const vector wide_sent[2] = {broadcast(sent[0]), broadcast(sent[1])};
+    size_t whole = n / GROUP * GROUP;
+    for (size_t group = 0; group < whole; group += GROUP) {
+        sign_part parts[PARTS] = {0};
+        for (unsigned row = 0; row < 32; row++)
+            for (size_t part = 0; part < PARTS; part++) {
+                size_t i = group + row * LANES + part * WIDTH;
+                send_row(&parts[part], v + i, g + i, a, wide_sent, row);
+            }
+        for (size_t part = 0; part < PARTS; part++) {
+            store_words(bits + group / 8 + 4 * part * WIDTH, parts[part].packed);
+            add_part(sums, &parts[part], part * WIDTH);
+        }
+    }
+    tw_quantise_scalar.send_signs(v + whole, g + whole, n - whole, a, sent, bits + whole / 8, sums);
+}
+
+static void add_signs(float *sum, const unsigned char *bits, size_t n, const float value[2])
+{
+    const vector positive = broadcast(value[0]), negative = broadcast(value[1]);
+    size_t whole = n / GROUP * GROUP;
+    for (size_t group = 0; group < whole; group += GROUP)
+        for (size_t part = 0; part < PARTS; part++) {
+            word_vector packed = load_words(bits + group / 8 + part * sizeof packed);
+            for (size_t row = 0; row < 32; row++) {
+                float *at = sum + group + row * LANES + part * WIDTH;
+                word_vector is_negative = -(packed >> row & 1u);
+                store(at, load(at) + choose(is_negative, negative, positive));
+            }
+        }
+    tw_quantise_scalar.add_signs(sum + whole, bits + whole / 8, n - whole, value);
+}
+
+/* ---- levels and powers ------------------------------------------------------------------------------------------- */
+
+/* What comes next is asked for while this is computed: no fault, whatever is there. */
+TW_INLINE void look_ahead(const float *x)
+{
+    enum { AHEAD = 4096 /* bytes */ };
+    __builtin_prefetch((const void *)((uintptr_t)x + AHEAD));
+}
+
+/* Numbers have 24 bits behind the point. */
+TW_INLINE word_vector round_level(vector level, uint32_t most, word_vector random)
+{
+    return ((word_vector) __builtin_convertvector(level, integer_vector) + (most << 24) + (random >> 8)) >> 24;
+}
+
+static void dither(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    word_vector number = count_up() + noise.first;
+    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
+        look_ahead(x + i);
+        vector level = a * load(x + i) * (inverse * 0x1p24f);
+        store_words(code + i, round_level(level, most, draw(&noise, number)));
+    }
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.dither(code + whole, x + whole, n - whole, a, inverse, most, noise);
+}
+
+static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+{
+    const vector high = broadcast(0x1p24f), low = -high;
+    size_t whole = n / WIDTH * WIDTH;
+    word_vector number = count_up() + noise.first;
+    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
+        look_ahead(x + i);
+        vector level = a * load(x + i) * (inverse * 0x1p24f);
+        level = choose((word_vector)(level < high), level, high);
+        level = choose((word_vector)(level > low), level, low);
+        store_words(code + i, round_level(level, 1, draw(&noise, number)));
+    }
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.ternarise(code + whole, x + whole, n - whole, a, inverse, noise);
+}
+
+static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        integer_vector level = (integer_vector)(load_words(code + i) - most);
+        store(sum + i, load(sum + i) + __builtin_convertvector(level, vector) * unit);
+    }
+    tw_quantise_scalar.add_levels(sum + whole, code + whole, n - whole, most, unit);
+}
+
+static void round_powers(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    word_vector number = count_up() + noise.first;
+    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
+        look_ahead(x + i);
+        word_vector bits = (word_vector)(a * load(x + i) * inverse);
+        word_vector power = ((bits & 0x7FFFFFFFu) + (draw(&noise, number) >> 9)) >> 23;
+        store_words(code + i, power | bits >> 31 << 7);
+    }
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.round_powers(code + whole, x + whole, n - whole, a, inverse, noise);
+}
+
+static void add_powers(float *sum, const uint32_t *code, size_t n, float top)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        word_vector x = load_words(code + i);
+        store(sum + i, load(sum + i) + (vector)((x & 127) << 23 | x >> 7 << 31) * top);
+    }
+    tw_quantise_scalar.add_powers(sum + whole, code + whole, n - whole, top);
+}
+
+/* ---- packing: a part of a group at a time, its words in a register ----------------------------------------------- */
+
+TW_INLINE void pack_part(unsigned char *dst, const uint32_t *code, unsigned bits)
+{
+    word_vector pending = {0};
+    unsigned held = 0;
+    for (size_t row = 0; row < 32; row++) {
+        word_vector next = load_words(code + row * LANES);
+        pending |= next << held;
+        held += bits;
+        if (held < 32) continue;
+        store_words(dst, pending);
+        dst += LANES * 4;
+        held -= 32;
+        pending = held ? next >> (bits - held) : (word_vector){0};
+    }
+}
+
+TW_INLINE void unpack_part(uint32_t *code, const unsigned char *src, unsigned bits)
+{
+    word_vector pending = {0};
+    unsigned held = 0;
+    for (size_t row = 0; row < 32; row++) {
+        word_vector now = pending;
+        if (held < bits) {
+            pending = load_words(src);
+            src += LANES * 4;
+            now |= pending << held;
+            pending >>= bits - held;
+            held += 32;
+        } else {
+            pending >>= bits;
+        }
+        held -= bits;
+        store_words(code + row * LANES, now & ((1u << bits) - 1));
+    }
+}
+
+static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t group = 0; group < whole; group += GROUP)
+        for (size_t part = 0; part < PARTS; part++)
+            pack_part(dst + group / 8 * bits + part * WIDTH * 4, code + group + part * WIDTH, bits);
+    tw_quantise_scalar.pack(dst + whole / 8 * bits, code + whole, n - whole, bits);
+}
+
+static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned bits)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t group = 0; group < whole; group += GROUP)
+        for (size_t part = 0; part < PARTS; part++)
+            unpack_part(code + group + part * WIDTH, src + group / 8 * bits + part * WIDTH * 4, bits);
+    tw_quantise_scalar.unpack(code + whole, src + whole / 8 * bits, n - whole, bits);
+}
+
+/* The bytes of five rows, one in each lane. */
+TW_INLINE word_vector join_trits(const uint32_t *code)
+{
+    word_vector byte = {0};
+    for (size_t row = 5; row-- > 0;) byte = byte * 3 + load_words(code + row * LANES);
+    return byte;
+}
+
+TW_INLINE void split_trits(word_vector byte, uint32_t *code)
+{
+    for (size_t row = 0; row < 5; row++) {
+        word_vector third = byte * 171 >> 9; /* byte / 3, right up to 511 */
+        store_words(code + row * LANES, byte - third * 3);
+        byte = third;
+    }
+}
+
+static void pack_trits(unsigned char *dst, const uint32_t *code, size_t n)
+{
+    size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
+    for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
+        for (size_t part = 0; part < LANES; part += WIDTH) {
+            word_vector packed = {0};
+            for (size_t byte = 0; byte < 4; byte++)
+                packed |= join_trits(code + group + 5 * byte * LANES + part) << 8 * byte;
+            store_words(dst + group / 5 + 4 * part, packed);
+        }
+    tw_quantise_scalar.pack_trits(dst + whole / 5, code + whole, n - whole);
+}
+
+static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
+{
+    size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
+    for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
+        for (size_t part = 0; part < LANES; part += WIDTH) {
+            word_vector packed = load_words(src + group / 5 + 4 * part);
+            for (size_t byte = 0; byte < 4; byte++)
+                split_trits(packed >> 8 * byte & 255, code + group + 5 * byte * LANES + part);
+        }
+    tw_quantise_scalar.unpack_trits(code + whole, src + whole / 5, n - whole);
+}
+
 static void fill_quantise(tw_quantise_rows *table)
 {
-    (void)table;
+    *table = (tw_quantise_rows){
+        .accumulate = accumulate,
+        .peak = peak,
+        .send_signs = send_signs,
+        .add_signs = add_signs,
+        .dither = dither,
+        .ternarise = ternarise,
+        .add_levels = add_levels,
+        .round_powers = round_powers,
+        .add_powers = add_powers,
+        .pack = pack,
+        .unpack = unpack,
+        .pack_trits = pack_trits,
+        .unpack_trits = unpack_trits,
+    };
 }

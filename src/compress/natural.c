@@ -1,0 +1,143 @@
+/* natural - natural compression (Horvath, Ho, Horvath, Sahu, Canini, Richtarik; MSML 2022, arXiv 1905.10988).
+ *
+ * An element becomes one of the two powers of two around it, at random: the upper one with the probability that its
+ * mantissa says, so that it is right on average; the variance is at most 1/8 of its square (theorem 7). The paper sends
+ * a sign and the 8 bits of a float's exponent. Here 8 bits are enough for both: 1,024 elements share the exponent of
+ * their largest, and 7 bits say how far an element's is below it, or that it is 0. Elements below 2^-126 of the largest
+ * become 0 or that, at random, right on average too. */
+#include "quantised.h"
+
+#include "error.h"
+#include "half.h"
+
+typedef struct natural {
+    tw_scheme scheme;
+    long seed;
+    int feedback;
+    tw_quantised quantised;
+} natural;
+
+static const tw_option options[] = {
+    {"feedback", TW_OPTION_SWITCH, offsetof(natural, feedback), "off", 0, 0, NULL,
+     "add what rounding lost to the next step's gradient"},
+    TW_OPTION_SEED(natural),
+};
+
+enum { BLOCK = TW_QUANTISED_BLOCK, LEAST_TOP = 1, MOST_TOP = 254 };
+
+/* A section is a top a block, as the exponent of a float, 0 for a block of zeros; then a byte an element. */
+static size_t head_bytes(size_t n)
+{
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+static size_t section_bytes(const tw_scheme *scheme, size_t n)
+{
+    (void)scheme;
+    return head_bytes(n) + n;
+}
+
+static float power_of_two(int exponent)
+{
+    return tw_bits_float((uint32_t)exponent << 23);
+}
+
+/* The exponent of the least power of two that is a normal number and not below x; 0 for 0. */
+static int top_of(float x)
+{
+    int above = (int)((tw_float_bits(x) + 0x007FFFFFu) >> 23);
+    if (x == 0) return 0;
+    return above < LEAST_TOP ? LEAST_TOP : above > MOST_TOP ? MOST_TOP : above;
+}
+
+static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+{
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    uint32_t code[BLOCK];
+    int top = top_of(block->scale * rows->peak(block->values, block->count));
+    (void)scheme;
+    section[block->first / BLOCK] = (unsigned char)top;
+    rows->round_powers(code, block->values, block->count, block->scale, 1 / power_of_two(top ? top : 127),
+                       block->noise);
+    rows->pack(section + head_bytes(block->n) + block->first, code, block->count, 8);
+}
+
+static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+{
+    const natural *self = (const natural *)quantised->scheme;
+    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+}
+
+static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+{
+    int top = 0;
+    (void)scheme;
+    for (size_t i = 0; i < head_bytes(n); i++)
+        if (section[i] > top) top = section[i];
+    if (top > MOST_TOP) return "a block's largest power of two is not finite";
+    *largest = power_of_two(top);
+    return NULL;
+}
+
+static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+{
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    uint32_t code[BLOCK];
+    (void)scheme;
+    rows->unpack(code, section + head_bytes(n) + first, count, 8);
+    rows->add_powers(sum, code, count, power_of_two(section[first / BLOCK]));
+}
+
+static const tw_quantised_ops sections = {
+    .block = BLOCK,
+    .bytes = section_bytes,
+    .encode = encode,
+    .check = check,
+    .add = add,
+};
+
+static tw_status create(tw_scheme *scheme)
+{
+    natural *self = (natural *)scheme;
+    return tw_quantised_create(&self->quantised, scheme, &sections, self->feedback);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    return tw_quantised_next(&((natural *)scheme)->quantised, round);
+}
+
+static void revert(tw_scheme *scheme)
+{
+    tw_quantised_revert(&((natural *)scheme)->quantised);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    return tw_quantised_walk(&((natural *)scheme)->quantised, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    tw_quantised_plan(&((const natural *)scheme)->quantised, tensor, text, capacity);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    tw_quantised_destroy(&((natural *)scheme)->quantised);
+}
+
+const tw_scheme_ops tw_scheme_natural = {
+    .name = "natural",
+    .summary = "natural compression: each element at random to a power of two beside it, right on average",
+    .floor_bytes = 5, /* the gradient, and one byte */
+    .struct_size = sizeof(natural),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

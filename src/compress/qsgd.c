@@ -1,0 +1,175 @@
+/* qsgd - quantised SGD (Alistarh, Grubic, Li, Tomioka, Vojnovic; NIPS 2017, arXiv 1610.02132).
+ *
+ * Each bucket of elements is divided by its norm; an element becomes one of 2 s + 1 levels, l/s for l = -s .. s, the
+ * one above or the one below it at random so that it is right on average, with s = 2^(bits-1) - 1. A bucket sends the
+ * norm and a code of `bits` bits an element. The norm is the largest magnitude by default, as implementations have it:
+ * at 512 elements in a bucket the Euclidean norm, the paper's, is some seven times that, and so are the levels' steps.
+ * With norm=l2 the variance is at most min(n / s^2, sqrt(n) / s) |v|^2 (lemma 3.1). The paper's Elias code, which gains
+ * where most levels are 0, is not here: codes have a fixed width. */
+#include "quantised.h"
+
+#include "error.h"
+
+#include <math.h>
+
+typedef struct qsgd {
+    tw_scheme scheme;
+    long bits, seed;
+    int bucket, norm, feedback;
+    tw_quantised quantised;
+} qsgd;
+
+enum { NORM_MAX, NORM_L2 };
+
+#define LEAST_STEP 0x1p-100
+#define MOST_STEP 0x1p119 /* with a code of 8 bits, still a number */
+
+static const tw_option options[] = {
+    {"bits", TW_OPTION_INTEGER, offsetof(qsgd, bits), "4", 2, 8, NULL, "of an element's code: 2^bits - 1 levels"},
+    {"bucket", TW_OPTION_CHOICE, offsetof(qsgd, bucket), "512", 0, 0, "128|256|512|1024", "elements that share a norm"},
+    {"norm", TW_OPTION_CHOICE, offsetof(qsgd, norm), "max", 0, 0, "max|l2",
+     "what a bucket is divided by; l2, the paper's, needs more bits"},
+    {"feedback", TW_OPTION_SWITCH, offsetof(qsgd, feedback), "off", 0, 0, NULL,
+     "add what rounding lost to the next step's gradient; only where it is little: not with few bits and norm=l2"},
+    TW_OPTION_SEED(qsgd),
+};
+
+static size_t bucket_of(const tw_scheme *scheme)
+{
+    return (size_t)128 << ((const qsgd *)scheme)->bucket;
+}
+
+/* s: levels go from -s to s. */
+static uint32_t levels_of(const tw_scheme *scheme)
+{
+    return (1u << (((const qsgd *)scheme)->bits - 1)) - 1;
+}
+
+/* A section is the step between two levels, an fp32 a bucket, then the codes. */
+static size_t head_bytes(const tw_scheme *scheme, size_t n)
+{
+    return (n + bucket_of(scheme) - 1) / bucket_of(scheme) * sizeof(float);
+}
+
+static size_t section_bytes(const tw_scheme *scheme, size_t n)
+{
+    return head_bytes(scheme, n) + (n * (size_t)((const qsgd *)scheme)->bits + 7) / 8;
+}
+
+static size_t part_of(size_t first, size_t bucket, size_t count)
+{
+    return count - first < bucket ? count - first : bucket;
+}
+
+/* No less than LEAST_STEP, so that its inverse is a number; rounding at random is right even then. Enlarged by the
+ * little that keeps n values * scale, divided by it and rounded, within the levels. */
+static float find_step(const qsgd *self, const float *values, size_t n, float scale)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    double norm = kernels->quantise.peak(values, n);
+    if (norm == 0) return 0;
+    if (self->norm == NORM_L2) norm = sqrt(kernels->sum_squares(values, n));
+    double step = norm * scale / levels_of(&self->scheme) * (1 + 0x1p-22);
+    return (float)fmin(fmax(step, LEAST_STEP), MOST_STEP);
+}
+
+static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+{
+    const qsgd *self = (const qsgd *)scheme;
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    size_t bucket = bucket_of(scheme), bits = (size_t)self->bits;
+    uint32_t code[TW_QUANTISED_BLOCK];
+    tw_noise noise = block->noise;
+    for (size_t at = 0; at < block->count; at += bucket, noise.first += (uint32_t)bucket) {
+        size_t part = part_of(at, bucket, block->count);
+        float step = find_step(self, block->values + at, part, block->scale);
+        tw_quantised_put_float(section + (block->first + at) / bucket * sizeof step, step);
+        rows->dither(code + at, block->values + at, part, block->scale, step > 0 ? 1 / step : 0, levels_of(scheme),
+                     noise);
+    }
+    rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
+}
+
+static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+{
+    const qsgd *self = (const qsgd *)quantised->scheme;
+    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+}
+
+static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+{
+    float most = 0;
+    for (size_t at = 0; at < head_bytes(scheme, n); at += sizeof most) {
+        float step = tw_quantised_get_float(section + at);
+        if (!(step >= 0 && step <= MOST_STEP)) return "a bucket's step between levels is negative or too large";
+        most = fmaxf(most, step);
+    }
+    *largest = most * (float)(levels_of(scheme) + 1); /* one code is above the highest level */
+    return NULL;
+}
+
+static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+{
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    size_t bucket = bucket_of(scheme), bits = (size_t)((const qsgd *)scheme)->bits;
+    uint32_t code[TW_QUANTISED_BLOCK];
+    rows->unpack(code, section + head_bytes(scheme, n) + first / 8 * bits, count, (unsigned)bits);
+    for (size_t at = 0; at < count; at += bucket) {
+        float step = tw_quantised_get_float(section + (first + at) / bucket * sizeof step);
+        rows->add_levels(sum + at, code + at, part_of(at, bucket, count), levels_of(scheme), step);
+    }
+}
+
+static const tw_quantised_ops sections = {
+    .block = TW_QUANTISED_BLOCK,
+    .bytes = section_bytes,
+    .encode = encode,
+    .check = check,
+    .add = add,
+};
+
+static tw_status create(tw_scheme *scheme)
+{
+    qsgd *self = (qsgd *)scheme;
+    return tw_quantised_create(&self->quantised, scheme, &sections, self->feedback);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    return tw_quantised_next(&((qsgd *)scheme)->quantised, round);
+}
+
+static void revert(tw_scheme *scheme)
+{
+    tw_quantised_revert(&((qsgd *)scheme)->quantised);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    return tw_quantised_walk(&((qsgd *)scheme)->quantised, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    tw_quantised_plan(&((const qsgd *)scheme)->quantised, tensor, text, capacity);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    tw_quantised_destroy(&((qsgd *)scheme)->quantised);
+}
+
+const tw_scheme_ops tw_scheme_qsgd = {
+    .name = "qsgd",
+    .summary = "QSGD: each element at random to one of a few levels, right on average",
+    .floor_bytes = 5, /* the gradient, and half a byte */
+    .struct_size = sizeof(qsgd),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

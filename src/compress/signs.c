@@ -1,0 +1,144 @@
+#include "signs.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* A section is the means, then the packed signs. */
+static size_t head_bytes(const tw_scheme *scheme)
+{
+    return (size_t)((const tw_signs *)scheme)->means * sizeof(float);
+}
+
+static size_t section_bytes(const tw_scheme *scheme, size_t n)
+{
+    return head_bytes(scheme) + (n + 7) / 8;
+}
+
+/* What a bit of 0 and one of 1 stand for. */
+static void read_means(const tw_scheme *scheme, const unsigned char *section, float mean[2])
+{
+    mean[0] = tw_quantised_get_float(section);
+    mean[1] = ((const tw_signs *)scheme)->means == 2 ? tw_quantised_get_float(section + sizeof(float)) : -mean[0];
+}
+
+static double fold(const double partial[16])
+{
+    double sum[16];
+    memcpy(sum, partial, sizeof sum);
+    for (int half = 8; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) sum[k] += sum[k + half];
+    return sum[0];
+}
+
+/* The mean as a float, which a sum of many can only leave if something has gone wrong before. */
+static float mean_of(double sum, size_t count)
+{
+    return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
+}
+
+static void write_means(const tw_signs *self, size_t n, const tw_sign_sums *sums, unsigned char *section)
+{
+    double positive = fold(sums->positive), negative = fold(sums->negative);
+    if (self->means == 2) {
+        tw_quantised_put_float(section, mean_of(positive, n - sums->negatives));
+        tw_quantised_put_float(section + sizeof(float), mean_of(negative, sums->negatives));
+    } else {
+        tw_quantised_put_float(section, mean_of(positive - negative, n));
+    }
+}
+
+static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+{
+    const tw_scheme *scheme = quantised->scheme;
+    tw_signs *self = (tw_signs *)quantised->scheme;
+    size_t n = scheme->tensors[tensor].count;
+    tw_sign_sums sums = {0};
+    tw_kernels_best()->quantise.send_signs(tw_quantised_residual(quantised, tensor), scheme->gradients[tensor], n,
+                                           scheme->scale, self->sent[tensor], section + head_bytes(scheme), &sums);
+    write_means(self, n, &sums, section);
+    read_means(scheme, section, self->sent[tensor]);
+    self->subtracted = 0;
+}
+
+static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+{
+    float mean[2];
+    (void)n;
+    read_means(scheme, section, mean);
+    *largest = fmaxf(mean[0], -mean[1]);
+    int sound = mean[0] >= 0 && mean[1] <= 0 && *largest <= FLT_MAX; /* false for NaN */
+    return sound ? NULL : "a mean is not finite or of the wrong sign";
+}
+
+static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+{
+    float mean[2];
+    (void)n;
+    read_means(scheme, section, mean);
+    tw_kernels_best()->quantise.add_signs(sum, section + head_bytes(scheme) + first / 8, count, mean);
+}
+
+static const tw_quantised_ops ops = {
+    .block = TW_QUANTISED_BLOCK,
+    .bytes = section_bytes,
+    .encode = encode,
+    .check = check,
+    .add = add,
+};
+
+tw_status tw_signs_create(tw_scheme *scheme, int means)
+{
+    tw_signs *self = (tw_signs *)scheme;
+    self->means = means;
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->sent, &self->sent));
+    return tw_quantised_create(&self->quantised, scheme, &ops, 1);
+}
+
+void tw_signs_destroy(tw_scheme *scheme)
+{
+    tw_signs *self = (tw_signs *)scheme;
+    tw_free(self->sent);
+    tw_quantised_destroy(&self->quantised);
+}
+
+tw_status tw_signs_next(tw_scheme *scheme, tw_round *round)
+{
+    return tw_quantised_next(&((tw_signs *)scheme)->quantised, round);
+}
+
+void tw_signs_revert(tw_scheme *scheme)
+{
+    tw_signs *self = (tw_signs *)scheme;
+    if (self->subtracted) {
+        tw_quantised_revert(&self->quantised);
+        return;
+    }
+    tw_gather_revert(&self->quantised.gather);
+    if (scheme->finite) memset(self->sent, 0, scheme->count * sizeof *self->sent);
+}
+
+/* Leaves in the residual what the next step would find. */
+static void subtract_sent(tw_signs *self, size_t tensor)
+{
+    float *residual = tw_quantised_residual(&self->quantised, tensor);
+    for (size_t i = 0; i < self->scheme.tensors[tensor].count; i++) residual[i] -= self->sent[tensor][residual[i] < 0];
+}
+
+tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk)
+{
+    tw_signs *self = (tw_signs *)scheme;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) subtract_sent(self, i);
+    memset(self->sent, 0, scheme->count * sizeof *self->sent);
+    self->subtracted = 1;
+    return tw_quantised_walk(&self->quantised, walk);
+}
+
+void tw_signs_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    tw_quantised_plan(&((const tw_signs *)scheme)->quantised, tensor, text, capacity);
+}

@@ -1,0 +1,26 @@
+/* signs.h - the common half of sign and onebit: one bit an element, one or two magnitudes a tensor, error feedback.
+ *
+ * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
+ * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
+ * what was sent. */
+#ifndef TW_SIGNS_H
+#define TW_SIGNS_H
+
+#include "quantised.h"
+
+typedef struct tw_signs {
+    tw_scheme scheme;
+    int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
+    tw_quantised quantised;
+    float (*sent)[2]; /* a tensor's elements that were not negative, and that were, in the step before */
+    int subtracted;   /* instead, a walk has taken what was sent out of the residual */
+} tw_signs;
+
+tw_status tw_signs_create(tw_scheme *scheme, int means);
+void tw_signs_destroy(tw_scheme *scheme);
+tw_status tw_signs_next(tw_scheme *scheme, tw_round *round);
+void tw_signs_revert(tw_scheme *scheme);
+tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk);
+void tw_signs_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
+
+#endif

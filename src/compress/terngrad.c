@@ -1,0 +1,147 @@
+/* terngrad - ternary gradients (Wen, Xu, Yan, Wu, Wang, Chen, Li; NIPS 2017, arXiv 1705.07878).
+ *
+ * Per tensor: elements beyond clip * sigma are cut to it, with sigma^2 the mean of g^2 (about zero, as the ternary
+ * values are); s is the largest magnitude then; an element becomes s * sign(g) with probability |g| / s, or else 0. So
+ * it is right on average but for the cut. Five of these values go into a byte. Each worker has its own s: the paper's
+ * maximum over all workers, which keeps the sum ternary on the way back from a server, costs a round and variance.
+ *
+ * There is no error feedback: such a rounding may lose as much as there was, and a residual would grow. Two passes over
+ * the gradient are needed: s must be known before the first element is rounded. */
+#include "quantised.h"
+
+#include "error.h"
+
+#include <float.h>
+#include <math.h>
+
+typedef struct terngrad {
+    tw_scheme scheme;
+    double clip;
+    long seed;
+    tw_quantised quantised;
+} terngrad;
+
+static const tw_option options[] = {
+    {"clip", TW_OPTION_REAL, offsetof(terngrad, clip), "2.5", 0, 1e9, NULL,
+     "cut elements at so many standard deviations of their tensor; 0: do not"},
+    TW_OPTION_SEED(terngrad),
+};
+
+#define LEAST_LIMIT 0x1p-100
+
+enum { BLOCK = TW_QUANTISED_BLOCK / TW_TRIT_GROUP * TW_TRIT_GROUP };
+
+/* A section is s, then the trits. */
+static size_t section_bytes(const tw_scheme *scheme, size_t n)
+{
+    (void)scheme;
+    return sizeof(float) + (n + 4) / 5;
+}
+
+/* The s of n elements, before they are scaled. */
+static double find_limit(const terngrad *self, const float *gradient, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    double squares = 0;
+    float peak = 0;
+    for (size_t first = 0; first < n; first += BLOCK) {
+        size_t count = n - first < BLOCK ? n - first : BLOCK;
+        squares += kernels->sum_squares(gradient + first, count);
+        peak = fmaxf(peak, kernels->quantise.peak(gradient + first, count));
+    }
+    double cut = self->clip * sqrt(squares / (double)n);
+    return cut > 0 && cut < peak ? cut : peak;
+}
+
+static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+{
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    float limit = tw_quantised_get_float(section);
+    uint32_t code[BLOCK];
+    (void)scheme;
+    rows->ternarise(code, block->values, block->count, block->scale, limit > 0 ? 1 / limit : 0, block->noise);
+    rows->pack_trits(section + sizeof limit + block->first / 5, code, block->count);
+}
+
+/* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
+static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+{
+    const tw_scheme *scheme = quantised->scheme;
+    const terngrad *self = (const terngrad *)scheme;
+    double limit = scheme->scale * find_limit(self, scheme->gradients[tensor], scheme->tensors[tensor].count);
+    tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
+    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+}
+
+static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+{
+    const unsigned char *trits = section + sizeof(float);
+    int wrong = 0;
+    for (size_t i = 0; i < section_bytes(scheme, n) - sizeof(float); i++) wrong |= trits[i] > 242;
+    *largest = tw_quantised_get_float(section);
+    if (!(*largest >= 0 && *largest <= FLT_MAX)) return "its scale is negative or not finite";
+    return wrong ? "a byte is not five trits" : NULL;
+}
+
+static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+{
+    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    uint32_t code[BLOCK];
+    (void)scheme;
+    (void)n;
+    rows->unpack_trits(code, section + sizeof(float) + first / 5, count);
+    rows->add_levels(sum, code, count, 1, tw_quantised_get_float(section));
+}
+
+static const tw_quantised_ops sections = {
+    .block = BLOCK,
+    .bytes = section_bytes,
+    .encode = encode,
+    .check = check,
+    .add = add,
+};
+
+static tw_status create(tw_scheme *scheme)
+{
+    return tw_quantised_create(&((terngrad *)scheme)->quantised, scheme, &sections, 0);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    return tw_quantised_next(&((terngrad *)scheme)->quantised, round);
+}
+
+static void revert(tw_scheme *scheme)
+{
+    tw_quantised_revert(&((terngrad *)scheme)->quantised);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    return tw_quantised_walk(&((terngrad *)scheme)->quantised, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    tw_quantised_plan(&((const terngrad *)scheme)->quantised, tensor, text, capacity);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    tw_quantised_destroy(&((terngrad *)scheme)->quantised);
+}
+
+const tw_scheme_ops tw_scheme_terngrad = {
+    .name = "terngrad",
+    .summary = "TernGrad: each element at random to -s, 0 or s, right on average",
+    .floor_bytes = 8, /* the gradient twice */
+    .struct_size = sizeof(terngrad),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

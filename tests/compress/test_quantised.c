@@ -1,0 +1,648 @@
+/* sign, onebit, qsgd, terngrad, natural: against a second, naive implementation, bit for bit; sizes; unbiasedness and
+ * variance; what feedback keeps; steps taken back, saved and loaded; sections from a hostile peer. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+#include "packet.h"
+
+enum { MOST = 5063, RANKS = 8 };
+
+typedef enum method { SIGN, ONEBIT, QSGD, TERNGRAD, NATURAL } method;
+
+/* A spec, and the same in numbers for the naive implementation. */
+typedef struct subject {
+    const char *spec;
+    method method;
+    int bits, bucket, l2, feedback;
+    double clip;
+} subject;
+
+#define EVERY "min_elements=1,min_dims=1"
+static const subject subjects[] = {
+    {.spec = "sign:" EVERY, .method = SIGN, .feedback = 1},
+    {.spec = "onebit:" EVERY, .method = ONEBIT, .feedback = 1},
+    {.spec = "qsgd:" EVERY, .method = QSGD, .bits = 4, .bucket = 512},
+    {.spec = "qsgd:bits=8,bucket=128,feedback=on," EVERY, .method = QSGD, .bits = 8, .bucket = 128, .feedback = 1},
+    {.spec = "qsgd:bits=3,bucket=1024,norm=l2," EVERY, .method = QSGD, .bits = 3, .bucket = 1024, .l2 = 1},
+    {.spec = "terngrad:" EVERY, .method = TERNGRAD, .clip = 2.5},
+    {.spec = "terngrad:clip=0," EVERY, .method = TERNGRAD},
+    {.spec = "natural:" EVERY, .method = NATURAL},
+    {.spec = "natural:feedback=on," EVERY, .method = NATURAL, .feedback = 1},
+};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+/* ---- the naive implementation ------------------------------------------------------------------------------------ */
+
+/* The random bits of element i, as quantise.h has it, from the definition. */
+static uint32_t random_bits(int rank, uint64_t step, size_t i)
+{
+    uint32_t words[4];
+    tw_random(1, (uint64_t)rank << 32 | tw_crc32c(0, "w", 1), step, words);
+    uint32_t x = ((uint32_t)i ^ words[0]) * 0x9E3779B1u;
+    x = ((x ^ (x >> 15)) + words[1]) * 0x846CA68Bu;
+    return (x ^ (x >> 13)) * 0x7FEB352Du;
+}
+
+/* level, in units of 2^-24, down or up. */
+static float at_random(float level, uint32_t random)
+{
+    return (float)floor(((double)(int64_t)level + (random >> 8)) * 0x1p-24);
+}
+
+static double fold(double partial[16])
+{
+    for (int half = 8; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) partial[k] += partial[k + half];
+    return partial[0];
+}
+
+static void naive_signs(const subject *s, const float *p, size_t n, float *sent)
+{
+    double sums[2][16] = {{0}};
+    size_t negatives = 0, whole = n / 1024 * 1024;
+    for (size_t i = 0; i < n; i++) negatives += p[i] < 0;
+    for (size_t lane = 0; lane < whole / 32; lane++) { /* 32 of each group, whose elements are 32 apart */
+        float sum[2] = {0};
+        const float *first = p + lane / 32 * 1024 + lane % 32;
+        for (size_t i = 0; i < 1024; i += 32) sum[first[i] < 0] += first[i];
+        for (int k = 0; k < 2; k++) sums[k][lane % 16] += sum[k];
+    }
+    for (size_t i = whole; i < n; i++) sums[p[i] < 0][i % 16] += p[i];
+    double positive = fold(sums[0]), negative = fold(sums[1]);
+    float low = -(float)((positive - negative) / (double)n), high = -low;
+    if (s->method == ONEBIT) {
+        high = negatives < n ? (float)(positive / (double)(n - negatives)) : 0;
+        low = negatives ? (float)(negative / (double)negatives) : 0;
+    }
+    for (size_t i = 0; i < n; i++) sent[i] = p[i] < 0 ? low : high;
+}
+
+static double naive_peak(const float *x, size_t n)
+{
+    double peak = 0;
+    for (size_t i = 0; i < n; i++) peak = fmax(peak, fabs(x[i]));
+    return peak;
+}
+
+static double naive_norm(const float *x, size_t n)
+{
+    double squares[16] = {0};
+    for (size_t i = 0; i < n; i++) squares[i % 16] += (double)x[i] * x[i];
+    return fold(squares);
+}
+
+/* In all random ones x is the gradient or the residual, and p = a*x what is sent of it. */
+static void naive_qsgd(const subject *s, const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+{
+    int levels = (1 << (s->bits - 1)) - 1;
+    for (size_t first = 0; first < n; first += (size_t)s->bucket) {
+        size_t count = n - first < (size_t)s->bucket ? n - first : (size_t)s->bucket;
+        double norm = s->l2 ? sqrt(naive_norm(x + first, count)) : naive_peak(x + first, count);
+        float unit = norm > 0 ? (float)fmax(norm * a / levels * (1 + 0x1p-22), 0x1p-100) : 0;
+        for (size_t i = first; i < first + count; i++) {
+            float level = a * x[i] * ((unit > 0 ? 1 / unit : 0) * 0x1p24f);
+            sent[i] = at_random(level, random_bits(rank, step, i)) * unit;
+        }
+    }
+}
+
+static void naive_terngrad(const subject *s, const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+{
+    double squares = 0, limit = naive_peak(x, n);
+    for (size_t first = 0; first < n; first += 640) squares += naive_norm(x + first, n - first < 640 ? n - first : 640);
+    if (s->clip > 0) limit = fmin(limit, s->clip * sqrt(squares / (double)n));
+    float unit = limit > 0 ? (float)fmax(a * limit, 0x1p-100) : 0;
+    for (size_t i = 0; i < n; i++) {
+        float level = a * x[i] * ((unit > 0 ? 1 / unit : 0) * 0x1p24f);
+        sent[i] = at_random(fmaxf(fminf(level, 0x1p24f), -0x1p24f), random_bits(rank, step, i)) * unit;
+    }
+}
+
+/* With frexp instead of the bits of a float; nothing here is as small as 2^-126 of the largest. */
+static void naive_natural(const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+{
+    for (size_t i = 0; i < n; i++) {
+        int exponent;
+        double mantissa = 2 * frexp(fabsf(a * x[i]), &exponent) - 1; /* of 2^(exponent-1) * (1 + mantissa) */
+        int up = mantissa * 0x1p23 + (random_bits(rank, step, i) >> 9) >= 0x1p23;
+        float power = x[i] == 0 ? 0 : (float)ldexp(up ? 2 : 1, exponent - 1);
+        sent[i] = a * x[i] < 0 ? -power : power;
+    }
+}
+
+/* What a rank sends in a step; updates its residual. */
+static void naive_step(const subject *s, int size, int rank, uint64_t step, const float *g, size_t n, float *residual,
+                       float *sent)
+{
+    float a = (float)(1.0 / size), p[MOST];
+    const float *x = g;
+    if (s->feedback) {
+        for (size_t i = 0; i < n; i++) p[i] = residual[i] + a * g[i];
+        x = p;
+        a = 1;
+    }
+    if (s->method == SIGN || s->method == ONEBIT) naive_signs(s, p, n, sent);
+    if (s->method == QSGD) naive_qsgd(s, x, a, n, rank, step, sent);
+    if (s->method == TERNGRAD) naive_terngrad(s, x, a, n, rank, step, sent);
+    if (s->method == NATURAL) naive_natural(x, a, n, rank, step, sent);
+    for (size_t i = 0; s->feedback && i < n; i++) residual[i] = p[i] - sent[i];
+}
+
+/* ---- a group with one tensor ------------------------------------------------------------------------------------- */
+
+static float gradients[RANKS][MOST];
+static float *tensors[RANKS][1], **ranks[RANKS];
+
+typedef float (*filling)(uint64_t seed, size_t i);
+
+static float draws(uint64_t seed, size_t i)
+{
+    uint32_t words[4];
+    tw_random(11, seed, i, words);
+    float u = (float)(int32_t)words[0] * 0x1p-31f;
+    return u * u * u * (i % 7 ? 1 : 10);
+}
+
+static float zeros(uint64_t seed, size_t i)
+{
+    (void)seed;
+    (void)i;
+    return 0;
+}
+
+static float denormals(uint64_t seed, size_t i)
+{
+    return (float)((int)((i + seed) % 9) - 4) * 1e-42f;
+}
+
+static float integers(uint64_t seed, size_t i)
+{
+    return (float)((int)((i * 37 + seed * 11) % 255) - 127);
+}
+
+static void fill(int size, size_t n, uint64_t step, filling f)
+{
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < n; i++) gradients[r][i] = f(step * RANKS + (uint64_t)r, i);
+        tensors[r][0] = gradients[r];
+        ranks[r] = tensors[r];
+    }
+}
+
+static void create(loopback *group, const char *spec, size_t n, int size)
+{
+    tw_tensor tensor = {"w", 1, {n}};
+    assert_int_equal(loopback_create(group, spec, &tensor, 1, size), TW_OK);
+}
+
+static int step_of(loopback *group, loopback_damage damage)
+{
+    int skipped;
+    tw_status status = loopback_step(group, ranks, -1, damage, &skipped);
+    if (status != TW_OK) fail_msg("%s", tw_last_error());
+    return skipped;
+}
+
+static void read_residual(const tw_scheme *scheme, size_t n, float *residual)
+{
+    tw_state *saved;
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
+    assert_int_equal(tw_state_get(saved, "residual/w", TW_F32, n, residual), TW_OK);
+    tw_state_destroy(saved);
+}
+
+/* ---- bit for bit ------------------------------------------------------------------------------------------------- */
+
+static void check_against_naive(const subject *s, size_t n, int size, filling f)
+{
+    static float residual[RANKS][MOST], sent[MOST], sum[MOST];
+    loopback group;
+    create(&group, s->spec, n, size);
+    memset(residual, 0, sizeof residual);
+    for (uint64_t step = 0; step < 4; step++) {
+        memset(sum, 0, sizeof sum);
+        fill(size, n, step, f);
+        for (int r = 0; r < size; r++) {
+            naive_step(s, size, r, step, gradients[r], n, residual[r], sent);
+            for (size_t i = 0; i < n; i++) sum[i] += sent[i];
+        }
+        assert_int_equal(step_of(&group, NULL), 0);
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < n; i++)
+                if (gradients[r][i] != sum[i])
+                    fail_msg("%s, n = %zu, %d ranks, step %d: element %zu is %a, naively %a", s->spec, n, size,
+                             (int)step, i, gradients[r][i], sum[i]);
+    }
+    for (int r = 0; s->feedback && r < size; r++) {
+        read_residual(group.scheme[r], n, sum);
+        for (size_t i = 0; i < n; i++) assert_true(sum[i] == residual[r][i]);
+    }
+    loopback_destroy(&group);
+}
+
+static void test_equals_the_naive_implementation(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 7, 640, 1023, 1024, MOST};
+    static const int groups[] = {1, 2, 4, 8};
+    for (size_t s = 0; s < SUBJECTS; s++)
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
+            for (size_t k = 0; k < sizeof groups / sizeof *groups; k++) {
+                check_against_naive(&subjects[s], sizes[z], groups[k], draws);
+                check_against_naive(&subjects[s], sizes[z], groups[k], zeros);
+            }
+}
+
+static size_t varint_bytes(size_t x)
+{
+    return x < 128 ? 1 : 1 + varint_bytes(x / 128);
+}
+
+static size_t naive_bytes(const subject *s, size_t n)
+{
+    size_t bits = s->method == NATURAL ? 8 : s->method == QSGD ? (size_t)s->bits : 1, packed = (n * bits + 7) / 8;
+    if (s->method == QSGD) return (n + (size_t)s->bucket - 1) / (size_t)s->bucket * 4 + packed;
+    if (s->method == TERNGRAD) return 4 + (n + 4) / 5;
+    if (s->method == NATURAL) return (n + 1023) / 1024 + packed;
+    return (s->method == ONEBIT ? 8 : 4) + packed;
+}
+
+static void test_packets_have_the_bytes_that_are_promised(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 5, 8, 9, 639, 640, 1023, 1024, 1025, MOST};
+    for (size_t s = 0; s < SUBJECTS; s++)
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) {
+            size_t n = sizes[z], bytes = naive_bytes(&subjects[s], n);
+            loopback group;
+            create(&group, subjects[s].spec, n, 1); /* with more, some would go dense */
+            fill(1, n, 0, draws);
+            step_of(&group, NULL);
+            assert_int_equal(group.packet_bytes, tw_packet_bound_header() + 1 + varint_bytes(bytes) + bytes);
+            loopback_destroy(&group);
+        }
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+enum { DRAWS = 600, SAMPLED = 1500 };
+
+/* Runs the same gradient again and again through two ranks and takes mean and variance of what comes back. */
+static void sample(const char *spec, filling f, double *mean, double *variance)
+{
+    loopback group;
+    create(&group, spec, SAMPLED, 2);
+    memset(mean, 0, SAMPLED * sizeof *mean);
+    memset(variance, 0, SAMPLED * sizeof *variance);
+    for (int k = 0; k < DRAWS; k++) {
+        fill(2, SAMPLED, 0, f);
+        assert_int_equal(step_of(&group, NULL), 0);
+        for (size_t i = 0; i < SAMPLED; i++) {
+            mean[i] += gradients[0][i];
+            variance[i] += (double)gradients[0][i] * gradients[0][i];
+        }
+    }
+    for (size_t i = 0; i < SAMPLED; i++) {
+        mean[i] /= DRAWS;
+        variance[i] = variance[i] / DRAWS - mean[i] * mean[i];
+    }
+    loopback_destroy(&group);
+}
+
+/* The mean of the draws is the input: each element within six standard errors, all of them together within six. */
+static void check_unbiased(const char *spec, const double *largest_variance)
+{
+    static double mean[SAMPLED], variance[SAMPLED];
+    double squares = 0;
+    sample(spec, draws, mean, variance);
+    for (size_t i = 0; i < SAMPLED; i++) {
+        double input = 0.5 * ((double)draws(0, i) + draws(1, i));
+        double error = mean[i] - input, standard = sqrt(largest_variance[i] / DRAWS) + 1e-7 * fabs(input) + 1e-12;
+        if (fabs(error) > 6 * standard)
+            fail_msg("%s: element %zu is %g on average instead of %g, %.1f standard errors", spec, i, mean[i], input,
+                     fabs(error) / standard);
+        squares += error * error / (standard * standard);
+    }
+    if (squares > SAMPLED + 6 * sqrt(2.0 * SAMPLED)) fail_msg("%s: errors of %g squares", spec, squares);
+}
+
+/* Of one rank's share: an element of level l + f becomes l or l + 1. */
+static double level_variance(double x, double unit)
+{
+    double level = x / unit, part = level - floor(level);
+    return part * (1 - part) * unit * unit;
+}
+
+static double bucket_norm(const subject *s, int rank, size_t i)
+{
+    size_t first = i / (size_t)s->bucket * (size_t)s->bucket;
+    float x[MOST];
+    size_t count = 0;
+    for (; count < (size_t)s->bucket && first + count < SAMPLED; count++)
+        x[count] = draws((uint64_t)rank, first + count);
+    return s->l2 ? sqrt(naive_norm(x, count)) : naive_peak(x, count);
+}
+
+/* The exact variance of the mean of two ranks' elements i. */
+static double expected_variance(const subject *s, size_t i)
+{
+    double sum = 0;
+    for (int r = 0; r < 2; r++) {
+        double x = draws((uint64_t)r, i) / 2.0, unit = 1;
+        int exponent;
+        float all[SAMPLED];
+        for (size_t k = 0; s->method == TERNGRAD && k < SAMPLED; k++) all[k] = draws((uint64_t)r, k);
+        if (s->method == QSGD) unit = bucket_norm(s, r, i) / 2 / ((1 << (s->bits - 1)) - 1);
+        if (s->method == TERNGRAD) unit = naive_peak(all, SAMPLED) / 2;
+        if (s->method == NATURAL) {
+            frexp(x, &exponent);
+            unit = ldexp(1, exponent - 1);
+        }
+        sum += level_variance(x, unit);
+    }
+    return sum;
+}
+
+static void test_random_rounding_is_unbiased(void **state)
+{
+    (void)state;
+    static const int which[] = {2, 4, 6, 7};
+    static double expected[SAMPLED], mean[SAMPLED], variance[SAMPLED];
+    for (size_t k = 0; k < 4; k++) {
+        const subject *s = &subjects[which[k]];
+        double total = 0, all = 0;
+        for (size_t i = 0; i < SAMPLED; i++) expected[i] = expected_variance(s, i);
+        check_unbiased(s->spec, expected);
+        sample(s->spec, draws, mean, variance);
+        for (size_t i = 0; i < SAMPLED; i++) {
+            total += variance[i];
+            all += expected[i];
+        }
+        if (fabs(total / all - 1) > 0.03) fail_msg("%s: a variance of %g instead of %g", s->spec, total, all);
+    }
+}
+
+/* The papers' bounds: QSGD's min(n/s^2, sqrt(n)/s) |v|^2 a bucket with the Euclidean norm; natural's 1/8 |v|^2. */
+static void test_variance_is_within_the_papers_bounds(void **state)
+{
+    (void)state;
+    static double mean[SAMPLED], variance[SAMPLED];
+    double total = 0, squares = 0, levels = 3, n = 1024;
+    for (size_t i = 0; i < SAMPLED; i++)
+        for (uint64_t r = 0; r < 2; r++) squares += draws(r, i) * draws(r, i) / 4.0;
+    sample(subjects[4].spec, draws, mean, variance);
+    for (size_t i = 0; i < SAMPLED; i++) total += variance[i];
+    assert_true(total <= fmin(n / (levels * levels), sqrt(n) / levels) * squares);
+    sample(subjects[7].spec, draws, mean, variance);
+    total = 0;
+    for (size_t i = 0; i < SAMPLED; i++) total += variance[i];
+    assert_true(total <= squares / 8 * 1.02); /* sampled */
+}
+
+/* ---- feedback ---------------------------------------------------------------------------------------------------- */
+
+/* What came and what is left is what went in. */
+static void test_feedback_loses_nothing(void **state)
+{
+    (void)state;
+    static float residual[MOST];
+    static double went[MOST], came[MOST];
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        loopback group;
+        if (!subjects[s].feedback) continue;
+        create(&group, subjects[s].spec, MOST, 4);
+        memset(went, 0, sizeof went);
+        memset(came, 0, sizeof came);
+        for (uint64_t step = 0; step < 20; step++) {
+            fill(4, MOST, step, integers);
+            for (size_t i = 0; i < MOST; i++)
+                for (int r = 0; r < 4; r++) went[i] += gradients[r][i] / 4.0;
+            step_of(&group, NULL);
+            if (step % 5 == 4) { /* takes back what came: it stays in the residual */
+                for (int r = 0; r < 4; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
+                continue;
+            }
+            for (size_t i = 0; i < MOST; i++) came[i] += gradients[0][i];
+        }
+        for (int r = 0; r < 4; r++) {
+            read_residual(group.scheme[r], MOST, residual);
+            for (size_t i = 0; i < MOST; i++) came[i] += residual[i];
+        }
+        /* Powers of two and quarters of integers: natural loses not even a rounding. */
+        double allowed = subjects[s].method == NATURAL ? 0 : 2e-2;
+        for (size_t i = 0; i < MOST; i++)
+            if (fabs(came[i] - went[i]) > allowed)
+                fail_msg("%s: element %zu: %g came or is left of %g", subjects[s].spec, i, came[i], went[i]);
+        loopback_destroy(&group);
+    }
+}
+
+/* A rank's NaN: it remembers what it did, bit for bit; the others' gradients wait in their residuals. */
+static void test_a_skipped_step_keeps_what_was_there(void **state)
+{
+    (void)state;
+    static float before[2][MOST], after[2][MOST], kept[MOST];
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        loopback group;
+        if (!subjects[s].feedback) continue;
+        create(&group, subjects[s].spec, MOST, 2);
+        for (uint64_t step = 0; step < 3; step++) {
+            fill(2, MOST, step, integers);
+            step_of(&group, NULL);
+        }
+        for (int r = 0; r < 2; r++) read_residual(group.scheme[r], MOST, before[r]);
+        fill(2, MOST, 3, integers);
+        memcpy(kept, gradients[0], sizeof kept);
+        gradients[1][MOST / 2] = NAN;
+        assert_int_equal(step_of(&group, NULL), 1);
+        for (int r = 0; r < 2; r++) read_residual(group.scheme[r], MOST, after[r]);
+        assert_memory_equal(after[1], before[1], sizeof before[1]);
+        for (size_t i = 0; i < MOST; i++)
+            if (fabsf(after[0][i] - (before[0][i] + kept[i] / 2)) > (subjects[s].method == NATURAL ? 0 : 1e-4f))
+                fail_msg("%s: element %zu: %g was left and %g came; now %g", subjects[s].spec, i, before[0][i], kept[i],
+                         after[0][i]);
+        loopback_destroy(&group);
+    }
+}
+
+/* Looking at the state between a step and its taking back changes next to nothing. */
+static void test_a_step_is_taken_back_after_a_save(void **state)
+{
+    (void)state;
+    static float plain[MOST], looked[MOST];
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        if (!subjects[s].feedback) continue;
+        for (int look = 0; look < 2; look++) {
+            loopback group;
+            create(&group, subjects[s].spec, MOST, 1);
+            fill(1, MOST, 0, draws);
+            step_of(&group, NULL);
+            if (look) read_residual(group.scheme[0], MOST, looked);
+            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+            read_residual(group.scheme[0], MOST, look ? looked : plain);
+            loopback_destroy(&group);
+        }
+        for (size_t i = 0; i < MOST; i++) {
+            assert_true(fabsf(looked[i] - plain[i]) <= 1e-5f);
+            assert_true(fabsf(plain[i] - draws(0, i)) <= 1e-5f);
+        }
+    }
+}
+
+static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
+{
+    (void)state;
+    enum { STEPS = 6 };
+    static float expected[STEPS][MOST];
+    for (size_t s = 0; s < SUBJECTS; s++)
+        for (uint64_t stop = 0; stop < STEPS; stop++) { /* the first round stops nowhere and tells what is right */
+            loopback group;
+            create(&group, subjects[s].spec, MOST, 2);
+            for (uint64_t step = 0; step < STEPS; step++) {
+                for (int r = 0; r < 2 && stop && step == stop; r++) {
+                    tw_tensor tensor = {"w", 1, {MOST}};
+                    tw_state *saved;
+                    assert_int_equal(tw_state_create(&saved), TW_OK);
+                    assert_int_equal(tw_scheme_save_state(group.scheme[r], "x/", saved), TW_OK);
+                    tw_scheme_destroy(group.scheme[r]);
+                    assert_int_equal(tw_scheme_create(subjects[s].spec, &tensor, 1, r, 2, &group.scheme[r]), TW_OK);
+                    assert_int_equal(tw_scheme_load_state(group.scheme[r], "x/", saved), TW_OK);
+                    tw_state_destroy(saved);
+                }
+                fill(2, MOST, step, draws);
+                step_of(&group, NULL);
+                if (stop == 0) memcpy(expected[step], gradients[0], sizeof gradients[0]);
+                assert_memory_equal(gradients[1], expected[step], sizeof gradients[1]);
+            }
+            loopback_destroy(&group);
+        }
+}
+
+/* ---- extremes ---------------------------------------------------------------------------------------------------- */
+
+/* So small that a step between levels has to be larger: 0, or what a level is worth, but a number. */
+static void test_denormal_gradients_are_harmless(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        loopback group;
+        create(&group, subjects[s].spec, MOST, 2);
+        for (uint64_t step = 0; step < 4; step++) {
+            fill(2, MOST, step, denormals);
+            assert_int_equal(step_of(&group, NULL), 0);
+            for (size_t i = 0; i < MOST; i++) assert_true(fabsf(gradients[0][i]) <= 0x1p-99f);
+        }
+        loopback_destroy(&group);
+    }
+}
+
+static unsigned char hostile[8192];
+static size_t hostile_bytes;
+
+/* Rank 1's packet becomes one whose only section is `hostile`. */
+static void replace(void *packets[], size_t sizes[], int size)
+{
+    tw_packet_writer writer;
+    unsigned char *section;
+    (void)size;
+    packets[1] = realloc(packets[1], sizeof hostile + 64);
+    tw_packet_begin(&writer, packets[1], sizeof hostile + 64, 0, 0);
+    assert_int_equal(tw_packet_put_block(&writer, hostile_bytes, &section), TW_OK);
+    memcpy(section, hostile, hostile_bytes);
+    sizes[1] = tw_packet_end(&writer);
+}
+
+static tw_status deliver_hostile(const subject *s, size_t n, int *skipped)
+{
+    loopback group;
+    create(&group, s->spec, n, 2);
+    fill(2, n, 0, draws);
+    tw_status status = loopback_step(&group, ranks, -1, replace, skipped);
+    loopback_destroy(&group);
+    return status;
+}
+
+static void check_head(const subject *s, float head, size_t place)
+{
+    int skipped;
+    memset(hostile, 0, sizeof hostile);
+    hostile_bytes = naive_bytes(s, MOST);
+    assert_int_equal(deliver_hostile(s, MOST, &skipped), TW_OK);
+    memcpy(hostile + place, &head, sizeof head);
+    assert_int_equal(deliver_hostile(s, MOST, &skipped), TW_ERROR_PACKET);
+    assert_non_null(strstr(tw_last_error(), "rank 1's section of w is damaged"));
+}
+
+static void test_hostile_sections_are_refused(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    int skipped;
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        for (size_t k = 0; k < 4 && subjects[s].method != NATURAL; k++) check_head(&subjects[s], bad[k], 0);
+        memset(hostile, 0, sizeof hostile);
+        for (int longer = -1; longer <= 1; longer += 2) {
+            hostile_bytes = naive_bytes(&subjects[s], MOST) + (size_t)longer;
+            assert_int_equal(deliver_hostile(&subjects[s], MOST, &skipped), TW_ERROR_PACKET);
+        }
+    }
+    check_head(&subjects[0], -1, 0);
+    check_head(&subjects[1], -1, 0);
+    check_head(&subjects[1], 1, 4); /* a mean of negatives */
+    check_head(&subjects[2], -1, 4 * 9);
+    check_head(&subjects[5], -1, 0);
+    for (unsigned byte = 0; byte < 256; byte++) {
+        memset(hostile, 0, sizeof hostile);
+        hostile_bytes = naive_bytes(&subjects[5], MOST);
+        hostile[hostile_bytes - 1] = (unsigned char)byte;
+        assert_int_equal(deliver_hostile(&subjects[5], MOST, &skipped), byte > 242 ? TW_ERROR_PACKET : TW_OK);
+        memset(hostile, 0, sizeof hostile);
+        hostile_bytes = naive_bytes(&subjects[7], MOST);
+        hostile[4] = (unsigned char)byte;
+        assert_int_equal(deliver_hostile(&subjects[7], MOST, &skipped), byte > 254 ? TW_ERROR_PACKET : TW_OK);
+    }
+}
+
+/* A finite section whose sum with others may overflow: a skipped step, not an error, and no infinity. */
+static void test_a_sum_that_overflows_is_skipped(void **state)
+{
+    (void)state;
+    static const int which[] = {0, 1, 5};
+    static const float largest = FLT_MAX;
+    int skipped;
+    for (size_t k = 0; k < 3; k++) {
+        memset(hostile, 0, sizeof hostile);
+        hostile_bytes = naive_bytes(&subjects[which[k]], MOST);
+        memcpy(hostile, &largest, sizeof largest);
+        assert_int_equal(deliver_hostile(&subjects[which[k]], MOST, &skipped), TW_OK);
+        assert_int_equal(skipped, 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equals_the_naive_implementation),
+        cmocka_unit_test(test_packets_have_the_bytes_that_are_promised),
+        cmocka_unit_test(test_random_rounding_is_unbiased),
+        cmocka_unit_test(test_variance_is_within_the_papers_bounds),
+        cmocka_unit_test(test_feedback_loses_nothing),
+        cmocka_unit_test(test_a_skipped_step_keeps_what_was_there),
+        cmocka_unit_test(test_a_step_is_taken_back_after_a_save),
+        cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
+        cmocka_unit_test(test_denormal_gradients_are_harmless),
+        cmocka_unit_test(test_hostile_sections_are_refused),
+        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
