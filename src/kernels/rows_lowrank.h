@@ -4,9 +4,9 @@
  * functions marked inline are called with a constant `count` and have no loop over it left. */
 
 /* Sixteen partial sums need no vector wider than sixteen. */
-enum { FEW = 4, LANES = WIDTH < 16 ? WIDTH : 16, PARTS = 16 / LANES };
+enum { FEW = 4, SUM_LANES = WIDTH < 16 ? WIDTH : 16, SUM_PARTS = 16 / SUM_LANES };
 
-typedef float lane_vector __attribute__((vector_size(LANES * 4)));
+typedef float lane_vector __attribute__((vector_size(SUM_LANES * 4)));
 
 TW_INLINE lane_vector load_lanes(const float *src)
 {
@@ -37,11 +37,12 @@ static void add_combination(float *dst, const float *x, size_t stride, size_t co
 TW_INLINE void multiply_few(float *products, const float *y, const float *x, size_t stride, size_t count, size_t n)
 {
     size_t whole = n / 16 * 16;
-    lane_vector sums[FEW][PARTS] = {0};
+    lane_vector sums[FEW][SUM_PARTS] = {0};
     for (size_t i = 0; i < whole; i += 16)
-        for (size_t part = 0; part < PARTS; part++) {
-            lane_vector left = load_lanes(y + i + part * LANES);
-            for (size_t k = 0; k < count; k++) sums[k][part] += left * load_lanes(x + k * stride + i + part * LANES);
+        for (size_t part = 0; part < SUM_PARTS; part++) {
+            lane_vector left = load_lanes(y + i + part * SUM_LANES);
+            for (size_t k = 0; k < count; k++)
+                sums[k][part] += left * load_lanes(x + k * stride + i + part * SUM_LANES);
         }
     for (size_t k = 0; k < count; k++)
         products[k] = tw_finish_inner_product((float *)sums[k], y + whole, x + k * stride + whole, n - whole);
