@@ -18,8 +18,7 @@
 
 enum { TW_PACK_LANES = 32, TW_PACK_GROUP = 1024, TW_TRIT_GROUP = 640 };
 
-/* What a rounding at random needs to know of its elements. It also asks for memory ahead of them, since it is the last
- * to read them, and its arithmetic leaves the memory idle. */
+/* What a rounding at random needs to know of its elements. */
 typedef struct tw_noise {
     uint32_t key[2];
     uint32_t first; /* the number of element 0 */

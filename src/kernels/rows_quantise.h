@@ -1,7 +1,8 @@
 /* rows_quantise.h - the rows of quantise.h for a vector level; see rows.h, which includes it. */
 
-/* A row of a group is what its lanes hold of one position: PARTS vectors. A group has 32 rows of bits, 20 of trits. */
-enum { LANES = TW_PACK_LANES, PARTS = LANES / WIDTH, GROUP = TW_PACK_GROUP };
+/* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
+ * trits. */
+enum { PACK_PARTS = TW_PACK_LANES / WIDTH, GROUP = TW_PACK_GROUP };
 
 typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
 
@@ -18,7 +19,7 @@ TW_INLINE void store_words(void *dst, word_vector x)
 }
 
 /* yes in the lanes where mask is all ones, no where it is zero */
-TW_INLINE vector choose(word_vector mask, vector yes, vector no)
+TW_INLINE vector blend(word_vector mask, vector yes, vector no)
 {
     return (vector)(((word_vector)yes & mask) | ((word_vector)no & ~mask));
 }
@@ -53,7 +54,7 @@ static void accumulate(float *v, const float *g, size_t n, float a)
 /* Two numbers that are not negative. */
 TW_INLINE vector larger(vector a, vector b)
 {
-    return choose((word_vector)(a > b), a, b);
+    return blend((word_vector)(a > b), a, b);
 }
 
 /* As many maxima as a block has vectors: each comparison waits for the one before it. */
@@ -65,9 +66,12 @@ static float peak(const float *x, size_t n)
         for (size_t k = 0; k < BLOCK / WIDTH; k++)
             largest[k] = larger((vector)(load_words(x + i + k * WIDTH) & 0x7FFFFFFFu), largest[k]);
     for (size_t k = 1; k < BLOCK / WIDTH; k++) largest[0] = larger(largest[k], largest[0]);
-    float most = tw_quantise_scalar.peak(x + whole, n - whole);
-    for (size_t lane = 0; lane < WIDTH; lane++) most = largest[0][lane] > most ? largest[0][lane] : most;
-    return most;
+    float most = tw_quantise_scalar.peak(x + whole, n - whole), lanes[WIDTH];
+    store(lanes, largest[0]);
+    for (size_t half = WIDTH / 2; half > 0; half /= 2)
+        for (size_t lane = 0; lane < half; lane++)
+            lanes[lane] = lanes[lane] > lanes[lane + half] ? lanes[lane] : lanes[lane + half];
+    return most > lanes[0] ? most : lanes[0];
 }
 
 /* ---- signs ------------------------------------------------------------------------------------------------------- */
@@ -82,7 +86,7 @@ typedef struct sign_part {
 TW_INLINE void send_row(sign_part *part, float *v, const float *g, float a, const vector sent[2], unsigned row)
 {
     vector before = load(v), step = a * load(g);
-    vector now = before - choose((word_vector)(before < 0.0f), sent[1], sent[0]) + step;
+    vector now = before - blend((word_vector)(before < 0.0f), sent[1], sent[0]) + step;
     word_vector negative = (word_vector)(now < 0.0f);
     store(v, now);
     part->negative += (vector)((word_vector)now & negative);
@@ -106,13 +110,13 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     const vector wide_sent[2] = {broadcast(sent[0]), broadcast(sent[1])};
     size_t whole = n / GROUP * GROUP;
     for (size_t group = 0; group < whole; group += GROUP) {
-        sign_part parts[PARTS] = {0};
+        sign_part parts[PACK_PARTS] = {0};
         for (unsigned row = 0; row < 32; row++)
-            for (size_t part = 0; part < PARTS; part++) {
-                size_t i = group + row * LANES + part * WIDTH;
+            for (size_t part = 0; part < PACK_PARTS; part++) {
+                size_t i = group + row * TW_PACK_LANES + part * WIDTH;
                 send_row(&parts[part], v + i, g + i, a, wide_sent, row);
             }
-        for (size_t part = 0; part < PARTS; part++) {
+        for (size_t part = 0; part < PACK_PARTS; part++) {
             store_words(bits + group / 8 + 4 * part * WIDTH, parts[part].packed);
             add_part(sums, &parts[part], part * WIDTH);
         }
@@ -125,25 +129,18 @@ static void add_signs(float *sum, const unsigned char *bits, size_t n, const flo
     const vector positive = broadcast(value[0]), negative = broadcast(value[1]);
     size_t whole = n / GROUP * GROUP;
     for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PARTS; part++) {
+        for (size_t part = 0; part < PACK_PARTS; part++) {
             word_vector packed = load_words(bits + group / 8 + part * sizeof packed);
             for (size_t row = 0; row < 32; row++) {
-                float *at = sum + group + row * LANES + part * WIDTH;
+                float *at = sum + group + row * TW_PACK_LANES + part * WIDTH;
                 word_vector is_negative = -(packed >> row & 1u);
-                store(at, load(at) + choose(is_negative, negative, positive));
+                store(at, load(at) + blend(is_negative, negative, positive));
             }
         }
     tw_quantise_scalar.add_signs(sum + whole, bits + whole / 8, n - whole, value);
 }
 
 /* ---- levels and powers ------------------------------------------------------------------------------------------- */
-
-/* What comes next is asked for while this is computed: no fault, whatever is there. */
-TW_INLINE void look_ahead(const float *x)
-{
-    enum { AHEAD = 4096 /* bytes */ };
-    __builtin_prefetch((const void *)((uintptr_t)x + AHEAD));
-}
 
 /* Numbers have 24 bits behind the point. */
 TW_INLINE word_vector round_level(vector level, uint32_t most, word_vector random)
@@ -156,7 +153,6 @@ static void dither(uint32_t *code, const float *x, size_t n, float a, float inve
     size_t whole = n / WIDTH * WIDTH;
     word_vector number = count_up() + noise.first;
     for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        look_ahead(x + i);
         vector level = a * load(x + i) * (inverse * 0x1p24f);
         store_words(code + i, round_level(level, most, draw(&noise, number)));
     }
@@ -170,10 +166,9 @@ static void ternarise(uint32_t *code, const float *x, size_t n, float a, float i
     size_t whole = n / WIDTH * WIDTH;
     word_vector number = count_up() + noise.first;
     for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        look_ahead(x + i);
         vector level = a * load(x + i) * (inverse * 0x1p24f);
-        level = choose((word_vector)(level < high), level, high);
-        level = choose((word_vector)(level > low), level, low);
+        level = blend((word_vector)(level < high), level, high);
+        level = blend((word_vector)(level > low), level, low);
         store_words(code + i, round_level(level, 1, draw(&noise, number)));
     }
     noise.first += (uint32_t)whole;
@@ -195,7 +190,6 @@ static void round_powers(uint32_t *code, const float *x, size_t n, float a, floa
     size_t whole = n / WIDTH * WIDTH;
     word_vector number = count_up() + noise.first;
     for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        look_ahead(x + i);
         word_vector bits = (word_vector)(a * load(x + i) * inverse);
         word_vector power = ((bits & 0x7FFFFFFFu) + (draw(&noise, number) >> 9)) >> 23;
         store_words(code + i, power | bits >> 31 << 7);
@@ -221,12 +215,12 @@ TW_INLINE void pack_part(unsigned char *dst, const uint32_t *code, unsigned bits
     word_vector pending = {0};
     unsigned held = 0;
     for (size_t row = 0; row < 32; row++) {
-        word_vector next = load_words(code + row * LANES);
+        word_vector next = load_words(code + row * TW_PACK_LANES);
         pending |= next << held;
         held += bits;
         if (held < 32) continue;
         store_words(dst, pending);
-        dst += LANES * 4;
+        dst += TW_PACK_LANES * 4;
         held -= 32;
         pending = held ? next >> (bits - held) : (word_vector){0};
     }
@@ -240,7 +234,7 @@ TW_INLINE void unpack_part(uint32_t *code, const unsigned char *src, unsigned bi
         word_vector now = pending;
         if (held < bits) {
             pending = load_words(src);
-            src += LANES * 4;
+            src += TW_PACK_LANES * 4;
             now |= pending << held;
             pending >>= bits - held;
             held += 32;
@@ -248,7 +242,7 @@ TW_INLINE void unpack_part(uint32_t *code, const unsigned char *src, unsigned bi
             pending >>= bits;
         }
         held -= bits;
-        store_words(code + row * LANES, now & ((1u << bits) - 1));
+        store_words(code + row * TW_PACK_LANES, now & ((1u << bits) - 1));
     }
 }
 
@@ -256,7 +250,7 @@ static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bi
 {
     size_t whole = n / GROUP * GROUP;
     for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PARTS; part++)
+        for (size_t part = 0; part < PACK_PARTS; part++)
             pack_part(dst + group / 8 * bits + part * WIDTH * 4, code + group + part * WIDTH, bits);
     tw_quantise_scalar.pack(dst + whole / 8 * bits, code + whole, n - whole, bits);
 }
@@ -265,7 +259,7 @@ static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned 
 {
     size_t whole = n / GROUP * GROUP;
     for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PARTS; part++)
+        for (size_t part = 0; part < PACK_PARTS; part++)
             unpack_part(code + group + part * WIDTH, src + group / 8 * bits + part * WIDTH * 4, bits);
     tw_quantise_scalar.unpack(code + whole, src + whole / 8 * bits, n - whole, bits);
 }
@@ -274,7 +268,7 @@ static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned 
 TW_INLINE word_vector join_trits(const uint32_t *code)
 {
     word_vector byte = {0};
-    for (size_t row = 5; row-- > 0;) byte = byte * 3 + load_words(code + row * LANES);
+    for (size_t row = 5; row-- > 0;) byte = byte * 3 + load_words(code + row * TW_PACK_LANES);
     return byte;
 }
 
@@ -282,7 +276,7 @@ TW_INLINE void split_trits(word_vector byte, uint32_t *code)
 {
     for (size_t row = 0; row < 5; row++) {
         word_vector third = byte * 171 >> 9; /* byte / 3, right up to 511 */
-        store_words(code + row * LANES, byte - third * 3);
+        store_words(code + row * TW_PACK_LANES, byte - third * 3);
         byte = third;
     }
 }
@@ -291,10 +285,10 @@ static void pack_trits(unsigned char *dst, const uint32_t *code, size_t n)
 {
     size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
     for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
-        for (size_t part = 0; part < LANES; part += WIDTH) {
+        for (size_t part = 0; part < TW_PACK_LANES; part += WIDTH) {
             word_vector packed = {0};
             for (size_t byte = 0; byte < 4; byte++)
-                packed |= join_trits(code + group + 5 * byte * LANES + part) << 8 * byte;
+                packed |= join_trits(code + group + 5 * byte * TW_PACK_LANES + part) << 8 * byte;
             store_words(dst + group / 5 + 4 * part, packed);
         }
     tw_quantise_scalar.pack_trits(dst + whole / 5, code + whole, n - whole);
@@ -304,10 +298,10 @@ static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
 {
     size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
     for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
-        for (size_t part = 0; part < LANES; part += WIDTH) {
+        for (size_t part = 0; part < TW_PACK_LANES; part += WIDTH) {
             word_vector packed = load_words(src + group / 5 + 4 * part);
             for (size_t byte = 0; byte < 4; byte++)
-                split_trits(packed >> 8 * byte & 255, code + group + 5 * byte * LANES + part);
+                split_trits(packed >> 8 * byte & 255, code + group + 5 * byte * TW_PACK_LANES + part);
         }
     tw_quantise_scalar.unpack_trits(code + whole, src + whole / 5, n - whole);
 }

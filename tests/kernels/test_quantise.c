@@ -150,7 +150,7 @@ static void fill(arrays *x, const row *r, const question *q, content kind)
 {
     uint32_t below = r->below ? r->below : 1u << q->bits;
     memset(x, 0, sizeof *x);
-    for (size_t i = 0; i < MOST + MARGIN; i++) {
+    for (size_t i = 0; i < q->n + MARGIN; i++) {
         x->v[i] = value(kind, i);
         x->g[i] = value(kind, i + 5000);
         x->code[i] = pattern(ANY_BITS, i + 10000) % below;
