@@ -33,7 +33,7 @@ struct tw_quantised {
     tw_gather gather;
 };
 
-/* The most elements that a block may have. */
+/* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
 enum { TW_QUANTISED_BLOCK = 1024 };
 
 tw_status tw_quantised_create(tw_quantised *quantised, tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);

@@ -100,9 +100,7 @@ static void ternarise(uint32_t *code, const float *x, size_t n, float a, float i
 {
     for (size_t i = 0; i < n; i++) {
         float level = a * x[i] * (inverse * 0x1p24f);
-        level = level < 0x1p24f ? level : 0x1p24f;
-        level = level > -0x1p24f ? level : -0x1p24f;
-        code[i] = round_level(level, 1, draw(&noise, i));
+        code[i] = round_level(fmaxf(fminf(level, 0x1p24f), -0x1p24f), 1, draw(&noise, i));
     }
 }
 
