@@ -38,8 +38,7 @@ static void from_half(const tw_dense *dense, float *dst, const uint16_t *src, si
     (dense->settings.dtype == TW_F16 ? kernels->from_fp16 : kernels->from_bf16)(dst, src, n);
 }
 
-/* The largest fp16 of which N add up to no more than 65,504; bf16 reaches as far as fp32. */
-static float largest_share(tw_dtype dtype, int size)
+float tw_largest_share(tw_dtype dtype, int size)
 {
     if (dtype != TW_F16) return INFINITY;
     uint16_t half = tw_to_fp16(65504.0F / (float)size);
@@ -50,7 +49,7 @@ static float largest_share(tw_dtype dtype, int size)
 tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings)
 {
     *dense = (tw_dense){.scheme = scheme, .settings = settings};
-    dense->largest = largest_share(settings.dtype, scheme->size);
+    dense->largest = tw_largest_share(settings.dtype, scheme->size);
     for (size_t i = 0; i < scheme->count; i++)
         if (takes(dense, i)) dense->count += scheme->tensors[i].count;
     TW_TRY(tw_allocate(tw_dense_bytes(dense), 1, &dense->values));

@@ -22,6 +22,9 @@ typedef struct tw_dense {
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 
+/* The largest value of which `size` add up to no more than the format holds: bf16 reaches as far as fp32. */
+float tw_largest_share(tw_dtype dtype, int size);
+
 /* Allocates; a message without such tensors gives count 0, and then pack must not be called. */
 tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings);
 void tw_dense_destroy(tw_dense *dense);

@@ -6,6 +6,8 @@
     X(allreduce)                                                                                                       \
     X(topk)                                                                                                            \
     X(dgc)                                                                                                             \
+    X(scalecom)                                                                                                        \
+    X(adacomp)                                                                                                         \
     X(qsgd)                                                                                                            \
     X(terngrad)                                                                                                        \
     X(sign)                                                                                                            \

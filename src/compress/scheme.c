@@ -103,6 +103,23 @@ tw_status tw_common_options_read(const char *spec, tw_common_options *options)
     return status;
 }
 
+tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count)
+{
+    const tw_scheme_ops *ops;
+    tw_scheme *scheme;
+    tw_option_set sets[OPTION_SETS];
+    TW_TRY(read_ops(spec, &ops));
+    if (!ops->check) return TW_OK;
+    TW_TRY(tw_allocate(1, ops->struct_size, &scheme));
+    tw_status status = parse_options(ops, spec, scheme, &scheme->common);
+    if (status == TW_OK) {
+        status = ops->check(scheme, tensors, count);
+        tw_spec_release(sets, list_options(ops, scheme, &scheme->common, sets));
+    }
+    tw_free(scheme);
+    return status;
+}
+
 size_t tw_tensor_count(const tw_tensor *tensor)
 {
     size_t count = 1;

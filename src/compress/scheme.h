@@ -71,6 +71,8 @@ struct tw_scheme_ops {
     size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */
     size_t option_count;
+    /* (optional) Whether the options fit the table of which the scheme will be given a message; only they are set. */
+    tw_status (*check)(const tw_scheme *scheme, const tw_tensor *tensors, size_t count);
     /* All members of the head are set. Allocates what the scheme needs; what it has allocated when it fails is freed
      * by destroy. */
     tw_status (*create)(tw_scheme *scheme);
@@ -95,6 +97,8 @@ const tw_scheme_ops *tw_scheme_at(size_t index);
 tw_status tw_table_check(const tw_tensor *tensors, size_t count);
 /* TW_ERROR_SPEC if one of the patterns of dense= matches no tensor: a misspelt name must not pass for a rule. */
 tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count);
+/* What ops->check says of a spec and a table. */
+tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);

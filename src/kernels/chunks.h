@@ -1,5 +1,5 @@
 /* chunks.h - the largest of each chunk, and what follows from it (ScaleCom, AdaComp). A part of the table in kernels.h;
- * its rules hold. */
+ * its rules hold. An array is cut into chunks of `chunk` elements (at least 1); the last may be shorter. */
 #ifndef TW_KERNELS_CHUNKS_H
 #define TW_KERNELS_CHUNKS_H
 
@@ -7,7 +7,14 @@
 #include <stdint.h>
 
 typedef struct tw_chunks_rows {
-    int none;
+    /* v += a*g; then position gets, for each chunk, where in it |v + b*g| is largest: the first of equals, 0 if all
+     * are zero or NaN. Returns the largest of all chunks. */
+    float (*accumulate_top)(float *v, const float *g, size_t n, float a, float b, size_t chunk, uint32_t *position);
+    /* v += a*g. Lists every i, in ascending order, whose |v[i] + a*g[i]| (the new v) is not below the largest |v| of
+     * its chunk, unless v[i] is zero: index gets first + i and value gets v[i]; both have room for n. Adds each chunk's
+     * largest |v|, in order, to *largest. Returns how many it listed. */
+    size_t (*accumulate_rising)(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
+                                uint32_t *index, float *value, double *largest);
 } tw_chunks_rows;
 
 /* The reference. */

@@ -1,4 +1,74 @@
-/* The reference of chunks.h. */
+/* The reference of chunks.h. A NaN is above nothing, so that it is never the largest. */
 #include "chunks.h"
 
-const tw_chunks_rows tw_chunks_scalar = {0};
+#include <math.h>
+
+static size_t shorter(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static float top_of_chunk(float *v, const float *g, size_t n, float a, float b, uint32_t *position)
+{
+    float largest = 0;
+    *position = 0;
+    for (size_t i = 0; i < n; i++) {
+        v[i] += a * g[i];
+        float magnitude = fabsf(v[i] + b * g[i]);
+        if (!(magnitude > largest)) continue;
+        largest = magnitude;
+        *position = (uint32_t)i;
+    }
+    return largest;
+}
+
+static float accumulate_top(float *v, const float *g, size_t n, float a, float b, size_t chunk, uint32_t *position)
+{
+    float largest = 0;
+    for (size_t i = 0; i < n; i += chunk) {
+        float top = top_of_chunk(v + i, g + i, shorter(chunk, n - i), a, b, position++);
+        if (top > largest) largest = top;
+    }
+    return largest;
+}
+
+static float accumulate_chunk(float *v, const float *g, size_t n, float a)
+{
+    float largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        v[i] += a * g[i];
+        if (fabsf(v[i]) > largest) largest = fabsf(v[i]);
+    }
+    return largest;
+}
+
+static size_t list_rising(const float *v, const float *g, size_t n, float a, float largest, uint32_t first,
+                          uint32_t *index, float *value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(fabsf(v[i] + a * g[i]) >= largest) || v[i] == 0) continue;
+        index[count] = first + (uint32_t)i;
+        value[count++] = v[i];
+    }
+    return count;
+}
+
+static size_t accumulate_rising(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
+                                uint32_t *index, float *value, double *largest)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += chunk) {
+        size_t length = shorter(chunk, n - i);
+        float top = accumulate_chunk(v + i, g + i, length, a);
+        if (!(top > 0)) continue;
+        *largest += (double)top;
+        count += list_rising(v + i, g + i, length, a, top, first + (uint32_t)i, index + count, value + count);
+    }
+    return count;
+}
+
+const tw_chunks_rows tw_chunks_scalar = {
+    .accumulate_top = accumulate_top,
+    .accumulate_rising = accumulate_rising,
+};

@@ -217,6 +217,7 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
     tw_free(common.dense);
     TW_TRY(patterns);
+    TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(create_arrays(reducer));
     TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;

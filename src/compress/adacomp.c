@@ -1,0 +1,185 @@
+/* adacomp - adaptive residual gradient compression (Chen, Choi, Brand, Agrawal, Zhang, Gopalakrishnan; AAAI 2018,
+ * arXiv 1712.02679), from which ScaleCom descends.
+ *
+ * Per tensor, cut into bins, with g already scaled by 1/N:
+ *     G = v + g;  H = G + g                   H doubles the newest gradient
+ *     send sign(G) where |H| >= max |G|       the maximum is the bin's: few or many, as residual and gradient agree
+ *     scale = mean of the bins' maxima        one magnitude a tensor
+ *     v = G - sent                            the error feedback
+ * Momentum stays with the optimiser.
+ *
+ * Our own: an element with G = 0 has no sign and is not sent (in a bin of zeros all of them would pass), and no more
+ * than most_density of a tensor is sent, the largest |G| of those selected: packets have a bound. The bins' lengths are
+ * the paper's as remembered, not read. */
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "sparse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, LEAST_ROOM = 16 };
+
+typedef struct adacomp {
+    tw_scheme scheme;
+    long bin;
+    double most_density;
+    int indices;
+    tw_sparse sparse;
+    uint32_t *index; /* the candidates of the tensor under way */
+    float *value;
+} adacomp;
+
+static const tw_option options[] = {
+    {"bin", TW_OPTION_INTEGER, offsetof(adacomp, bin), "0", 0, MOST_BIN, NULL,
+     "elements of a bin; 0: 50 in tensors of 4 dimensions (convolutions), 500 in others"},
+    {"most_density", TW_OPTION_REAL, offsetof(adacomp, most_density), "0.05", 1e-7, 1, NULL,
+     "fraction of each tensor that is sent at most"},
+    TW_OPTION_INDICES(adacomp),
+};
+
+static size_t bin_of(const adacomp *self, size_t tensor)
+{
+    if (self->bin) return (size_t)self->bin;
+    return self->scheme.tensors[tensor].dims == CONVOLUTION_DIMS ? CONVOLUTION_BIN : OTHER_BIN;
+}
+
+static void take(tw_scheme *scheme);
+
+static tw_status create(tw_scheme *scheme)
+{
+    adacomp *self = (adacomp *)scheme;
+    size_t most = 0;
+    tw_sparse_settings settings = {.most_density = self->most_density,
+                                   .least = LEAST_ROOM,
+                                   .feedback = 1,
+                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
+                                   .take = take};
+    TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
+    TW_TRY(tw_allocate(2 * most + MOST_BIN, sizeof *self->index, &self->index));
+    return tw_allocate(2 * most + MOST_BIN, sizeof *self->value, &self->value);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    adacomp *self = (adacomp *)scheme;
+    tw_free(self->index);
+    tw_free(self->value);
+    tw_sparse_destroy(&self->sparse);
+}
+
+/* ---- at most so many --------------------------------------------------------------------------------------------- */
+
+static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const float *candidates = context;
+    return tw_kernels_best()->select(candidates + first, n, threshold, (uint32_t)first, index, value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    memcpy(dst, (const float *)context + first, n * sizeof *dst);
+}
+
+/* Keeps the largest of `count` candidates, as many as there is room to send. Returns how many. */
+static size_t prune(adacomp *self, tw_support *support, size_t count)
+{
+    tw_select_source candidates = {self->value, pass, peek, self->value};
+    if (count <= support->most) return count;
+    size_t kept =
+        tw_select_top(&self->sparse.selector, &candidates, count, support->most, support->index, support->value);
+    for (size_t j = 0; j < kept; j++) self->index[j] = self->index[support->index[j]]; /* never one before j */
+    memcpy(self->value, support->value, kept * sizeof *self->value);
+    return kept;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+/* Updates the residual and collects what its bins select; adds the bins' maxima to *largest. Pruning once the most has
+ * been exceeded by as much again costs little a candidate. */
+static size_t collect(adacomp *self, size_t tensor, double *largest)
+{
+    const tw_scheme *scheme = &self->scheme;
+    tw_support *support = &self->sparse.support[tensor];
+    float *residual = tw_sparse_residual(&self->sparse, tensor);
+    const float *gradient = scheme->gradients[tensor];
+    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = MOST_BIN / bin * bin, count = 0;
+    for (size_t first = 0; first < n; first += run) {
+        size_t length = n - first < run ? n - first : run;
+        count += tw_kernels_best()->chunks.accumulate_rising(residual + first, gradient + first, length, scheme->scale,
+                                                             bin, (uint32_t)first, self->index + count,
+                                                             self->value + count, largest);
+        if (count > 2 * support->most) count = prune(self, support, count);
+    }
+    return prune(self, support, count);
+}
+
+static void take(tw_scheme *scheme)
+{
+    adacomp *self = (adacomp *)scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        tw_support *support = &self->sparse.support[i];
+        size_t bin = bin_of(self, i), bins = (scheme->tensors[i].count + bin - 1) / bin;
+        double largest = 0;
+        support->count = collect(self, i, &largest);
+        float scale = (float)(largest / (double)bins);
+        memcpy(support->index, self->index, support->count * sizeof *support->index);
+        for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(scale, self->value[j]);
+        tw_sparse_send(&self->sparse, i);
+    }
+}
+
+/* How many will be selected is not known before; two in a bin is about what training a small network settled at. */
+static double expected_density(const adacomp *self)
+{
+    double expected = 0;
+    for (size_t i = 0; i < self->scheme.count; i++)
+        if (self->scheme.tensors[i].compressed)
+            expected += 2 * (double)self->scheme.tensors[i].count / (double)bin_of(self, i);
+    expected /= (double)self->sparse.count;
+    return expected < self->most_density ? expected : self->most_density;
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    adacomp *self = (adacomp *)scheme;
+    return tw_sparse_next(&self->sparse, expected_density(self), self->most_density, round);
+}
+
+static void revert(tw_scheme *scheme)
+{
+    tw_sparse_revert(&((adacomp *)scheme)->sparse);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    return tw_sparse_walk(&((adacomp *)scheme)->sparse, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    const adacomp *self = (const adacomp *)scheme;
+    snprintf(text, capacity, "adacomp: what stands out in bins of %zu, at most %zu of %zu elements",
+             bin_of(self, tensor), self->sparse.support[tensor].most, scheme->tensors[tensor].count);
+}
+
+/* The residual is read and written, the gradient read. */
+const tw_scheme_ops tw_scheme_adacomp = {
+    .name = "adacomp",
+    .summary = "what stands out in each bin, as a sign and one magnitude; the rest kept for later",
+    .floor_bytes = 12,
+    .struct_size = sizeof(adacomp),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

@@ -1,0 +1,513 @@
+/* scalecom - all-reduce compatible sparsification (Chen, Ni, Lu, Cui, Chen, Sun, Wang, Venkataramani, Srinivasan,
+ * Zhang, Gopalakrishnan; NeurIPS 2020, arXiv 2104.11125).
+ *
+ * One rank a step, in turn, is the leader and chooses for all: the largest |p| of each chunk of `rate` elements. Its
+ * indices are broadcast, and the values there, aligned on all ranks, go through an all-reduce: a worker's bytes do not
+ * grow with their number. Per rank, with g already scaled by 1/N:
+ *     p = m + g;  s = p at the leader's indices, else 0
+ *     m = (1 - beta)*m + beta*(p - s)     the memory, low-pass filtered; beta = 1 is plain error feedback
+ * Momentum stays with the optimiser.
+ *
+ * One pass suffices, and it needs no indices: m += beta*g, of which p = m + (1 - beta)*g and, where s was sent,
+ * m - beta*s follow. All ranks make it at once, so that the others only wait while the packet itself travels.
+ *
+ * After the paper: the rule and the memory. Our own: values travel in half precision by default, scaled by a power of
+ * two from the leader's packet into the middle of fp16's range, and what rounding and clamping lose is not taken out of
+ * m. The chunks and the dense warm-up are as the paper's descriptions have them; its rates per layer are not known for
+ * certain, so there is one rate, and `rates` for exceptions. */
+#include "bits.h"
+#include "dense.h"
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "packet.h"
+#include "rates.h"
+#include "sparse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    AHEAD = 48,          /* chunks between an element's prefetch and its use */
+    BLOCK = 1024,        /* values converted at a time: they stay in the first-level cache */
+    HEADROOM = 4,        /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
+    MOST_EXPONENT = 120, /* so that neither 2^x nor its inverse is a denormal float */
+};
+
+/* How one compressed tensor is cut. */
+typedef struct cut {
+    size_t rate, chunks;
+    size_t first_element, first_chunk; /* where it begins in the memory, and in the arrays with an entry a chunk */
+    unsigned bits;                     /* a position within a chunk takes */
+    int exponent;                      /* of this step: its values travel times 2^exponent */
+} cut;
+
+typedef struct scalecom {
+    tw_scheme scheme;
+    double beta;
+    long rate, min_sent, warmup_steps;
+    char *rates;
+    int values;
+    cut *cuts;               /* one a tensor */
+    size_t elements, chunks; /* of all compressed tensors */
+    size_t index_bytes;      /* of the packed positions */
+    float *memory;
+    uint32_t *index; /* one a chunk: the element of its tensor that is sent; before that, the position in its chunk */
+    float *unsent;   /* the memory there as it was, for revert */
+    void *aligned;   /* the values there, as they travel */
+    float largest;   /* the most that is sent of one, so that no sum leaves the format */
+    unsigned char *packet;
+    size_t packet_capacity;
+    int sent; /* this step took something out of the memory */
+    tw_dense warmup, leftovers;
+} scalecom;
+
+static const tw_option options[] = {
+    {"rate", TW_OPTION_INTEGER, offsetof(scalecom, rate), "100", 1, TW_MOST_RATE, NULL,
+     "one element in so many is sent: the largest of each chunk of that length"},
+    {"rates", TW_OPTION_TEXT, offsetof(scalecom, rates), "", 0, 0, NULL,
+     "other rates for some tensors: PATTERN@RATE, separated by |; @1 sends all of it"},
+    TW_OPTION_MIN_SENT(scalecom),
+    {"beta", TW_OPTION_REAL, offsetof(scalecom, beta), "0.1", 0.001, 1, NULL, "low-pass filter of the memory; 1: none"},
+    {"warmup_steps", TW_OPTION_INTEGER, offsetof(scalecom, warmup_steps), "400", 0, 1e9, NULL,
+     "first steps in which nothing is compressed"},
+    {"values", TW_OPTION_CHOICE, offsetof(scalecom, values), "fp16", 0, 0, "fp32|fp16|bf16",
+     "how a value travels; what rounding loses stays in the memory"},
+};
+
+static tw_dtype values_dtype(const scalecom *self)
+{
+    static const tw_dtype choices[] = {TW_F32, TW_F16, TW_BF16};
+    return choices[self->values];
+}
+
+static size_t value_bytes(const scalecom *self)
+{
+    return values_dtype(self) == TW_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
+
+static size_t position_bytes(const cut *t)
+{
+    return (t->chunks * t->bits + 7) / 8;
+}
+
+/* A tensor's block in the packet: the exponent, then the positions. */
+static size_t block_bytes(const cut *t)
+{
+    return 1 + position_bytes(t);
+}
+
+static unsigned bits_below(size_t limit)
+{
+    unsigned bits = 0;
+    while ((size_t)1 << bits < limit) bits++;
+    return bits;
+}
+
+/* The rate of a tensor without one of its own. A small tensor at the common rate would learn too slowly: its few
+ * elements cost next to nothing. */
+static size_t common_rate(const scalecom *self, size_t count)
+{
+    size_t rate = (size_t)self->rate, most = count / (size_t)self->min_sent;
+    if (rate > most) rate = most;
+    return rate ? rate : 1;
+}
+
+static tw_status cut_tensor(scalecom *self, size_t tensor)
+{
+    const tw_scheme_tensor *of = &self->scheme.tensors[tensor];
+    cut *t = &self->cuts[tensor];
+    TW_TRY(tw_rate_of(self->rates, of->name, common_rate(self, of->count), &t->rate));
+    t->chunks = (of->count + t->rate - 1) / t->rate;
+    t->bits = bits_below(t->rate);
+    t->first_element = self->elements;
+    t->first_chunk = self->chunks;
+    self->elements += of->count;
+    self->chunks += t->chunks;
+    self->index_bytes += position_bytes(t);
+    self->packet_capacity += tw_packet_bound_block(block_bytes(t));
+    return TW_OK;
+}
+
+static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t count)
+{
+    return tw_rates_check(((const scalecom *)scheme)->rates, tensors, count);
+}
+
+static tw_status create(tw_scheme *scheme)
+{
+    scalecom *self = (scalecom *)scheme;
+    self->packet_capacity = tw_packet_bound_header();
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->cuts, &self->cuts));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(cut_tensor(self, i));
+    TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
+    TW_TRY(tw_allocate(self->chunks, sizeof *self->index, &self->index));
+    TW_TRY(tw_allocate(self->chunks, sizeof *self->unsent, &self->unsent));
+    TW_TRY(tw_allocate(self->chunks, value_bytes(self), &self->aligned));
+    TW_TRY(tw_allocate(self->packet_capacity, 1, &self->packet));
+    self->largest = tw_largest_share(values_dtype(self), scheme->size);
+    TW_TRY(tw_leftovers_create(&self->leftovers, scheme));
+    if (self->warmup_steps == 0) return TW_OK;
+    return tw_dense_create(&self->warmup, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    scalecom *self = (scalecom *)scheme;
+    tw_free(self->cuts);
+    tw_free(self->memory);
+    tw_free(self->index);
+    tw_free(self->unsent);
+    tw_free(self->aligned);
+    tw_free(self->packet);
+    tw_dense_destroy(&self->warmup);
+    tw_dense_destroy(&self->leftovers);
+}
+
+/* ---- the pass, and the leader's packet --------------------------------------------------------------------------- */
+
+static int is_leader(const tw_scheme *scheme)
+{
+    return scheme->step % (uint64_t)scheme->size == (uint64_t)scheme->rank;
+}
+
+/* What p is above the new memory, as a multiple of g. */
+static float unfiltered(const scalecom *self)
+{
+    return (float)((1 - self->beta) * (double)self->scheme.scale);
+}
+
+/* Places the leader's largest value HEADROOM below the most that may be sent. */
+static int choose_exponent(const scalecom *self, float largest)
+{
+    int from, to;
+    if (values_dtype(self) != TW_F16 || largest == 0) return 0;
+    frexpf(largest, &from);
+    frexpf(self->largest, &to);
+    int exponent = to - 1 - HEADROOM - from;
+    if (exponent > MOST_EXPONENT) return MOST_EXPONENT;
+    return exponent < -MOST_EXPONENT ? -MOST_EXPONENT : exponent;
+}
+
+static void accumulate(scalecom *self, size_t tensor)
+{
+    const tw_scheme *scheme = &self->scheme;
+    const tw_kernels *kernels = tw_kernels_best();
+    const float *gradient = scheme->gradients[tensor];
+    size_t n = scheme->tensors[tensor].count;
+    cut *t = &self->cuts[tensor];
+    float *memory = self->memory + t->first_element, filtered = (float)(self->beta * (double)scheme->scale);
+    if (is_leader(scheme))
+        t->exponent =
+            choose_exponent(self, kernels->chunks.accumulate_top(memory, gradient, n, filtered, unfiltered(self),
+                                                                 t->rate, self->index + t->first_chunk));
+    else
+        kernels->accumulate_select(memory, gradient, n, filtered, INFINITY, 0, NULL, NULL); /* selects nothing */
+}
+
+static tw_status write_block(const scalecom *self, const cut *t, tw_packet_writer *writer)
+{
+    unsigned char *block;
+    TW_TRY(tw_packet_put_block(writer, block_bytes(t), &block));
+    *block++ = (unsigned char)(int8_t)t->exponent;
+    tw_bit_writer bits = {.at = block, .end = block + position_bytes(t)};
+    for (size_t c = 0; c < t->chunks; c++) tw_bits_put(&bits, self->index[t->first_chunk + c], t->bits);
+    tw_bits_flush(&bits);
+    return TW_OK;
+}
+
+static tw_status write_packet(scalecom *self, size_t *size)
+{
+    const tw_scheme *scheme = &self->scheme;
+    tw_packet_writer writer;
+    tw_packet_begin(&writer, self->packet, self->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(write_block(self, &self->cuts[i], &writer));
+    *size = tw_packet_end(&writer);
+    return TW_OK;
+}
+
+static tw_status start_broadcast(scalecom *self, tw_round *round)
+{
+    const tw_scheme *scheme = &self->scheme;
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) accumulate(self, i);
+    round->kind = TW_ROUND_BROADCAST;
+    round->root = (int)(scheme->step % (uint64_t)scheme->size);
+    round->data = self->packet;
+    round->size = 0;
+    round->capacity = self->packet_capacity;
+    return is_leader(scheme) ? write_packet(self, &round->size) : TW_OK;
+}
+
+/* ---- everybody reads it ------------------------------------------------------------------------------------------ */
+
+/* A position is below its chunk's length: a stranger's packet must not reach beyond the tensor. */
+static tw_status read_positions(const scalecom *self, const cut *t, size_t n, const unsigned char *block)
+{
+    tw_bit_reader bits = {.bytes = block, .size = position_bytes(t)};
+    uint64_t mask = ((uint64_t)1 << t->bits) - 1;
+    int is_inside = 1;
+    for (size_t c = 0, start = 0; c < t->chunks; c++, start += t->rate) {
+        uint64_t position = tw_bits_peek(&bits) & mask;
+        bits.position += t->bits;
+        is_inside &= position < t->rate && position < n - start;
+        self->index[t->first_chunk + c] = (uint32_t)(start + position);
+    }
+    if (!is_inside || !tw_bits_ended(&bits))
+        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: a position is beyond its chunk");
+    return TW_OK;
+}
+
+static tw_status read_block(scalecom *self, size_t tensor, tw_packet_reader *reader)
+{
+    const unsigned char *block;
+    cut *t = &self->cuts[tensor];
+    TW_TRY(tw_packet_get_block(reader, block_bytes(t), &block));
+    t->exponent = (int8_t)block[0];
+    if (t->exponent < -MOST_EXPONENT || t->exponent > MOST_EXPONENT)
+        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: exponent %d is not -%d .. %d", t->exponent,
+                       MOST_EXPONENT, MOST_EXPONENT);
+    return read_positions(self, t, self->scheme.tensors[tensor].count, block + 1);
+}
+
+static tw_status read_packet(scalecom *self, const tw_round *round)
+{
+    tw_scheme *scheme = &self->scheme;
+    tw_packet_reader reader;
+    TW_TRY(tw_packet_open(&reader, round->packets[0], round->sizes[0]));
+    if (reader.info.step != (uint32_t)scheme->step)
+        return tw_fail(TW_ERROR_PACKET, "the leader sent a packet of step %u in step %u", reader.info.step,
+                       (uint32_t)scheme->step);
+    scheme->skipped = reader.info.nonfinite;
+    for (size_t i = 0; !scheme->skipped && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(read_block(self, i, &reader));
+    return tw_packet_close(&reader);
+}
+
+/* ---- the aligned values ------------------------------------------------------------------------------------------ */
+
+static void put_values(const scalecom *self, size_t at, const float *src, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    if (values_dtype(self) == TW_F32)
+        memcpy((float *)self->aligned + at, src, n * sizeof *src);
+    else
+        (values_dtype(self) == TW_F16 ? kernels->to_fp16 : kernels->to_bf16)((uint16_t *)self->aligned + at, src, n);
+}
+
+static void get_values(const scalecom *self, float *dst, size_t at, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    if (values_dtype(self) == TW_F32)
+        memcpy(dst, (const float *)self->aligned + at, n * sizeof *dst);
+    else
+        (values_dtype(self) == TW_F16 ? kernels->from_fp16
+                                      : kernels->from_bf16)(dst, (const uint16_t *)self->aligned + at, n);
+}
+
+/* What is sent of p, times 2^exponent. */
+static float within(const scalecom *self, float x)
+{
+    if (x > self->largest) return self->largest;
+    return x < -self->largest ? -self->largest : x;
+}
+
+/* Reads p of a run of chunks, and what the memory holds there. The elements lie a chunk apart and are not in the cache:
+ * several are asked for at once. */
+static void gather_block(scalecom *self, const cut *t, const float *gradient, size_t first, size_t n, float *p)
+{
+    const uint32_t *index = self->index + t->first_chunk;
+    const float *memory = self->memory + t->first_element;
+    float *unsent = self->unsent + t->first_chunk, rest = unfiltered(self);
+    for (size_t c = first; c < first + n; c++) {
+        uint32_t ahead = index[c + AHEAD < t->chunks ? c + AHEAD : c], i = index[c];
+        __builtin_prefetch(&memory[ahead], 1);
+        __builtin_prefetch(&gradient[ahead]);
+        unsent[c] = memory[i];
+        *p++ = memory[i] + rest * gradient[i];
+    }
+}
+
+/* Takes a run of chunks' values out of the memory, as the others will see them. */
+static void send_block(scalecom *self, const cut *t, const float *gradient, size_t first, size_t n)
+{
+    size_t at = t->first_chunk + first;
+    const uint32_t *index = self->index + at;
+    float *memory = self->memory + t->first_element, *unsent = self->unsent + at, sent[BLOCK];
+    float up = ldexpf(1, t->exponent), down = ldexpf(1, -t->exponent);
+    gather_block(self, t, gradient, first, n, sent);
+    for (size_t j = 0; j < n; j++) sent[j] = within(self, sent[j] * up);
+    put_values(self, at, sent, n);
+    get_values(self, sent, at, n);
+    for (size_t j = 0; j < n; j++) memory[index[j]] = unsent[j] - (float)self->beta * (sent[j] * down);
+}
+
+/* Writes a run of chunks' sums; 0 if they are not finite. */
+static int receive_block(const scalecom *self, const cut *t, float *gradient, size_t first, size_t n)
+{
+    size_t at = t->first_chunk + first;
+    float sum[BLOCK];
+    get_values(self, sum, at, n);
+    tw_kernels_best()->scale(sum, ldexpf(1, -t->exponent), n);
+    for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
+    return tw_kernels_best()->all_finite(sum, n);
+}
+
+static size_t block_length(const cut *t, size_t first)
+{
+    return t->chunks - first < BLOCK ? t->chunks - first : BLOCK;
+}
+
+static void send_tensor(scalecom *self, size_t tensor)
+{
+    const cut *t = &self->cuts[tensor];
+    for (size_t first = 0; first < t->chunks; first += BLOCK)
+        send_block(self, t, self->scheme.gradients[tensor], first, block_length(t, first));
+}
+
+static int receive_tensor(const scalecom *self, size_t tensor)
+{
+    const cut *t = &self->cuts[tensor];
+    float *gradient = self->scheme.gradients[tensor];
+    int finite = 1;
+    memset(gradient, 0, self->scheme.tensors[tensor].count * sizeof *gradient);
+    for (size_t first = 0; first < t->chunks; first += BLOCK)
+        finite &= receive_block(self, t, gradient, first, block_length(t, first));
+    return finite;
+}
+
+/* A rank whose gradient is not finite makes the sum so, and keeps its memory as it is. */
+static void start_values(scalecom *self, tw_round *round)
+{
+    static const float nan = NAN;
+    tw_scheme *scheme = &self->scheme;
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) send_tensor(self, i);
+    if (!scheme->finite) put_values(self, 0, &nan, 1);
+    self->sent = scheme->finite;
+    scheme->account.elements_sent = self->chunks;
+    scheme->account.index_bytes = self->index_bytes;
+    scheme->account.packet_bytes = round->sizes[0] + self->chunks * value_bytes(self);
+    round->kind = TW_ROUND_ALLREDUCE;
+    round->values = self->aligned;
+    round->count = self->chunks;
+    round->dtype = values_dtype(self);
+}
+
+static void finish_values(scalecom *self)
+{
+    tw_scheme *scheme = &self->scheme;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed && !receive_tensor(self, i)) scheme->skipped = 1;
+}
+
+/* ---- the rounds -------------------------------------------------------------------------------------------------- */
+
+enum { START, START_VALUES, FINISH_VALUES, FINISH_WARMUP, FINISH_LEFTOVERS };
+
+static tw_status start_warmup(scalecom *self, tw_round *round)
+{
+    tw_scheme *scheme = &self->scheme;
+    scheme->phase = FINISH_WARMUP;
+    scheme->account.warmup = 1;
+    scheme->account.elements_sent = self->elements;
+    scheme->account.packet_bytes = tw_dense_bytes(&self->warmup);
+    tw_dense_pack(&self->warmup, scheme->scale, round);
+    return TW_OK;
+}
+
+static tw_status start_leftovers(scalecom *self, tw_round *round)
+{
+    tw_scheme *scheme = &self->scheme;
+    scheme->phase = FINISH_LEFTOVERS;
+    round->kind = TW_ROUND_DONE;
+    if (!scheme->skipped && self->leftovers.count) tw_leftovers_pack(&self->leftovers, round);
+    return TW_OK;
+}
+
+static tw_status start(scalecom *self, tw_round *round)
+{
+    self->sent = 0;
+    if (self->elements == 0) return start_leftovers(self, round);
+    return self->scheme.step < (uint64_t)self->warmup_steps ? start_warmup(self, round) : start_broadcast(self, round);
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    scalecom *self = (scalecom *)scheme;
+    switch (scheme->phase++) {
+    case START:
+        return start(self, round);
+    case START_VALUES:
+        TW_TRY(read_packet(self, round));
+        if (scheme->skipped) break;
+        start_values(self, round);
+        return TW_OK;
+    case FINISH_VALUES:
+        finish_values(self);
+        break;
+    case FINISH_WARMUP:
+        scheme->skipped = !tw_dense_unpack(&self->warmup);
+        break;
+    default:
+        scheme->skipped = !tw_dense_unpack(&self->leftovers);
+        round->kind = TW_ROUND_DONE;
+        return TW_OK;
+    }
+    return start_leftovers(self, round);
+}
+
+static void put_back(scalecom *self, const cut *t)
+{
+    float *memory = self->memory + t->first_element;
+    for (size_t c = t->first_chunk; c < t->first_chunk + t->chunks; c++) memory[self->index[c]] = self->unsent[c];
+}
+
+static void revert(tw_scheme *scheme)
+{
+    scalecom *self = (scalecom *)scheme;
+    tw_dense_revert(&self->leftovers);
+    for (size_t i = 0; self->sent && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) put_back(self, &self->cuts[i]);
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    scalecom *self = (scalecom *)scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        const tw_scheme_tensor *tensor = &scheme->tensors[i];
+        if (!tensor->compressed) continue;
+        TW_TRY(visitor->visit(visitor, "memory", tensor->name, TW_F32, tensor->count,
+                              self->memory + self->cuts[i].first_element));
+    }
+    return tw_dense_walk(&self->leftovers, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    const cut *t = &((const scalecom *)scheme)->cuts[tensor];
+    snprintf(text, capacity, "scalecom: %zu of %zu elements, the largest of each %zu", t->chunks,
+             scheme->tensors[tensor].count, t->rate);
+}
+
+/* The memory is read and written, the gradient read. */
+const tw_scheme_ops tw_scheme_scalecom = {
+    .name = "scalecom",
+    .summary = "one rank in turn selects for all, chunk by chunk: an all-reduce whose bytes do not grow with the ranks",
+    .floor_bytes = 12,
+    .struct_size = sizeof(scalecom),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .check = check,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

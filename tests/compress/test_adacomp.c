@@ -1,0 +1,407 @@
+/* AdaComp against a second implementation that sorts, and against what must hold of it. */
+#include "loopback.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <thinwire/thinwire_plugin.h>
+
+#include <cmocka.h>
+
+enum { TENSORS = 2, MOST = 2203, RANKS = 8, STEPS = 30 };
+
+static const tw_tensor table[TENSORS] = {{"matrix", 2, {MOST, 1}}, {"conv", 4, {8, 4, 3, 3}}};
+
+typedef struct step {
+    float values[RANKS][TENSORS][MOST];
+    float *tensor[RANKS][TENSORS];
+    float **rank[RANKS];
+} step;
+
+static step *step_create(void)
+{
+    step *g = calloc(1, sizeof *g);
+    assert_non_null(g);
+    for (int r = 0; r < RANKS; r++) {
+        for (int t = 0; t < TENSORS; t++) g->tensor[r][t] = g->values[r][t];
+        g->rank[r] = g->tensor[r];
+    }
+    return g;
+}
+
+/* Every eleventh element is zero, and so are whole bins. */
+static void fill(step *g, int at)
+{
+    uint32_t words[4];
+    for (int r = 0; r < RANKS; r++)
+        for (int t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) {
+                tw_random(9, (uint64_t)(at * 64 + r), (uint64_t)t << 32 | i, words);
+                float x = (float)(int32_t)words[0] * 0x1p-31F;
+                g->values[r][t][i] = i % 11 == 0 || i / 100 == 2 ? 0 : x * x * x;
+            }
+}
+
+static int run(loopback *group, step *g)
+{
+    int skipped = -1;
+    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
+    return skipped;
+}
+
+static void create(loopback *group, const char *spec, int size)
+{
+    if (loopback_create(group, spec, table, TENSORS, size) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
+}
+
+static void assert_residual(const loopback *group, int r, const tw_tensor *tensor, const float *expected)
+{
+    float residual[MOST];
+    char name[32];
+    tw_state *state;
+    assert_int_equal(tw_state_create(&state), TW_OK);
+    assert_int_equal(tw_scheme_save_state(group->scheme[r], "", state), TW_OK);
+    snprintf(name, sizeof name, "residual/%s", tensor->name);
+    assert_int_equal(tw_state_get(state, name, TW_F32, tw_tensor_count(tensor), residual), TW_OK);
+    for (size_t i = 0; i < tw_tensor_count(tensor); i++)
+        if (residual[i] != expected[i]) fail_msg("rank %d, %s[%zu]: %g, not %g", r, name, i, residual[i], expected[i]);
+    tw_state_destroy(state);
+}
+
+/* ---- the second implementation ----------------------------------------------------------------------------------- */
+
+typedef struct naive {
+    int size;
+    size_t bin[TENSORS], most[TENSORS], sent;
+    float residual[RANKS][TENSORS][MOST];
+} naive;
+
+static naive *naive_create(int size, size_t matrix_bin, size_t conv_bin, double most_density)
+{
+    naive *self = calloc(1, sizeof *self);
+    assert_non_null(self);
+    self->size = size;
+    self->bin[0] = matrix_bin;
+    self->bin[1] = conv_bin;
+    for (int t = 0; t < TENSORS; t++) {
+        self->most[t] = (size_t)ceil((double)tw_tensor_count(&table[t]) * most_density);
+        if (self->most[t] < 16) self->most[t] = 16;
+    }
+    return self;
+}
+
+static float bin_maximum(const float *x, size_t n, size_t bin, size_t i)
+{
+    float maximum = 0;
+    for (size_t j = i / bin * bin; j < n && j < (i / bin + 1) * bin; j++) maximum = fmaxf(maximum, fabsf(x[j]));
+    return maximum;
+}
+
+typedef struct candidate {
+    size_t index;
+    float magnitude;
+} candidate;
+
+static int larger_first(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->magnitude != y->magnitude) return x->magnitude > y->magnitude ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+/* One rank's step: what it sends is added to sum. */
+static void naive_send(naive *self, int r, int t, const float *gradient, float *sum)
+{
+    size_t n = tw_tensor_count(&table[t]), bin = self->bin[t], bins = (n + bin - 1) / bin, count = 0;
+    float *v = self->residual[r][t], share = (float)(1.0 / self->size), maximum = 0;
+    candidate chosen[MOST];
+    double total = 0;
+    for (size_t i = 0; i < n; i++) v[i] += share * gradient[i];
+    for (size_t b = 0; b < bins; b++) total += (double)bin_maximum(v, n, bin, b * bin);
+    for (size_t i = 0; i < n; i++) {
+        if (i % bin == 0) maximum = bin_maximum(v, n, bin, i);
+        if (fabsf(v[i] + share * gradient[i]) >= maximum && v[i] != 0) chosen[count++] = (candidate){i, fabsf(v[i])};
+    }
+    qsort(chosen, count, sizeof *chosen, larger_first);
+    if (count > self->most[t]) count = self->most[t];
+    for (size_t j = 0; j < count; j++) {
+        float sent = copysignf((float)(total / (double)bins), v[chosen[j].index]);
+        v[chosen[j].index] -= sent;
+        sum[chosen[j].index] += sent;
+    }
+    self->sent += count;
+}
+
+static void naive_step(naive *self, const step *g, float sum[TENSORS][MOST])
+{
+    memset(sum, 0, TENSORS * sizeof *sum);
+    for (int t = 0; t < TENSORS; t++)
+        for (int r = 0; r < self->size; r++) naive_send(self, r, t, g->values[r][t], sum[t]);
+}
+
+static void assert_alike(const loopback *group, const step *g, const naive *expected, float sum[TENSORS][MOST])
+{
+    for (int r = 0; r < group->size; r++)
+        for (int t = 0; t < TENSORS; t++) {
+            for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) assert_true(g->values[r][t][i] == sum[t][i]);
+            assert_residual(group, r, &table[t], expected->residual[r][t]);
+        }
+}
+
+static size_t elements_sent(const loopback *group)
+{
+    size_t sent = 0;
+    for (int r = 0; r < group->size; r++) {
+        tw_cost cost = {.struct_size = sizeof cost};
+        assert_int_equal(tw_scheme_cost(group->scheme[r], &cost), TW_OK);
+        sent += cost.elements_sent;
+    }
+    return sent;
+}
+
+static void test_a_second_implementation_agrees(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        size_t matrix_bin, conv_bin;
+        double most_density;
+    } cases[] = {{"adacomp", 500, 50, 0.05},
+                 {"adacomp:most_density=1", 500, 50, 1},
+                 {"adacomp:bin=7,most_density=0.1", 7, 7, 0.1},
+                 {"adacomp:bin=4096,most_density=0.002", 4096, 4096, 0.002},
+                 {"adacomp:bin=1,indices=rice", 1, 1, 0.05}};
+    static float sum[TENSORS][MOST];
+    step *g = step_create();
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int size = 1; size <= RANKS; size *= 2) {
+            loopback group;
+            naive *expected = naive_create(size, cases[c].matrix_bin, cases[c].conv_bin, cases[c].most_density);
+            create(&group, cases[c].spec, size);
+            for (int at = 0; at < STEPS; at++) {
+                fill(g, at);
+                expected->sent = 0;
+                naive_step(expected, g, sum);
+                assert_int_equal(run(&group, g), 0);
+                assert_int_equal(elements_sent(&group), expected->sent);
+                assert_alike(&group, g, expected, sum);
+            }
+            loopback_destroy(&group);
+            free(expected);
+        }
+    free(g);
+}
+
+/* ---- what must hold ---------------------------------------------------------------------------------------------- */
+
+/* Four bins and small whole numbers: every mean, difference and sum is exact, so what came out and what is left must be
+ * what went in. */
+static void test_nothing_is_lost(void **state)
+{
+    (void)state;
+    enum { N = 4, COUNT = 256, EXACT_STEPS = 5 };
+    static const tw_tensor exact = {"exact", 2, {16, 16}};
+    loopback group;
+    float values[N][COUNT], *tensor[N], **rank[N], in[COUNT] = {0}, out[COUNT] = {0};
+    int skipped;
+    assert_int_equal(loopback_create(&group, "adacomp:bin=64,most_density=1", &exact, 1, N), TW_OK);
+    for (int at = 0; at < EXACT_STEPS; at++) {
+        for (int r = 0; r < N; r++) {
+            tensor[r] = values[r];
+            rank[r] = &tensor[r];
+            for (size_t i = 0; i < COUNT; i++) {
+                uint32_t words[4];
+                tw_random(3, (uint64_t)(at * N + r), i, words);
+                values[r][i] = (float)(int)(words[0] % 63) - 31;
+                in[i] += values[r][i] / N;
+            }
+        }
+        assert_int_equal(loopback_step(&group, rank, -1, NULL, &skipped), TW_OK);
+        for (size_t i = 0; i < COUNT; i++) out[i] += values[0][i];
+    }
+    assert_true(memcmp(out, in, sizeof in) != 0);
+    for (int r = 0; r < N; r++) {
+        tw_state *saved;
+        assert_int_equal(tw_state_create(&saved), TW_OK);
+        assert_int_equal(tw_scheme_save_state(group.scheme[r], "", saved), TW_OK);
+        assert_int_equal(tw_state_get(saved, "residual/exact", TW_F32, COUNT, values[r]), TW_OK);
+        tw_state_destroy(saved);
+        for (size_t i = 0; i < COUNT; i++) out[i] += values[r][i];
+    }
+    for (size_t i = 0; i < COUNT; i++) assert_true(out[i] == in[i]);
+    loopback_destroy(&group);
+}
+
+/* In a bin of zeros every element would pass |H| >= 0; one whose residual the gradient just cancelled has no sign. */
+static void test_zeros_are_not_sent(void **state)
+{
+    (void)state;
+    loopback group;
+    step *g = step_create();
+    create(&group, "adacomp:most_density=1", 1);
+    for (int at = 0; at < 4; at++) {
+        /* step 2: what step 1 left of element 5 is exactly cancelled */
+        float left = 3 - 3.0F / 5 - 0, *x = g->values[0][0];
+        memset(g->values, 0, sizeof g->values);
+        if (at == 1) x[5] = 3;
+        if (at == 2) x[5] = -left;
+        assert_int_equal(run(&group, g), 0);
+        assert_int_equal(elements_sent(&group), at == 1);
+        for (size_t i = 0; i < MOST; i++) assert_true(x[i] == (at == 1 && i == 5 ? 3.0F / 5 : 0));
+    }
+    loopback_destroy(&group);
+    free(g);
+}
+
+static void test_all_equal_denormal_and_huge(void **state)
+{
+    (void)state;
+    static const float levels[] = {1, -1, 0x1p-149F, -0x1p-126F, 0x1p100F};
+    loopback group;
+    step *g = step_create();
+    for (int l = 0; l < 5; l++) {
+        create(&group, "adacomp:most_density=1", 1);
+        for (size_t i = 0; i < MOST; i++) g->values[0][0][i] = levels[l];
+        assert_int_equal(run(&group, g), 0);
+        for (size_t i = 0; i < MOST; i++) assert_true(g->values[0][0][i] == levels[l]); /* its own mean */
+        loopback_destroy(&group);
+    }
+    free(g);
+}
+
+/* Many times more candidates than there is room for, all alike: the first ones are sent. */
+static void test_no_more_than_the_most_is_sent(void **state)
+{
+    (void)state;
+    enum { LONG = 50000, SENT = 100 };
+    static const tw_tensor big = {"big", 2, {LONG / 100, 100}};
+    static float gradient[LONG];
+    float *tensor = gradient, **rank = &tensor;
+    loopback group;
+    int skipped;
+    assert_int_equal(loopback_create(&group, "adacomp:most_density=0.002", &big, 1, 1), TW_OK);
+    for (size_t i = 0; i < LONG; i++) gradient[i] = -2;
+    assert_int_equal(loopback_step(&group, &rank, -1, NULL, &skipped), TW_OK);
+    for (size_t i = 0; i < LONG; i++) assert_true(gradient[i] == (i < SENT ? -2 : 0));
+    loopback_destroy(&group);
+}
+
+static void test_bins_follow_the_shape(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    tw_reducer *reducer;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "adacomp", table, TENSORS, &reducer), TW_OK);
+    assert_non_null(strstr(tw_reducer_plan(reducer, 0), "bins of 500"));
+    assert_non_null(strstr(tw_reducer_plan(reducer, 1), "bins of 50,"));
+    tw_reducer_destroy(reducer);
+    assert_int_equal(tw_reducer_create(comm, "adacomp:bin=64", table, TENSORS, &reducer), TW_OK);
+    assert_non_null(strstr(tw_reducer_plan(reducer, 1), "bins of 64"));
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
+/* A sign each, and a magnitude for all of a tensor. */
+static void test_a_value_is_one_bit(void **state)
+{
+    (void)state;
+    loopback group;
+    tw_cost cost = {.struct_size = sizeof cost};
+    step *g = step_create();
+    create(&group, "adacomp:bin=8,most_density=1", 1);
+    fill(g, 0);
+    assert_int_equal(run(&group, g), 0);
+    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    assert_true(cost.elements_sent > 100);
+    assert_true(cost.packet_bytes - cost.index_bytes <= 24 + TENSORS * (10 + 4 + 1) + cost.elements_sent / 8);
+    loopback_destroy(&group);
+    free(g);
+}
+
+/* ---- steps that are skipped or taken back ------------------------------------------------------------------------ */
+
+/* What a rank keeps of a step in which nothing was sent. */
+static void accumulate(naive *self, const step *g, int r)
+{
+    for (int t = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < tw_tensor_count(&table[t]); i++)
+            self->residual[r][t][i] += (float)(1.0 / self->size) * g->values[r][t][i];
+}
+
+/* One bin a tensor and whole numbers: the magnitude is one of them, so that what is sent goes back without rounding. */
+static void test_skipped_and_reverted_steps_lose_nothing(void **state)
+{
+    (void)state;
+    enum { N = 2, SICK_STEP = 1, REVERTED_STEP = 2 };
+    static float sum[TENSORS][MOST];
+    loopback group;
+    naive *expected = naive_create(N, 4096, 4096, 1);
+    step *g = step_create();
+    create(&group, "adacomp:bin=4096,most_density=1", N);
+    for (int at = 0; at < 6; at++) {
+        fill(g, at);
+        for (int r = 0; r < N; r++)
+            for (int t = 0; t < TENSORS; t++)
+                for (size_t i = 0; i < MOST; i++) g->values[r][t][i] = floorf(g->values[r][t][i] * 64);
+        if (at == REVERTED_STEP) accumulate(expected, g, 0);
+        if (at == REVERTED_STEP || at == SICK_STEP)
+            accumulate(expected, g, 1);
+        else
+            naive_step(expected, g, sum);
+        if (at == SICK_STEP) g->values[0][1][7] = NAN;
+        assert_int_equal(run(&group, g), at == SICK_STEP);
+        for (int r = 0; at == REVERTED_STEP && r < N; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
+        for (int r = 0; r < N; r++)
+            for (int t = 0; t < TENSORS; t++) assert_residual(&group, r, &table[t], expected->residual[r][t]);
+    }
+    loopback_destroy(&group);
+    free(expected);
+    free(g);
+}
+
+static void test_saved_state_continues_bit_for_bit(void **state)
+{
+    (void)state;
+    enum { N = 2, SAVED = 4 };
+    loopback group, resumed;
+    step *g = step_create(), *h = step_create();
+    create(&group, "adacomp", N);
+    create(&resumed, "adacomp", N);
+    for (int at = 0; at < 8; at++) {
+        for (int r = 0; at == SAVED && r < N; r++) {
+            tw_state *saved;
+            assert_int_equal(tw_state_create(&saved), TW_OK);
+            assert_int_equal(tw_scheme_save_state(group.scheme[r], "x/", saved), TW_OK);
+            assert_int_equal(tw_scheme_load_state(resumed.scheme[r], "x/", saved), TW_OK);
+            tw_state_destroy(saved);
+        }
+        fill(g, at);
+        assert_int_equal(run(&group, g), 0);
+        if (at < SAVED) continue;
+        fill(h, at);
+        assert_int_equal(run(&resumed, h), 0);
+        for (int r = 0; r < N; r++) assert_memory_equal(h->values[r], g->values[r], sizeof g->values[r]);
+    }
+    loopback_destroy(&group);
+    loopback_destroy(&resumed);
+    free(g);
+    free(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_second_implementation_agrees),
+        cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_zeros_are_not_sent),
+        cmocka_unit_test(test_all_equal_denormal_and_huge),
+        cmocka_unit_test(test_no_more_than_the_most_is_sent),
+        cmocka_unit_test(test_bins_follow_the_shape),
+        cmocka_unit_test(test_a_value_is_one_bit),
+        cmocka_unit_test(test_skipped_and_reverted_steps_lose_nothing),
+        cmocka_unit_test(test_saved_state_continues_bit_for_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,257 @@
+/* The rows of chunks.h: the reference against loops that share nothing with it, every level against the reference. */
+#include "support.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST = 300, SHIFTS = 16 };
+
+static const size_t chunks[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 50, 63, 64, 65, 100, 129, 500};
+enum { CHUNKS = sizeof chunks / sizeof *chunks };
+
+/* What a call is given and what it leaves behind. */
+typedef struct scene {
+    float v[MOST + SHIFTS + 1], g[MOST + SHIFTS + 1], value[MOST + SHIFTS + 1];
+    uint32_t index[MOST + SHIFTS + 1];
+    double number;
+} scene;
+
+typedef void (*row)(const tw_kernels *kernels, const problem *p, size_t chunk, size_t shift, scene *s);
+
+static void accumulate_top(const tw_kernels *kernels, const problem *p, size_t chunk, size_t shift, scene *s)
+{
+    s->number =
+        (double)kernels->chunks.accumulate_top(s->v + shift, s->g + shift, p->n, p->a, p->m, chunk, s->index + shift);
+}
+
+static void accumulate_rising(const tw_kernels *kernels, const problem *p, size_t chunk, size_t shift, scene *s)
+{
+    s->number = 0.25;
+    size_t count = kernels->chunks.accumulate_rising(s->v + shift, s->g + shift, p->n, p->a, chunk, FIRST,
+                                                     s->index + shift, s->value + shift, &s->number);
+    assert_true(count <= p->n);
+    memset(s->index + shift + count, 0, (p->n - count) * sizeof *s->index); /* that room is the row's to use */
+    memset(s->value + shift + count, 0, (p->n - count) * sizeof *s->value);
+    s->index[MOST + SHIFTS] = (uint32_t)count;
+}
+
+static void fill(scene *s, content kind, size_t n)
+{
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < MOST + SHIFTS + 1; i++) {
+        s->v[i] = tw_bits_float(pattern(kind, i + n));
+        s->g[i] = tw_bits_float(pattern(kind, i + n + 100000));
+        s->value[i] = (float)i;
+        s->index[i] = (uint32_t)i;
+    }
+}
+
+static void assert_alike(const float *a, const float *b, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!alike(tw_float_bits(a[i]), tw_float_bits(b[i]), 1)) fail_msg("%s: element %zu", what, i);
+}
+
+static void assert_same_scene(const scene *expected, const scene *actual, const char *what)
+{
+    assert_same_number(expected->number, actual->number, what);
+    assert_alike(expected->v, actual->v, MOST + SHIFTS + 1, what);
+    assert_alike(expected->g, actual->g, MOST + SHIFTS + 1, what);
+    assert_alike(expected->value, actual->value, MOST + SHIFTS + 1, what);
+    if (memcmp(expected->index, actual->index, sizeof expected->index) != 0) fail_msg("%s: indices differ", what);
+}
+
+static void check_levels(row run, const problem *p, size_t chunk, size_t shift, const scene *before)
+{
+    scene expected = *before, actual;
+    run(tw_kernels_at(TW_ISA_SCALAR), p, chunk, shift, &expected);
+    for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
+        char what[96];
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        snprintf(what, sizeof what, "%s, n = %zu, chunk = %zu, shift = %zu", tw_isa_name((tw_isa_level)level), p->n,
+                 chunk, shift);
+        actual = *before;
+        run(kernels, p, chunk, shift, &actual);
+        assert_same_scene(&expected, &actual, what);
+    }
+}
+
+static void levels_agree(void **state)
+{
+    (void)state;
+    static const row rows[] = {accumulate_top, accumulate_rising};
+    scene before;
+    for (size_t n = 0; n <= MOST; n++)
+        for (int kind = 0; kind < CONTENTS; kind++) {
+            fill(&before, (content)kind, n);
+            for (size_t c = 0; c < CHUNKS; c++) {
+                problem p = problems[(n + c) % PROBLEMS];
+                p.n = n;
+                for (int r = 0; r < 2; r++) check_levels(rows[r], &p, chunks[c], (n * 7 + c) % SHIFTS, &before);
+            }
+        }
+}
+
+/* ---- the reference, by the definitions --------------------------------------------------------------------------- */
+
+static double largest_of(const scene *s, size_t first, size_t end, float b)
+{
+    double largest = 0;
+    for (size_t i = first; i < end; i++) largest = fmax(largest, fabs((double)(s->v[i] + b * s->g[i])));
+    return largest;
+}
+
+static void check_top(const problem *p, size_t chunk, const scene *before)
+{
+    scene after = *before, wanted = *before;
+    accumulate_top(tw_kernels_at(TW_ISA_SCALAR), p, chunk, 0, &after);
+    for (size_t i = 0; i < p->n; i++) wanted.v[i] = before->v[i] + p->a * before->g[i];
+    assert_memory_equal(after.v, wanted.v, sizeof after.v);
+    for (size_t first = 0, c = 0; first < p->n; first += chunk, c++) {
+        size_t end = first + chunk < p->n ? first + chunk : p->n, at = first;
+        double largest = largest_of(&wanted, first, end, p->m);
+        while (fabs((double)(wanted.v[at] + p->m * before->g[at])) < largest) at++;
+        assert_int_equal(after.index[c], at - first);
+    }
+    assert_true(after.number == largest_of(&wanted, 0, p->n, p->m));
+}
+
+static void check_rising(const problem *p, size_t chunk, const scene *before)
+{
+    scene after = *before, wanted = *before;
+    size_t count = 0;
+    double sum = 0.25;
+    accumulate_rising(tw_kernels_at(TW_ISA_SCALAR), p, chunk, 0, &after);
+    for (size_t i = 0; i < p->n; i++) wanted.v[i] = before->v[i] + p->a * before->g[i];
+    assert_memory_equal(after.v, wanted.v, sizeof after.v);
+    for (size_t i = 0; i < p->n; i++) {
+        size_t first = i / chunk * chunk, end = first + chunk < p->n ? first + chunk : p->n;
+        double largest = largest_of(&wanted, first, end, 0);
+        if (i == first) sum += largest;
+        if (fabs((double)(wanted.v[i] + p->a * before->g[i])) < largest || wanted.v[i] == 0) continue;
+        assert_int_equal(after.index[count], FIRST + i);
+        assert_true(after.value[count++] == wanted.v[i]);
+    }
+    assert_int_equal(after.index[MOST + SHIFTS], count);
+    assert_true(after.number == sum);
+}
+
+/* Every third element is one of a few numbers, so that there are ties and zeros. */
+static void reference_is_what_the_header_says(void **state)
+{
+    (void)state;
+    scene before;
+    for (size_t n = 1; n <= MOST; n += 7) {
+        fill(&before, ORDINARY, n);
+        for (size_t i = 0; i < n; i += 3) {
+            before.v[i] = (float)(i % 5) - 2;
+            before.g[i] = i % 2 ? 0.5F : 0;
+        }
+        for (size_t c = 0; c < CHUNKS; c++) {
+            problem p = {.n = n, .a = 0.5F, .m = c % 2 ? 0 : 1.5F};
+            check_top(&p, chunks[c], &before);
+            check_rising(&p, chunks[c], &before);
+        }
+    }
+}
+
+/* ---- corners ----------------------------------------------------------------------------------------------------- */
+
+static void at_every_level(void (*check)(const tw_kernels *kernels))
+{
+    for (int level = 0; level < TW_ISA_LEVELS; level++)
+        if (tw_kernels_at((tw_isa_level)level)) check(tw_kernels_at((tw_isa_level)level));
+}
+
+static void check_zeros(const tw_kernels *kernels)
+{
+    float v[250] = {0}, g[250] = {0}, value[250];
+    uint32_t position[3] = {9, 9, 9}, index[250];
+    double largest = 0;
+    v[7] = -0.0F;
+    assert_true(kernels->chunks.accumulate_top(v, g, 250, 1, 1, 100, position) == 0);
+    for (int c = 0; c < 3; c++) assert_int_equal(position[c], 0);
+    assert_int_equal(kernels->chunks.accumulate_rising(v, g, 250, 1, 100, 0, index, value, &largest), 0);
+    /* the residual that the gradient has just cancelled: v is 0 and v + g is not */
+    v[130] = -2;
+    g[130] = 2;
+    assert_int_equal(kernels->chunks.accumulate_rising(v, g, 250, 1, 100, 0, index, value, &largest), 0);
+    assert_true(largest == 0);
+}
+
+static void zeros_are_never_listed(void **state)
+{
+    (void)state;
+    at_every_level(check_zeros);
+}
+
+static void check_ties(const tw_kernels *kernels)
+{
+    float v[100] = {0}, g[100] = {0};
+    for (size_t first = 0; first < 100; first++) {
+        uint32_t position;
+        for (size_t i = 0; i < 100; i++) v[i] = i < first ? 0.5F : (i % 2 ? -1.0F : 1.0F);
+        assert_true(kernels->chunks.accumulate_top(v, g, 100, 1, 0, 100, &position) == 1);
+        assert_int_equal(position, first);
+    }
+}
+
+static void the_first_of_equals_wins(void **state)
+{
+    (void)state;
+    at_every_level(check_ties);
+}
+
+/* `count` floats that end where memory ends: the first access past them is a fault. */
+static float *before_the_edge(size_t count)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    assert_true(count * sizeof(float) <= page);
+    char *pages = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(pages + 2 * page, page, PROT_NONE), 0);
+    return (float *)(void *)(pages + 2 * page) - count;
+}
+
+static float *edge_v, *edge_g, *edge_value;
+static uint32_t *edge_index;
+
+/* All elements alike and rising: all of them are listed, the lists fill their room. */
+static void check_edges(const tw_kernels *kernels)
+{
+    for (size_t n = 0; n <= MOST; n++)
+        for (size_t c = 0; c < CHUNKS; c++) {
+            size_t skip = MOST - n, parts = (n + chunks[c] - 1) / chunks[c];
+            double largest = 0;
+            kernels->chunks.accumulate_top(edge_v + skip, edge_g + skip, n, 0, 1, chunks[c], edge_index + MOST - parts);
+            assert_int_equal(kernels->chunks.accumulate_rising(edge_v + skip, edge_g + skip, n, 0, chunks[c], 0,
+                                                               edge_index + skip, edge_value + skip, &largest),
+                             n);
+        }
+}
+
+static void rows_stay_within_the_arrays(void **state)
+{
+    (void)state;
+    edge_v = before_the_edge(MOST);
+    edge_g = before_the_edge(MOST);
+    edge_value = before_the_edge(MOST);
+    edge_index = (uint32_t *)(void *)before_the_edge(MOST);
+    for (size_t i = 0; i < MOST; i++) edge_v[i] = 1;
+    at_every_level(check_edges);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_agree),
+        cmocka_unit_test(reference_is_what_the_header_says),
+        cmocka_unit_test(zeros_are_never_listed),
+        cmocka_unit_test(the_first_of_equals_wins),
+        cmocka_unit_test(rows_stay_within_the_arrays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
