@@ -204,6 +204,11 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 
+/* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may need
+ * it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds. TW_ERROR_ARGUMENT
+ * unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
+TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
+
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
  * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
@@ -320,6 +325,8 @@ typedef struct tw_round {
 TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
                                   tw_scheme **scheme);
 TW_API void tw_scheme_destroy(tw_scheme *scheme);
+/* Tells the learning rate of the steps to come, as tw_reducer_set_rate does. */
+TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
  * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
  * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. */

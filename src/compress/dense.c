@@ -38,7 +38,7 @@ static void from_half(const tw_dense *dense, float *dst, const uint16_t *src, si
     (dense->settings.dtype == TW_F16 ? kernels->from_fp16 : kernels->from_bf16)(dst, src, n);
 }
 
-float tw_largest_share(tw_dtype dtype, int size)
+float tw_dense_largest_share(tw_dtype dtype, int size)
 {
     if (dtype != TW_F16) return INFINITY;
     uint16_t half = tw_to_fp16(65504.0F / (float)size);
@@ -49,7 +49,7 @@ float tw_largest_share(tw_dtype dtype, int size)
 tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings)
 {
     *dense = (tw_dense){.scheme = scheme, .settings = settings};
-    dense->largest = tw_largest_share(settings.dtype, scheme->size);
+    dense->largest = tw_dense_largest_share(settings.dtype, scheme->size);
     for (size_t i = 0; i < scheme->count; i++)
         if (takes(dense, i)) dense->count += scheme->tensors[i].count;
     TW_TRY(tw_allocate(tw_dense_bytes(dense), 1, &dense->values));
@@ -68,8 +68,11 @@ void tw_dense_destroy(tw_dense *dense)
 /* What is sent of a residual: as much of it as the format holds. */
 static void round_block(const tw_dense *dense, uint16_t *dst, const float *residual, size_t n)
 {
-    float within[BLOCK];
-    for (size_t i = 0; i < n; i++) within[i] = fmaxf(fminf(residual[i], dense->largest), -dense->largest);
+    float within[BLOCK], most = dense->largest;
+    for (size_t i = 0; i < n; i++) { /* not fminf and fmaxf: what they make of NaN keeps them out of vectors */
+        float x = residual[i] < most ? residual[i] : most;
+        within[i] = x > -most ? x : -most;
+    }
     to_half(dense, dst, within, n);
 }
 

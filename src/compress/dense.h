@@ -22,9 +22,6 @@ typedef struct tw_dense {
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 
-/* The largest value of which `size` add up to no more than the format holds: bf16 reaches as far as fp32. */
-float tw_largest_share(tw_dtype dtype, int size);
-
 /* Allocates; a message without such tensors gives count 0, and then pack must not be called. */
 tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings settings);
 void tw_dense_destroy(tw_dense *dense);
@@ -41,6 +38,10 @@ int tw_dense_unpack(const tw_dense *dense);
 void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk);
+
+/* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to no
+ * more than 65,504; for others infinity, since they reach as far as fp32. */
+float tw_dense_largest_share(tw_dtype dtype, int size);
 
 /* The tensors that a scheme does not compress, as the option `leftovers` has them travel. */
 tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme);

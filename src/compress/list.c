@@ -4,8 +4,13 @@
 
 #define SCHEMES(X)                                                                                                     \
     X(allreduce)                                                                                                       \
+    X(fp16)                                                                                                            \
+    X(bf16)                                                                                                            \
     X(topk)                                                                                                            \
+    X(randomk)                                                                                                         \
+    X(threshold)                                                                                                       \
     X(dgc)                                                                                                             \
+    X(sdagc)                                                                                                           \
     X(scalecom)                                                                                                        \
     X(adacomp)                                                                                                         \
     X(qsgd)                                                                                                            \

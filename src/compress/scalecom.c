@@ -149,7 +149,7 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_allocate(self->chunks, sizeof *self->unsent, &self->unsent));
     TW_TRY(tw_allocate(self->chunks, value_bytes(self), &self->aligned));
     TW_TRY(tw_allocate(self->packet_capacity, 1, &self->packet));
-    self->largest = tw_largest_share(values_dtype(self), scheme->size);
+    self->largest = tw_dense_largest_share(values_dtype(self), scheme->size);
     TW_TRY(tw_leftovers_create(&self->leftovers, scheme));
     if (self->warmup_steps == 0) return TW_OK;
     return tw_dense_create(&self->warmup, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});

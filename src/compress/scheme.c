@@ -347,6 +347,14 @@ tw_status tw_scheme_revert(tw_scheme *scheme)
     return TW_OK;
 }
 
+tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
+{
+    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the rate is told between steps, and this one is not done yet");
+    if (!(rate >= 0) || isinf(rate)) return tw_fail(TW_ERROR_ARGUMENT, "a learning rate of %g; at least 0", rate);
+    scheme->rate = rate;
+    return TW_OK;
+}
+
 double tw_scheme_clip(const tw_scheme *scheme)
 {
     return scheme->ops->clip ? scheme->ops->clip(scheme) : 0;

@@ -48,6 +48,7 @@ struct tw_scheme {
     float **gradients; /* of the step under way, one a tensor */
     uint64_t step;     /* steps done, skipped and reverted ones too: the number of the step under way */
     float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
+    float rate;        /* the learning rate that the sums are applied with, as last told; 0: nobody told */
     int finite;        /* this rank's gradient is */
     int phase;         /* how many rounds next has asked for; the scheme counts */
     int open;          /* begun and not DONE */

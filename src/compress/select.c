@@ -162,6 +162,15 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
     }
 }
 
+/* The candidates' largest, for the caller. */
+static size_t hand_over(tw_selector *selector, uint32_t *index, float *value)
+{
+    prune(selector);
+    memcpy(index, selector->index, selector->count * sizeof *index);
+    memcpy(value, selector->value, selector->count * sizeof *value);
+    return selector->count;
+}
+
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
                      float *value)
 {
@@ -171,10 +180,21 @@ size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size
     int too_high = selector->count < k && threshold > 0;
     if (too_high) sweep(selector, run_reread, source, n, threshold / 4);
     if (too_high && selector->count < k) sweep(selector, run_reread, source, n, 0);
-    size_t candidates = selector->count;
-    prune(selector);
+    size_t candidates = selector->count, count = hand_over(selector, index, value);
     if (selector->hint) learn(selector->hint, selector, candidates, too_high);
-    memcpy(index, selector->index, selector->count * sizeof *index);
-    memcpy(value, selector->value, selector->count * sizeof *value);
-    return selector->count;
+    return count;
+}
+
+size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float threshold,
+                       uint32_t *index, float *value)
+{
+    selector->wanted = k;
+    sweep(selector, run_pass, source, n, threshold);
+    return hand_over(selector, index, value);
+}
+
+float tw_select_kth(tw_selector *selector, const float *value, size_t n, size_t k)
+{
+    take_magnitudes(selector->magnitude, value, n);
+    return tw_bits_float(kth_largest(selector->magnitude, n, k));
 }

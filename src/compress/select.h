@@ -52,4 +52,11 @@ void tw_selector_destroy(tw_selector *selector);
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
                      float *value);
 
+/* The same among the magnitudes above `threshold` alone; peek and values are not used. */
+size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float threshold,
+                       uint32_t *index, float *value);
+
+/* The k-th largest magnitude among n values, k from 1 to n; n at most the k that the selector was made for. */
+float tw_select_kth(tw_selector *selector, const float *value, size_t n, size_t k);
+
 #endif

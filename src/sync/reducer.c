@@ -355,6 +355,14 @@ tw_status tw_reducer_wait(tw_reducer *reducer)
     return status;
 }
 
+tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
+{
+    if (reducer->missing < reducer->count)
+        return tw_fail(TW_ERROR_ORDER, "the rate is told before a step's first tensor is submitted");
+    for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_set_rate(reducer->messages[m].scheme, rate));
+    return TW_OK;
+}
+
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)

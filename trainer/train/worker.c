@@ -235,6 +235,7 @@ tw_status worker_step(worker *w, double *loss)
     load_batch(w);
     double loaded = tw_clock();
     model_result result = {0};
+    TW_TRY(tw_reducer_set_rate(w->reducer, (float)schedule_rate(&w->schedule, w->step)));
     TW_TRY(backward(w, &result));
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - loaded;
     TW_TRY(apply(w));

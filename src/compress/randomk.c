@@ -1,0 +1,306 @@
+/* randomk - k elements drawn at random, the same on all ranks: no index travels, and the values are summed in one
+ * all-reduce (Stich, Cordonnier, Jaggi: Sparsified SGD with Memory, NeurIPS 2018; unbiased form: Wangni et al. 2018).
+ *
+ * The draw is stratified. A tensor of n elements falls into k bins of floor(n/k) or ceil(n/k), and one element of each
+ * is drawn, uniformly and independently of the other bins, by a hash of (seed, step, tensor, bin): no duplicates,
+ * indices ascending, nothing to sort. An element of a bin of b is drawn with probability 1/b, which is k/n where k
+ * divides n (to within 2^-32: a hash has 32 bits). Compared with k of n without replacement every element has the same
+ * mean and the same variance, and so has the number drawn, k; only the covariance differs: within a bin elements
+ * exclude each other, between bins they are independent, where k of n has a slight repulsion -1/(n-1) between all of
+ * them.
+ *
+ *     feedback=on (default):  v += g; send v where drawn; what was sent leaves v. Biased in a step, complete over time.
+ *     feedback=off:           send b * g where drawn: unbiased, with variance sum over bins of (b-1) * |g|^2.
+ *
+ * With feedback an element waits n/k steps on average, so that the learning rate bears about k/n of what momentum SGD
+ * takes: hence the default density. Momentum stays with the optimiser. */
+#include "dense.h"
+#include "error.h"
+#include "half.h"
+#include "kernels.h"
+#include "memory.h"
+#include "sparse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
+enum { BLOCK = 4096 /* elements: small enough that what is drawn of them is still in the cache */ };
+
+typedef struct randomk {
+    tw_scheme scheme;
+    double density;
+    long min_sent, seed;
+    int feedback, values;
+    tw_dtype dtype;
+    float largest;       /* value that is sent with feedback: no sum of N leaves the format */
+    size_t *wanted;      /* of each tensor */
+    size_t count, drawn; /* elements of compressed tensors, and of them drawn in a step */
+    float *residual;     /* with feedback: of the compressed tensors, one after the other */
+    uint32_t *index;     /* drawn, within their tensors, one tensor after the other */
+    float *value;        /* that this rank sends */
+    void *sum;           /* what travels, of dtype */
+    tw_dense leftovers;
+} randomk;
+
+static const tw_option options[] = {
+    {"density", TW_OPTION_REAL, offsetof(randomk, density), "0.1", 1e-7, 1, NULL,
+     "fraction of each tensor that is sent"},
+    TW_OPTION_MIN_SENT(randomk),
+    TW_OPTION_FEEDBACK(randomk, "on"),
+    {"values", TW_OPTION_CHOICE, offsetof(randomk, values), "fp32", 0, 0, "fp32|fp16|bf16",
+     "how a value travels; with feedback, what rounding loses stays in the residual"},
+    {"seed", TW_OPTION_INTEGER, offsetof(randomk, seed), "1", 0, 1e15, NULL, "of the draws; the same on every rank"},
+};
+
+/* ---- create ------------------------------------------------------------------------------------------------------ */
+
+static void count_drawn(randomk *self)
+{
+    for (size_t i = 0; i < self->scheme.count; i++) {
+        const tw_scheme_tensor *tensor = &self->scheme.tensors[i];
+        if (!tensor->compressed) continue;
+        self->wanted[i] = tw_sparse_wanted(tensor->count, self->density, (size_t)self->min_sent);
+        self->count += tensor->count;
+        self->drawn += self->wanted[i];
+    }
+}
+
+static tw_status create(tw_scheme *scheme)
+{
+    static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16};
+    randomk *self = (randomk *)scheme;
+    self->dtype = dtypes[self->values];
+    self->largest = tw_dense_largest_share(self->dtype, scheme->size);
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->wanted, &self->wanted));
+    count_drawn(self);
+    TW_TRY(tw_allocate(self->feedback ? self->count : 0, sizeof *self->residual, &self->residual));
+    TW_TRY(tw_allocate(self->drawn, sizeof *self->index, &self->index));
+    TW_TRY(tw_allocate(self->drawn, sizeof *self->value, &self->value));
+    TW_TRY(tw_allocate(self->drawn, sizeof(float), &self->sum));
+    return tw_leftovers_create(&self->leftovers, scheme);
+}
+
+/* ---- the draw ---------------------------------------------------------------------------------------------------- */
+
+/* The k bins of n elements, one after the other: bin j begins at floor(j*n/k). */
+typedef struct bins {
+    size_t n, k, first, size, carry;
+} bins;
+
+static bins first_bin(size_t n, size_t k)
+{
+    return (bins){.n = n, .k = k, .size = n / k, .carry = n % k};
+}
+
+static void next_bin(bins *b)
+{
+    b->first += b->size;
+    b->carry += b->n % b->k;
+    int longer = b->carry >= b->k;
+    b->carry -= longer ? b->k : 0;
+    b->size = b->n / b->k + (size_t)longer;
+}
+
+/* Steele, Lea and Flood's SplitMix64 (OOPSLA 2014) at a counter. */
+static uint32_t hash(uint64_t key, uint64_t counter)
+{
+    uint64_t x = key + (counter + 1) * 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return (uint32_t)((x ^ x >> 31) >> 32);
+}
+
+/* Of a tensor in this step. By its name, not its place: how tensors are fused into messages changes no draw. */
+static uint64_t draw_key(const randomk *self, const tw_scheme_tensor *tensor)
+{
+    uint32_t words[4], name = tw_crc32c(0, tensor->name, strlen(tensor->name));
+    tw_random((uint64_t)self->seed, self->scheme.step, name, words);
+    return (uint64_t)words[0] << 32 | words[1];
+}
+
+static void draw(const randomk *self, size_t tensor, uint32_t *index)
+{
+    uint64_t key = draw_key(self, &self->scheme.tensors[tensor]);
+    bins b = first_bin(self->scheme.tensors[tensor].count, self->wanted[tensor]);
+    for (size_t j = 0; j < b.k; j++, next_bin(&b))
+        index[j] = (uint32_t)(b.first + ((uint64_t)hash(key, j) * b.size >> 32));
+}
+
+/* ---- what is sent ------------------------------------------------------------------------------------------------ */
+
+static void set_sum(randomk *self, size_t j, float value)
+{
+    if (self->dtype == TW_F32)
+        ((float *)self->sum)[j] = value;
+    else
+        ((uint16_t *)self->sum)[j] = self->dtype == TW_F16 ? tw_to_fp16(value) : tw_to_bf16(value);
+}
+
+static float get_sum(const randomk *self, size_t j)
+{
+    if (self->dtype == TW_F32) return ((const float *)self->sum)[j];
+    uint16_t half = ((const uint16_t *)self->sum)[j];
+    return self->dtype == TW_F16 ? tw_from_fp16(half) : tw_from_bf16(half);
+}
+
+/* Sends as much of a residual as the format holds. */
+static void send(randomk *self, size_t j, float *residual)
+{
+    float largest = self->largest;
+    set_sum(self, j, *residual > largest ? largest : *residual < -largest ? -largest : *residual);
+    self->value[j] = get_sum(self, j);
+    *residual -= self->value[j];
+}
+
+/* The draws from `at` on belong to one tensor. */
+static void take_residual(randomk *self, size_t tensor, size_t at, float *residual)
+{
+    const float *gradient = self->scheme.gradients[tensor];
+    size_t count = self->scheme.tensors[tensor].count, j = at, end = at + self->wanted[tensor];
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        uint32_t nowhere; /* nothing is above infinity: the row only adds */
+        float nothing;
+        tw_kernels_best()->accumulate_select(residual + first, gradient + first, n, self->scheme.scale, INFINITY, 0,
+                                             &nowhere, &nothing);
+        for (; j < end && self->index[j] < first + n; j++) send(self, j, residual + self->index[j]);
+    }
+}
+
+static void take_unbiased(randomk *self, size_t tensor, size_t at)
+{
+    const float *gradient = self->scheme.gradients[tensor];
+    bins b = first_bin(self->scheme.tensors[tensor].count, self->wanted[tensor]);
+    for (size_t j = at; j < at + b.k; j++, next_bin(&b))
+        set_sum(self, j, self->scheme.scale * gradient[self->index[j]] * (float)b.size);
+}
+
+static void take(randomk *self)
+{
+    const tw_scheme *scheme = &self->scheme;
+    float *residual = self->residual;
+    for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
+        if (!scheme->tensors[i].compressed) continue;
+        draw(self, i, self->index + at);
+        if (self->feedback)
+            take_residual(self, i, at, residual);
+        else
+            take_unbiased(self, i, at);
+        residual += self->feedback ? scheme->tensors[i].count : 0;
+    }
+}
+
+/* Hands the sums to the gradients; 0 if one is not finite. */
+static int spread(const randomk *self)
+{
+    const tw_scheme *scheme = &self->scheme;
+    int finite = 1;
+    for (size_t i = 0, j = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        float *gradient = scheme->gradients[i];
+        memset(gradient, 0, scheme->tensors[i].count * sizeof *gradient);
+        for (size_t end = j + self->wanted[i]; j < end; j++) {
+            float sum = gradient[self->index[j]] = get_sum(self, j);
+            finite &= isfinite(sum) != 0;
+        }
+    }
+    return finite;
+}
+
+/* ---- the rounds -------------------------------------------------------------------------------------------------- */
+
+enum { START_VALUES, FINISH_VALUES, FINISH_LEFTOVERS };
+
+static void start_values(randomk *self, tw_round *round)
+{
+    tw_scheme *scheme = &self->scheme;
+    if (scheme->finite)
+        take(self);
+    else
+        set_sum(self, 0, NAN);
+    round->kind = TW_ROUND_ALLREDUCE;
+    round->values = self->sum;
+    round->count = self->drawn;
+    round->dtype = self->dtype;
+    scheme->account.elements_sent = self->drawn;
+    scheme->account.packet_bytes = self->drawn * (self->dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+static tw_status next(tw_scheme *scheme, tw_round *round)
+{
+    randomk *self = (randomk *)scheme;
+    int phase = scheme->phase++;
+    if (phase == START_VALUES && self->drawn) {
+        start_values(self, round);
+        return TW_OK;
+    }
+    if (phase == FINISH_VALUES) scheme->skipped = !scheme->finite || !spread(self);
+    if (phase == FINISH_LEFTOVERS) scheme->skipped = !tw_dense_unpack(&self->leftovers);
+    if (phase == FINISH_LEFTOVERS || scheme->skipped || !self->leftovers.count) {
+        round->kind = TW_ROUND_DONE;
+        return TW_OK;
+    }
+    scheme->phase = FINISH_LEFTOVERS;
+    tw_leftovers_pack(&self->leftovers, round);
+    return TW_OK;
+}
+
+static void revert(tw_scheme *scheme)
+{
+    randomk *self = (randomk *)scheme;
+    float *residual = self->residual;
+    tw_dense_revert(&self->leftovers);
+    if (!scheme->finite || !self->feedback) return;
+    for (size_t i = 0, j = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        for (size_t end = j + self->wanted[i]; j < end; j++) residual[self->index[j]] += self->value[j];
+        residual += scheme->tensors[i].count;
+    }
+}
+
+static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+{
+    randomk *self = (randomk *)scheme;
+    float *residual = self->residual;
+    for (size_t i = 0; self->feedback && i < scheme->count; i++) {
+        const tw_scheme_tensor *tensor = &scheme->tensors[i];
+        if (!tensor->compressed) continue;
+        TW_TRY(visitor->visit(visitor, "residual", tensor->name, TW_F32, tensor->count, residual));
+        residual += tensor->count;
+    }
+    return tw_dense_walk(&self->leftovers, visitor);
+}
+
+static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "randomk: %zu of %zu elements", ((const randomk *)scheme)->wanted[tensor],
+             scheme->tensors[tensor].count);
+}
+
+static void destroy(tw_scheme *scheme)
+{
+    randomk *self = (randomk *)scheme;
+    tw_free(self->wanted);
+    tw_free(self->residual);
+    tw_free(self->index);
+    tw_free(self->value);
+    tw_free(self->sum);
+    tw_dense_destroy(&self->leftovers);
+}
+
+const tw_scheme_ops tw_scheme_randomk = {
+    .name = "randomk",
+    .summary = "elements drawn at random, the same on all ranks: no indices travel",
+    .floor_bytes = 12,
+    .struct_size = sizeof(randomk),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = next,
+    .revert = revert,
+    .walk = walk,
+    .plan = plan,
+    .destroy = destroy,
+};

@@ -1,0 +1,90 @@
+/* gradients.h - every rank's gradients of a table of tensors, and a look at what a scheme remembers of one. */
+#ifndef GRADIENTS_H
+#define GRADIENTS_H
+
+#include "loopback.h"
+#include "scheme.h"
+
+#include <thinwire/thinwire_plugin.h>
+
+typedef struct gradients {
+    const tw_tensor *table;
+    size_t tensors;
+    int ranks;
+    float **rank[LOOPBACK_RANKS]; /* one array a tensor */
+} gradients;
+
+static inline void gradients_create(gradients *g, const tw_tensor *table, size_t tensors, int ranks)
+{
+    *g = (gradients){.table = table, .tensors = tensors, .ranks = ranks};
+    for (int r = 0; r < ranks; r++) {
+        g->rank[r] = calloc(tensors, sizeof **g->rank);
+        for (size_t t = 0; t < tensors; t++) g->rank[r][t] = calloc(tw_tensor_count(&table[t]), sizeof(float));
+    }
+}
+
+static inline void gradients_destroy(gradients *g)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        for (size_t t = 0; t < g->tensors; t++) free(g->rank[r][t]);
+        free(g->rank[r]);
+    }
+}
+
+/* Roughly normal, heavier in some rows: another draw for every seed, step, rank, tensor and element. */
+static inline float gradient_draw(uint64_t seed, int step, int rank, size_t tensor, size_t i)
+{
+    uint32_t words[4];
+    double sum = 0;
+    tw_random(seed, (uint64_t)(step * 64 + rank), tensor << 32 | i, words);
+    for (int w = 0; w < 4; w++) sum += words[w] / 4294967296.0 - 0.5;
+    return (float)(sum * (1 + (double)(i % 7)));
+}
+
+/* Fills all; with a grid > 0, multiples of it, so that floats add them exactly. */
+static inline void gradients_draw(gradients *g, uint64_t seed, int step, double grid)
+{
+    for (int r = 0; r < g->ranks; r++)
+        for (size_t t = 0; t < g->tensors; t++)
+            for (size_t i = 0; i < tw_tensor_count(&g->table[t]); i++) {
+                double x = (double)gradient_draw(seed, step, r, t, i);
+                g->rank[r][t][i] = (float)(grid > 0 ? (double)(long)(x / grid) * grid : x);
+            }
+}
+
+/* 1 if all ranks hold the same bits. */
+static inline int gradients_agree(const gradients *g)
+{
+    for (int r = 1; r < g->ranks; r++)
+        for (size_t t = 0; t < g->tensors; t++)
+            if (memcmp(g->rank[0][t], g->rank[r][t], tw_tensor_count(&g->table[t]) * sizeof(float))) return 0;
+    return 1;
+}
+
+/* What a scheme remembers of one kind for one tensor, copied by a walk. */
+typedef struct finder {
+    tw_walk walk;
+    const char *kind, *tensor;
+    void *dst;
+    int found;
+} finder;
+
+static inline tw_status finder_visit(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count,
+                                     void *data)
+{
+    finder *self = (finder *)walk;
+    size_t size = dtype == TW_F64 || dtype == TW_U64 ? 8 : 4;
+    if (strcmp(kind, self->kind) || strcmp(tensor, self->tensor)) return TW_OK;
+    memcpy(self->dst, data, count * size);
+    self->found = 1;
+    return TW_OK;
+}
+
+/* 0 if there is no such thing. */
+static inline int remembered(tw_scheme *scheme, const char *kind, const char *tensor, void *dst)
+{
+    finder self = {{finder_visit, NULL}, kind, tensor, dst, 0};
+    return tw_scheme_walk(scheme, &self.walk) == TW_OK && self.found;
+}
+
+#endif

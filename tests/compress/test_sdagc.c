@@ -1,0 +1,460 @@
+/* SDAGC against a second implementation that sorts, the tails of known distributions, and its books. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gradients.h"
+
+enum { RANKS = 4, TENSORS = 3, STEPS = 30, MOST_TIMES = 4, LEAST = 16 };
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}, {"b.weight", 3, {40, 25, 9}}};
+
+static size_t count_of(size_t tensor)
+{
+    return tw_tensor_count(&table[tensor]);
+}
+
+/* ---- a second implementation ------------------------------------------------------------------------------------- */
+
+typedef struct variant {
+    const char *spec;
+    double clip;
+    int nesterov, of_gradient, magnitude, guard, masking;
+} variant;
+
+typedef struct reference {
+    float *u[RANKS][TENSORS], *v[RANKS][TENSORS];
+    double correction[RANKS][TENSORS];
+    float *velocity;
+} reference;
+
+static void reference_create(reference *ref)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++) {
+            ref->u[r][t] = calloc(count_of(t), sizeof(float));
+            ref->v[r][t] = calloc(count_of(t), sizeof(float));
+            ref->correction[r][t] = 1;
+        }
+    ref->velocity = calloc(count_of(1), sizeof(float));
+}
+
+static void reference_destroy(reference *ref)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t t = 0; t < TENSORS; t++) {
+            free(ref->u[r][t]);
+            free(ref->v[r][t]);
+        }
+    free(ref->velocity);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* The quantile at 2^-power, four decimals, by bisection. */
+static double quantile_at(int power)
+{
+    double low = 0, high = 10;
+    for (int i = 0; i < 100; i++) {
+        double middle = (low + high) / 2;
+        if (erfc(middle / sqrt(2)) > ldexp(1, -power))
+            low = middle;
+        else
+            high = middle;
+    }
+    return rint(low * 1e4) / 1e4;
+}
+
+static double quantile(double density)
+{
+    int power = (int)ceil(-log2(density));
+    double at = quantile_at(power), before = quantile_at(power - 1);
+    return at + (before - at) * (density / ldexp(1, -power) - 1);
+}
+
+static double fold(double partial[16])
+{
+    for (int half = 8; half; half /= 2)
+        for (int k = 0; k < half; k++) partial[k] += partial[k + half];
+    return partial[0];
+}
+
+static void moments(const float *x, size_t n, double *mean, double *deviation)
+{
+    double sum[16] = {0}, squares[16] = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum[i % 16] += (double)x[i];
+        squares[i % 16] += (double)x[i] * (double)x[i];
+    }
+    *mean = fold(sum) / (double)n;
+    *deviation = sqrt(fold(squares) / (double)n - *mean * *mean);
+}
+
+static double clamped(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+/* Density by step: warmup_steps=12, from 0.25 down to 0.01. */
+static double ladder(int step)
+{
+    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.01;
+}
+
+static size_t wanted_of(size_t n, double density)
+{
+    size_t wanted = (size_t)ceil((double)n * density);
+    return wanted < LEAST ? LEAST : wanted > n ? n : wanted;
+}
+
+/* One rank's share of one compressed tensor, added to sum. Draws have no ties. */
+static void reference_tensor(reference *ref, const variant *how, int rank, size_t tensor, float scale, int step,
+                             const float *g, float *sum)
+{
+    float *u = ref->u[rank][tensor], *v = ref->v[rank][tensor];
+    size_t n = count_of(tensor), passed = 0;
+    double density = ladder(step), mean, deviation, *correction = &ref->correction[rank][tensor];
+    for (size_t i = 0; i < n; i++) {
+        float share = scale * g[i];
+        u[i] = 0.9f * u[i] + share;
+        v[i] = v[i] + (how->nesterov ? 0.9f * u[i] + share : u[i]);
+    }
+    moments(how->of_gradient ? g : v, n, &mean, &deviation);
+    if (how->of_gradient) {
+        mean *= (double)scale;
+        deviation *= (double)scale;
+    }
+    float *sorted = malloc(n * sizeof *sorted);
+    for (size_t i = 0; i < n; i++) sorted[i] = fabsf(v[i]);
+    qsort(sorted, n, sizeof *sorted, larger_first);
+    size_t wanted = wanted_of(n, density), most = wanted_of(n, clamped(MOST_TIMES * density, 0, 1));
+    double tau = quantile(density) * *correction * deviation;
+    double edge = how->magnitude ? tau + fabs(mean) : tau - fabs(mean), last = (double)sorted[wanted - 1];
+    char *is_sent = calloc(n, 1);
+    for (size_t i = 0; i < n; i++) {
+        double x = how->magnitude ? fabs((double)v[i]) : fabs((double)v[i] - mean);
+        is_sent[i] = fabsf(v[i]) >= sorted[most - 1] && x > (how->magnitude ? edge : tau);
+        passed += (size_t)is_sent[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (passed < LEAST) is_sent[i] = fabsf(v[i]) >= sorted[LEAST - 1];
+        if (!is_sent[i]) continue;
+        sum[i] += v[i];
+        v[i] = 0;
+        if (how->masking) u[i] = 0;
+    }
+    double p = (double)passed, w = (double)wanted;
+    double error = 4 * p > w && p < 4 * w ? sqrt(density) * (p - w) / (p + w) : clamped(last / edge, 0.9, 1 / 0.9) - 1;
+    if (how->guard) *correction *= 1 + 0.5 * error;
+    free(sorted);
+    free(is_sent);
+}
+
+static float reference_scale(const gradients *g, int rank, double clip)
+{
+    double sum = 0;
+    for (size_t t = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < count_of(t); i++) sum += (double)g->rank[rank][t][i] * (double)g->rank[rank][t][i];
+    double share = sqrt(sum) / RANKS, threshold = clip / sqrt(RANKS);
+    return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
+}
+
+static void reference_step(reference *ref, const variant *how, gradients *g, int step, float *sum[TENSORS])
+{
+    for (size_t t = 0; t < TENSORS; t++) memset(sum[t], 0, count_of(t) * sizeof(float));
+    for (int r = 0; r < RANKS; r++) {
+        float scale = reference_scale(g, r, how->clip);
+        for (size_t t = 0; t < TENSORS; t += 2) reference_tensor(ref, how, r, t, scale, step, g->rank[r][t], sum[t]);
+        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->rank[r][1][i];
+    }
+    for (size_t i = 0; i < count_of(1); i++) {
+        ref->velocity[i] = 0.9f * ref->velocity[i] + sum[1][i];
+        sum[1][i] = how->nesterov ? 0.9f * ref->velocity[i] + sum[1][i] : ref->velocity[i];
+    }
+}
+
+static void check_reference(const variant *how)
+{
+    loopback group;
+    gradients g;
+    reference ref;
+    float *sum[TENSORS];
+    int skipped;
+    char spec[256];
+    gradients_create(&g, table, TENSORS, RANKS);
+    reference_create(&ref);
+    for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
+    snprintf(spec, sizeof spec, "sdagc:density=0.01,warmup_steps=12,values=fp32,leftovers=fp32%s", how->spec);
+    assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
+    for (int step = 0; step < STEPS; step++) {
+        gradients_draw(&g, 4, step, 0);
+        reference_step(&ref, how, &g, step, sum);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_true(gradients_agree(&g));
+        for (size_t t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[0][t][i] == sum[t][i]);
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    reference_destroy(&ref);
+    for (size_t t = 0; t < TENSORS; t++) free(sum[t]);
+}
+
+static void equals_reference(void **state)
+{
+    (void)state;
+    static const variant variants[] = {
+        {.spec = "", .guard = 1},
+        {.spec = ",clip=25,nesterov=on", .clip = 25, .nesterov = 1, .guard = 1},
+        {.spec = ",criterion=magnitude,masking=on", .magnitude = 1, .masking = 1, .guard = 1},
+        {.spec = ",statistics=gradient", .of_gradient = 1, .guard = 1},
+        {.spec = ",guard=off", .guard = 0},
+    };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) check_reference(&variants[i]);
+}
+
+/* ---- the threshold ----------------------------------------------------------------------------------------------- */
+
+enum { MANY = 1000000 };
+
+static void draw_tail(float *x, size_t n, int laplace)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t words[4];
+        tw_random(3, 0, i, words);
+        double a = (words[0] + 0.5) / 4294967296.0, b = words[1] / 4294967296.0;
+        double gaussian = sqrt(-2 * log(a)) * cos(6.283185307179586 * b);
+        x[i] = (float)(laplace ? copysign(log(a), b - 0.5) : gaussian);
+    }
+}
+
+/* What passes 3 standard deviations of a fresh draw. */
+static double density_of(const char *spec, int laplace)
+{
+    static const tw_tensor tensor = {"w", 2, {1000, MANY / 1000}};
+    loopback group;
+    gradients g;
+    int skipped;
+    tw_cost cost = {.struct_size = sizeof cost};
+    gradients_create(&g, &tensor, 1, 1);
+    draw_tail(g.rank[0][0], MANY, laplace);
+    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
+    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    return (double)cost.elements_sent / MANY;
+}
+
+static void keeps_the_tails(void **state)
+{
+    (void)state;
+    const char *three = "sdagc:density=0.01,lambda=3,guard=off,warmup_steps=0,values=fp32";
+    assert_true(fabs(density_of(three, 0) - 2.70e-3) < 2e-4);
+    assert_true(fabs(density_of(three, 1) - 1.437e-2) < 5e-4);
+    /* The quantile of the density itself; and never more than four times it. */
+    assert_true(fabs(density_of("sdagc:density=0.0078125,warmup_steps=0,values=fp32", 0) - 0.0078125) < 4e-4);
+    assert_true(density_of("sdagc:density=0.001,lambda=3,warmup_steps=0,values=fp32", 1) == 4e-3);
+}
+
+/* On noise, residuals and all, the guard keeps the density. */
+static void guard_keeps_the_density(void **state)
+{
+    (void)state;
+    enum { N = 20000, LONG = 500 };
+    static const char *const specs[] = {"sdagc:density=0.005,warmup_steps=0,momentum=0",
+                                        "sdagc:density=0.005,warmup_steps=100",
+                                        "sdagc:density=0.005,warmup_steps=0,masking=on,criterion=magnitude"};
+    static const tw_tensor tensor = {"w", 2, {100, N / 100}};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        loopback group;
+        gradients g;
+        int skipped;
+        double sent = 0;
+        gradients_create(&g, &tensor, 1, 1);
+        assert_int_equal(loopback_create(&group, specs[s], &tensor, 1, 1), TW_OK);
+        for (int step = 0; step < LONG; step++) {
+            tw_cost cost = {.struct_size = sizeof cost};
+            gradients_draw(&g, 7, step, 0);
+            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+            assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+            if (step >= LONG / 2) sent += (double)cost.elements_sent / N / (LONG / 2);
+        }
+        assert_true(fabs(sent / 0.005 - 1) < 0.1);
+        loopback_destroy(&group);
+        gradients_destroy(&g);
+    }
+}
+
+/* ---- the books --------------------------------------------------------------------------------------------------- */
+
+/* rate * (all that was sent) + rate * (what is left) = the sum over time of rate * u: with the rate constant that is
+ * DGC's identity; with one that changes, what makes the steps those of dense momentum SGD. Exact on such values. A step
+ * in four is taken back. */
+static void check_books(const char *spec, int masking, int changing)
+{
+    enum { T = 0, N = 3000, LONG = 12 };
+    static double balance[N], velocity[N];
+    static float left[N];
+    static const float rates[] = {0.5F, 0.5F, 0.25F, 0.125F, 1};
+    loopback group;
+    gradients g;
+    int skipped;
+    memset(balance, 0, sizeof balance);
+    memset(velocity, 0, sizeof velocity);
+    gradients_create(&g, table, TENSORS, 1);
+    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < LONG; step++) {
+        float rate = changing ? rates[step % 5] : 1;
+        assert_int_equal(tw_scheme_set_rate(group.scheme[0], rate), TW_OK);
+        gradients_draw(&g, 3, step, 0.25);
+        for (size_t i = 0; i < N; i++) {
+            velocity[i] = 0.5 * velocity[i] + (double)g.rank[0][T][i];
+            balance[i] += (double)rate * velocity[i];
+        }
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        int reverted = step % 4 == 3;
+        if (reverted) assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+        for (size_t i = 0; i < N && !reverted; i++) {
+            float sent = g.rank[0][T][i];
+            balance[i] -= (double)(rate * sent);
+            if (masking && sent != 0) velocity[i] = 0;
+        }
+        assert_true(remembered(group.scheme[0], "residual", "a.weight", left));
+        for (size_t i = 0; i < N; i++) assert_true(balance[i] == (double)(rate * left[i]));
+        assert_true(remembered(group.scheme[0], "momentum", "a.weight", left));
+        for (size_t i = 0; i < N; i++) assert_true(velocity[i] == (double)left[i]);
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+static void nothing_is_lost(void **state)
+{
+    (void)state;
+    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32,masking=on", 1, 0);
+    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32", 0, 0);
+    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32", 0, 1);
+}
+
+/* ---- the other readings of the revision -------------------------------------------------------------------------- */
+
+/* Nothing passes, so that each step sends the largest alone, of a gradient 1, 2, ..., 200 that never changes. */
+static void check_largest(const char *spec, const float *expected, int steps)
+{
+    enum { N = 200 };
+    static const tw_tensor tensor = {"w", 2, {1, N}};
+    loopback group;
+    gradients g;
+    int skipped;
+    float left[N];
+    gradients_create(&g, &tensor, 1, 1);
+    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
+    for (int step = 0; step < steps; step++) {
+        for (size_t i = 0; i < N; i++) g.rank[0][0][i] = (float)(i + 1);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        size_t sent = N - 1 - (size_t)step;
+        for (size_t i = 0; i < N; i++) assert_true(g.rank[0][0][i] == (i == sent ? expected[step] : 0));
+        assert_true(remembered(group.scheme[0], "residual", "w", left));
+        assert_true(left[sent] == 0); /* the rest is dropped */
+    }
+    float before = left[N - (size_t)steps];
+    assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+    assert_true(remembered(group.scheme[0], "residual", "w", left));
+    assert_true(before == 0 && left[N - (size_t)steps] == (float)steps * (float)(N + 1 - steps)); /* all of it */
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+static void revisions_damp_and_drop(void **state)
+{
+    (void)state;
+    /* Silent for one, two, three, four steps: divided by as many. */
+    static const float by_age[] = {200, 199, 198, 197};
+    check_largest("sdagc:lambda=1e6,guard=off,momentum=0,min_sent=1,warmup_steps=0,values=fp32,revision=age,damping=1",
+                  by_age, 4);
+    /* Nobody passes where one should: a quarter. */
+    static const float by_density[] = {50, 99.5F, 148.5F};
+    check_largest("sdagc:lambda=1e6,guard=off,momentum=0,min_sent=1,warmup_steps=0,values=fp32,revision=density",
+                  by_density, 3);
+}
+
+static void rates_are_checked(void **state)
+{
+    (void)state;
+    tw_scheme *scheme;
+    assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
+    assert_int_equal(tw_scheme_set_rate(scheme, 0), TW_OK);
+    assert_int_equal(tw_scheme_set_rate(scheme, -1), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_scheme_set_rate(scheme, NAN), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_scheme_set_rate(scheme, INFINITY), TW_ERROR_ARGUMENT);
+    tw_scheme_destroy(scheme);
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------- */
+
+static void one_step(loopback *group, gradients *g, int step)
+{
+    int skipped;
+    for (int r = 0; r < group->size; r++)
+        assert_int_equal(tw_scheme_set_rate(group->scheme[r], step % 3 ? 1 : 0.3F), TW_OK);
+    gradients_draw(g, 8, step, 0);
+    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
+}
+
+static void check_continues(const char *spec)
+{
+    loopback first, second;
+    gradients a, b;
+    gradients_create(&a, table, TENSORS, 2);
+    gradients_create(&b, table, TENSORS, 2);
+    assert_int_equal(loopback_create(&first, spec, table, TENSORS, 2), TW_OK);
+    assert_int_equal(loopback_create(&second, spec, table, TENSORS, 2), TW_OK);
+    for (int step = 0; step < 10; step++) one_step(&first, &a, step);
+    for (int r = 0; r < 2; r++) {
+        tw_state *state;
+        assert_int_equal(tw_state_create(&state), TW_OK);
+        assert_int_equal(tw_scheme_save_state(first.scheme[r], "x/", state), TW_OK);
+        assert_int_equal(tw_scheme_load_state(second.scheme[r], "x/", state), TW_OK);
+        tw_state_destroy(state);
+    }
+    for (int step = 10; step < 20; step++) {
+        one_step(&first, &a, step);
+        one_step(&second, &b, step);
+        for (size_t t = 0; t < TENSORS; t++)
+            assert_memory_equal(a.rank[0][t], b.rank[0][t], count_of(t) * sizeof(float));
+    }
+    loopback_destroy(&first);
+    loopback_destroy(&second);
+    gradients_destroy(&a);
+    gradients_destroy(&b);
+}
+
+static void a_loaded_scheme_continues(void **state)
+{
+    (void)state;
+    check_continues("sdagc:density=0.01,warmup_steps=12");
+    check_continues("sdagc:density=0.01,warmup_steps=0,revision=age,damping=0.1,statistics=gradient");
+    check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_reference),          cmocka_unit_test(keeps_the_tails),
+        cmocka_unit_test(guard_keeps_the_density),   cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(revisions_damp_and_drop),   cmocka_unit_test(rates_are_checked),
+        cmocka_unit_test(a_loaded_scheme_continues),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

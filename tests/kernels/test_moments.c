@@ -1,0 +1,74 @@
+/* The moments' rows against the reference, bit for bit, and against their definition. */
+#include "support.h"
+
+enum { MOST = 300, SHIFTS = 16 };
+
+static void assert_same_sums(const tw_moments *expected, const tw_moments *actual, const char *what)
+{
+    for (int k = 0; k < 16; k++) {
+        assert_same_number(expected->sum[k], actual->sum[k], what);
+        assert_same_number(expected->squares[k], actual->squares[k], what);
+    }
+}
+
+static void levels_agree_on_every_size_and_alignment(void **state)
+{
+    (void)state;
+    float x[MOST + SHIFTS];
+    for (int kind = 0; kind < CONTENTS; kind++) {
+        for (size_t i = 0; i < MOST + SHIFTS; i++) x[i] = tw_bits_float(pattern((content)kind, i));
+        for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
+            const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+            for (size_t n = 0; kernels && n <= MOST; n++)
+                for (size_t shift = 0; shift < SHIFTS; shift++) {
+                    tw_moments expected = {.sum = {1, 2}, .squares = {[15] = 3}}, actual = expected;
+                    tw_kernels_at(TW_ISA_SCALAR)->moments.add(&expected, x + shift, n);
+                    kernels->moments.add(&actual, x + shift, n);
+                    assert_same_sums(&expected, &actual, tw_isa_name((tw_isa_level)level));
+                }
+        }
+    }
+}
+
+static void pieces_add_up(void **state)
+{
+    (void)state;
+    float x[MOST];
+    tw_moments whole = {0}, pieces = {0};
+    for (size_t i = 0; i < MOST; i++) x[i] = tw_bits_float(pattern(ORDINARY, i));
+    tw_kernels_best()->moments.add(&whole, x, MOST);
+    tw_kernels_best()->moments.add(&pieces, x, 64);
+    tw_kernels_best()->moments.add(&pieces, x + 64, 16);
+    tw_kernels_best()->moments.add(&pieces, x + 80, MOST - 80);
+    assert_same_sums(&whole, &pieces, "pieces");
+}
+
+/* 0 .. n-1: mean (n-1)/2, variance (n^2-1)/12, all exact in double. */
+static void finish_gives_mean_and_deviation(void **state)
+{
+    (void)state;
+    float x[MOST], same[MOST];
+    for (size_t n = 1; n <= MOST; n++) {
+        tw_moments moments = {0}, constant = {0};
+        double mean, deviation;
+        x[n - 1] = (float)(n - 1);
+        same[n - 1] = 0.1F;
+        tw_kernels_best()->moments.add(&moments, x, n);
+        tw_moments_finish(&moments, n, &mean, &deviation);
+        assert_true(mean == (double)(n - 1) / 2);
+        assert_true(fabs(deviation * deviation - ((double)n * (double)n - 1) / 12) < 1e-9);
+        tw_kernels_best()->moments.add(&constant, same, n);
+        tw_moments_finish(&constant, n, &mean, &deviation);
+        assert_true(deviation >= 0 && deviation < 1e-8); /* never the root of a negative rounding error */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_agree_on_every_size_and_alignment),
+        cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(finish_gives_mean_and_deviation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
