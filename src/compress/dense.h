@@ -39,8 +39,8 @@ void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk);
 
-/* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to no
- * more than 65,504; for others infinity, since they reach as far as fp32. */
+/* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to
+ * no more than 65,504; for others infinity, since they reach as far as fp32. */
 float tw_dense_largest_share(tw_dtype dtype, int size);
 
 /* The tensors that a scheme does not compress, as the option `leftovers` has them travel. */
