@@ -15,12 +15,11 @@
  * two from the leader's packet into the middle of fp16's range, and what rounding and clamping lose is not taken out of
  * m. The chunks and the dense warm-up are as the paper's descriptions have them; its rates per layer are not known for
  * certain, so there is one rate, and `rates` for exceptions. */
-#include "bits.h"
+#include "chunked.h"
 #include "dense.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
-#include "packet.h"
 #include "rates.h"
 #include "sparse.h"
 
@@ -29,19 +28,16 @@
 #include <string.h>
 
 enum {
-    AHEAD = 48,          /* chunks between an element's prefetch and its use */
-    BLOCK = 1024,        /* values converted at a time: they stay in the first-level cache */
-    HEADROOM = 4,        /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
-    MOST_EXPONENT = 120, /* so that neither 2^x nor its inverse is a denormal float */
+    AHEAD = 48,   /* chunks between an element's prefetch and its use */
+    BLOCK = 1024, /* values converted at a time: they stay in the first-level cache */
+    HEADROOM = 4, /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
 };
 
-/* How one compressed tensor is cut. */
-typedef struct cut {
-    size_t rate, chunks;
+/* One compressed tensor. */
+typedef struct part {
+    tw_chunked chunked;
     size_t first_element, first_chunk; /* where it begins in the memory, and in the arrays with an entry a chunk */
-    unsigned bits;                     /* a position within a chunk takes */
-    int exponent;                      /* of this step: its values travel times 2^exponent */
-} cut;
+} part;
 
 typedef struct scalecom {
     tw_scheme scheme;
@@ -49,7 +45,7 @@ typedef struct scalecom {
     long rate, min_sent, warmup_steps;
     char *rates;
     int values;
-    cut *cuts;               /* one a tensor */
+    part *parts;             /* one a tensor */
     size_t elements, chunks; /* of all compressed tensors */
     size_t index_bytes;      /* of the packed positions */
     float *memory;
@@ -89,24 +85,6 @@ static size_t value_bytes(const scalecom *self)
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
-static size_t position_bytes(const cut *t)
-{
-    return (t->chunks * t->bits + 7) / 8;
-}
-
-/* A tensor's block in the packet: the exponent, then the positions. */
-static size_t block_bytes(const cut *t)
-{
-    return 1 + position_bytes(t);
-}
-
-static unsigned bits_below(size_t limit)
-{
-    unsigned bits = 0;
-    while ((size_t)1 << bits < limit) bits++;
-    return bits;
-}
-
 /* The rate of a tensor without one of its own. A small tensor at the common rate would learn too slowly: its few
  * elements cost next to nothing. */
 static size_t common_rate(const scalecom *self, size_t count)
@@ -119,16 +97,14 @@ static size_t common_rate(const scalecom *self, size_t count)
 static tw_status cut_tensor(scalecom *self, size_t tensor)
 {
     const tw_scheme_tensor *of = &self->scheme.tensors[tensor];
-    cut *t = &self->cuts[tensor];
-    TW_TRY(tw_rate_of(self->rates, of->name, common_rate(self, of->count), &t->rate));
-    t->chunks = (of->count + t->rate - 1) / t->rate;
-    t->bits = bits_below(t->rate);
-    t->first_element = self->elements;
-    t->first_chunk = self->chunks;
+    size_t rate;
+    TW_TRY(tw_rate_of(self->rates, of->name, common_rate(self, of->count), &rate));
+    part *t = &self->parts[tensor];
+    *t = (part){tw_chunked_make(of->count, rate), self->elements, self->chunks};
     self->elements += of->count;
-    self->chunks += t->chunks;
-    self->index_bytes += position_bytes(t);
-    self->packet_capacity += tw_packet_bound_block(block_bytes(t));
+    self->chunks += t->chunked.chunks;
+    self->index_bytes += tw_chunked_bytes(&t->chunked);
+    self->packet_capacity += tw_chunked_bound(&t->chunked);
     return TW_OK;
 }
 
@@ -141,7 +117,7 @@ static tw_status create(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
     self->packet_capacity = tw_packet_bound_header();
-    TW_TRY(tw_allocate(scheme->count, sizeof *self->cuts, &self->cuts));
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->parts, &self->parts));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(cut_tensor(self, i));
     TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
@@ -158,7 +134,7 @@ static tw_status create(tw_scheme *scheme)
 static void destroy(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
-    tw_free(self->cuts);
+    tw_free(self->parts);
     tw_free(self->memory);
     tw_free(self->index);
     tw_free(self->unsent);
@@ -189,8 +165,8 @@ static int choose_exponent(const scalecom *self, float largest)
     frexpf(largest, &from);
     frexpf(self->largest, &to);
     int exponent = to - 1 - HEADROOM - from;
-    if (exponent > MOST_EXPONENT) return MOST_EXPONENT;
-    return exponent < -MOST_EXPONENT ? -MOST_EXPONENT : exponent;
+    if (exponent > TW_MOST_EXPONENT) return TW_MOST_EXPONENT;
+    return exponent < -TW_MOST_EXPONENT ? -TW_MOST_EXPONENT : exponent;
 }
 
 static void accumulate(scalecom *self, size_t tensor)
@@ -199,25 +175,20 @@ static void accumulate(scalecom *self, size_t tensor)
     const tw_kernels *kernels = tw_kernels_best();
     const float *gradient = scheme->gradients[tensor];
     size_t n = scheme->tensors[tensor].count;
-    cut *t = &self->cuts[tensor];
+    part *t = &self->parts[tensor];
     float *memory = self->memory + t->first_element, filtered = (float)(self->beta * (double)scheme->scale);
     if (is_leader(scheme))
-        t->exponent =
+        t->chunked.exponent =
             choose_exponent(self, kernels->chunks.accumulate_top(memory, gradient, n, filtered, unfiltered(self),
-                                                                 t->rate, self->index + t->first_chunk));
+                                                                 t->chunked.rate, self->index + t->first_chunk));
     else
-        kernels->accumulate_select(memory, gradient, n, filtered, INFINITY, 0, NULL, NULL); /* selects nothing */
+        kernels->quantise.accumulate(memory, gradient, n, filtered);
 }
 
-static tw_status write_block(const scalecom *self, const cut *t, tw_packet_writer *writer)
+static tw_status put_positions(const scalecom *self, size_t tensor, tw_packet_writer *writer)
 {
-    unsigned char *block;
-    TW_TRY(tw_packet_put_block(writer, block_bytes(t), &block));
-    *block++ = (unsigned char)(int8_t)t->exponent;
-    tw_bit_writer bits = {.at = block, .end = block + position_bytes(t)};
-    for (size_t c = 0; c < t->chunks; c++) tw_bits_put(&bits, self->index[t->first_chunk + c], t->bits);
-    tw_bits_flush(&bits);
-    return TW_OK;
+    const part *t = &self->parts[tensor];
+    return tw_chunked_put(&t->chunked, self->index + t->first_chunk, writer);
 }
 
 static tw_status write_packet(scalecom *self, size_t *size)
@@ -226,7 +197,7 @@ static tw_status write_packet(scalecom *self, size_t *size)
     tw_packet_writer writer;
     tw_packet_begin(&writer, self->packet, self->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(write_block(self, &self->cuts[i], &writer));
+        if (scheme->tensors[i].compressed) TW_TRY(put_positions(self, i, &writer));
     *size = tw_packet_end(&writer);
     return TW_OK;
 }
@@ -246,33 +217,10 @@ static tw_status start_broadcast(scalecom *self, tw_round *round)
 
 /* ---- everybody reads it ------------------------------------------------------------------------------------------ */
 
-/* A position is below its chunk's length: a stranger's packet must not reach beyond the tensor. */
-static tw_status read_positions(const scalecom *self, const cut *t, size_t n, const unsigned char *block)
+static tw_status get_positions(scalecom *self, size_t tensor, tw_packet_reader *reader)
 {
-    tw_bit_reader bits = {.bytes = block, .size = position_bytes(t)};
-    uint64_t mask = ((uint64_t)1 << t->bits) - 1;
-    int is_inside = 1;
-    for (size_t c = 0, start = 0; c < t->chunks; c++, start += t->rate) {
-        uint64_t position = tw_bits_peek(&bits) & mask;
-        bits.position += t->bits;
-        is_inside &= position < t->rate && position < n - start;
-        self->index[t->first_chunk + c] = (uint32_t)(start + position);
-    }
-    if (!is_inside || !tw_bits_ended(&bits))
-        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: a position is beyond its chunk");
-    return TW_OK;
-}
-
-static tw_status read_block(scalecom *self, size_t tensor, tw_packet_reader *reader)
-{
-    const unsigned char *block;
-    cut *t = &self->cuts[tensor];
-    TW_TRY(tw_packet_get_block(reader, block_bytes(t), &block));
-    t->exponent = (int8_t)block[0];
-    if (t->exponent < -MOST_EXPONENT || t->exponent > MOST_EXPONENT)
-        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: exponent %d is not -%d .. %d", t->exponent,
-                       MOST_EXPONENT, MOST_EXPONENT);
-    return read_positions(self, t, self->scheme.tensors[tensor].count, block + 1);
+    part *t = &self->parts[tensor];
+    return tw_chunked_get(&t->chunked, self->index + t->first_chunk, reader);
 }
 
 static tw_status read_packet(scalecom *self, const tw_round *round)
@@ -285,7 +233,7 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
                        (uint32_t)scheme->step);
     scheme->skipped = reader.info.nonfinite;
     for (size_t i = 0; !scheme->skipped && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(read_block(self, i, &reader));
+        if (scheme->tensors[i].compressed) TW_TRY(get_positions(self, i, &reader));
     return tw_packet_close(&reader);
 }
 
@@ -319,13 +267,13 @@ static float within(const scalecom *self, float x)
 
 /* Reads p of a run of chunks, and what the memory holds there. The elements lie a chunk apart and are not in the cache:
  * several are asked for at once. */
-static void gather_block(scalecom *self, const cut *t, const float *gradient, size_t first, size_t n, float *p)
+static void gather_block(scalecom *self, const part *t, const float *gradient, size_t first, size_t n, float *p)
 {
     const uint32_t *index = self->index + t->first_chunk;
     const float *memory = self->memory + t->first_element;
     float *unsent = self->unsent + t->first_chunk, rest = unfiltered(self);
     for (size_t c = first; c < first + n; c++) {
-        uint32_t ahead = index[c + AHEAD < t->chunks ? c + AHEAD : c], i = index[c];
+        uint32_t ahead = index[c + AHEAD < t->chunked.chunks ? c + AHEAD : c], i = index[c];
         __builtin_prefetch(&memory[ahead], 1);
         __builtin_prefetch(&gradient[ahead]);
         unsent[c] = memory[i];
@@ -334,12 +282,12 @@ static void gather_block(scalecom *self, const cut *t, const float *gradient, si
 }
 
 /* Takes a run of chunks' values out of the memory, as the others will see them. */
-static void send_block(scalecom *self, const cut *t, const float *gradient, size_t first, size_t n)
+static void send_block(scalecom *self, const part *t, const float *gradient, size_t first, size_t n)
 {
     size_t at = t->first_chunk + first;
     const uint32_t *index = self->index + at;
     float *memory = self->memory + t->first_element, *unsent = self->unsent + at, sent[BLOCK];
-    float up = ldexpf(1, t->exponent), down = ldexpf(1, -t->exponent);
+    float up = ldexpf(1, t->chunked.exponent), down = ldexpf(1, -t->chunked.exponent);
     gather_block(self, t, gradient, first, n, sent);
     for (size_t j = 0; j < n; j++) sent[j] = within(self, sent[j] * up);
     put_values(self, at, sent, n);
@@ -348,35 +296,35 @@ static void send_block(scalecom *self, const cut *t, const float *gradient, size
 }
 
 /* Writes a run of chunks' sums; 0 if they are not finite. */
-static int receive_block(const scalecom *self, const cut *t, float *gradient, size_t first, size_t n)
+static int receive_block(const scalecom *self, const part *t, float *gradient, size_t first, size_t n)
 {
     size_t at = t->first_chunk + first;
     float sum[BLOCK];
     get_values(self, sum, at, n);
-    tw_kernels_best()->scale(sum, ldexpf(1, -t->exponent), n);
+    tw_kernels_best()->scale(sum, ldexpf(1, -t->chunked.exponent), n);
     for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
     return tw_kernels_best()->all_finite(sum, n);
 }
 
-static size_t block_length(const cut *t, size_t first)
+static size_t block_length(const part *t, size_t first)
 {
-    return t->chunks - first < BLOCK ? t->chunks - first : BLOCK;
+    return t->chunked.chunks - first < BLOCK ? t->chunked.chunks - first : BLOCK;
 }
 
 static void send_tensor(scalecom *self, size_t tensor)
 {
-    const cut *t = &self->cuts[tensor];
-    for (size_t first = 0; first < t->chunks; first += BLOCK)
+    const part *t = &self->parts[tensor];
+    for (size_t first = 0; first < t->chunked.chunks; first += BLOCK)
         send_block(self, t, self->scheme.gradients[tensor], first, block_length(t, first));
 }
 
 static int receive_tensor(const scalecom *self, size_t tensor)
 {
-    const cut *t = &self->cuts[tensor];
+    const part *t = &self->parts[tensor];
     float *gradient = self->scheme.gradients[tensor];
     int finite = 1;
     memset(gradient, 0, self->scheme.tensors[tensor].count * sizeof *gradient);
-    for (size_t first = 0; first < t->chunks; first += BLOCK)
+    for (size_t first = 0; first < t->chunked.chunks; first += BLOCK)
         finite &= receive_block(self, t, gradient, first, block_length(t, first));
     return finite;
 }
@@ -462,10 +410,11 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return start_leftovers(self, round);
 }
 
-static void put_back(scalecom *self, const cut *t)
+static void put_back(scalecom *self, const part *t)
 {
     float *memory = self->memory + t->first_element;
-    for (size_t c = t->first_chunk; c < t->first_chunk + t->chunks; c++) memory[self->index[c]] = self->unsent[c];
+    for (size_t c = t->first_chunk; c < t->first_chunk + t->chunked.chunks; c++)
+        memory[self->index[c]] = self->unsent[c];
 }
 
 static void revert(tw_scheme *scheme)
@@ -473,7 +422,7 @@ static void revert(tw_scheme *scheme)
     scalecom *self = (scalecom *)scheme;
     tw_dense_revert(&self->leftovers);
     for (size_t i = 0; self->sent && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) put_back(self, &self->cuts[i]);
+        if (scheme->tensors[i].compressed) put_back(self, &self->parts[i]);
 }
 
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
@@ -483,16 +432,16 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
         TW_TRY(visitor->visit(visitor, "memory", tensor->name, TW_F32, tensor->count,
-                              self->memory + self->cuts[i].first_element));
+                              self->memory + self->parts[i].first_element));
     }
     return tw_dense_walk(&self->leftovers, visitor);
 }
 
 static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
-    const cut *t = &((const scalecom *)scheme)->cuts[tensor];
-    snprintf(text, capacity, "scalecom: %zu of %zu elements, the largest of each %zu", t->chunks,
-             scheme->tensors[tensor].count, t->rate);
+    const part *t = &((const scalecom *)scheme)->parts[tensor];
+    snprintf(text, capacity, "scalecom: %zu of %zu elements, the largest of each %zu", t->chunked.chunks,
+             scheme->tensors[tensor].count, t->chunked.rate);
 }
 
 /* The memory is read and written, the gradient read. */
