@@ -242,12 +242,15 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
 {
     const pass_context *t = context;
     const tw_kernels *kernels = tw_kernels_best();
-    float *residual = t->residual + first;
-    if (t->revision != 1) kernels->scale(residual, t->revision, n);
-    size_t count = kernels->momentum_select(t->momentum_buffer + first, residual, t->gradient + first, n, t->scale,
-                                            t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
-    kernels->moments.add(t->moments, t->of_gradient ? t->gradient + first : residual, n);
-    return count;
+    const float *gradient = t->gradient + first;
+    float *u = t->momentum_buffer + first, *v = t->residual + first;
+    if (t->revision != 1) kernels->scale(v, t->revision, n);
+    if (!t->of_gradient)
+        return kernels->moments.momentum_select(t->moments, u, v, gradient, n, t->scale, t->momentum, t->nesterov,
+                                                threshold, (uint32_t)first, index, value);
+    kernels->moments.add(t->moments, gradient, n);
+    return kernels->momentum_select(u, v, gradient, n, t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first,
+                                    index, value);
 }
 
 /* The residual as it is, once it is updated. */

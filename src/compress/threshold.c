@@ -22,7 +22,7 @@ typedef struct threshold {
 } threshold;
 
 static const tw_option options[] = {
-    {"tau", TW_OPTION_REAL, offsetof(threshold, tau), "0.001", 1e-30, 1e30, NULL,
+    {"tau", TW_OPTION_REAL, offsetof(threshold, tau), "0.005", 1e-30, 1e30, NULL,
      "threshold, and what is sent of an element above it, in units of the mean gradient"},
     {"most_density", TW_OPTION_REAL, offsetof(threshold, most_density), "0.1", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most: the largest"},

@@ -1,5 +1,5 @@
 /* The reference of moments.h. */
-#include "moments.h"
+#include "levels.h"
 
 #include <math.h>
 
@@ -11,7 +11,15 @@ static void add(tw_moments *moments, const float *x, size_t n)
     }
 }
 
-const tw_moments_rows tw_moments_scalar = {.add = add};
+static size_t momentum_select(tw_moments *moments, float *u, float *v, const float *g, size_t n, float a, float m,
+                              int nesterov, float threshold, uint32_t first, uint32_t *index, float *value)
+{
+    size_t count = tw_kernels_scalar.momentum_select(u, v, g, n, a, m, nesterov, threshold, first, index, value);
+    add(moments, v, n);
+    return count;
+}
+
+const tw_moments_rows tw_moments_scalar = {.add = add, .momentum_select = momentum_select};
 
 static double fold(double partial[16])
 {

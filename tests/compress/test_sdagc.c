@@ -267,6 +267,38 @@ static void keeps_the_tails(void **state)
     assert_true(density_of("sdagc:density=0.001,lambda=3,warmup_steps=0,values=fp32", 1) == 4e-3);
 }
 
+/* A step unlike the one before, whose moments foretell the threshold: it may be far lower, and then all that passes is
+ * found; or far higher, and then lambda gives way by as much as it may in a step. */
+static void wrong_forecasts_cost_nothing(void **state)
+{
+    (void)state;
+    loopback group;
+    gradients g;
+    int skipped;
+    double before, after;
+    tw_cost cost = {.struct_size = sizeof cost};
+    gradients_create(&g, table, TENSORS, 1);
+    assert_int_equal(
+        loopback_create(&group, "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0", table, TENSORS, 1),
+        TW_OK);
+    gradients_draw(&g, 9, 0, 0);
+    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    gradients_draw(&g, 9, 1, 0);
+    for (size_t i = 0; i < count_of(0); i++) g.rank[0][0][i] *= 1e-3F;
+    for (size_t i = 0; i < count_of(2); i++) g.rank[0][2][i] *= 1e-3F;
+    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    assert_int_equal(cost.elements_sent, MOST_TIMES * (30 + 90));
+    assert_true(remembered(group.scheme[0], "correction", "a.weight", &before));
+    gradients_draw(&g, 9, 2, 0);
+    g.rank[0][0][5] = 1e6F;
+    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_true(remembered(group.scheme[0], "correction", "a.weight", &after));
+    assert_true(fabs(after / before - 0.95) < 1e-12);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
 /* On noise, residuals and all, the guard keeps the density. */
 static void guard_keeps_the_density(void **state)
 {
@@ -451,9 +483,13 @@ static void a_loaded_scheme_continues(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_reference),          cmocka_unit_test(keeps_the_tails),
-        cmocka_unit_test(guard_keeps_the_density),   cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(revisions_damp_and_drop),   cmocka_unit_test(rates_are_checked),
+        cmocka_unit_test(equals_reference),
+        cmocka_unit_test(keeps_the_tails),
+        cmocka_unit_test(wrong_forecasts_cost_nothing),
+        cmocka_unit_test(guard_keeps_the_density),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(revisions_damp_and_drop),
+        cmocka_unit_test(rates_are_checked),
         cmocka_unit_test(a_loaded_scheme_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,45 @@ static void levels_agree_on_every_size_and_alignment(void **state)
     }
 }
 
+/* One problem for one level: u, v, the lists and the sums, as momentum_select and then add leave them. */
+static void check_fused(const tw_kernels *kernels, const problem *p, content kind)
+{
+    float u[2][MOST], v[2][MOST], g[MOST], value[2][MOST] = {{0}};
+    uint32_t index[2][MOST] = {{0}};
+    tw_moments sums[2] = {{.sum = {[3] = 1}}, {.sum = {[3] = 1}}};
+    for (size_t i = 0; i < MOST; i++) {
+        u[0][i] = u[1][i] = tw_bits_float(pattern(kind, i));
+        v[0][i] = v[1][i] = tw_bits_float(pattern(kind, i + MOST));
+        g[i] = tw_bits_float(pattern(ORDINARY, i));
+    }
+    const tw_kernels *scalar = tw_kernels_at(TW_ISA_SCALAR);
+    size_t expected =
+        scalar->momentum_select(u[0], v[0], g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST, index[0], value[0]);
+    scalar->moments.add(&sums[0], v[0], p->n);
+    size_t count = kernels->moments.momentum_select(&sums[1], u[1], v[1], g, p->n, p->a, p->m, p->nesterov,
+                                                    p->threshold, FIRST, index[1], value[1]);
+    assert_int_equal(count, expected);
+    assert_memory_equal(index[0], index[1], count * sizeof **index);
+    for (size_t i = 0; i < MOST; i++) {
+        assert_true(alike(tw_float_bits(u[0][i]), tw_float_bits(u[1][i]), 1));
+        assert_true(alike(tw_float_bits(v[0][i]), tw_float_bits(v[1][i]), 1));
+        if (i < count) assert_true(alike(tw_float_bits(value[0][i]), tw_float_bits(value[1][i]), 1));
+    }
+    assert_same_sums(&sums[0], &sums[1], "momentum_select");
+}
+
+static void selecting_takes_the_moments(void **state)
+{
+    (void)state;
+    for (int level = 0; level < TW_ISA_LEVELS; level++)
+        for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n++)
+            for (int kind = 0; kind < CONTENTS; kind++) {
+                problem p = problems[n % PROBLEMS];
+                p.n = n;
+                check_fused(tw_kernels_at((tw_isa_level)level), &p, (content)kind);
+            }
+}
+
 static void pieces_add_up(void **state)
 {
     (void)state;
@@ -67,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_agree_on_every_size_and_alignment),
+        cmocka_unit_test(selecting_takes_the_moments),
         cmocka_unit_test(pieces_add_up),
         cmocka_unit_test(finish_gives_mean_and_deviation),
     };
