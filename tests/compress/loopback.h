@@ -10,6 +10,9 @@
 
 enum { LOOPBACK_RANKS = 16 };
 
+/* Options of the sparse schemes with which nothing is rounded on its way: what bit-exact oracles need. */
+#define LOOPBACK_EXACT "values=fp32,leftovers=fp32"
+
 typedef struct loopback {
     int size;
     tw_scheme *scheme[LOOPBACK_RANKS];
@@ -58,11 +61,15 @@ static inline void loopback_sum(tw_round *round, int size)
     }
 }
 
-/* 1 when all ranks ask for the same exchange. */
+/* 1 when all ranks ask for the same exchange, or end the step alike. */
 static inline int loopback_agree(const tw_round *round, int size)
 {
     for (int r = 1; r < size; r++) {
         if (round[r].kind != round[0].kind) return 0;
+        if (round[0].kind == TW_ROUND_DONE) {
+            if (round[r].skipped != round[0].skipped) return 0;
+            continue;
+        }
         if (round[0].kind == TW_ROUND_ALLREDUCE &&
             (round[r].count != round[0].count || round[r].dtype != round[0].dtype))
             return 0;
@@ -117,6 +124,7 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
 {
     tw_round round[LOOPBACK_RANKS];
     memset(round, 0, sizeof round);
+    *skipped = 0;
     for (int r = 0; r < group->size; r++) {
         tw_status status = tw_scheme_begin(group->scheme[r], gradients[r], norm);
         if (status != TW_OK) return status;
@@ -131,7 +139,7 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
         if (status != TW_OK) return status;
     }
     *skipped = round[0].skipped;
-    return TW_OK;
+    return loopback_agree(round, group->size) ? TW_OK : TW_ERROR_ARGUMENT;
 }
 
 #endif

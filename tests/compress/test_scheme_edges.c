@@ -81,7 +81,7 @@ static void test_enormous_gradients_are_skipped(void **state)
     (void)state;
     static step_gradients g;
     static const char *const specs[] = {"topk", "dgc", "dgc:clip=1",
-                                        "topk:density=0.9"}; /* the last goes the wide road */
+                                        "topk:density=0.9,values=fp32"}; /* the last goes the wide road */
     for (int s = 0; s < 4; s++) {
         loopback group;
         int skipped;
@@ -183,9 +183,10 @@ static void test_either_road_gives_the_sum(void **state)
 {
     (void)state;
     for (int size = 1; size <= 9; size++) {
-        check_roads("dgc:momentum=0,density=0.99,warmup_density=1,warmup_steps=2", size);
+        check_roads("dgc:momentum=0,density=0.99,warmup_density=1,warmup_steps=2,values=fp32", size);
         check_roads("dgc:momentum=0,density=0.97,warmup_density=1,warmup_steps=2,values=fp16", size);
         check_roads("dgc:momentum=0,density=0.1,warmup_density=0.5,warmup_steps=4", size);
+        check_roads("topk:density=0.5,values=fp32", size);
         check_roads("topk:density=0.5", size);
     }
 }
@@ -194,8 +195,8 @@ static void test_either_road_counts_what_was_sent(void **state)
 {
     (void)state;
     static step_gradients g;
-    static const char *const specs[] = {"topk:density=0.3", "topk:density=0.002"};
-    static const uint64_t elements[] = {900, 16}, exact_bytes = 4 * BIAS;
+    static const char *const specs[] = {"topk:density=0.3," LOOPBACK_EXACT, "topk:density=0.002"};
+    static const uint64_t elements[] = {900, 16}, exact_bytes[] = {4 * BIAS, 2 * BIAS};
     for (int s = 0; s < 2; s++) {
         loopback group;
         int skipped;
@@ -205,7 +206,7 @@ static void test_either_road_counts_what_was_sent(void **state)
             if (step == 1) g.w[3][1] = NAN;
             assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
             if (step == 0) assert_int_equal(cost_of(group.scheme[3]).elements_sent, elements[s]);
-            if (step == 0) assert_int_equal(cost_of(group.scheme[3]).exact_bytes, exact_bytes);
+            if (step == 0) assert_int_equal(cost_of(group.scheme[3]).exact_bytes, exact_bytes[s]);
             if (step == 1) assert_int_equal(cost_of(group.scheme[3]).elements_sent, 0);
         }
         if (s == 0) assert_int_equal(cost_of(group.scheme[0]).packet_bytes, 4 * MATRIX); /* the wide road */
@@ -278,18 +279,23 @@ static void test_plans_say_what_happens(void **state)
     check_plan("allreduce", "head.weight", "allreduce");
     check_plan("topk:density=0.05", "head.weight", "topk: 30 of 600 elements");
     check_plan("dgc:density=0.1", "head.weight", "dgc: 60 of 600 elements");
-    check_plan("topk:density=0.46", "head.weight",
-               "topk: 276 of 600 elements"); /* 34.6 bits each, below 16 on average */
-    check_plan("topk:density=0.47", "head.weight", "topk: 282 of 600 elements, sent dense: that is less");
-    check_plan("dgc:density=0.9", "head.weight", "dgc: 540 of 600 elements, sent dense: that is less");
-    check_plan("dgc:min_elements=601", "head.weight", "exact: 600 elements < min_elements=601");
+    /* 34.6 bits each with values of 32, so 16 on average: half of fp32. */
+    check_plan("topk:density=0.46,values=fp32", "head.weight", "topk: 276 of 600 elements");
+    check_plan("topk:density=0.47,values=fp32", "head.weight", "topk: 282 of 600 elements, sent dense: that is less");
+    check_plan("topk:density=0.99", "head.weight", "topk: 594 of 600 elements");
+    check_plan("dgc:density=0.9,values=fp32", "head.weight", "dgc: 540 of 600 elements, sent dense: that is less");
+    check_plan("dgc:min_elements=601", "head.weight", "dense bf16: 600 elements < min_elements=601");
     check_plan("dgc:min_elements=600,density=0.1", "head.weight", "dgc: 60 of 600 elements");
-    check_plan("dgc:dense=head.*", "head.weight", "exact: dense=head.*");
-    check_plan("dgc:dense=a|*.w?ight", "head.weight", "exact: dense=a|*.w?ight");
+    check_plan("dgc:dense=head.*", "head.weight", "dense bf16: dense=head.*");
+    check_plan("dgc:dense=a|*.w?ight", "head.weight", "dense bf16: dense=a|*.w?ight");
     check_plan("dgc:dense=head|weight|,density=0.1", "head.weight", "dgc: 60 of 600 elements");
     check_plan("dgc:dense=,density=0.1", "head.weight", "dgc: 60 of 600 elements");
-    check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "exact: one dimension");
-    check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "exact: one dimension");
+    check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
+    check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "dense bf16: 0 dimensions");
+    check_tensor_plan("dgc:min_dims=3,leftovers=fp32", &(tw_tensor){"w", 2, {20, 30}}, "dense fp32: 2 dimensions");
+    check_tensor_plan("dgc:min_dims=1,density=0.1", &(tw_tensor){"bias", 1, {600}}, "dgc: 60 of 600 elements");
+    check_tensor_plan("dgc:min_dims=0,min_elements=1", &(tw_tensor){"scalar", 0, {0}},
+                      "dgc: 1 of 1 elements, sent dense: that is less");
 }
 
 /* ---- order of calls --------------------------------------------------------------------------------------------- */

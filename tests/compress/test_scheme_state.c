@@ -111,7 +111,7 @@ static void test_entries_have_the_documented_names(void **state)
     assert_int_equal(loopback_create(&group, "dgc", table, TENSORS, RANKS), TW_OK);
     for (int step = 0; step < 2; step++) run_step(&group, step, &g);
     tw_state *saved = save(group.scheme[0], "x.");
-    assert_int_equal(tw_state_count(saved), 1 + 2 + 3);
+    assert_int_equal(tw_state_count(saved), 1 + 2 + 3 + 1);
     assert_int_equal(tw_state_get(saved, "x.scheme/steps", TW_U64, 1, &steps), TW_OK);
     assert_int_equal(steps, 2);
     for (size_t t = 0; t < TENSORS; t++) {
@@ -120,6 +120,8 @@ static void test_entries_have_the_documented_names(void **state)
         assert_int_equal(tw_state_get(saved, name, TW_F32, counts[t], values), TW_OK);
         snprintf(name, sizeof name, "x.residual/%s", table[t].name);
         assert_int_equal(tw_state_get(saved, name, TW_F32, counts[t], values), t == 1 ? TW_ERROR_STATE : TW_OK);
+        snprintf(name, sizeof name, "x.rounding/%s", table[t].name);
+        assert_int_equal(tw_state_get(saved, name, TW_F32, counts[t], values), t == 1 ? TW_OK : TW_ERROR_STATE);
     }
     tw_state_destroy(saved);
     loopback_destroy(&group);

@@ -18,7 +18,8 @@
 enum { WEIGHTS = 90007, BIASES = 131, ELEMENTS = WEIGHTS + BIASES, STEPS = 12 };
 
 static const tw_tensor table[] = {{"w", 2, {1, WEIGHTS}}, {"b", 1, {BIASES}}};
-static const char *const specs[] = {"allreduce", "topk:density=0.01", "topk:density=0.01,values=bf16",
+/* Beside every scheme's defaults. */
+static const char *const specs[] = {"topk:density=0.01,values=bf16", "topk:density=0.01,values=sign,leftovers=fp16",
                                     "dgc:density=0.001,warmup_steps=6,clip=2",
                                     "dgc:density=0.01,nesterov=on,masking=off,values=fp16"};
 
@@ -84,22 +85,25 @@ static void ask(tw_isa_level level, const char *spec, char *text, int capacity)
     assert_int_equal(status, 0);
 }
 
+static void check_levels(const char *spec)
+{
+    char expected[64];
+    ask(TW_ISA_SCALAR, spec, expected, sizeof expected);
+    assert_memory_equal(expected, "scalar ", 7);
+    for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
+        if (!tw_isa_supported((tw_isa_level)level)) continue;
+        char text[64];
+        ask((tw_isa_level)level, spec, text, sizeof text);
+        assert_memory_equal(text, tw_isa_name((tw_isa_level)level), strlen(tw_isa_name((tw_isa_level)level)));
+        if (strcmp(strchr(text, ' '), strchr(expected, ' ')) != 0) fail_msg("%s: %s, not %s", spec, text, expected);
+    }
+}
+
 static void test_levels_agree(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        char expected[64];
-        ask(TW_ISA_SCALAR, specs[s], expected, sizeof expected);
-        assert_memory_equal(expected, "scalar ", 7);
-        for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
-            if (!tw_isa_supported((tw_isa_level)level)) continue;
-            char text[64];
-            ask((tw_isa_level)level, specs[s], text, sizeof text);
-            assert_memory_equal(text, tw_isa_name((tw_isa_level)level), strlen(tw_isa_name((tw_isa_level)level)));
-            if (strcmp(strchr(text, ' '), strchr(expected, ' ')) != 0)
-                fail_msg("%s: %s, not %s", specs[s], text, expected);
-        }
-    }
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_levels(specs[s]);
+    for (size_t s = 0; s < tw_scheme_count(); s++) check_levels(tw_scheme_name(s));
 }
 
 int main(int argc, char **argv)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "memory.h"
+#include "scheme.h"
 
 enum { RANKS = 4, TENSORS = 5, STEPS = 12, ELEMENTS = 2000 + 30 + 5000 + 50 + 600 };
 
@@ -36,8 +37,7 @@ static size_t offset_of(size_t tensor)
     return offset;
 }
 
-/* ---- ranks as threads
- * -------------------------------------------------------------------------------------------------- */
+/* ---- ranks as threads -------------------------------------------------------------------------------------------- */
 
 /* What one rank does, and what it leaves behind: assertions are made on the test's own thread. */
 typedef struct player {
@@ -146,8 +146,7 @@ static player *run(int size, const char *spec)
     return players;
 }
 
-/* ---- what comes out
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- what comes out ---------------------------------------------------------------------------------------------- */
 
 static void test_allreduce_is_the_sum_in_rank_order(void **state)
 {
@@ -167,50 +166,63 @@ static void test_allreduce_is_the_sum_in_rank_order(void **state)
     }
 }
 
+/* Every scheme at its defaults, and some whose steps differ from each other. */
+static void for_each_spec(void (*check)(const char *spec))
+{
+    static const char *const specs[] = {"dgc:density=0.01,warmup_steps=6", "dgc:density=0.01,warmup_steps=8,clip=3",
+                                        "topk:density=0.05,leftovers=fp16"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check(specs[s]);
+    for (size_t s = 0; s < tw_scheme_count(); s++) check(tw_scheme_name(s));
+}
+
+static void check_fusion(const char *plain)
+{
+    static const char *const fused[] = {"message_kb=1", "overlap=off", "message_kb=8,overlap=off", "message_kb=8"};
+    player *expected = run(RANKS, plain);
+    for (int r = 1; r < RANKS; r++)
+        assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
+    for (int f = 0; f < 4; f++) {
+        char spec[128];
+        snprintf(spec, sizeof spec, "%s%c%s", plain, strchr(plain, ':') ? ',' : ':', fused[f]);
+        player *players = players_create(RANKS, spec);
+        for (int r = 0; r < RANKS; r++) players[r].reversed = f % 2;
+        players_run(players);
+        for (int r = 0; r < RANKS; r++)
+            if (memcmp(players[r].weights, expected[0].weights, sizeof expected[0].weights) != 0)
+                fail_msg("%s: other bits than %s", spec, plain);
+        free(players);
+    }
+    free(expected);
+}
+
 /* The same bits however tensors are fused and submitted, on a thread or not. */
 static void test_fusion_order_and_overlap_do_not_matter(void **state)
 {
     (void)state;
-    static const char *const plain[] = {"dgc:density=0.01,warmup_steps=6", "dgc:density=0.01,warmup_steps=6,clip=3",
-                                        "topk:density=0.05", "allreduce"};
-    static const char *const fused[] = {",message_kb=1", ",overlap=off", ",message_kb=8,overlap=off", ",message_kb=8"};
-    for (int p = 0; p < 4; p++) {
-        player *expected = run(RANKS, plain[p]);
-        for (int r = 1; r < RANKS; r++)
-            assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
-        for (int f = 0; f < 4; f++) {
-            char spec[128];
-            snprintf(spec, sizeof spec, "%s%s%s", plain[p], strchr(plain[p], ':') ? "" : ":",
-                     fused[f] + !strchr(plain[p], ':'));
-            player *players = players_create(RANKS, spec);
-            for (int r = 0; r < RANKS; r++) players[r].reversed = f % 2;
-            players_run(players);
-            for (int r = 0; r < RANKS; r++)
-                assert_memory_equal(players[r].weights, expected[0].weights, sizeof expected[0].weights);
-            free(players);
+    for_each_spec(check_fusion);
+}
+
+static void check_resume(const char *spec)
+{
+    player *expected = run(RANKS, spec);
+    for (int stop = 1; stop < STEPS; stop += 4) {
+        player *players = players_create(RANKS, spec);
+        for (int r = 0; r < RANKS; r++) players[r].stop_after = stop;
+        players_run(players);
+        for (int r = 0; r < RANKS; r++) {
+            assert_null(players[r].error);
+            if (memcmp(players[r].weights, expected[0].weights, sizeof expected[0].weights) != 0)
+                fail_msg("%s: other bits after a restart", spec);
         }
-        free(expected);
+        free(players);
     }
+    free(expected);
 }
 
 static void test_resume_is_bit_for_bit(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"dgc:density=0.01,warmup_steps=8", "topk:density=0.01", "allreduce"};
-    for (int s = 0; s < 3; s++) {
-        player *expected = run(RANKS, specs[s]);
-        for (int stop = 1; stop < STEPS; stop += 4) {
-            player *players = players_create(RANKS, specs[s]);
-            for (int r = 0; r < RANKS; r++) players[r].stop_after = stop;
-            players_run(players);
-            for (int r = 0; r < RANKS; r++) {
-                assert_null(players[r].error);
-                assert_memory_equal(players[r].weights, expected[0].weights, sizeof expected[0].weights);
-            }
-            free(players);
-        }
-        free(expected);
-    }
+    for_each_spec(check_resume);
 }
 
 /* A state saved with some messages loads into others: one that holds everything, one a tensor, and back. */
@@ -239,30 +251,35 @@ static void test_state_does_not_depend_on_messages(void **state)
 }
 
 /* One rank's NaN in one message skips the step on every rank, in every message. */
+static void check_nonfinite(const tw_scheme_ops *ops, size_t tensor)
+{
+    char spec[64];
+    snprintf(spec, sizeof spec, "%s:message_kb=1", ops->name);
+    player *players = players_create(RANKS, spec);
+    for (int r = 0; r < RANKS; r++) {
+        players[r].sick_step = 4;
+        players[r].sick_rank = 2;
+        players[r].sick_tensor = tensor;
+    }
+    players_run(players);
+    for (int r = 0; r < RANKS; r++) {
+        for (int step = 0; step < STEPS; step++)
+            assert_int_equal(players[r].last[step], step == 4 ? TW_ERROR_NONFINITE : TW_OK);
+        assert_int_equal(players[r].stats.steps_skipped, 1);
+        assert_int_equal(players[r].stats.steps, STEPS);
+        if (!players[r].stats.steps_warmup) assert_int_equal(players[r].stats.message_fp32, (STEPS - 1) * 4 * ELEMENTS);
+        assert_memory_equal(players[r].weights, players[0].weights, sizeof players[0].weights);
+    }
+    for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(players[0].weights[i]));
+    free(players);
+}
+
 static void test_nonfinite_skips_the_whole_step(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"dgc:density=0.01,message_kb=1", "allreduce:message_kb=1"};
-    for (int s = 0; s < 2; s++)
-        for (size_t tensor = 0; tensor < TENSORS; tensor++) {
-            player *players = players_create(RANKS, specs[s]);
-            for (int r = 0; r < RANKS; r++) {
-                players[r].sick_step = 4;
-                players[r].sick_rank = 2;
-                players[r].sick_tensor = tensor;
-            }
-            players_run(players);
-            for (int r = 0; r < RANKS; r++) {
-                for (int step = 0; step < STEPS; step++)
-                    assert_int_equal(players[r].last[step], step == 4 ? TW_ERROR_NONFINITE : TW_OK);
-                assert_int_equal(players[r].stats.steps_skipped, 1);
-                assert_int_equal(players[r].stats.steps, STEPS);
-                if (s == 1) assert_int_equal(players[r].stats.message_fp32, (STEPS - 1) * 4 * ELEMENTS);
-                assert_memory_equal(players[r].weights, players[0].weights, sizeof players[0].weights);
-            }
-            for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(players[0].weights[i]));
-            free(players);
-        }
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++)
+        for (size_t tensor = 0; tensor < TENSORS; tensor++) check_nonfinite(ops, tensor);
 }
 
 /* A skipped step loses nothing of the healthy: one worker's top-k run with a bad step delivers all the good gradients.
@@ -295,8 +312,7 @@ static void test_skipped_steps_lose_nothing(void **state)
     free(gradient);
 }
 
-/* ---- what is counted
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- what is counted --------------------------------------------------------------------------------------------- */
 
 static void test_bytes_are_the_transports(void **state)
 {
@@ -319,15 +335,15 @@ static void test_bytes_are_the_transports(void **state)
     assert_int_equal(stats->elements_sent, STEPS * (20 + 50 + 16));
     assert_int_equal(stats->compressed_fp32, STEPS * 4 * 7600);
     assert_int_equal(stats->message_fp32, STEPS * 4 * ELEMENTS);
-    assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 4 * 80);
-    /* What went over the wire is those packets to three peers, the biases' all-reduce, and create's. */
+    assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 2 * 80);
+    /* What went over the wire is those packets to three peers, the biases' all-reduce in bf16, and create's. */
     uint64_t exact = 0, packets = 0, all = 0;
     for (int r = 0; r < RANKS; r++) {
         all += sparse[r].traffic.bytes_sent;
         packets += 3 * sparse[r].stats.compressed_packet;
         exact += 3 * 8;
     }
-    assert_int_equal(all, packets + exact + (uint64_t)STEPS * 2 * 3 * 4 * 80);
+    assert_int_equal(all, packets + exact + (uint64_t)STEPS * 2 * 3 * 2 * 80);
     free(dense);
     free(sparse);
 }
@@ -342,8 +358,7 @@ static void test_warmup_is_left_out_of_the_ratio(void **state)
     free(players);
 }
 
-/* ---- errors
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void test_ranks_must_agree(void **state)
 {
@@ -373,7 +388,7 @@ static void test_patterns_must_match(void **state)
         if (cases[c].says)
             assert_non_null(strstr(tw_last_error(), cases[c].says));
         else
-            assert_non_null(strstr(tw_reducer_plan(reducer, 2), "exact: dense="));
+            assert_non_null(strstr(tw_reducer_plan(reducer, 2), "dense bf16: dense="));
         tw_reducer_destroy(reducer);
         tw_comm_destroy(comm);
     }

@@ -1,0 +1,504 @@
+/* What every scheme of the list must do, whatever its method. What a scheme promises beyond that is a row of the table
+ * below; one without a row is held to the defaults. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance.h"
+#include "memory.h"
+
+/* ---- what a scheme promises ------------------------------------------------------------------------------------- */
+
+typedef struct promise {
+    const char *name;
+    const char *options; /* for the two tests on what arrives in the long run */
+    double distance;     /* how far from the mean is the average of what arrived: of the mean's norm */
+    double imbalance;    /* by how much an element of what arrived and of the residuals may miss what was given */
+    const char *drops;   /* a spec with these words drops something on purpose */
+    int overflows;       /* huge gradients may skip the step */
+} promise;
+
+static const promise defaults = {.options = "", .distance = 0.15, .imbalance = 1e-4};
+
+/* Where sums travel in half precision they are rounded once more, behind the back of any residual. */
+static const promise promises[] = {
+    {.name = "allreduce", .options = "", .distance = 1e-6},
+    {.name = "fp16", .options = "feedback=on", .distance = 1e-3, .imbalance = 5e-3, .overflows = 1},
+    {.name = "bf16", .options = "feedback=on", .distance = 5e-3, .imbalance = 5e-2},
+    {.name = "randomk", .options = "", .distance = 0.15, .imbalance = 5e-2},
+    {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
+    {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
+    {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
+};
+
+/* Without warm-up and momentum, and with a density that comes round to every element soon. */
+#define LONG_RUN "warmup_steps=0,momentum=0,density=0.1"
+
+static promise promise_of(const tw_scheme_ops *ops)
+{
+    for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
+        if (strcmp(promises[i].name, ops->name) == 0) return promises[i];
+    return defaults;
+}
+
+/* 1 if the spec ends in one of the words. */
+static int ends_in(const char *spec, const char *words)
+{
+    while (words && *words) {
+        size_t length = strcspn(words, " "), spec_length = strlen(spec);
+        if (length <= spec_length && strncmp(spec + spec_length - length, words, length) == 0) return 1;
+        words += length + (words[length] == ' ');
+    }
+    return 0;
+}
+
+static void long_run_spec(char spec[SPEC_LENGTH], const tw_scheme_ops *ops)
+{
+    make_spec(spec, ops, LONG_RUN);
+    add_options(spec, ops, promise_of(ops).options);
+}
+
+/* ---- what goes in ----------------------------------------------------------------------------------------------- */
+
+/* Sizes that are no multiple of anything, one element in any shape, and more than one block of a selection. */
+static const tw_tensor odd[] = {{"scalar", 0, {0}},      {"one", 2, {1, 1}},          {"bias", 1, {70}},
+                                {"matrix", 2, {13, 11}}, {"kernel", 4, {5, 3, 3, 3}}, {"row", 1, {257}},
+                                {"large", 2, {97, 101}}};
+enum { ODD = sizeof odd / sizeof *odd };
+
+static float zeros(int step, int rank, size_t i)
+{
+    (void)step;
+    (void)rank;
+    (void)i;
+    return 0;
+}
+
+static float equals(int step, int rank, size_t i)
+{
+    (void)step;
+    (void)i;
+    return (float)(rank + 1);
+}
+
+static float huge(int step, int rank, size_t i)
+{
+    (void)step;
+    return (i % 2 ? 1e30F : -1e30F) / (float)(rank + 1);
+}
+
+static float denormals(int step, int rank, size_t i)
+{
+    (void)step;
+    return (float)(i % 100 + (size_t)rank) * 1e-42F;
+}
+
+/* One element of each tensor of `odd`, or none of the small ones. */
+static float lonely(int step, int rank, size_t i)
+{
+    return i % 211 == 0 ? (float)(step + rank + 1) : 0;
+}
+
+/* The same in every step. */
+static float constant(int step, int rank, size_t i)
+{
+    (void)step;
+    return normal(0, rank, i);
+}
+
+static void create_group(loopback *group, const char *spec, const tw_tensor *table, size_t count, int size)
+{
+    tw_status status = loopback_create(group, spec, table, count, size);
+    if (status != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
+}
+
+/* A step, and whether it was skipped. If not: the same bits on all ranks, all of them finite. */
+static int try_step(loopback *group, const char *spec, batch *b)
+{
+    int skipped;
+    tw_status status = loopback_step(group, b->ranks, -1, NULL, &skipped);
+    if (status != TW_OK) fail_msg("%s: %s: %s", spec, tw_status_name(status), tw_last_error());
+    if (skipped) return 1;
+    for (int r = 1; r < group->size; r++)
+        if (memcmp(b->values[r], b->values[0], b->elements * sizeof(float)) != 0)
+            fail_msg("%s: rank %d of %d has other bits than rank 0", spec, r, group->size);
+    for (size_t i = 0; i < b->elements; i++)
+        if (!isfinite(b->values[0][i])) fail_msg("%s: element %zu is %g", spec, i, (double)b->values[0][i]);
+    return 0;
+}
+
+static void run_step(loopback *group, const char *spec, batch *b, int expected_skip)
+{
+    int skipped = try_step(group, spec, b);
+    if (skipped != expected_skip) fail_msg("%s: %s", spec, skipped ? "skipped" : "not skipped");
+}
+
+/* ---- what comes out --------------------------------------------------------------------------------------------- */
+
+/* What is not compressed and travels as fp32 is the sum in rank order. */
+static void check_exact(const loopback *group, const char *spec, const batch *b, filling f)
+{
+    const tw_scheme *scheme = group->scheme[0];
+    float share = (float)(1.0 / group->size);
+    for (size_t t = 0, first = 0; t < b->tensor_count; first += scheme->tensors[t++].count) {
+        if (scheme->tensors[t].compressed) continue;
+        for (size_t i = first; i < first + scheme->tensors[t].count; i++) {
+            float sum = share * f(0, 0, i);
+            for (int r = 1; r < group->size; r++) sum += share * f(0, r, i);
+            if (b->values[0][i] != sum) fail_msg("%s: %s is not the exact mean", spec, b->table[t].name);
+        }
+    }
+}
+
+static void check_zero(const char *spec, const batch *b)
+{
+    for (size_t i = 0; i < b->elements; i++)
+        if (b->values[0][i] != 0) fail_msg("%s: something came of nothing", spec);
+}
+
+static void check_fillings(const tw_scheme_ops *ops, const char *spec, int size)
+{
+    static const filling fillings[] = {zeros, equals, huge, denormals, lonely, normal};
+    batch *b = batch_create(odd, ODD);
+    for (size_t f = 0; f < sizeof fillings / sizeof *fillings; f++) {
+        loopback group;
+        create_group(&group, spec, odd, ODD, size);
+        for (int step = 0; step < 3; step++) {
+            batch_fill(b, size, fillings[f], step);
+            int skipped = try_step(&group, spec, b);
+            if (skipped && !(promise_of(ops).overflows && fillings[f] == huge)) fail_msg("%s: skipped", spec);
+            if (fillings[f] == zeros) check_zero(spec, b);
+            if (step == 0 && (strstr(spec, "leftovers=fp32") || strcmp(spec, "allreduce") == 0))
+                check_exact(&group, spec, b, fillings[f]);
+        }
+        loopback_destroy(&group);
+    }
+    batch_destroy(b);
+}
+
+static void check_variant(const tw_scheme_ops *ops, const char *spec)
+{
+    check_fillings(ops, spec, 3);
+}
+
+/* Zeros stay zero, nothing is skipped that is finite, every output is finite, and replicas never part. */
+static void test_any_gradient_comes_out_finite_and_alike(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 4, 8};
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) check_fillings(ops, ops->name, sizes[z]);
+        for_each_variant(ops, "warmup_steps=0", check_variant);
+    }
+}
+
+/* ---- what arrives in the long run ------------------------------------------------------------------------------- */
+
+static const tw_tensor few[] = {{"w", 2, {30, 40}}, {"b", 1, {40}}, {"x", 2, {15, 10}}};
+enum { FEW = sizeof few / sizeof *few };
+
+/* The average over many steps of a constant gradient comes near it: by chance where a scheme is unbiased, by its
+ * residuals where it is not. */
+static void check_long_run(const tw_scheme_ops *ops)
+{
+    enum { STEPS = 1000, RANKS = 2 };
+    char spec[SPEC_LENGTH];
+    loopback group;
+    batch *b = batch_create(few, FEW);
+    double *came = calloc(b->elements, sizeof *came), off = 0, norm = 0;
+    long_run_spec(spec, ops);
+    create_group(&group, spec, few, FEW, RANKS);
+    for (int step = 0; step < STEPS; step++) {
+        batch_fill(b, RANKS, constant, step);
+        run_step(&group, spec, b, 0);
+        for (size_t i = 0; i < b->elements; i++) came[i] += b->values[0][i];
+    }
+    for (size_t i = 0; i < b->elements; i++) {
+        double mean = 0;
+        for (int r = 0; r < RANKS; r++) mean += (double)constant(0, r, i) / RANKS;
+        off += (came[i] / STEPS - mean) * (came[i] / STEPS - mean);
+        norm += mean * mean;
+    }
+    if (sqrt(off / norm) > promise_of(ops).distance)
+        fail_msg("%s: %g away from the mean, not %g", spec, sqrt(off / norm), promise_of(ops).distance);
+    loopback_destroy(&group);
+    batch_destroy(b);
+    free(came);
+}
+
+static void test_the_mean_arrives_in_the_long_run(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) check_long_run(ops);
+}
+
+/* Adds up what a scheme still owes, and notes of which elements it keeps account. */
+typedef struct debts {
+    tw_walk walk;
+    double *sum;
+    char *kept;
+} debts;
+
+static int is_debt(const char *kind)
+{
+    return strcmp(kind, "residual") == 0 || strcmp(kind, "memory") == 0 || strcmp(kind, "rounding") == 0;
+}
+
+static tw_status add_debt(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    debts *self = (debts *)walk;
+    size_t first = 0;
+    if (dtype != TW_F32 || !is_debt(kind)) return TW_OK;
+    for (size_t t = 0; strcmp(few[t].name, tensor) != 0; t++) first += tw_tensor_count(&few[t]);
+    for (size_t i = 0; i < count; i++) {
+        self->sum[first + i] += ((const float *)data)[i];
+        self->kept[first + i] = 1;
+    }
+    return TW_OK;
+}
+
+/* Leftovers have a rule of their own: what healthy ranks had of them in a step that is skipped may be dropped. */
+static void forget_leftovers(debts *owed, const tw_scheme *scheme)
+{
+    for (size_t t = 0, first = 0; t < FEW; first += tw_tensor_count(&few[t++]))
+        if (!scheme->tensors[t].compressed) memset(owed->kept + first, 0, tw_tensor_count(&few[t]));
+}
+
+static void check_balance(const char *spec, int size, double imbalance)
+{
+    enum { STEPS = 20, SKIPPED = 6 };
+    int sick = size - 1;
+    loopback group;
+    batch *b = batch_create(few, FEW);
+    double *given = calloc(b->elements, sizeof *given);
+    debts owed = {{add_debt, NULL}, calloc(b->elements, sizeof(double)), calloc(b->elements, 1)};
+    create_group(&group, spec, few, FEW, size);
+    for (int step = 0; step < STEPS; step++) {
+        int taken_back = step % 5 == 4;
+        batch_fill(b, size, normal, step);
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < b->elements; i++)
+                if (step != SKIPPED || r != sick) given[i] += (double)b->values[r][i] / size;
+        if (step == SKIPPED) b->values[sick][7] = NAN;
+        run_step(&group, spec, b, step == SKIPPED);
+        for (int r = 0; taken_back && r < size; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
+        for (size_t i = 0; i < b->elements && step != SKIPPED && !taken_back; i++) given[i] -= b->values[0][i];
+    }
+    for (int r = 0; r < size; r++) assert_int_equal(tw_scheme_walk(group.scheme[r], &owed.walk), TW_OK);
+    if (size > 1) forget_leftovers(&owed, group.scheme[0]);
+    for (size_t i = 0; i < b->elements; i++)
+        if (owed.kept[i] && fabs(owed.sum[i] - given[i]) > imbalance)
+            fail_msg("%s: %g went in that did not come out, and %g is left", spec, given[i], owed.sum[i]);
+    loopback_destroy(&group);
+    batch_destroy(b);
+    free(given);
+    free(owed.sum);
+    free(owed.kept);
+}
+
+/* A rank alone, where nothing but its own rounding comes between; and three. */
+static void check_balances(const tw_scheme_ops *ops, const char *spec)
+{
+    double imbalance = promise_of(ops).imbalance;
+    if (ends_in(spec, promise_of(ops).drops)) return;
+    check_balance(spec, 1, fmin(imbalance, 1e-4));
+    check_balance(spec, 3, imbalance);
+}
+
+/* Every residual of a rank, and what has arrived, add up to what was given: through steps that are taken back and one
+ * that is skipped, in which only the sick rank's part is lost. */
+static void test_residuals_hold_what_has_not_arrived(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char spec[SPEC_LENGTH], options[SPEC_LENGTH];
+        long_run_spec(spec, ops);
+        check_balances(ops, spec);
+        snprintf(options, sizeof options, LONG_RUN ",%s", promise_of(ops).options);
+        for_each_variant(ops, options, check_balances);
+    }
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------ */
+
+static tw_state *save(const tw_scheme *scheme)
+{
+    tw_state *saved;
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
+    return saved;
+}
+
+/* All but the count of steps. */
+static int same_memory(const tw_state *left, const tw_state *right)
+{
+    if (tw_state_count(left) != tw_state_count(right)) return 0;
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry a, b;
+        assert_int_equal(tw_state_at(left, i, &a), TW_OK);
+        assert_int_equal(tw_state_at(right, i, &b), TW_OK);
+        if (strcmp(a.name, "scheme/steps") == 0) continue;
+        if (strcmp(a.name, b.name) != 0 || a.bytes != b.bytes || memcmp(a.data, b.data, a.bytes) != 0) return 0;
+    }
+    return 1;
+}
+
+/* NaN, infinity, or a norm that no residual could gather for long. */
+static void check_sick(const tw_scheme_ops *ops, const char *spec)
+{
+    enum { RANKS = 3, SICK = 2 };
+    static const float ills[] = {NAN, INFINITY, 3e38F};
+    static const size_t places[] = {0, 5, 1 + 1 + 70, 1 + 1 + 70 + 143 + 135 + 257 + 9796};
+    loopback group;
+    batch *b = batch_create(odd, ODD);
+    (void)ops;
+    create_group(&group, spec, odd, ODD, RANKS);
+    for (int step = 0; step < 12; step++) {
+        batch_fill(b, RANKS, normal, step);
+        tw_state *before = save(group.scheme[SICK]);
+        if (step % 2) b->values[SICK][places[step % 4]] = ills[step % 3];
+        run_step(&group, spec, b, step % 2);
+        tw_state *after = save(group.scheme[SICK]);
+        if (step % 2 && !same_memory(before, after)) fail_msg("%s: a sick rank remembers it", spec);
+        tw_state_destroy(before);
+        tw_state_destroy(after);
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+/* What is not finite on one rank skips the step on all, leaves that rank as it was, and the next step goes on. */
+static void test_what_is_not_finite_is_skipped(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        check_sick(ops, ops->name);
+        for_each_variant(ops, "warmup_steps=0", check_sick);
+    }
+}
+
+static void restart(loopback *group, const char *spec)
+{
+    loopback fresh;
+    create_group(&fresh, spec, odd, ODD, group->size);
+    for (int r = 0; r < group->size; r++) {
+        tw_state *saved = save(group->scheme[r]);
+        assert_int_equal(tw_scheme_load_state(fresh.scheme[r], "", saved), TW_OK);
+        tw_state_destroy(saved);
+    }
+    loopback_destroy(group);
+    *group = fresh;
+}
+
+/* Saving changes nothing, and a fresh group that loads what was saved goes on bit for bit, wherever it was stopped: in
+ * the midst of the warm-up, after a step that was skipped, after one that was taken back. */
+static void check_state(const tw_scheme_ops *ops, const char *spec)
+{
+    enum { RANKS = 3, STEPS = 8 };
+    loopback whole, broken;
+    batch *expected = batch_create(odd, ODD), *got = batch_create(odd, ODD);
+    (void)ops;
+    create_group(&whole, spec, odd, ODD, RANKS);
+    create_group(&broken, spec, odd, ODD, RANKS);
+    for (int step = 0; step < STEPS; step++) {
+        batch_fill(expected, RANKS, normal, step);
+        batch_fill(got, RANKS, normal, step);
+        if (step == 3) expected->values[1][80] = got->values[1][80] = NAN;
+        run_step(&whole, spec, expected, step == 3);
+        run_step(&broken, spec, got, step == 3);
+        if (step != 3 && memcmp(got->values[0], expected->values[0], got->elements * sizeof(float)) != 0)
+            fail_msg("%s: other bits in step %d after a restart", spec, step);
+        for (int r = 0; step == 5 && r < RANKS; r++) {
+            assert_int_equal(tw_scheme_revert(whole.scheme[r]), TW_OK);
+            assert_int_equal(tw_scheme_revert(broken.scheme[r]), TW_OK);
+        }
+        restart(&broken, spec);
+    }
+    loopback_destroy(&whole);
+    loopback_destroy(&broken);
+    batch_destroy(expected);
+    batch_destroy(got);
+}
+
+static void test_a_restart_changes_no_bit(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char spec[SPEC_LENGTH];
+        make_spec(spec, ops, "warmup_steps=6");
+        check_state(ops, spec);
+        for_each_variant(ops, "warmup_steps=0", check_state);
+    }
+}
+
+/* ---- create ----------------------------------------------------------------------------------------------------- */
+
+static tw_status create_with_failure(const char *spec, long failing)
+{
+    tw_scheme *scheme = NULL;
+    tw_fail_allocation(failing);
+    tw_status status = tw_scheme_create(spec, odd, ODD, 0, 8, &scheme);
+    tw_fail_allocation(0);
+    assert_true((status == TW_OK) == (scheme != NULL));
+    tw_scheme_destroy(scheme);
+    return status;
+}
+
+/* Every allocation of create fails once: a status each time, and (under the address sanitizer) no leak. One whose
+ * failure goes unnoticed is followed by others whose failure does not. */
+static void test_no_memory_is_a_status(void **state)
+{
+    (void)state;
+    enum { BEYOND = 8 };
+    for (size_t s = 0; s < tw_scheme_count(); s++) {
+        long failing = 1;
+        while (create_with_failure(tw_scheme_name(s), failing) == TW_ERROR_MEMORY) failing++;
+        for (int more = 0; more < BEYOND; more++)
+            assert_int_equal(create_with_failure(tw_scheme_name(s), failing + more), TW_OK);
+    }
+}
+
+/* No step allocates. */
+static void test_a_step_needs_no_memory(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    batch *b = batch_create(odd, ODD);
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        loopback group;
+        create_group(&group, ops->name, odd, ODD, 2);
+        tw_fail_allocation(1);
+        for (int step = 0; step < 3; step++) {
+            batch_fill(b, 2, normal, step);
+            run_step(&group, ops->name, b, 0);
+        }
+        tw_fail_allocation(0);
+        loopback_destroy(&group);
+    }
+    batch_destroy(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_gradient_comes_out_finite_and_alike),
+        cmocka_unit_test(test_the_mean_arrives_in_the_long_run),
+        cmocka_unit_test(test_residuals_hold_what_has_not_arrived),
+        cmocka_unit_test(test_what_is_not_finite_is_skipped),
+        cmocka_unit_test(test_a_restart_changes_no_bit),
+        cmocka_unit_test(test_no_memory_is_a_status),
+        cmocka_unit_test(test_a_step_needs_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

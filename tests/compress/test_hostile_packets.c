@@ -1,0 +1,184 @@
+/* Packets of every scheme that come damaged, of another step, or from a group with other tensors: refused, before a
+ * value of them is used. Schemes whose rounds are all all-reduces have none, and nothing to refuse. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance.h"
+
+static const tw_tensor table[] = {{"w", 2, {12, 12}}, {"b", 1, {5}}};
+enum { TENSORS = sizeof table / sizeof *table, RANKS = 2, MOST_ROUNDS = 8, MOST_BYTES = 8192 };
+
+/* The packets of a step that went well, as the last rank (or the root) sent them, and what came of it. */
+typedef struct recording {
+    size_t size[MOST_ROUNDS];
+    unsigned char packet[MOST_ROUNDS][MOST_BYTES];
+    int rounds;
+} recording;
+
+static recording *record; /* being made */
+static int rounds_seen;   /* packets' rounds of the step under way */
+
+static void listen(void *packets[], size_t sizes[], int senders)
+{
+    assert_true(record->rounds < MOST_ROUNDS && sizes[senders - 1] <= MOST_BYTES);
+    record->size[record->rounds] = sizes[senders - 1];
+    memcpy(record->packet[record->rounds++], packets[senders - 1], sizes[senders - 1]);
+}
+
+/* What is done to one packet. */
+static struct damage {
+    int round;
+    enum { FLIP, CUT, EXTEND, REPLACE } kind;
+    size_t byte;
+    int bit;
+    const unsigned char *instead;
+    size_t instead_size;
+} damage;
+
+static void resize(void **packet, size_t *size, size_t wanted)
+{
+    unsigned char *copy = calloc(wanted ? wanted : 1, 1); /* exactly: the address sanitizer sees who reads beyond */
+    memcpy(copy, *packet, *size < wanted ? *size : wanted);
+    free(*packet);
+    *packet = copy;
+    *size = wanted;
+}
+
+static void harm(void *packets[], size_t sizes[], int senders)
+{
+    void **packet = &packets[senders - 1];
+    size_t *size = &sizes[senders - 1];
+    if (rounds_seen++ != damage.round) return;
+    if (damage.kind == FLIP) ((unsigned char *)*packet)[damage.byte] ^= (unsigned char)(1 << damage.bit);
+    if (damage.kind == CUT) resize(packet, size, damage.byte);
+    if (damage.kind == EXTEND) resize(packet, size, *size + 1);
+    if (damage.kind == REPLACE) {
+        resize(packet, size, damage.instead_size);
+        memcpy(*packet, damage.instead, damage.instead_size);
+    }
+}
+
+static tw_status run(const char *spec, const tw_tensor *tensors, size_t count, int steps, loopback_damage last)
+{
+    loopback group;
+    int skipped;
+    tw_status status = loopback_create(&group, spec, tensors, count, RANKS);
+    batch *b = batch_create(tensors, count);
+    rounds_seen = 0;
+    for (int step = 0; step < steps && status == TW_OK; step++) {
+        batch_fill(b, RANKS, normal, step);
+        status = loopback_step(&group, b->ranks, -1, step + 1 == steps ? last : NULL, &skipped);
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+    return status;
+}
+
+static recording *record_step(const char *spec, const tw_tensor *tensors, size_t count, int steps)
+{
+    recording *made = record = calloc(1, sizeof *made);
+    assert_int_equal(run(spec, tensors, count, steps, listen), TW_OK);
+    return made;
+}
+
+static void check_refused(const char *spec, struct damage done)
+{
+    damage = done;
+    tw_status status = run(spec, table, TENSORS, 1, harm);
+    if (status != TW_ERROR_PACKET)
+        fail_msg("%s: %s; damage %d to round %d, byte %zu, bit %d", spec, tw_status_name(status), done.kind, done.round,
+                 done.byte, done.bit);
+}
+
+static void check_damage(const tw_scheme_ops *ops, const char *spec)
+{
+    recording *sound = record_step(spec, table, TENSORS, 1);
+    (void)ops;
+    for (int round = 0; round < sound->rounds; round++) {
+        check_refused(spec, (struct damage){.round = round, .kind = EXTEND});
+        for (size_t byte = 0; byte < sound->size[round]; byte++) {
+            check_refused(spec, (struct damage){round, CUT, byte, 0, NULL, 0});
+            for (int bit = 0; bit < 8; bit++) check_refused(spec, (struct damage){round, FLIP, byte, bit, NULL, 0});
+        }
+    }
+    free(sound);
+}
+
+static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char spec[SPEC_LENGTH];
+        make_spec(spec, ops, "warmup_steps=0");
+        check_damage(ops, spec);
+    }
+}
+
+/* Every round of `foreign` in the place of the scheme's own. */
+static void check_foreign(const char *spec, const recording *foreign)
+{
+    recording *own = record_step(spec, table, TENSORS, 1);
+    for (int round = 0; round < own->rounds; round++)
+        check_refused(spec, (struct damage){round, REPLACE, 0, 0, foreign->packet[round], foreign->size[round]});
+    free(own);
+}
+
+static void check_other_tables(const tw_scheme_ops *ops, const char *spec)
+{
+    static const tw_tensor larger[] = {{"w", 2, {12, 120}}, {"b", 1, {5}}},
+                           more[] = {{"w", 2, {12, 12}}, {"v", 2, {12, 12}}, {"b", 1, {5}}};
+    recording *of_larger = record_step(spec, larger, 2, 1), *of_more = record_step(spec, more, 3, 1);
+    (void)ops;
+    check_foreign(spec, of_larger);
+    check_foreign(spec, of_more);
+    free(of_larger);
+    free(of_more);
+}
+
+static void check_other_step(const tw_scheme_ops *ops, const char *spec)
+{
+    recording *of_step_one = record_step(spec, table, TENSORS, 2);
+    (void)ops;
+    check_foreign(spec, of_step_one);
+    free(of_step_one);
+}
+
+static void for_each_spec(spec_check check)
+{
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char spec[SPEC_LENGTH];
+        make_spec(spec, ops, "warmup_steps=0");
+        check(ops, spec);
+        for_each_variant(ops, "warmup_steps=0", check);
+    }
+}
+
+static void test_packets_of_other_tensors_are_refused(void **state)
+{
+    (void)state;
+    for_each_spec(check_other_tables);
+}
+
+static void test_packets_of_another_step_are_refused(void **state)
+{
+    (void)state;
+    for_each_spec(check_other_step);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_cut_and_every_flipped_bit_is_refused),
+        cmocka_unit_test(test_packets_of_other_tensors_are_refused),
+        cmocka_unit_test(test_packets_of_another_step_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* The tensors a scheme does not compress, in half precision: what rounding loses is kept, on numbers that floats add
+ * exactly, and comes with a later step. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance.h"
+#include "half.h"
+
+enum { MATRIX = 300, BIAS = 40, RANKS = 4 };
+static const tw_tensor table[] = {{"w", 2, {15, 20}}, {"b", 1, {BIAS}}};
+static const tw_tensor bias_alone[] = {{"b", 1, {BIAS}}};
+
+/* Multiples of 1/4 with more bits than half precision holds, and whose sums fp32 holds. */
+static float wide_numbers(int step, int rank, size_t i)
+{
+    return rintf(normal(step, rank, i) * 4096) / 4;
+}
+
+/* What a scheme remembers of the rounding of "b": where it lies. */
+typedef struct finder {
+    tw_walk walk;
+    float *found;
+} finder;
+
+static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+{
+    (void)dtype;
+    (void)count;
+    if (strcmp(kind, "rounding") == 0 && strcmp(tensor, "b") == 0) ((finder *)walk)->found = data;
+    return TW_OK;
+}
+
+static const float *rounding_of(tw_scheme *scheme)
+{
+    finder self = {{find, NULL}, NULL};
+    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
+    assert_non_null(self.found);
+    return self.found;
+}
+
+static void run_step(loopback *group, batch *b, int expected_skip)
+{
+    int skipped;
+    assert_int_equal(loopback_step(group, b->ranks, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(skipped, expected_skip);
+}
+
+/* ---- conservation ----------------------------------------------------------------------------------------------- */
+
+/* Every sum of half-precision numbers is rounded once more on its way back, so one rank is what can be exact. */
+static void check_nothing_is_lost(const char *spec)
+{
+    enum { STEPS = 60 };
+    double given[BIAS] = {0};
+    loopback group;
+    int rounded = 0;
+    batch *b = batch_create(table, 2);
+    assert_int_equal(loopback_create(&group, spec, table, 2, 1), TW_OK);
+    for (int step = 0; step < STEPS; step++) {
+        batch_fill(b, RANKS, wide_numbers, step);
+        for (size_t i = 0; i < BIAS; i++) given[i] += b->tensors[0][1][i];
+        run_step(&group, b, 0);
+        if (step % 7 == 6) {
+            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+            continue;
+        }
+        for (size_t i = 0; i < BIAS; i++) given[i] -= b->tensors[0][1][i];
+    }
+    const float *left = rounding_of(group.scheme[0]);
+    for (size_t i = 0; i < BIAS; i++) {
+        assert_true(given[i] == left[i]);
+        rounded += left[i] != 0;
+    }
+    assert_true(rounded > BIAS / 2); /* or the numbers were too short to tell */
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+static void test_what_rounding_loses_comes_later(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("topk:leftovers=bf16");
+    check_nothing_is_lost("topk:leftovers=fp16");
+}
+
+static void test_full_precision_keeps_nothing(void **state)
+{
+    (void)state;
+    loopback group;
+    finder self = {{find, NULL}, NULL};
+    assert_int_equal(loopback_create(&group, "topk:leftovers=fp32", table, 2, 1), TW_OK);
+    assert_int_equal(tw_scheme_walk(group.scheme[0], &self.walk), TW_OK);
+    assert_null(self.found);
+    loopback_destroy(&group);
+}
+
+/* No sum of N shares leaves fp16: a rank sends at most 65,504 / N, and the rest of a larger value in later steps. */
+static void test_fp16_ends_at_a_share_of_its_largest(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 8; size++) {
+        loopback group;
+        double came = 0;
+        float most = 65504.0F / (float)size;
+        batch *b = batch_create(table, 2);
+        assert_int_equal(loopback_create(&group, "topk:leftovers=fp16", table, 2, size), TW_OK);
+        for (int step = 0; step < 20 * size; step++) {
+            for (int r = 0; r < size; r++) {
+                memset(b->values[r], 0, b->elements * sizeof(float));
+                b->tensors[r][1][3] = step ? 0 : (float)size * 0x1p20F; /* scaled 2^20: 17 size times its most */
+            }
+            run_step(&group, b, 0);
+            came += b->tensors[0][1][3];
+            if (step > 0) continue;
+            float left = rounding_of(group.scheme[0])[3], sent = 0x1p20F * ((float)size * (1.0F / (float)size)) - left;
+            assert_true(sent <= most && sent > 0.999F * most && tw_from_fp16(tw_to_fp16(sent)) == sent);
+            assert_true(b->tensors[0][1][3] <= 65504);
+        }
+        assert_true(fabs(came / size - 0x1p20) < 0x1p20 * 1e-3); /* each sum is rounded to fp16 */
+        loopback_destroy(&group);
+        batch_destroy(b);
+    }
+}
+
+/* ---- steps that are skipped ------------------------------------------------------------------------------------- */
+
+static void snapshot(loopback *group, float before[RANKS][BIAS])
+{
+    for (int r = 0; r < group->size; r++) memcpy(before[r], rounding_of(group->scheme[r]), sizeof before[r]);
+}
+
+/* A message of biases alone: the NaN shows in their own all-reduce. The healthy ranks had put their gradient in, and
+ * get it back; the sick one is as before. */
+static void test_a_skipped_all_reduce_gives_back_what_was_sent(void **state)
+{
+    (void)state;
+    enum { SICK = 2 };
+    static float before[RANKS][BIAS];
+    loopback group;
+    batch *b = batch_create(bias_alone, 1);
+    assert_int_equal(loopback_create(&group, "topk", bias_alone, 1, RANKS), TW_OK);
+    for (int step = 0; step < 9; step++) {
+        int sick = step % 3 == 2;
+        batch_fill(b, RANKS, wide_numbers, step);
+        if (sick) b->values[SICK][step] = step == 5 ? INFINITY : NAN;
+        snapshot(&group, before);
+        run_step(&group, b, sick);
+        for (int r = 0; sick && r < RANKS; r++)
+            for (size_t i = 0; i < BIAS; i++) {
+                float kept = before[r][i] + (r == SICK ? 0 : wide_numbers(step, r, i) / RANKS);
+                assert_true(rounding_of(group.scheme[r])[i] == kept);
+            }
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+/* The NaN shows in the packets' round: the leftovers never set out, and their residual stays as it was, on a step after
+ * one that left something in it. */
+static void test_a_step_skipped_before_leaves_them_alone(void **state)
+{
+    (void)state;
+    static float before[RANKS][BIAS];
+    loopback group;
+    batch *b = batch_create(table, 2);
+    assert_int_equal(loopback_create(&group, "topk", table, 2, RANKS), TW_OK);
+    for (int step = 0; step < 6; step++) {
+        int sick = step % 2;
+        batch_fill(b, RANKS, wide_numbers, step);
+        if (sick) b->values[1][0] = NAN;
+        if (sick) snapshot(&group, before);
+        run_step(&group, b, sick);
+        for (int r = 0; sick && r < RANKS; r++)
+            assert_memory_equal(rounding_of(group.scheme[r]), before[r], sizeof before[r]);
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+/* The same without anybody looking in between: looking settles the residual, and what a revert does to a residual that
+ * is not settled is the point. Two groups, one of which meets skipped and reverted steps, end with the same sums. */
+static void test_unsettled_residuals_survive_a_skipped_step(void **state)
+{
+    (void)state;
+    loopback plain, disturbed;
+    batch *a = batch_create(table, 2), *b = batch_create(table, 2);
+    assert_int_equal(loopback_create(&plain, "topk:density=1,values=fp32", table, 2, RANKS), TW_OK);
+    assert_int_equal(loopback_create(&disturbed, "topk:density=1,values=fp32", table, 2, RANKS), TW_OK);
+    for (int step = 0; step < 10; step++) {
+        batch_fill(a, RANKS, wide_numbers, step);
+        batch_fill(b, RANKS, wide_numbers, step);
+        run_step(&plain, a, 0);
+        run_step(&disturbed, b, 0);
+        assert_memory_equal(a->tensors[0][1], b->tensors[0][1], BIAS * sizeof(float));
+        for (int r = 0; r < RANKS; r++) memset(b->values[r], 0, b->elements * sizeof(float));
+        b->values[step % RANKS][MATRIX + 1] = NAN;
+        run_step(&disturbed, b, 1);
+    }
+    for (int r = 0; r < RANKS; r++)
+        assert_memory_equal(rounding_of(plain.scheme[r]), rounding_of(disturbed.scheme[r]), BIAS * sizeof(float));
+    loopback_destroy(&plain);
+    loopback_destroy(&disturbed);
+    batch_destroy(a);
+    batch_destroy(b);
+}
+
+/* ---- what is left over ------------------------------------------------------------------------------------------ */
+
+static void test_min_dims_has_the_last_word_on_biases(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint64_t sent, exact_bytes;
+    } cases[] = {{"topk:min_sent=3,density=0.01", 3, 2 * BIAS},
+                 {"topk:min_sent=3,density=0.01,min_dims=1", 3, 2 * BIAS}, /* fewer than min_elements */
+                 {"topk:min_sent=3,density=0.01,min_dims=1,min_elements=40", 6, 0},
+                 {"topk:min_sent=3,density=0.01,min_dims=3,min_elements=40", 0, 2 * (MATRIX + BIAS)},
+                 {"topk:min_sent=3,density=0.01,min_dims=3,leftovers=fp32", 0, 4 * (MATRIX + BIAS)}};
+    batch *b = batch_create(table, 2);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        loopback group;
+        tw_cost cost = {.struct_size = sizeof cost};
+        assert_int_equal(loopback_create(&group, cases[c].spec, table, 2, 1), TW_OK);
+        batch_fill(b, RANKS, normal, 0);
+        run_step(&group, b, 0);
+        assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+        assert_int_equal(cost.elements_sent, cases[c].sent);
+        assert_int_equal(cost.exact_bytes, cases[c].exact_bytes);
+        loopback_destroy(&group);
+    }
+    batch_destroy(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_rounding_loses_comes_later),
+        cmocka_unit_test(test_full_precision_keeps_nothing),
+        cmocka_unit_test(test_fp16_ends_at_a_share_of_its_largest),
+        cmocka_unit_test(test_a_skipped_all_reduce_gives_back_what_was_sent),
+        cmocka_unit_test(test_a_step_skipped_before_leaves_them_alone),
+        cmocka_unit_test(test_unsettled_residuals_survive_a_skipped_step),
+        cmocka_unit_test(test_min_dims_has_the_last_word_on_biases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* What a message weighs: the published sizes, and the table of ResNet-50 by arithmetic and by an encode of it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+
+#include <thinwire/thinwire_plugin.h>
+
+static const double MIB = 1024 * 1024;
+
+/* ---- as published ----------------------------------------------------------------------------------------------- */
+
+/* The accounting of the DGC paper: 48 bits an element sent, 32 an element of one dimension. */
+static double paper_bytes(double weights, double exact)
+{
+    return weights * 0.001 * 6 + exact * 4;
+}
+
+static void check_published(double weights, double exact, double full_mib, double sent_mib, double ratio)
+{
+    double full = 4 * (weights + exact), sent = paper_bytes(weights, exact);
+    assert_true(fabs(full / MIB - full_mib) < 0.005);
+    assert_true(fabs(sent / MIB - sent_mib) < 0.00005);
+    assert_true(fabs(full / sent - ratio) < 0.05);
+}
+
+static void test_published_sizes(void **state)
+{
+    (void)state;
+    /* AlexNet (one tower, grouped convolutions), ResNet-50, and the PTB model of 2 x 1500 with tied embedding. */
+    check_published(60954656, 10568, 232.56, 0.3891, 597.7);
+    check_published(25502912, 54120, 97.49, 0.3524, 276.7);
+    check_published(51000000, 34000, 194.68, 0.4215, 461.8);
+}
+
+/* ---- ResNet-50 -------------------------------------------------------------------------------------------------- */
+
+enum { RESNET_TENSORS = 161, RESNET_ELEMENTS = 25557032, NAME = 32 };
+
+typedef struct resnet {
+    tw_tensor tensor[RESNET_TENSORS];
+    char name[RESNET_TENSORS][NAME];
+    size_t count;
+} resnet;
+
+static void add(resnet *net, tw_tensor tensor)
+{
+    assert_true(net->count < RESNET_TENSORS);
+    snprintf(net->name[net->count], NAME, "%s.%zu", tensor.name, net->count);
+    tensor.name = net->name[net->count];
+    net->tensor[net->count++] = tensor;
+}
+
+static void add_convolution(resnet *net, size_t from, size_t to, size_t size)
+{
+    add(net, (tw_tensor){"convolution", 4, {to, from, size, size}});
+    add(net, (tw_tensor){"norm.scale", 1, {to}});
+    add(net, (tw_tensor){"norm.shift", 1, {to}});
+}
+
+/* 1x1 down to `width` channels, 3x3, 1x1 up to four times as many; the first of a stage widens its shortcut, too. */
+static void add_bottleneck(resnet *net, size_t from, size_t width, int first)
+{
+    add_convolution(net, from, width, 1);
+    add_convolution(net, width, width, 3);
+    add_convolution(net, width, 4 * width, 1);
+    if (first) add_convolution(net, from, 4 * width, 1);
+}
+
+static resnet *make_resnet50(void)
+{
+    static const int blocks[] = {3, 4, 6, 3};
+    resnet *net = calloc(1, sizeof *net);
+    size_t from = 64, elements = 0;
+    add_convolution(net, 3, 64, 7);
+    for (int stage = 0; stage < 4; stage++)
+        for (int block = 0; block < blocks[stage]; block++) {
+            size_t width = (size_t)64 << stage;
+            add_bottleneck(net, from, width, block == 0);
+            from = 4 * width;
+        }
+    add(net, (tw_tensor){"classifier.weight", 2, {1000, 2048}});
+    add(net, (tw_tensor){"classifier.bias", 1, {1000}});
+    for (size_t t = 0; t < net->count; t++) elements += tw_tensor_count(&net->tensor[t]);
+    assert_int_equal(net->count, RESNET_TENSORS);
+    assert_int_equal(elements, RESNET_ELEMENTS);
+    return net;
+}
+
+/* Heavy-tailed, as gradients are, and without any structure an index code could use. */
+static float *make_gradient(void)
+{
+    float *gradient = malloc(RESNET_ELEMENTS * sizeof *gradient);
+    for (size_t i = 0; i < RESNET_ELEMENTS; i += 4) {
+        uint32_t words[4];
+        tw_random(31, 0, i, words);
+        for (size_t j = 0; j < 4; j++) {
+            float x = (float)words[j] / 4294967296.0F - 0.5F;
+            gradient[i + j] = x * x * x / (0.5001F - fabsf(x));
+        }
+    }
+    return gradient;
+}
+
+static tw_cost encode(const resnet *net, const char *spec)
+{
+    float *gradient = make_gradient(), *tensors[RESNET_TENSORS], **ranks[] = {tensors}, *at = gradient;
+    tw_cost cost = {.struct_size = sizeof cost};
+    loopback group;
+    int skipped;
+    for (size_t t = 0; t < net->count; at += tw_tensor_count(&net->tensor[t++])) tensors[t] = at;
+    assert_int_equal(loopback_create(&group, spec, net->tensor, net->count, 1), TW_OK);
+    assert_int_equal(loopback_step(&group, ranks, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    assert_int_equal(cost.packet_bytes, group.packet_bytes);
+    loopback_destroy(&group);
+    free(gradient);
+    return cost;
+}
+
+/* log2 C(n, k): the least that says which k of n, when all are as likely. */
+static double support_bits(double n, double k)
+{
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2);
+}
+
+typedef struct prediction {
+    double elements, packet_bytes, leftover_bytes;
+} prediction;
+
+/* 8 bits a value and the bound on its index, two bytes an element that is not compressed, and the headers. */
+static prediction predict(const resnet *net, double density, size_t min_dims)
+{
+    enum {
+        MIN_ELEMENTS = 128,
+        MIN_SENT = 16,
+        VALUE_BITS = 8,
+        LEFTOVER_BYTES = 2,
+        HEADER_BYTES = 24,
+        SECTION_BYTES = 6
+    };
+    prediction sum = {.packet_bytes = HEADER_BYTES};
+    for (size_t t = 0; t < net->count; t++) {
+        double n = (double)tw_tensor_count(&net->tensor[t]);
+        double k = fmin(n, fmax(MIN_SENT, ceil(n * density)));
+        if (net->tensor[t].dims < min_dims || n < MIN_ELEMENTS) {
+            sum.leftover_bytes += LEFTOVER_BYTES * n;
+            continue;
+        }
+        sum.elements += k;
+        sum.packet_bytes += SECTION_BYTES + (k * VALUE_BITS + support_bits(n, k)) / 8;
+    }
+    return sum;
+}
+
+static void check_close(double encoded, double predicted, double share)
+{
+    if (fabs(encoded - predicted) > share * predicted) fail_msg("%.0f is not near %.0f", encoded, predicted);
+}
+
+/* The library's defaults, and the one option that thins the wire further. */
+static void test_resnet50_by_arithmetic_and_by_encode(void **state)
+{
+    (void)state;
+    resnet *net = make_resnet50();
+    static const struct {
+        const char *spec;
+        size_t min_dims;
+        double most_mib;
+    } cases[] = {{"dgc:density=0.001,warmup_steps=0", 2, 0.20},
+                 {"dgc:density=0.001,warmup_steps=0,min_dims=1", 1, 97.49 / 1000}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        tw_cost cost = encode(net, cases[c].spec);
+        prediction sum = predict(net, 0.001, cases[c].min_dims);
+        check_close((double)cost.elements_sent, sum.elements, 0);
+        check_close((double)cost.exact_bytes, sum.leftover_bytes, 0);
+        double message = (double)(cost.packet_bytes + cost.exact_bytes);
+        check_close(message, sum.packet_bytes + sum.leftover_bytes, 0.02);
+        assert_true(message <= cases[c].most_mib * MIB);
+    }
+    free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_sizes),
+        cmocka_unit_test(test_resnet50_by_arithmetic_and_by_encode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
