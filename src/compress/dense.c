@@ -54,13 +54,15 @@ tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings 
         if (takes(dense, i)) dense->count += scheme->tensors[i].count;
     TW_TRY(tw_allocate(tw_dense_bytes(dense), 1, &dense->values));
     if (!is_half(dense) || !settings.feedback) return TW_OK;
-    return tw_allocate(dense->count, sizeof *dense->residual, &dense->residual);
+    TW_TRY(tw_allocate(dense->count, sizeof *dense->residual, &dense->residual));
+    return tw_allocate(dense->count, sizeof *dense->own, &dense->own);
 }
 
 void tw_dense_destroy(tw_dense *dense)
 {
     tw_free(dense->values);
     tw_free(dense->residual);
+    tw_free(dense->own);
 }
 
 /* ---- pack -------------------------------------------------------------------------------------------------------- */
@@ -76,14 +78,13 @@ static void round_block(const tw_dense *dense, uint16_t *dst, const float *resid
     to_half(dense, dst, within, n);
 }
 
-/* Leaves of a residual what has not been sent. */
-static void subtract_sent(const tw_dense *dense, float *residual, size_t n)
+/* residual -= sign * halves. Both ways are exact, so that taking a step back restores every bit: what rounding loses
+ * has fewer digits than the number that was rounded. */
+static void subtract_halves(const tw_dense *dense, float *residual, const uint16_t *halves, size_t n, float sign)
 {
-    uint16_t half[BLOCK];
     float sent[BLOCK];
-    round_block(dense, half, residual, n);
-    from_half(dense, sent, half, n);
-    for (size_t i = 0; i < n; i++) residual[i] -= sent[i];
+    from_half(dense, sent, halves, n);
+    for (size_t i = 0; i < n; i++) residual[i] -= sign * sent[i];
 }
 
 static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
@@ -98,9 +99,10 @@ static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_
         return;
     }
     float *residual = dense->residual + at;
-    if (dense->sent) subtract_sent(dense, residual, n);
     kernels->add(residual, block, n);
     round_block(dense, halves, residual, n);
+    memcpy(dense->own + at, halves, n * sizeof *halves);
+    subtract_halves(dense, residual, halves, n, 1);
 }
 
 static void pack_floats(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
@@ -137,12 +139,10 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
         pack_tensor(dense, at, i, scale);
         at += scheme->tensors[i].count;
     }
-    if (scheme->finite) {
-        dense->sent = 1;
+    if (scheme->finite)
         dense->packed = scheme->step + 1;
-    } else {
+    else
         mark_nonfinite(dense);
-    }
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->values;
     round->count = dense->count;
@@ -178,7 +178,10 @@ int tw_dense_unpack(const tw_dense *dense)
 
 void tw_dense_revert(tw_dense *dense)
 {
-    if (dense->packed == dense->scheme->step) dense->sent = 0;
+    if (!dense->residual || dense->packed != dense->scheme->step) return;
+    for (size_t at = 0; at < dense->count; at += BLOCK)
+        subtract_halves(dense, dense->residual + at, dense->own + at,
+                        dense->count - at < BLOCK ? dense->count - at : BLOCK, -1);
 }
 
 /* Visits an array laid out like the values, a tensor at a time. */
@@ -196,11 +199,7 @@ static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const char *ki
 
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
 {
-    if (!dense->residual) return TW_OK;
-    for (size_t at = 0; dense->sent && at < dense->count; at += BLOCK)
-        subtract_sent(dense, dense->residual + at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
-    dense->sent = 0;
-    return walk_array(dense, walk, "rounding", dense->residual);
+    return dense->residual ? walk_array(dense, walk, "rounding", dense->residual) : TW_OK;
 }
 
 tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme)

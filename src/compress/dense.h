@@ -16,8 +16,8 @@ typedef struct tw_dense {
     tw_dense_settings settings;
     size_t count;    /* elements in all */
     void *values;    /* what travels: one tensor after the other */
-    float *residual; /* with feedback; else NULL */
-    int sent;        /* the residual still holds what was sent of it; what is left is residual - rounded(residual) */
+    float *residual; /* with feedback: what rounding has lost so far; else NULL */
+    uint16_t *own;   /* with feedback: what this rank sent last, for revert: values soon holds the sum */
     uint64_t packed; /* steps done when the step that packed last is done */
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
