@@ -204,9 +204,9 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 
-/* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may need
- * it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds. TW_ERROR_ARGUMENT
- * unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
+/* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
+ * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds.
+ * TW_ERROR_ARGUMENT unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
 TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
 
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
@@ -332,9 +332,10 @@ TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
  * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
-/* After DONE and before the next begin: takes the step back because another message of the same step was skipped. What
- * was sent returns to the residual and is sent later; for tensors that travel as fp32 the step is dropped. Does
- * nothing when there is no step to take back (none yet, or it was skipped or taken back already). */
+/* After DONE, before the next begin and before the state is saved (else TW_ERROR_ORDER): takes the step back because
+ * another message of the same step was skipped. What was sent returns to the residual and is sent later; for tensors
+ * that travel as fp32 the step is dropped. Does nothing when there is no step to take back (none yet, or it was skipped
+ * or taken back already). */
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
 /* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
  * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */

@@ -336,12 +336,15 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
     scheme->open = 0;
     scheme->step++;
     scheme->revertible = 1;
+    scheme->settled = 0;
     return scheme->skipped ? tw_scheme_revert(scheme) : TW_OK;
 }
 
 tw_status tw_scheme_revert(tw_scheme *scheme)
 {
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step is not done yet");
+    if (scheme->revertible && scheme->settled)
+        return tw_fail(TW_ERROR_ORDER, "the state was saved since the step: take a step back before saving");
     if (scheme->revertible && scheme->ops->revert) scheme->ops->revert(scheme);
     scheme->revertible = 0; /* a second revert finds nothing to take back */
     return TW_OK;

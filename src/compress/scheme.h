@@ -55,6 +55,7 @@ struct tw_scheme {
     int failed;        /* a round failed: the ranks no longer agree, so nothing more may be done */
     int skipped;       /* some rank's gradient, or the sum, was not finite */
     int revertible;    /* the last step is DONE and was not taken back */
+    int settled;       /* what it left open was settled since, to be saved: it stands */
     tw_account account;
 };
 

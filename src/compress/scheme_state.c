@@ -60,6 +60,7 @@ static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
     if (strlen(walk->prefix) > MAX_PREFIX)
         return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
+    scheme->settled = 1;
     TW_TRY(walk->walk.visit(&walk->walk, "scheme", "steps", TW_U64, 1, &scheme->step));
     return tw_scheme_walk(scheme, &walk->walk);
 }
@@ -67,7 +68,7 @@ static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
 tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state)
 {
     state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
-    return visit_all((tw_scheme *)scheme, &walk); /* this visitor only reads */
+    return visit_all((tw_scheme *)scheme, &walk); /* what the scheme does next is the same as without */
 }
 
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)

@@ -61,7 +61,6 @@ static void encode(tw_quantised *quantised, size_t tensor, unsigned char *sectio
                                            scheme->scale, self->sent[tensor], section + head_bytes(scheme), &sums);
     write_means(self, n, &sums, section);
     read_means(scheme, section, self->sent[tensor]);
-    self->subtracted = 0;
 }
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
@@ -113,10 +112,6 @@ tw_status tw_signs_next(tw_scheme *scheme, tw_round *round)
 void tw_signs_revert(tw_scheme *scheme)
 {
     tw_signs *self = (tw_signs *)scheme;
-    if (self->subtracted) {
-        tw_quantised_revert(&self->quantised);
-        return;
-    }
     tw_gather_revert(&self->quantised.gather);
     if (scheme->finite) memset(self->sent, 0, scheme->count * sizeof *self->sent);
 }
@@ -134,7 +129,6 @@ tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk)
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) subtract_sent(self, i);
     memset(self->sent, 0, scheme->count * sizeof *self->sent);
-    self->subtracted = 1;
     return tw_quantised_walk(&self->quantised, walk);
 }
 

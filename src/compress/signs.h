@@ -13,7 +13,6 @@ typedef struct tw_signs {
     int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     tw_quantised quantised;
     float (*sent)[2]; /* a tensor's elements that were not negative, and that were, in the step before */
-    int subtracted;   /* instead, a walk has taken what was sent out of the residual */
 } tw_signs;
 
 tw_status tw_signs_create(tw_scheme *scheme, int means);

@@ -475,30 +475,6 @@ static void test_a_skipped_step_keeps_what_was_there(void **state)
     }
 }
 
-/* Looking at the state between a step and its taking back changes next to nothing. */
-static void test_a_step_is_taken_back_after_a_save(void **state)
-{
-    (void)state;
-    static float plain[MOST], looked[MOST];
-    for (size_t s = 0; s < SUBJECTS; s++) {
-        if (!subjects[s].feedback) continue;
-        for (int look = 0; look < 2; look++) {
-            loopback group;
-            create(&group, subjects[s].spec, MOST, 1);
-            fill(1, MOST, 0, draws);
-            step_of(&group, NULL);
-            if (look) read_residual(group.scheme[0], MOST, looked);
-            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
-            read_residual(group.scheme[0], MOST, look ? looked : plain);
-            loopback_destroy(&group);
-        }
-        for (size_t i = 0; i < MOST; i++) {
-            assert_true(fabsf(looked[i] - plain[i]) <= 1e-5f);
-            assert_true(fabsf(plain[i] - draws(0, i)) <= 1e-5f);
-        }
-    }
-}
-
 static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
 {
     (void)state;
@@ -638,7 +614,6 @@ int main(void)
         cmocka_unit_test(test_variance_is_within_the_papers_bounds),
         cmocka_unit_test(test_feedback_loses_nothing),
         cmocka_unit_test(test_a_skipped_step_keeps_what_was_there),
-        cmocka_unit_test(test_a_step_is_taken_back_after_a_save),
         cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
         cmocka_unit_test(test_denormal_gradients_are_harmless),
         cmocka_unit_test(test_hostile_sections_are_refused),

@@ -100,6 +100,29 @@ static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
         }
 }
 
+/* Saving settles what a step left open, so a saved step stands, and goes on as if it had not been saved. */
+static void test_a_saved_step_cannot_be_taken_back(void **state)
+{
+    (void)state;
+    static step_gradients expected, got;
+    for (int s = 0; s < SPECS; s++) {
+        loopback whole, saved;
+        assert_int_equal(loopback_create(&whole, specs[s], table, TENSORS, RANKS), TW_OK);
+        assert_int_equal(loopback_create(&saved, specs[s], table, TENSORS, RANKS), TW_OK);
+        for (int step = 0; step < STEPS; step++) {
+            run_step(&whole, step, &expected);
+            run_step(&saved, step, &got);
+            assert_memory_equal(got.values, expected.values, sizeof got.values);
+            for (int r = 0; r < RANKS; r++) {
+                tw_state_destroy(save(saved.scheme[r], ""));
+                assert_int_equal(tw_scheme_revert(saved.scheme[r]), TW_ERROR_ORDER);
+            }
+        }
+        loopback_destroy(&whole);
+        loopback_destroy(&saved);
+    }
+}
+
 static void test_entries_have_the_documented_names(void **state)
 {
     (void)state;
@@ -245,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
+        cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
         cmocka_unit_test(test_entries_have_the_documented_names),
         cmocka_unit_test(test_a_wrong_state_changes_nothing),
         cmocka_unit_test(test_nothing_is_taken_back_after_a_load),
