@@ -79,7 +79,7 @@ static void round_block(const tw_dense *dense, uint16_t *dst, const float *resid
 }
 
 /* residual -= sign * halves. Both ways are exact, so that taking a step back restores every bit: what rounding loses
- * has fewer digits than the number that was rounded. */
+ * has fewer digits than the number that was rounded. (A value beyond `largest` may come back an ulp off.) */
 static void subtract_halves(const tw_dense *dense, float *residual, const uint16_t *halves, size_t n, float sign)
 {
     float sent[BLOCK];
@@ -140,7 +140,7 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
         at += scheme->tensors[i].count;
     }
     if (scheme->finite)
-        dense->packed = scheme->step + 1;
+        dense->packed = scheme->begun;
     else
         mark_nonfinite(dense);
     round->kind = TW_ROUND_ALLREDUCE;
@@ -178,7 +178,7 @@ int tw_dense_unpack(const tw_dense *dense)
 
 void tw_dense_revert(tw_dense *dense)
 {
-    if (!dense->residual || dense->packed != dense->scheme->step) return;
+    if (!dense->residual || dense->packed != dense->scheme->begun) return;
     for (size_t at = 0; at < dense->count; at += BLOCK)
         subtract_halves(dense, dense->residual + at, dense->own + at,
                         dense->count - at < BLOCK ? dense->count - at : BLOCK, -1);

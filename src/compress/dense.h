@@ -18,7 +18,7 @@ typedef struct tw_dense {
     void *values;    /* what travels: one tensor after the other */
     float *residual; /* with feedback: what rounding has lost so far; else NULL */
     uint16_t *own;   /* with feedback: what this rank sent last, for revert: values soon holds the sum */
-    uint64_t packed; /* steps done when the step that packed last is done */
+    uint64_t packed; /* the step that packed last, by scheme->begun */
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 

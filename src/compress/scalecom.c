@@ -362,7 +362,6 @@ static tw_status start_warmup(scalecom *self, tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
     scheme->phase = FINISH_WARMUP;
-    scheme->account.warmup = 1;
     scheme->account.elements_sent = self->elements;
     scheme->account.packet_bytes = tw_dense_bytes(&self->warmup);
     tw_dense_pack(&self->warmup, scheme->scale, round);
@@ -380,9 +379,11 @@ static tw_status start_leftovers(scalecom *self, tw_round *round)
 
 static tw_status start(scalecom *self, tw_round *round)
 {
+    tw_scheme *scheme = &self->scheme;
     self->sent = 0;
+    scheme->account.warmup = scheme->step < (uint64_t)self->warmup_steps;
     if (self->elements == 0) return start_leftovers(self, round);
-    return self->scheme.step < (uint64_t)self->warmup_steps ? start_warmup(self, round) : start_broadcast(self, round);
+    return scheme->account.warmup ? start_warmup(self, round) : start_broadcast(self, round);
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)

@@ -318,6 +318,7 @@ tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double nor
     if (norm < 0) norm = message_norm(scheme);
     scheme->finite = norm <= LARGEST_NORM; /* false for NaN */
     scheme->scale = share_scale(scheme, norm);
+    scheme->begun++;
     scheme->phase = 0;
     scheme->skipped = 0;
     scheme->account = (tw_account){0};

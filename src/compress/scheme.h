@@ -47,6 +47,7 @@ struct tw_scheme {
     tw_common_options common;
     float **gradients; /* of the step under way, one a tensor */
     uint64_t step;     /* steps done, skipped and reverted ones too: the number of the step under way */
+    uint64_t begun;    /* steps begun since create, whatever state was loaded: no two have the same number */
     float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
     float rate;        /* the learning rate that the sums are applied with, as last told; 0: nobody told */
     int finite;        /* this rank's gradient is */

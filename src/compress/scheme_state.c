@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,14 @@ static tw_status save(tw_walk *walk, const char *kind, const char *tensor, tw_dt
     return tw_state_put(self->dst, key, dtype, 1, &count, data);
 }
 
+static int all_finite(tw_dtype dtype, const void *data, size_t count)
+{
+    int finite = 1;
+    if (dtype == TW_F32) return tw_kernels_best()->all_finite(data, count);
+    for (size_t i = 0; dtype == TW_F64 && i < count; i++) finite &= isfinite(((const double *)data)[i]) != 0;
+    return finite;
+}
+
 static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
 {
     const state_walk *self = (const state_walk *)walk;
@@ -42,7 +51,7 @@ static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_d
     make_key(key, self, kind, tensor);
     TW_TRY(tw_state_find(self->src, key, dtype, count, &entry));
     /* A NaN in a residual would never leave it. */
-    if (dtype == TW_F32 && !tw_kernels_best()->all_finite(entry->data, count))
+    if (!all_finite(dtype, entry->data, count))
         return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN or infinity", key);
     return TW_OK;
 }

@@ -450,6 +450,7 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     sdagc *self = (sdagc *)scheme;
+    if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "scheme", "rate", TW_F32, 1, &scheme->rate));
     TW_TRY(tw_sparse_walk(&self->sparse, visitor));
     TW_TRY(tw_sparse_walk_like(&self->sparse, visitor, "momentum", self->momentum_buffer));
     for (size_t i = 0; i < scheme->count; i++)

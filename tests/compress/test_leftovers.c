@@ -211,6 +211,38 @@ static void test_unsettled_residuals_survive_a_skipped_step(void **state)
     batch_destroy(b);
 }
 
+/* A scheme that goes back to a state of a step before meets that step's number twice. What it sent the first time is
+ * none of the second's business, in which it sends nothing. */
+static void test_going_back_to_a_state_forgets_what_was_sent(void **state)
+{
+    (void)state;
+    static float before[RANKS][BIAS];
+    tw_state *saved[RANKS];
+    loopback group;
+    batch *b = batch_create(bias_alone, 1);
+    assert_int_equal(loopback_create(&group, "topk", bias_alone, 1, RANKS), TW_OK);
+    for (int step = 0; step < 2; step++) {
+        snapshot(&group, before);
+        for (int r = 0; step == 1 && r < RANKS; r++) {
+            assert_int_equal(tw_state_create(&saved[r]), TW_OK);
+            assert_int_equal(tw_scheme_save_state(group.scheme[r], "", saved[r]), TW_OK);
+        }
+        batch_fill(b, RANKS, wide_numbers, step);
+        run_step(&group, b, 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(tw_scheme_load_state(group.scheme[r], "", saved[r]), TW_OK);
+        b->values[r][0] = NAN;
+    }
+    run_step(&group, b, 1);
+    for (int r = 0; r < RANKS; r++) {
+        assert_memory_equal(rounding_of(group.scheme[r]), before[r], sizeof before[r]);
+        tw_state_destroy(saved[r]);
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
 /* ---- what is left over ------------------------------------------------------------------------------------------ */
 
 static void test_min_dims_has_the_last_word_on_biases(void **state)
@@ -248,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_a_skipped_all_reduce_gives_back_what_was_sent),
         cmocka_unit_test(test_a_step_skipped_before_leaves_them_alone),
         cmocka_unit_test(test_unsettled_residuals_survive_a_skipped_step),
+        cmocka_unit_test(test_going_back_to_a_state_forgets_what_was_sent),
         cmocka_unit_test(test_min_dims_has_the_last_word_on_biases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -480,6 +480,57 @@ static void a_loaded_scheme_continues(void **state)
     check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
 }
 
+/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
+static void a_rate_just_told_is_kept(void **state)
+{
+    (void)state;
+    static const char spec[] = "sdagc:density=0.01,warmup_steps=0";
+    loopback group[2];
+    gradients g[2];
+    tw_state *saved;
+    int skipped;
+    for (int k = 0; k < 2; k++) {
+        gradients_create(&g[k], table, TENSORS, 1);
+        assert_int_equal(loopback_create(&group[k], spec, table, TENSORS, 1), TW_OK);
+    }
+    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 1), TW_OK);
+    gradients_draw(&g[0], 8, 0, 0);
+    assert_int_equal(loopback_step(&group[0], g[0].rank, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 0.1F), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_scheme_save_state(group[0].scheme[0], "", saved), TW_OK);
+    assert_int_equal(tw_scheme_load_state(group[1].scheme[0], "", saved), TW_OK);
+    for (int k = 0; k < 2; k++) {
+        gradients_draw(&g[k], 8, 1, 0);
+        assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
+    }
+    for (size_t t = 0; t < TENSORS; t++)
+        assert_memory_equal(g[0].rank[0][t], g[1].rank[0][t], count_of(t) * sizeof(float));
+    tw_state_destroy(saved);
+    for (int k = 0; k < 2; k++) {
+        loopback_destroy(&group[k]);
+        gradients_destroy(&g[k]);
+    }
+}
+
+static void a_correction_that_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    static const double wrong[] = {NAN, INFINITY, -INFINITY};
+    static const size_t one = 1;
+    for (int i = 0; i < 3; i++) {
+        tw_scheme *scheme;
+        tw_state *saved;
+        assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
+        assert_int_equal(tw_state_create(&saved), TW_OK);
+        assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
+        assert_int_equal(tw_state_put(saved, "correction/a.weight", TW_F64, 1, &one, &wrong[i]), TW_OK);
+        assert_int_equal(tw_scheme_load_state(scheme, "", saved), TW_ERROR_STATE);
+        tw_state_destroy(saved);
+        tw_scheme_destroy(scheme);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +542,8 @@ int main(void)
         cmocka_unit_test(revisions_damp_and_drop),
         cmocka_unit_test(rates_are_checked),
         cmocka_unit_test(a_loaded_scheme_continues),
+        cmocka_unit_test(a_rate_just_told_is_kept),
+        cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

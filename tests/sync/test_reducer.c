@@ -358,6 +358,21 @@ static void test_warmup_is_left_out_of_the_ratio(void **state)
     free(players);
 }
 
+/* Whatever the messages hold: the first to leave has no tensor that is compressed. */
+static void test_warmup_is_of_the_whole_step(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"dgc:warmup_steps=8,message_kb=1,dense=c.*",
+                                        "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
+                                        "scalecom:warmup_steps=8,message_kb=1,dense=c.*"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        player *players = run(2, specs[s]);
+        assert_int_equal(players[0].stats.steps_warmup, 8);
+        assert_int_equal(players[0].stats.message_fp32, (STEPS - 8) * 4 * ELEMENTS);
+        free(players);
+    }
+}
+
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void test_ranks_must_agree(void **state)
@@ -540,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_skipped_steps_lose_nothing),
         cmocka_unit_test(test_bytes_are_the_transports),
         cmocka_unit_test(test_warmup_is_left_out_of_the_ratio),
+        cmocka_unit_test(test_warmup_is_of_the_whole_step),
         cmocka_unit_test(test_ranks_must_agree),
         cmocka_unit_test(test_patterns_must_match),
         cmocka_unit_test(test_a_lost_peer_is_an_error),
