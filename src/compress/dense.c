@@ -22,20 +22,38 @@ static int is_half(const tw_dense *dense)
 
 size_t tw_dense_bytes(const tw_dense *dense)
 {
-    return dense->count * (is_half(dense) ? sizeof(uint16_t) : sizeof(float));
+    return dense->count * tw_dense_width(dense->settings.dtype);
 }
 
-/* Halves of another width of exponent: which conversions. */
-static void to_half(const tw_dense *dense, uint16_t *dst, const float *src, size_t n)
+/* ---- what values travel as --------------------------------------------------------------------------------------- */
+
+tw_dtype tw_dense_dtype(int choice)
 {
-    const tw_kernels *kernels = tw_kernels_best();
-    (dense->settings.dtype == TW_F16 ? kernels->to_fp16 : kernels->to_bf16)(dst, src, n);
+    static const tw_dtype choices[] = {TW_F32, TW_F16, TW_BF16};
+    return choices[choice];
 }
 
-static void from_half(const tw_dense *dense, float *dst, const uint16_t *src, size_t n)
+size_t tw_dense_width(tw_dtype dtype)
+{
+    return dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+void tw_dense_put(tw_dtype dtype, void *values, size_t at, const float *src, size_t n)
 {
     const tw_kernels *kernels = tw_kernels_best();
-    (dense->settings.dtype == TW_F16 ? kernels->from_fp16 : kernels->from_bf16)(dst, src, n);
+    if (dtype == TW_F32)
+        memcpy((float *)values + at, src, n * sizeof *src);
+    else
+        (dtype == TW_F16 ? kernels->to_fp16 : kernels->to_bf16)((uint16_t *)values + at, src, n);
+}
+
+void tw_dense_get(tw_dtype dtype, const void *values, size_t at, float *dst, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    if (dtype == TW_F32)
+        memcpy(dst, (const float *)values + at, n * sizeof *dst);
+    else
+        (dtype == TW_F16 ? kernels->from_fp16 : kernels->from_bf16)(dst, (const uint16_t *)values + at, n);
 }
 
 float tw_dense_largest_share(tw_dtype dtype, int size)
@@ -75,7 +93,7 @@ static void round_block(const tw_dense *dense, uint16_t *dst, const float *resid
         float x = residual[i] < most ? residual[i] : most;
         within[i] = x > -most ? x : -most;
     }
-    to_half(dense, dst, within, n);
+    tw_dense_put(dense->settings.dtype, dst, 0, within, n);
 }
 
 /* residual -= sign * halves. Both ways are exact, so that taking a step back restores every bit: what rounding loses
@@ -83,7 +101,7 @@ static void round_block(const tw_dense *dense, uint16_t *dst, const float *resid
 static void subtract_halves(const tw_dense *dense, float *residual, const uint16_t *halves, size_t n, float sign)
 {
     float sent[BLOCK];
-    from_half(dense, sent, halves, n);
+    tw_dense_get(dense->settings.dtype, halves, 0, sent, n);
     for (size_t i = 0; i < n; i++) residual[i] -= sign * sent[i];
 }
 
@@ -95,7 +113,7 @@ static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_
     memcpy(block, gradient, n * sizeof *block);
     if (scale != 1) kernels->scale(block, scale, n);
     if (!dense->residual) {
-        to_half(dense, halves, block, n);
+        tw_dense_put(dense->settings.dtype, halves, 0, block, n);
         return;
     }
     float *residual = dense->residual + at;
@@ -124,11 +142,8 @@ static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
 
 static void mark_nonfinite(tw_dense *dense)
 {
-    static const uint16_t fp16_nan = 0x7E00, bf16_nan = 0x7FC0;
-    if (!is_half(dense))
-        *(float *)dense->values = NAN;
-    else
-        *(uint16_t *)dense->values = dense->settings.dtype == TW_F16 ? fp16_nan : bf16_nan;
+    static const float nan = NAN;
+    tw_dense_put(dense->settings.dtype, dense->values, 0, &nan, 1);
 }
 
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
@@ -153,10 +168,7 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 
 static int unpack_block(const tw_dense *dense, size_t at, float *gradient, size_t n)
 {
-    if (is_half(dense))
-        from_half(dense, gradient, (const uint16_t *)dense->values + at, n);
-    else
-        memcpy(gradient, (const float *)dense->values + at, n * sizeof *gradient);
+    tw_dense_get(dense->settings.dtype, dense->values, at, gradient, n);
     return tw_kernels_best()->all_finite(gradient, n);
 }
 
@@ -204,9 +216,8 @@ tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
 
 tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme)
 {
-    static const tw_dtype choices[] = {TW_F32, TW_F16, TW_BF16};
     return tw_dense_create(dense, scheme,
-                           (tw_dense_settings){.dtype = choices[scheme->common.leftovers], .feedback = 1});
+                           (tw_dense_settings){.dtype = tw_dense_dtype(scheme->common.leftovers), .feedback = 1});
 }
 
 void tw_leftovers_pack(tw_dense *dense, tw_round *round)

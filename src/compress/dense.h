@@ -39,6 +39,15 @@ void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk);
 
+/* What the values of an all-reduce travel as: the words of the options that choose it, in the order of the dtypes. */
+#define TW_DENSE_CHOICES "fp32|fp16|bf16"
+tw_dtype tw_dense_dtype(int choice);
+/* Bytes of a value. */
+size_t tw_dense_width(tw_dtype dtype);
+/* Writes n floats to values[at] and on, rounded to `dtype`; reads n from there. */
+void tw_dense_put(tw_dtype dtype, void *values, size_t at, const float *src, size_t n);
+void tw_dense_get(tw_dtype dtype, const void *values, size_t at, float *dst, size_t n);
+
 /* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to
  * no more than 65,504; for others infinity, since they reach as far as fp32. */
 float tw_dense_largest_share(tw_dtype dtype, int size);

@@ -16,7 +16,6 @@
  * takes: hence the default density. Momentum stays with the optimiser. */
 #include "dense.h"
 #include "error.h"
-#include "half.h"
 #include "kernels.h"
 #include "memory.h"
 #include "sparse.h"
@@ -49,7 +48,7 @@ static const tw_option options[] = {
      "fraction of each tensor that is sent"},
     TW_OPTION_MIN_SENT(randomk),
     TW_OPTION_FEEDBACK(randomk, "on"),
-    {"values", TW_OPTION_CHOICE, offsetof(randomk, values), "fp32", 0, 0, "fp32|fp16|bf16",
+    {"values", TW_OPTION_CHOICE, offsetof(randomk, values), "fp32", 0, 0, TW_DENSE_CHOICES,
      "how a value travels; with feedback, what rounding loses stays in the residual"},
     {"seed", TW_OPTION_INTEGER, offsetof(randomk, seed), "1", 0, 1e15, NULL, "of the draws; the same on every rank"},
 };
@@ -69,16 +68,15 @@ static void count_drawn(randomk *self)
 
 static tw_status create(tw_scheme *scheme)
 {
-    static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16};
     randomk *self = (randomk *)scheme;
-    self->dtype = dtypes[self->values];
+    self->dtype = tw_dense_dtype(self->values);
     self->largest = tw_dense_largest_share(self->dtype, scheme->size);
     TW_TRY(tw_allocate(scheme->count, sizeof *self->wanted, &self->wanted));
     count_drawn(self);
     TW_TRY(tw_allocate(self->feedback ? self->count : 0, sizeof *self->residual, &self->residual));
     TW_TRY(tw_allocate(self->drawn, sizeof *self->index, &self->index));
     TW_TRY(tw_allocate(self->drawn, sizeof *self->value, &self->value));
-    TW_TRY(tw_allocate(self->drawn, sizeof(float), &self->sum));
+    TW_TRY(tw_allocate(self->drawn, tw_dense_width(self->dtype), &self->sum));
     return tw_leftovers_create(&self->leftovers, scheme);
 }
 
@@ -130,28 +128,18 @@ static void draw(const randomk *self, size_t tensor, uint32_t *index)
 
 /* ---- what is sent ------------------------------------------------------------------------------------------------ */
 
-static void set_sum(randomk *self, size_t j, float value)
+/* Sends as much of n drawn elements of a residual as the format holds. */
+static void send(randomk *self, size_t at, size_t n, float *residual)
 {
-    if (self->dtype == TW_F32)
-        ((float *)self->sum)[j] = value;
-    else
-        ((uint16_t *)self->sum)[j] = self->dtype == TW_F16 ? tw_to_fp16(value) : tw_to_bf16(value);
-}
-
-static float get_sum(const randomk *self, size_t j)
-{
-    if (self->dtype == TW_F32) return ((const float *)self->sum)[j];
-    uint16_t half = ((const uint16_t *)self->sum)[j];
-    return self->dtype == TW_F16 ? tw_from_fp16(half) : tw_from_bf16(half);
-}
-
-/* Sends as much of a residual as the format holds. */
-static void send(randomk *self, size_t j, float *residual)
-{
-    float largest = self->largest;
-    set_sum(self, j, *residual > largest ? largest : *residual < -largest ? -largest : *residual);
-    self->value[j] = get_sum(self, j);
-    *residual -= self->value[j];
+    const uint32_t *index = self->index + at;
+    float largest = self->largest, *value = self->value + at;
+    for (size_t j = 0; j < n; j++) {
+        float x = residual[index[j]];
+        value[j] = x > largest ? largest : x < -largest ? -largest : x;
+    }
+    tw_dense_put(self->dtype, self->sum, at, value, n);
+    tw_dense_get(self->dtype, self->sum, at, value, n);
+    for (size_t j = 0; j < n; j++) residual[index[j]] -= value[j];
 }
 
 /* The draws from `at` on belong to one tensor. */
@@ -165,7 +153,9 @@ static void take_residual(randomk *self, size_t tensor, size_t at, float *residu
         float nothing;
         tw_kernels_best()->accumulate_select(residual + first, gradient + first, n, self->scheme.scale, INFINITY, 0,
                                              &nowhere, &nothing);
-        for (; j < end && self->index[j] < first + n; j++) send(self, j, residual + self->index[j]);
+        size_t sent = j;
+        while (j < end && self->index[j] < first + n) j++;
+        send(self, sent, j - sent, residual);
     }
 }
 
@@ -174,7 +164,8 @@ static void take_unbiased(randomk *self, size_t tensor, size_t at)
     const float *gradient = self->scheme.gradients[tensor];
     bins b = first_bin(self->scheme.tensors[tensor].count, self->wanted[tensor]);
     for (size_t j = at; j < at + b.k; j++, next_bin(&b))
-        set_sum(self, j, self->scheme.scale * gradient[self->index[j]] * (float)b.size);
+        self->value[j] = self->scheme.scale * gradient[self->index[j]] * (float)b.size;
+    tw_dense_put(self->dtype, self->sum, at, self->value + at, b.k);
 }
 
 static void take(randomk *self)
@@ -192,19 +183,26 @@ static void take(randomk *self)
     }
 }
 
+/* Writes sums where they were drawn; 0 if one is not finite. */
+static int receive_block(const randomk *self, size_t at, size_t n, float *gradient)
+{
+    float sum[BLOCK];
+    tw_dense_get(self->dtype, self->sum, at, sum, n);
+    for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
+    return tw_kernels_best()->all_finite(sum, n);
+}
+
 /* Hands the sums to the gradients; 0 if one is not finite. */
-static int spread(const randomk *self)
+static int receive(const randomk *self)
 {
     const tw_scheme *scheme = &self->scheme;
     int finite = 1;
-    for (size_t i = 0, j = 0; i < scheme->count; i++) {
+    for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
         if (!scheme->tensors[i].compressed) continue;
-        float *gradient = scheme->gradients[i];
-        memset(gradient, 0, scheme->tensors[i].count * sizeof *gradient);
-        for (size_t end = j + self->wanted[i]; j < end; j++) {
-            float sum = gradient[self->index[j]] = get_sum(self, j);
-            finite &= isfinite(sum) != 0;
-        }
+        memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
+        for (size_t j = 0; j < self->wanted[i]; j += BLOCK)
+            finite &= receive_block(self, at + j, self->wanted[i] - j < BLOCK ? self->wanted[i] - j : BLOCK,
+                                    scheme->gradients[i]);
     }
     return finite;
 }
@@ -215,17 +213,18 @@ enum { START_VALUES, FINISH_VALUES, FINISH_LEFTOVERS };
 
 static void start_values(randomk *self, tw_round *round)
 {
+    static const float nan = NAN;
     tw_scheme *scheme = &self->scheme;
     if (scheme->finite)
         take(self);
     else
-        set_sum(self, 0, NAN);
+        tw_dense_put(self->dtype, self->sum, 0, &nan, 1);
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = self->sum;
     round->count = self->drawn;
     round->dtype = self->dtype;
     scheme->account.elements_sent = self->drawn;
-    scheme->account.packet_bytes = self->drawn * (self->dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t));
+    scheme->account.packet_bytes = self->drawn * tw_dense_width(self->dtype);
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
@@ -236,7 +235,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
         start_values(self, round);
         return TW_OK;
     }
-    if (phase == FINISH_VALUES) scheme->skipped = !scheme->finite || !spread(self);
+    if (phase == FINISH_VALUES) scheme->skipped = !scheme->finite || !receive(self);
     if (phase == FINISH_LEFTOVERS) scheme->skipped = !tw_dense_unpack(&self->leftovers);
     if (phase == FINISH_LEFTOVERS || scheme->skipped || !self->leftovers.count) {
         round->kind = TW_ROUND_DONE;

@@ -1,6 +1,7 @@
 #include "rates.h"
 
 #include "error.h"
+#include "scheme.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -44,19 +45,12 @@ tw_status tw_rate_of(const char *rates, const char *name, size_t otherwise, size
     return TW_OK;
 }
 
-static int matches_any(const char *pattern, const tw_tensor *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (fnmatch(pattern, tensors[i].name, 0) == 0) return 1;
-    return 0;
-}
-
 tw_status tw_rates_check(const char *rates, const tw_tensor *tensors, size_t count)
 {
     rule next;
     while (*rates) {
         TW_TRY(next_rule(&rates, &next));
-        if (!matches_any(next.pattern, tensors, count))
+        if (!tw_pattern_matches(next.pattern, tensors, count))
             return tw_fail(TW_ERROR_SPEC, "rates=%s@%zu: no tensor has such a name; the first is called %s",
                            next.pattern, next.rate, tensors[0].name);
     }

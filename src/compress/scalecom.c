@@ -45,6 +45,7 @@ typedef struct scalecom {
     long rate, min_sent, warmup_steps;
     char *rates;
     int values;
+    tw_dtype dtype;          /* that `values` chose */
     part *parts;             /* one a tensor */
     size_t elements, chunks; /* of all compressed tensors */
     size_t index_bytes;      /* of the packed positions */
@@ -68,20 +69,9 @@ static const tw_option options[] = {
     {"beta", TW_OPTION_REAL, offsetof(scalecom, beta), "0.1", 0.001, 1, NULL, "low-pass filter of the memory; 1: none"},
     {"warmup_steps", TW_OPTION_INTEGER, offsetof(scalecom, warmup_steps), "400", 0, 1e9, NULL,
      "first steps in which nothing is compressed"},
-    {"values", TW_OPTION_CHOICE, offsetof(scalecom, values), "fp16", 0, 0, "fp32|fp16|bf16",
+    {"values", TW_OPTION_CHOICE, offsetof(scalecom, values), "fp16", 0, 0, TW_DENSE_CHOICES,
      "how a value travels; what rounding loses stays in the memory"},
 };
-
-static tw_dtype values_dtype(const scalecom *self)
-{
-    static const tw_dtype choices[] = {TW_F32, TW_F16, TW_BF16};
-    return choices[self->values];
-}
-
-static size_t value_bytes(const scalecom *self)
-{
-    return values_dtype(self) == TW_F32 ? sizeof(float) : sizeof(uint16_t);
-}
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
@@ -116,6 +106,7 @@ static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t
 static tw_status create(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
+    self->dtype = tw_dense_dtype(self->values);
     self->packet_capacity = tw_packet_bound_header();
     TW_TRY(tw_allocate(scheme->count, sizeof *self->parts, &self->parts));
     for (size_t i = 0; i < scheme->count; i++)
@@ -123,9 +114,9 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
     TW_TRY(tw_allocate(self->chunks, sizeof *self->index, &self->index));
     TW_TRY(tw_allocate(self->chunks, sizeof *self->unsent, &self->unsent));
-    TW_TRY(tw_allocate(self->chunks, value_bytes(self), &self->aligned));
+    TW_TRY(tw_allocate(self->chunks, tw_dense_width(self->dtype), &self->aligned));
     TW_TRY(tw_allocate(self->packet_capacity, 1, &self->packet));
-    self->largest = tw_dense_largest_share(values_dtype(self), scheme->size);
+    self->largest = tw_dense_largest_share(self->dtype, scheme->size);
     TW_TRY(tw_leftovers_create(&self->leftovers, scheme));
     if (self->warmup_steps == 0) return TW_OK;
     return tw_dense_create(&self->warmup, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
@@ -161,7 +152,7 @@ static float unfiltered(const scalecom *self)
 static int choose_exponent(const scalecom *self, float largest)
 {
     int from, to;
-    if (values_dtype(self) != TW_F16 || largest == 0) return 0;
+    if (self->dtype != TW_F16 || largest == 0) return 0;
     frexpf(largest, &from);
     frexpf(self->largest, &to);
     int exponent = to - 1 - HEADROOM - from;
@@ -239,25 +230,6 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
 
 /* ---- the aligned values ------------------------------------------------------------------------------------------ */
 
-static void put_values(const scalecom *self, size_t at, const float *src, size_t n)
-{
-    const tw_kernels *kernels = tw_kernels_best();
-    if (values_dtype(self) == TW_F32)
-        memcpy((float *)self->aligned + at, src, n * sizeof *src);
-    else
-        (values_dtype(self) == TW_F16 ? kernels->to_fp16 : kernels->to_bf16)((uint16_t *)self->aligned + at, src, n);
-}
-
-static void get_values(const scalecom *self, float *dst, size_t at, size_t n)
-{
-    const tw_kernels *kernels = tw_kernels_best();
-    if (values_dtype(self) == TW_F32)
-        memcpy(dst, (const float *)self->aligned + at, n * sizeof *dst);
-    else
-        (values_dtype(self) == TW_F16 ? kernels->from_fp16
-                                      : kernels->from_bf16)(dst, (const uint16_t *)self->aligned + at, n);
-}
-
 /* What is sent of p, times 2^exponent. */
 static float within(const scalecom *self, float x)
 {
@@ -290,8 +262,8 @@ static void send_block(scalecom *self, const part *t, const float *gradient, siz
     float up = ldexpf(1, t->chunked.exponent), down = ldexpf(1, -t->chunked.exponent);
     gather_block(self, t, gradient, first, n, sent);
     for (size_t j = 0; j < n; j++) sent[j] = within(self, sent[j] * up);
-    put_values(self, at, sent, n);
-    get_values(self, sent, at, n);
+    tw_dense_put(self->dtype, self->aligned, at, sent, n);
+    tw_dense_get(self->dtype, self->aligned, at, sent, n);
     for (size_t j = 0; j < n; j++) memory[index[j]] = unsent[j] - (float)self->beta * (sent[j] * down);
 }
 
@@ -300,7 +272,7 @@ static int receive_block(const scalecom *self, const part *t, float *gradient, s
 {
     size_t at = t->first_chunk + first;
     float sum[BLOCK];
-    get_values(self, sum, at, n);
+    tw_dense_get(self->dtype, self->aligned, at, sum, n);
     tw_kernels_best()->scale(sum, ldexpf(1, -t->chunked.exponent), n);
     for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
     return tw_kernels_best()->all_finite(sum, n);
@@ -336,15 +308,15 @@ static void start_values(scalecom *self, tw_round *round)
     tw_scheme *scheme = &self->scheme;
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) send_tensor(self, i);
-    if (!scheme->finite) put_values(self, 0, &nan, 1);
+    if (!scheme->finite) tw_dense_put(self->dtype, self->aligned, 0, &nan, 1);
     self->sent = scheme->finite;
     scheme->account.elements_sent = self->chunks;
     scheme->account.index_bytes = self->index_bytes;
-    scheme->account.packet_bytes = round->sizes[0] + self->chunks * value_bytes(self);
+    scheme->account.packet_bytes = round->sizes[0] + self->chunks * tw_dense_width(self->dtype);
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = self->aligned;
     round->count = self->chunks;
-    round->dtype = values_dtype(self);
+    round->dtype = self->dtype;
 }
 
 static void finish_values(scalecom *self)

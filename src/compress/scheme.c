@@ -1,6 +1,7 @@
 /* tw_scheme_*: what all schemes share. */
 #include "scheme.h"
 
+#include "dense.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -24,7 +25,7 @@ static const tw_option leftover_options[] = {
      "tensors with fewer dimensions (biases, norms) are not compressed"},
     {"dense", TW_OPTION_TEXT, offsetof(tw_common_options, dense), "", 0, 0, NULL,
      "names of tensors not to compress: patterns with * and ?, separated by |"},
-    {"leftovers", TW_OPTION_CHOICE, offsetof(tw_common_options, leftovers), "bf16", 0, 0, "fp32|fp16|bf16",
+    {"leftovers", TW_OPTION_CHOICE, offsetof(tw_common_options, leftovers), "bf16", 0, 0, TW_DENSE_CHOICES,
      "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
 };
 static const tw_option message_options[] = {
@@ -177,7 +178,7 @@ static int matches(const char *patterns, const char *name)
     return 0;
 }
 
-static int matches_any(const char *pattern, const tw_tensor *tensors, size_t count)
+int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (fnmatch(pattern, tensors[i].name, 0) == 0) return 1;
@@ -190,7 +191,7 @@ tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size
     while (patterns && *patterns) {
         const char *start = patterns;
         size_t length = next_pattern(&patterns, pattern);
-        if (length && !matches_any(pattern, tensors, count))
+        if (length && !tw_pattern_matches(pattern, tensors, count))
             return tw_fail(TW_ERROR_SPEC, "dense=%.*s: no tensor has such a name; the first is called %s", (int)length,
                            start, tensors[0].name);
     }

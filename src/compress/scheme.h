@@ -92,6 +92,9 @@ struct tw_scheme_ops {
     void (*destroy)(tw_scheme *scheme); /* (optional) */
 };
 
+/* 1 if a pattern (with * and ?) matches the name of a tensor in the table. */
+int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count);
+
 /* The list of schemes, in list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_at(size_t index);
 

@@ -157,6 +157,27 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
     return sparse->residual + sparse->offset[tensor];
 }
 
+static size_t accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const tw_accumulation *of = context;
+    return tw_kernels_best()->accumulate_select(of->residual + first, of->gradient + first, n, of->scale, threshold,
+                                                (uint32_t)first, index, value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    const tw_accumulation *of = context;
+    for (size_t i = 0; i < n; i++) dst[i] = of->residual[first + i] + of->scale * of->gradient[first + i];
+}
+
+tw_select_source tw_sparse_accumulate(const tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation)
+{
+    const tw_scheme *scheme = sparse->scheme;
+    float *residual = tw_sparse_residual(sparse, tensor);
+    *accumulation = (tw_accumulation){residual, scheme->gradients[tensor], scheme->scale};
+    return (tw_select_source){accumulation, accumulate, peek, residual};
+}
+
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
     tw_support *support = &sparse->support[tensor];

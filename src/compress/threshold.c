@@ -8,7 +8,6 @@
  * units of the mean gradient, so that a given tau means the same for any number of ranks. How much is sent follows from
  * the gradients; should more than most_density of a tensor stand out, only the largest are sent, the others wait: that
  * bounds the packet. Momentum stays with the optimiser. */
-#include "kernels.h"
 #include "sparse.h"
 
 #include <math.h>
@@ -42,26 +41,11 @@ static tw_status create(tw_scheme *scheme)
     return tw_sparse_create(&self->sparse, scheme, &settings);
 }
 
-/* One tensor under way. */
-typedef struct pass_context {
-    float *residual;
-    const float *gradient;
-    float scale;
-} pass_context;
-
-static size_t pass(void *context, size_t first, size_t n, float above, uint32_t *index, float *value)
-{
-    const pass_context *tensor = context;
-    return tw_kernels_best()->accumulate_select(tensor->residual + first, tensor->gradient + first, n, tensor->scale,
-                                                above, (uint32_t)first, index, value);
-}
-
 static void take_tensor(threshold *self, size_t tensor, float tau)
 {
     tw_support *support = &self->sparse.support[tensor];
-    pass_context context = {tw_sparse_residual(&self->sparse, tensor), self->scheme.gradients[tensor],
-                            self->scheme.scale};
-    tw_select_source source = {.context = &context, .pass = pass};
+    tw_accumulation accumulation;
+    tw_select_source source = tw_sparse_accumulate(&self->sparse, tensor, &accumulation);
     support->count = tw_select_above(&self->sparse.selector, &source, self->scheme.tensors[tensor].count, support->most,
                                      tau, support->index, support->value);
     for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(tau, support->value[j]);

@@ -1,6 +1,5 @@
 /* topk - the k largest elements of gradient + residual, with error feedback (Aji and Heafield 2017, Stich et al. 2018).
  * Per tensor: v += g; send the k largest |v|; what was sent leaves v. Momentum stays with the optimiser. */
-#include "kernels.h"
 #include "sparse.h"
 
 typedef struct topk {
@@ -32,33 +31,13 @@ static tw_status create(tw_scheme *scheme)
     return tw_sparse_create(&self->sparse, scheme, &settings);
 }
 
-/* One tensor under way. */
-typedef struct pass_context {
-    float *residual;
-    const float *gradient;
-    float scale;
-} pass_context;
-
-static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const pass_context *tensor = context;
-    return tw_kernels_best()->accumulate_select(tensor->residual + first, tensor->gradient + first, n, tensor->scale,
-                                                threshold, (uint32_t)first, index, value);
-}
-
-static void peek(void *context, size_t first, size_t n, float *dst)
-{
-    const pass_context *tensor = context;
-    for (size_t i = 0; i < n; i++) dst[i] = tensor->residual[first + i] + tensor->scale * tensor->gradient[first + i];
-}
-
 static void take(tw_scheme *scheme)
 {
     topk *self = (topk *)scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
-        pass_context tensor = {tw_sparse_residual(&self->sparse, i), scheme->gradients[i], scheme->scale};
-        tw_select_source source = {&tensor, pass, peek, tensor.residual};
+        tw_accumulation accumulation;
+        tw_select_source source = tw_sparse_accumulate(&self->sparse, i, &accumulation);
         tw_sparse_send_top(&self->sparse, i, &source);
     }
 }
