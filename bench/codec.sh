@@ -20,8 +20,9 @@ if "skipped" in torch:
     print(torch["skipped"])
     sys.exit()
 least = {"masked update, sampled threshold": 5, "momentum, torch.topk": 10}  # times faster that we answer for
-rows = [{**result, "torch_ms": result.pop("encode_ms"), "thinwire_ms": ours[result["codec"]]["encode_ms"],
-         "at_least": least.get(result["step"])} for result in torch["results"] if result["codec"] in ours]
+rows = [{"codec": result["codec"], "step": result["step"], "torch_ms": result["encode_ms"],
+         "thinwire_ms": ours[result["codec"]]["encode_ms"], "at_least": least.get(result["step"])}
+        for result in torch["results"] if result["codec"] in ours]
 print(f"\nbeside PyTorch {torch['torch']} on one thread, which codes no bytes")
 print(f"{'codec':12} {'in PyTorch':34} {'torch ms':>9} {'thinwire ms':>12} {'ratio':>7} {'at least':>9}")
 for row in rows:

@@ -140,7 +140,8 @@ static size_t adaptive_bits(size_t n, size_t k, const uint32_t *index, unsigned 
 }
 
 /* A class costs SCALE bits at the most. The bits below it, log2 v each, are the most when all v are alike, n/k. A third
- * of a bit may be lost to rounding, a byte to the end. Grows with k. */
+ * of a bit may be lost to rounding, a byte to the end. All that, k * (SCALE + 1/3 + log2(n/k)), grows with k, so that
+ * fewer indices fit too; what is returned, with the logarithm rounded, need not grow. */
 static size_t adaptive_bound(size_t n, size_t k)
 {
     return k * (SCALE + 1 + floor_log2(n / k) + 1) + 16;

@@ -2,6 +2,8 @@
 #include "codec_source.h"
 #include "support.h"
 
+#include <math.h>
+
 static void resnet50_has_the_published_size(void **state)
 {
     (void)state;
@@ -126,6 +128,8 @@ static void files_of_other_tensors_are_refused(void **state)
     assert_refused(folder, TW_ERROR_FORMAT, "step-000002");
     write_step(folder, "step-000002.safetensors", TW_I32, 4, 1);
     assert_refused(folder, TW_ERROR_FORMAT, "not F32");
+    write_step(folder, "step-000002.safetensors", TW_F32, 4, NAN);
+    assert_refused(folder, TW_ERROR_FORMAT, "NaN");
 }
 
 int main(void)

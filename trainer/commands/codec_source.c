@@ -133,12 +133,22 @@ static int is_tensor_file(const struct dirent *entry)
     return length > tail && strcmp(entry->d_name + length - tail, suffix) == 0;
 }
 
-/* One tensor of a file. */
+static int all_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i])) return 0;
+    return 1;
+}
+
+/* One tensor of a file. Schemes are told that gradients are finite, so they must be. */
 static tw_status read_tensor(const tw_state *state, size_t index, const char *path, tw_tensor *tensor)
 {
     tw_state_entry entry;
     TW_TRY(tw_state_at(state, index, &entry));
     if (entry.dtype != TW_F32) return tw_fail(TW_ERROR_FORMAT, "%s: tensor %s is not F32", path, entry.name);
+    if (!all_finite(entry.data, entry.bytes / sizeof(float)))
+        return tw_fail(TW_ERROR_FORMAT, "%s: tensor %s holds NaN or infinity; take a step that was not skipped", path,
+                       entry.name);
     *tensor = (tw_tensor){.name = entry.name, .dims = entry.dims};
     memcpy(tensor->shape, entry.shape, entry.dims * sizeof *entry.shape);
     return TW_OK;

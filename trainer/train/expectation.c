@@ -6,7 +6,7 @@ static tw_status refuse_unknown(const train_settings *s)
 {
     return tw_fail(
         TW_ERROR_ARGUMENT,
-        "--expect-ratio %g: the run ended within the warm-up of --sync %s, so no ratio was reached; take more "
+        "--expect-ratio %g: every step was in the warm-up of --sync %s or skipped, so no ratio was reached; take more "
         "--epochs or --steps, or a shorter warm-up",
         s->expect_ratio, s->sync);
 }

@@ -4,8 +4,8 @@
 
 #include "worker.h"
 
-/* --expect-ratio: TW_ERROR_ARGUMENT when the message ratio is below it, or unknown because the run never left the
- * scheme's warm-up. Every rank calls it with the same means and comes to the same answer. */
+/* --expect-ratio: TW_ERROR_ARGUMENT when the message ratio is below it, or unknown because no step was both behind the
+ * scheme's warm-up and applied. Every rank calls it with the same means and comes to the same answer. */
 tw_status expectation_check(worker *w, const totals *mean);
 
 #endif
