@@ -30,7 +30,7 @@ static const tw_option options[] = {
     {"norm", TW_OPTION_CHOICE, offsetof(qsgd, norm), "max", 0, 0, "max|l2",
      "what a bucket is divided by; l2, the paper's, needs more bits"},
     {"feedback", TW_OPTION_SWITCH, offsetof(qsgd, feedback), "off", 0, 0, NULL,
-     "add what rounding lost to the next step's gradient; only where it is little: not with few bits and norm=l2"},
+     "add what rounding lost to the next step's gradient; with norm=l2 that takes bits enough for the bucket"},
     TW_OPTION_SEED(qsgd),
 };
 
@@ -128,9 +128,22 @@ static const tw_quantised_ops sections = {
     .add = add,
 };
 
+/* Rounding n elements loses at most n/4 steps squared, and with norm=l2 a step is |v|/s: feedback shrinks what is lost
+ * if n/4 < s^2. If not, the residual may grow by more than was sent of it, step after step. */
+static tw_status check_feedback(const qsgd *self)
+{
+    size_t bucket = bucket_of(&self->scheme), levels = levels_of(&self->scheme);
+    if (!self->feedback || self->norm != NORM_L2 || bucket < 4 * levels * levels) return TW_OK;
+    return tw_fail(TW_ERROR_SPEC,
+                   "feedback=on with norm=l2, bits=%ld and bucket=%zu: the residual would grow without end; take more "
+                   "bits, a smaller bucket or norm=max",
+                   self->bits, bucket);
+}
+
 static tw_status create(tw_scheme *scheme)
 {
     qsgd *self = (qsgd *)scheme;
+    TW_TRY(check_feedback(self));
     return tw_quantised_create(&self->quantised, scheme, &sections, self->feedback);
 }
 

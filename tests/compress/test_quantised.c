@@ -559,6 +559,45 @@ static void check_head(const subject *s, float head, size_t place)
     assert_non_null(strstr(tw_last_error(), "rank 1's section of w is damaged"));
 }
 
+/* The largest element of the residual after many steps of the same integers. */
+static float residual_after(const char *spec, uint64_t steps)
+{
+    static float residual[MOST];
+    float largest = 0;
+    loopback group;
+    create(&group, spec, MOST, 1);
+    for (uint64_t step = 0; step < steps; step++) {
+        fill(1, MOST, step, integers);
+        step_of(&group, NULL);
+    }
+    read_residual(group.scheme[0], MOST, residual);
+    for (size_t i = 0; i < MOST; i++) largest = fmaxf(largest, fabsf(residual[i]));
+    loopback_destroy(&group);
+    return largest;
+}
+
+/* Feedback is only there where rounding loses less than there was: the residual stays within bounds. */
+static void test_feedback_that_would_diverge_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int bucket, least_bits;
+    } cases[] = {{128, 4}, {256, 5}, {512, 5}, {1024, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int bits = 2; bits <= cases[i].least_bits; bits++) {
+            tw_tensor tensor = {"w", 1, {MOST}};
+            tw_scheme *scheme;
+            char spec[128];
+            snprintf(spec, sizeof spec, "qsgd:norm=l2,feedback=on,bits=%d,bucket=%d," EVERY, bits, cases[i].bucket);
+            if (bits == cases[i].least_bits) {
+                assert_true(residual_after(spec, 300) < 2 * residual_after(spec, 100));
+                continue;
+            }
+            assert_int_equal(tw_scheme_create(spec, &tensor, 1, 0, 1, &scheme), TW_ERROR_SPEC);
+            assert_non_null(strstr(tw_last_error(), "feedback=on"));
+        }
+}
+
 static void test_hostile_sections_are_refused(void **state)
 {
     (void)state;
@@ -616,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_a_skipped_step_keeps_what_was_there),
         cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
         cmocka_unit_test(test_denormal_gradients_are_harmless),
+        cmocka_unit_test(test_feedback_that_would_diverge_is_refused),
         cmocka_unit_test(test_hostile_sections_are_refused),
         cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
     };
