@@ -12,8 +12,11 @@ enum {
     BLOCK = 8192,     /* elements a pass takes at once: its streams stay in the first-level cache's reach */
     LINE = 16,        /* samples are taken a cache line at a time */
     TOP_SAMPLES = 32, /* samples that should lie above the threshold sought */
-    MAX_SAMPLES = 65536
+    MAX_SAMPLES = 65536,
+    PARTS = 2048 /* of a range: their counters stay in the first-level cache */
 };
+
+static const float FIRST_MARGIN = 0.9F, LEAST_MARGIN = 0.1F, MOST_MARGIN = 0.97F, MOST_GROWTH = 2;
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -45,34 +48,60 @@ void tw_selector_destroy(tw_selector *selector)
     tw_free(selector->magnitude);
 }
 
-/* The digit of `bits` (11 wide, lowest at `shift`) that the k-th largest of the magnitudes with the prefix seen so far
- * has; *k becomes its rank among the magnitudes that share that digit too. */
-static uint32_t digit_of_kth(const uint32_t *magnitude, size_t n, uint32_t prefix, uint32_t prefix_mask, int shift,
-                             size_t *k)
+static void find_range(const uint32_t *magnitude, size_t n, uint32_t *low, uint32_t *high)
 {
-    size_t histogram[2048] = {0};
-    for (size_t i = 0; i < n; i++)
-        if ((magnitude[i] & prefix_mask) == prefix) histogram[magnitude[i] >> shift & 2047]++;
-    uint32_t digit = 2047;
-    while (histogram[digit] < *k) *k -= histogram[digit--];
-    return digit;
+    uint32_t least = UINT32_MAX, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        least = magnitude[i] < least ? magnitude[i] : least;
+        most = magnitude[i] > most ? magnitude[i] : most;
+    }
+    *low = least;
+    *high = most;
 }
 
-/* The k-th largest (k from 1), by radix: linear whatever the values. The magnitudes of finite floats, read as integers,
- * are in their own order and below 2^31. */
-static uint32_t kth_largest(const uint32_t *magnitude, size_t n, size_t k)
+/* The part, counted in steps of 2^shift from `low`, in which the k-th largest lies; *k becomes its rank there. */
+static uint32_t part_of_kth(const uint32_t *magnitude, size_t n, uint32_t low, int shift, size_t *k)
 {
-    uint32_t prefix = 0, mask = 0;
-    for (int shift = 22; shift >= 0; shift -= 11) {
-        prefix |= digit_of_kth(magnitude, n, prefix, mask, shift, &k) << shift;
-        mask |= (uint32_t)2047 << shift;
+    uint32_t histogram[PARTS] = {0}, part = PARTS - 1;
+    for (size_t i = 0; i < n; i++) histogram[(magnitude[i] - low) >> shift]++;
+    while (histogram[part] < *k) *k -= histogram[part--];
+    return part;
+}
+
+/* Without a branch, which none could foretell. */
+static size_t keep_part(uint32_t *magnitude, size_t n, uint32_t low, int shift, uint32_t part)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t x = magnitude[i];
+        magnitude[kept] = x;
+        kept += (x - low) >> shift == part;
     }
-    return prefix;
+    return kept;
+}
+
+/* The k-th largest (k from 1), linear whatever the values: each round cuts what they span into PARTS and goes on in one
+ * of them. Destroys the array. The magnitudes of finite floats, read as integers, are in their own order. */
+static uint32_t kth_largest(uint32_t *magnitude, size_t n, size_t k)
+{
+    uint32_t low, high;
+    for (find_range(magnitude, n, &low, &high); low < high; find_range(magnitude, n, &low, &high)) {
+        int shift = 0;
+        while ((high - low) >> shift >= PARTS) shift++;
+        uint32_t part = part_of_kth(magnitude, n, low, shift, &k);
+        n = keep_part(magnitude, n, low, shift, part);
+    }
+    return low;
+}
+
+static uint32_t magnitude_of(float value)
+{
+    return tw_float_bits(value) & 0x7FFFFFFFu;
 }
 
 static void take_magnitudes(uint32_t *magnitude, const float *value, size_t n)
 {
-    for (size_t i = 0; i < n; i++) magnitude[i] = tw_float_bits(value[i]) & 0x7FFFFFFFu;
+    for (size_t i = 0; i < n; i++) magnitude[i] = magnitude_of(value[i]);
 }
 
 /* Keeps the `wanted` largest candidates, in their order, and raises the threshold to the least of them. */
@@ -82,14 +111,15 @@ static void prune(tw_selector *selector)
     take_magnitudes(selector->magnitude, selector->value, selector->count);
     uint32_t least = kth_largest(selector->magnitude, selector->count, selector->wanted);
     size_t above = 0, kept = 0;
-    for (size_t i = 0; i < selector->count; i++) above += selector->magnitude[i] > least;
+    for (size_t i = 0; i < selector->count; i++) above += magnitude_of(selector->value[i]) > least;
     size_t ties = selector->wanted - above; /* how many equal to the least still fit */
     for (size_t i = 0; i < selector->count; i++) {
-        uint32_t magnitude = selector->magnitude[i];
-        if (magnitude < least || (magnitude == least && ties == 0)) continue;
-        if (magnitude == least) ties--;
+        uint32_t magnitude = magnitude_of(selector->value[i]);
+        size_t fits = (magnitude == least) & (ties > 0);
         selector->index[kept] = selector->index[i];
-        selector->value[kept++] = selector->value[i];
+        selector->value[kept] = selector->value[i];
+        kept += (magnitude > least) | fits;
+        ties -= fits;
     }
     selector->count = kept;
     selector->threshold = tw_bits_float(least);
@@ -113,8 +143,8 @@ static float sample_threshold(tw_selector *selector, const tw_select_source *sou
 static float guess_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
 {
     const tw_select_hint *hint = selector->hint;
-    if (hint && hint->k == k && hint->least > 0) return hint->least * hint->margin;
-    return sample_threshold(selector, source, n, k);
+    if (hint && hint->k == k && hint->least > 0) return hint->least * hint->growth * hint->margin;
+    return source->peek ? sample_threshold(selector, source, n, k) : 0;
 }
 
 static float least_magnitude(const float *value, size_t n)
@@ -124,17 +154,23 @@ static float least_magnitude(const float *value, size_t n)
     return n ? least : 0;
 }
 
-/* A threshold that was too high cost a second look at the values; one far too low, room and pruning. */
-static void learn(tw_select_hint *hint, const tw_selector *selector, size_t candidates, int was_too_high)
+/* A threshold that was too high cost a second look at the values; one far too low, room and pruning. Residuals fill
+ * from nothing: growth is what the last two steps agree on. */
+static void learn(tw_select_hint *hint, const tw_selector *selector, int was_too_high)
 {
-    float margin = hint->k == selector->wanted && hint->margin > 0 ? hint->margin : 0.9F;
+    tw_select_hint before =
+        hint->k == selector->wanted && hint->margin > 0 ? *hint : (tw_select_hint){.ratio = 1, .margin = FIRST_MARGIN};
+    float least = selector->count < selector->wanted ? 0 : least_magnitude(selector->value, selector->count);
+    float ratio = before.least > 0 ? least / before.least : 1, margin = before.margin;
     if (was_too_high)
         margin *= 0.8F;
-    else if (candidates > 3 * selector->wanted)
-        margin = fminf(margin * 1.05F, 0.97F);
-    hint->k = selector->wanted;
-    hint->margin = fmaxf(margin, 0.1F);
-    hint->least = selector->count < selector->wanted ? 0 : least_magnitude(selector->value, selector->count);
+    else if (selector->listed > 3 * selector->wanted)
+        margin *= 1.02F;
+    *hint = (tw_select_hint){.k = selector->wanted,
+                             .least = least,
+                             .ratio = ratio,
+                             .growth = fminf(fmaxf(fminf(ratio, before.ratio), 1), MOST_GROWTH),
+                             .margin = fminf(fmaxf(margin, LEAST_MARGIN), MOST_MARGIN)};
 }
 
 static size_t run_pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
@@ -153,12 +189,14 @@ typedef size_t (*block_pass)(void *, size_t, size_t, float, uint32_t *, float *)
 
 static void sweep(tw_selector *selector, block_pass pass, const tw_select_source *source, size_t n, float threshold)
 {
-    selector->count = 0;
+    selector->count = selector->listed = 0;
     selector->threshold = threshold;
     for (size_t first = 0; first < n; first += BLOCK) {
         if (selector->capacity - selector->count < BLOCK) prune(selector);
-        selector->count += pass((void *)source, first, smaller(BLOCK, n - first), selector->threshold,
-                                selector->index + selector->count, selector->value + selector->count);
+        size_t found = pass((void *)source, first, smaller(BLOCK, n - first), selector->threshold,
+                            selector->index + selector->count, selector->value + selector->count);
+        selector->count += found;
+        selector->listed += found;
     }
 }
 
@@ -174,23 +212,21 @@ static size_t hand_over(tw_selector *selector, uint32_t *index, float *value)
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
                      float *value)
 {
-    float threshold = guess_threshold(selector, source, n, k);
-    selector->wanted = k;
-    sweep(selector, run_pass, source, n, threshold);
-    int too_high = selector->count < k && threshold > 0;
-    if (too_high) sweep(selector, run_reread, source, n, threshold / 4);
-    if (too_high && selector->count < k) sweep(selector, run_reread, source, n, 0);
-    size_t candidates = selector->count, count = hand_over(selector, index, value);
-    if (selector->hint) learn(selector->hint, selector, candidates, too_high);
-    return count;
+    return tw_select_above(selector, source, n, k, 0, index, value);
 }
 
-size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float threshold,
+size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float floor,
                        uint32_t *index, float *value)
 {
+    float threshold = fmaxf(guess_threshold(selector, source, n, k), floor);
     selector->wanted = k;
     sweep(selector, run_pass, source, n, threshold);
-    return hand_over(selector, index, value);
+    int too_high = selector->count < k && threshold > floor;
+    if (too_high) sweep(selector, run_reread, source, n, fmaxf(threshold / 4, floor));
+    if (too_high && selector->count < k) sweep(selector, run_reread, source, n, floor);
+    size_t count = hand_over(selector, index, value);
+    if (selector->hint) learn(selector->hint, selector, too_high);
+    return count;
 }
 
 float tw_select_kth(tw_selector *selector, const float *value, size_t n, size_t k)

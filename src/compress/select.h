@@ -17,9 +17,10 @@ typedef struct tw_select_source {
     /* Updates elements first .. first+n and lists those whose new magnitude is above the threshold, as the kernels'
      * select does. Called once for each element, in order. */
     size_t (*pass)(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value);
-    /* Writes to dst what elements first .. first+n will be after their pass, without changing them. */
+    /* (optional: the first threshold is then not sampled) Writes to dst what elements first .. first+n will be after
+     * their pass, without changing them. */
     void (*peek)(void *context, size_t first, size_t n, float *dst);
-    /* The values themselves, as they are after their pass. */
+    /* The values themselves, as they are after their pass; used where a threshold was guessed: with peek or a hint. */
     const float *values;
 } tw_select_source;
 
@@ -27,8 +28,9 @@ typedef struct tw_select_source {
  * on it, never the result. All zero to begin with. */
 typedef struct tw_select_hint {
     size_t k;
-    float least;  /* of the k selected */
-    float margin; /* the threshold tried next, as a part of `least` */
+    float least;          /* of the k selected; 0 if fewer than k were */
+    float ratio;          /* of that to the step's before it */
+    float growth, margin; /* the threshold tried next, as a part of `least`, is their product */
 } tw_select_hint;
 
 /* Scratch of a selection; serves one tensor after the other. */
@@ -37,9 +39,10 @@ typedef struct tw_selector {
     size_t capacity;      /* candidates there is room for */
     uint32_t *index;
     float *value;
-    float *sample;       /* scratch of the guess */
-    uint32_t *magnitude; /* scratch of the exact choice */
-    size_t count, wanted;
+    float *sample;        /* scratch of the guess */
+    uint32_t *magnitude;  /* scratch of the exact choice */
+    size_t count, wanted; /* candidates held, and to be kept of them */
+    size_t listed;        /* candidates that passed in this sweep, pruned ones too */
     float threshold;
 } tw_selector;
 
@@ -52,8 +55,8 @@ void tw_selector_destroy(tw_selector *selector);
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
                      float *value);
 
-/* The same among the magnitudes above `threshold` alone; peek and values are not used. */
-size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float threshold,
+/* The same among the magnitudes above `floor` alone. */
+size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float floor,
                        uint32_t *index, float *value);
 
 /* The k-th largest magnitude among n values, k from 1 to n; n at most the k that the selector was made for. */

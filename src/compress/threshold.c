@@ -46,6 +46,7 @@ static void take_tensor(threshold *self, size_t tensor, float tau)
     tw_support *support = &self->sparse.support[tensor];
     tw_accumulation accumulation;
     tw_select_source source = tw_sparse_accumulate(&self->sparse, tensor, &accumulation);
+    self->sparse.selector.hint = &support->hint;
     support->count = tw_select_above(&self->sparse.selector, &source, self->scheme.tensors[tensor].count, support->most,
                                      tau, support->index, support->value);
     for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(tau, support->value[j]);
