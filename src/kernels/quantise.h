@@ -9,19 +9,21 @@
  * lowest of the first byte, or trits five to a byte. So n elements take ceil(n * bits / 8) or ceil(n / 5) bytes, and
  * what the last byte does not need is zero.
  *
- * Random bits are a hash of the element's number under a key: any level, any block and any thread finds the same. */
+ * Random bits are a hash of the element's number under a key: any level, any block and any thread finds the same. Two
+ * elements, 32 apart in a row of 64, share the hash of the first; the second takes it with its halves exchanged: each
+ * sees 32 uniform bits, and the one's highest 16, which all but decide, are the other's lowest. */
 #ifndef TW_KERNELS_QUANTISE_H
 #define TW_KERNELS_QUANTISE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TW_PACK_LANES = 32, TW_PACK_GROUP = 1024, TW_TRIT_GROUP = 640 };
+enum { TW_PACK_LANES = 32, TW_PACK_GROUP = 1024, TW_TRIT_GROUP = 640, TW_NOISE_ROW = 2 * TW_PACK_LANES };
 
 /* What a rounding at random needs to know of its elements. */
 typedef struct tw_noise {
     uint32_t key[2];
-    uint32_t first; /* the number of element 0 */
+    uint32_t first; /* the number of element 0, a multiple of TW_NOISE_ROW */
 } tw_noise;
 
 /* Of the elements that are not negative, and of those that are: partial sums over i mod 16, in double. A whole group's

@@ -36,8 +36,7 @@ TW_INLINE word_vector count_up(void)
     return x;
 }
 
-/* `number` is that of the elements in the lanes. */
-TW_INLINE word_vector draw(const tw_noise *noise, word_vector number)
+TW_INLINE word_vector hash(const tw_noise *noise, word_vector number)
 {
     word_vector x = (number ^ noise->key[0]) * 0x9E3779B1u;
     x = ((x ^ x >> 15) + noise->key[1]) * 0x846CA68Bu;
@@ -142,6 +141,29 @@ static void add_signs(float *sum, const unsigned char *bits, size_t n, const flo
 
 /* ---- levels and powers ------------------------------------------------------------------------------------------- */
 
+/* How a*x becomes a code; `most` is for levels alone. */
+typedef struct rounding {
+    float a, factor;
+    uint32_t most;
+} rounding;
+
+typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
+
+/* Rounds the whole rows of 64; returns how many elements that are. */
+TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
+{
+    size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
+    word_vector number = count_up() + noise.first;
+    for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW)
+        for (size_t part = 0; part < PACK_PARTS; part++) {
+            size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
+            word_vector random = hash(&noise, number + (uint32_t)(part * WIDTH));
+            store_words(code + i, round(how.a * load(x + i) * how.factor, how.most, random));
+            store_words(code + j, round(how.a * load(x + j) * how.factor, how.most, random << 16 | random >> 16));
+        }
+    return whole;
+}
+
 /* Numbers have 24 bits behind the point. */
 TW_INLINE word_vector round_level(vector level, uint32_t most, word_vector random)
 {
@@ -150,29 +172,24 @@ TW_INLINE word_vector round_level(vector level, uint32_t most, word_vector rando
 
 static void dither(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise)
 {
-    size_t whole = n / WIDTH * WIDTH;
-    word_vector number = count_up() + noise.first;
-    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        vector level = a * load(x + i) * (inverse * 0x1p24f);
-        store_words(code + i, round_level(level, most, draw(&noise, number)));
-    }
-    noise.first += (uint32_t)whole;
-    tw_quantise_scalar.dither(code + whole, x + whole, n - whole, a, inverse, most, noise);
+    size_t done = round_rows(code, x, n, (rounding){a, inverse * 0x1p24f, most}, noise, round_level);
+    noise.first += (uint32_t)done;
+    tw_quantise_scalar.dither(code + done, x + done, n - done, a, inverse, most, noise);
+}
+
+TW_INLINE word_vector round_trit(vector level, uint32_t most, word_vector random)
+{
+    const vector high = broadcast(0x1p24f), low = -high;
+    level = blend((word_vector)(level < high), level, high);
+    level = blend((word_vector)(level > low), level, low);
+    return round_level(level, most, random);
 }
 
 static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
-    const vector high = broadcast(0x1p24f), low = -high;
-    size_t whole = n / WIDTH * WIDTH;
-    word_vector number = count_up() + noise.first;
-    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        vector level = a * load(x + i) * (inverse * 0x1p24f);
-        level = blend((word_vector)(level < high), level, high);
-        level = blend((word_vector)(level > low), level, low);
-        store_words(code + i, round_level(level, 1, draw(&noise, number)));
-    }
-    noise.first += (uint32_t)whole;
-    tw_quantise_scalar.ternarise(code + whole, x + whole, n - whole, a, inverse, noise);
+    size_t done = round_rows(code, x, n, (rounding){a, inverse * 0x1p24f, 1}, noise, round_trit);
+    noise.first += (uint32_t)done;
+    tw_quantise_scalar.ternarise(code + done, x + done, n - done, a, inverse, noise);
 }
 
 static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit)
@@ -185,17 +202,18 @@ static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most
     tw_quantise_scalar.add_levels(sum + whole, code + whole, n - whole, most, unit);
 }
 
+TW_INLINE word_vector round_power(vector scaled, uint32_t most, word_vector random)
+{
+    word_vector bits = (word_vector)scaled;
+    (void)most;
+    return ((bits & 0x7FFFFFFFu) + (random >> 9)) >> 23 | bits >> 31 << 7;
+}
+
 static void round_powers(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
-    size_t whole = n / WIDTH * WIDTH;
-    word_vector number = count_up() + noise.first;
-    for (size_t i = 0; i < whole; i += WIDTH, number += WIDTH) {
-        word_vector bits = (word_vector)(a * load(x + i) * inverse);
-        word_vector power = ((bits & 0x7FFFFFFFu) + (draw(&noise, number) >> 9)) >> 23;
-        store_words(code + i, power | bits >> 31 << 7);
-    }
-    noise.first += (uint32_t)whole;
-    tw_quantise_scalar.round_powers(code + whole, x + whole, n - whole, a, inverse, noise);
+    size_t done = round_rows(code, x, n, (rounding){.a = a, .factor = inverse}, noise, round_power);
+    noise.first += (uint32_t)done;
+    tw_quantise_scalar.round_powers(code + done, x + done, n - done, a, inverse, noise);
 }
 
 static void add_powers(float *sum, const uint32_t *code, size_t n, float top)

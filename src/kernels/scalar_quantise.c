@@ -11,13 +11,18 @@ enum { LANES = TW_PACK_LANES };
 /* Three multiplications with xor-shifts between them, the key in two places, so that two keys give two functions and
  * not one sequence shifted. Rounding needs uniform bits that neighbours, ranks and steps do not share, and no more: a
  * counter-based generator such as tw_random, which makes the keys, takes ten rounds. With two multiplications pairs of
- * elements were visibly not independent. The multipliers are the golden ratio and those of Wellons's lowbias32; the
- * highest bits are the best. */
-static uint32_t draw(const tw_noise *noise, size_t i)
+ * elements were visibly not independent. The multipliers are the golden ratio and those of Wellons's lowbias32. */
+static uint32_t hash(const tw_noise *noise, uint32_t number)
 {
-    uint32_t x = ((noise->first + (uint32_t)i) ^ noise->key[0]) * 0x9E3779B1u;
+    uint32_t x = (number ^ noise->key[0]) * 0x9E3779B1u;
     x = ((x ^ x >> 15) + noise->key[1]) * 0x846CA68Bu;
     return (x ^ x >> 13) * 0x7FEB352Du;
+}
+
+static uint32_t draw(const tw_noise *noise, size_t i)
+{
+    uint32_t number = noise->first + (uint32_t)i, x = hash(noise, number & ~(uint32_t)LANES);
+    return number & LANES ? x << 16 | x >> 16 : x;
 }
 
 static void accumulate(float *v, const float *g, size_t n, float a)
