@@ -72,11 +72,12 @@ static uint32_t skip_stream(uint32_t crc)
 __attribute__((target("sse4.2"))) static uint32_t crc_three_streams(uint32_t crc, const unsigned char *data)
 {
     uint64_t a = crc, b = 0, c = 0;
+    uintptr_t next = (uintptr_t)data + TOGETHER; /* a number: it may lie behind the array */
     for (size_t at = 0; at < STREAM; at += 8) {
         uint64_t word[3];
         for (size_t i = 0; i < 3; i++) memcpy(&word[i], data + i * STREAM + at, 8);
         if (at % LINE == 0)
-            for (size_t i = 0; i < 3; i++) __builtin_prefetch(data + TOGETHER + i * STREAM + at);
+            for (size_t i = 0; i < 3; i++) __builtin_prefetch((const void *)(next + i * STREAM + at));
         a = __builtin_ia32_crc32di(a, word[0]);
         b = __builtin_ia32_crc32di(b, word[1]);
         c = __builtin_ia32_crc32di(c, word[2]);

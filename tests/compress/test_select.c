@@ -33,14 +33,14 @@ static int by_index(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static size_t brute_force(const float *v, size_t n, size_t k, uint32_t *index)
+static size_t brute_force(const float *v, size_t n, size_t k, float floor, uint32_t *index)
 {
     ranked *all = malloc(n * sizeof *all);
-    size_t nonzero = 0;
+    size_t above = 0;
     for (size_t i = 0; i < n; i++)
-        if (v[i] != 0) all[nonzero++] = (ranked){fabsf(v[i]), (uint32_t)i};
-    qsort(all, nonzero, sizeof *all, by_rank);
-    if (k > nonzero) k = nonzero;
+        if (fabsf(v[i]) > floor) all[above++] = (ranked){fabsf(v[i]), (uint32_t)i};
+    qsort(all, above, sizeof *all, by_rank);
+    if (k > above) k = above;
     for (size_t i = 0; i < k; i++) index[i] = all[i].index;
     qsort(index, k, sizeof *index, by_index);
     free(all);
@@ -65,16 +65,17 @@ static void peek(void *context, size_t first, size_t n, float *dst)
     memcpy(dst, ((plain *)context)->v + first, n * sizeof *dst);
 }
 
-static void check(const float *v, size_t n, size_t k)
+/* Selects with what `hint` knows, if there is one, and peeks if it is to. */
+static void check_above(const float *v, size_t n, size_t k, float floor, tw_select_hint *hint, int peeks)
 {
-    tw_selector selector = {0};
+    tw_selector selector = {.hint = hint};
     uint32_t *index = malloc(k * sizeof *index), *expected = malloc(k * sizeof *expected);
     float *value = malloc(k * sizeof *value);
     plain context = {v, calloc(n, 1)};
-    tw_select_source source = {&context, pass, peek, v};
-    assert_int_equal(tw_selector_create(&selector, n, k), TW_OK);
-    size_t count = tw_select_top(&selector, &source, n, k, index, value);
-    assert_int_equal(count, brute_force(v, n, k, expected));
+    tw_select_source source = {&context, pass, peeks ? peek : NULL, v};
+    assert_int_equal(tw_selector_create(&selector, n, k), TW_OK); /* leaves the hint alone */
+    size_t count = tw_select_above(&selector, &source, n, k, floor, index, value);
+    assert_int_equal(count, brute_force(v, n, k, floor, expected));
     assert_memory_equal(index, expected, count * sizeof *index);
     for (size_t i = 0; i < count; i++) assert_true(value[i] == v[index[i]]);
     for (size_t i = 0; i < n; i++) assert_int_equal(context.passed[i], 1);
@@ -154,13 +155,34 @@ static void test_selection_equals_sorting(void **state)
             size_t n = sizes[z], counts[] = {1, (n + 999) / 1000, (n + 9) / 10, n / 2 + 1, n};
             float *v = malloc(n * sizeof *v);
             for (size_t i = 0; i < n; i++) v[i] = shapes[s](i, n);
-            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) check(v, n, counts[c]);
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) check_above(v, n, counts[c], 0, NULL, 1);
             free(v);
         }
 }
 
+/* Growing, as residuals do at first, then shrinking faster than any guess, to nothing and back; whatever was learned,
+ * the selection is that of sorting. */
+static void test_hints_change_no_selection(void **state)
+{
+    (void)state;
+    static const float scales[] = {1, 2, 3, 4, 0.1f, 1e-3f, 0, 5, 3e38f, 3e38f, 1e-40f, 1, 1};
+    static const float floors[] = {0, 0.25f, 3};
+    enum { N = 30000, STEPS = sizeof scales / sizeof *scales };
+    static float v[N];
+    for (size_t f = 0; f < sizeof floors / sizeof *floors; f++)
+        for (size_t k = 3; k < N; k *= 10)
+            for (int peeks = 0; peeks < 2; peeks++) {
+                tw_select_hint hint = {0};
+                for (size_t step = 0; step < STEPS; step++) {
+                    for (size_t i = 0; i < N; i++) v[i] = 2 * scales[step] * uniform(step, i);
+                    check_above(v, N, k, floors[f], &hint, peeks);
+                }
+            }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_selection_equals_sorting)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_selection_equals_sorting),
+                                       cmocka_unit_test(test_hints_change_no_selection)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
