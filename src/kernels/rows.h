@@ -36,6 +36,14 @@ TW_INLINE vector load(const float *src)
     return x;
 }
 
+/* 0, 1, 2, ... */
+TW_INLINE word_vector lane_numbers(void)
+{
+    word_vector numbers = {0};
+    for (uint32_t lane = 0; lane < WIDTH; lane++) numbers[lane] = lane;
+    return numbers;
+}
+
 TW_INLINE void store(float *dst, vector x)
 {
     memcpy(dst, &x, sizeof x);

@@ -45,17 +45,10 @@ TW_INLINE float top_of_lanes(const lane_tops *tops, uint32_t *position)
     return tw_bits_float((uint32_t)(largest >> 32));
 }
 
-TW_INLINE word_vector numbered_lanes(void)
-{
-    word_vector lanes;
-    for (uint32_t lane = 0; lane < WIDTH; lane++) lanes[lane] = lane;
-    return lanes;
-}
-
 TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, float a, float b, uint32_t *position)
 {
     size_t last = n - WIDTH;
-    word_vector lanes = numbered_lanes();
+    word_vector lanes = lane_numbers();
     lane_tops tops = {0};
     vector last_g = load(g + last), last_v = load(v + last) + a * last_g;
     for (size_t i = 0; i < last; i += WIDTH) {

@@ -29,13 +29,6 @@ TW_INLINE vector broadcast(float x)
     return x - (vector){0}; /* not x + 0, which loses the sign of -0 */
 }
 
-TW_INLINE word_vector count_up(void)
-{
-    word_vector x;
-    for (uint32_t lane = 0; lane < WIDTH; lane++) x[lane] = lane;
-    return x;
-}
-
 TW_INLINE word_vector hash(const tw_noise *noise, word_vector number)
 {
     word_vector x = (number ^ noise->key[0]) * 0x9E3779B1u;
@@ -153,7 +146,7 @@ typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector ra
 TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
 {
     size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
-    word_vector number = count_up() + noise.first;
+    word_vector number = lane_numbers() + noise.first;
     for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW)
         for (size_t part = 0; part < PACK_PARTS; part++) {
             size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
