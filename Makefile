@@ -77,7 +77,7 @@ format: deps-dev
 check-format: deps-dev
 	@clang-format --dry-run --Werror --style=file $(SOURCES)
 
-lint: deps-dev configure check-format
+lint: deps-dev build check-format
 	@tests/layers.py
 	@tools/lint $(BUILD) $(JOBS)
 
