@@ -53,7 +53,7 @@ tw_status tw_chunked_get(tw_chunked *chunked, uint32_t *index, tw_packet_reader 
 {
     const unsigned char *block;
     TW_TRY(tw_packet_get_block(reader, 1 + tw_chunked_bytes(chunked), &block));
-    chunked->exponent = (int8_t)block[0];
+    chunked->exponent = block[0] < 128 ? block[0] : block[0] - 256; /* as two's complement */
     if (chunked->exponent < -TW_MOST_EXPONENT || chunked->exponent > TW_MOST_EXPONENT)
         return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: exponent %d is not -%d .. %d",
                        chunked->exponent, TW_MOST_EXPONENT, TW_MOST_EXPONENT);

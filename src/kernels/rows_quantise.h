@@ -2,7 +2,7 @@
 
 /* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
  * trits. */
-enum { PACK_PARTS = TW_PACK_LANES / WIDTH, GROUP = TW_PACK_GROUP };
+enum { PACK_PARTS = TW_PACK_LANES / WIDTH, PACK_BYTES = 4 * TW_PACK_LANES, GROUP = TW_PACK_GROUP };
 
 typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
 
@@ -105,7 +105,7 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
         sign_part parts[PACK_PARTS] = {0};
         for (unsigned row = 0; row < 32; row++)
             for (size_t part = 0; part < PACK_PARTS; part++) {
-                size_t i = group + row * TW_PACK_LANES + part * WIDTH;
+                size_t i = group + (size_t)row * TW_PACK_LANES + part * WIDTH;
                 send_row(&parts[part], v + i, g + i, a, wide_sent, row);
             }
         for (size_t part = 0; part < PACK_PARTS; part++) {
@@ -231,7 +231,7 @@ TW_INLINE void pack_part(unsigned char *dst, const uint32_t *code, unsigned bits
         held += bits;
         if (held < 32) continue;
         store_words(dst, pending);
-        dst += TW_PACK_LANES * 4;
+        dst += PACK_BYTES;
         held -= 32;
         pending = held ? next >> (bits - held) : (word_vector){0};
     }
@@ -245,7 +245,7 @@ TW_INLINE void unpack_part(uint32_t *code, const unsigned char *src, unsigned bi
         word_vector now = pending;
         if (held < bits) {
             pending = load_words(src);
-            src += TW_PACK_LANES * 4;
+            src += PACK_BYTES;
             now |= pending << held;
             pending >>= bits - held;
             held += 32;
