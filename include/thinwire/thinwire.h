@@ -239,7 +239,68 @@ TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 4. State: named tensors, kept without loss
+ * 4. Gossip: decentralised agreement on weights, in which nobody waits for a slower one
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Where a reducer makes all workers take the same step, a gossip lets each worker walk by itself and draws the workers
+ * together by averaging weights between a few of them at a time, on a communication thread of its own:
+ *
+ *     tw_gossip_create(comm, "adpsgd-random", table, count, weights, &gossip);
+ *     for (;;) {
+ *         tw_gossip_read(gossip, weights);           // the weights as they are now
+ *         ... gradient at these weights; optimiser, with its momentum, gives a step: -learning_rate * direction
+ *         tw_gossip_add(gossip, steps);              // weights += step; never lost, whatever is averaged meanwhile
+ *     }
+ *     tw_gossip_finish(gossip, weights);             // the consensus: the mean over all workers
+ *
+ * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker. The
+ * synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which overlaps with the computation
+ * between read and add. */
+typedef struct tw_gossip tw_gossip;
+
+/* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
+ * with rank 0's. The spec is "scheme" or "scheme:option=value,..."; tw_gossip_scheme_count() and tw_gossip_help() list
+ * them. */
+TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                  const float *const *weights, tw_gossip **gossip);
+/* Leaves without an agreement: the others get TW_ERROR_PEER, or go on without this rank where the scheme can. */
+TW_API void tw_gossip_destroy(tw_gossip *gossip);
+
+/* Copies the weights out, all of one moment. */
+TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
+/* weights += steps. TW_ERROR_NONFINITE if a step holds NaN or infinity: it is not added, since it would spread.
+ * TW_ERROR_PEER, TW_ERROR_PACKET: the communication thread met this; the gossip is finished. */
+TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
+/* Ends the gossip, as a collective: waits until every rank has called it, answering the others meanwhile, then gives
+ * the mean of all ranks' weights, the same bits on every rank. read and add are over. */
+TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
+
+typedef struct tw_gossip_stats {
+    size_t struct_size;
+    uint64_t steps;         /* added */
+    uint64_t steps_skipped; /* TW_ERROR_NONFINITE */
+    uint64_t rounds;        /* of averaging this rank took part in */
+    uint64_t bytes_sent;    /* for this gossip, counted in the transport */
+    uint64_t bytes_received;
+    uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
+    double seconds_exchange; /* on the wire and waiting for peers, on the communication thread */
+    double seconds_wait;     /* that read, add and finish blocked their caller */
+    double last_distance;    /* L2 distance to the partner's weights in the last round: how far apart workers are */
+} tw_gossip_stats;
+TW_API tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats);
+
+/* What the gossip remembers beside the weights (rounds, replicas, duals), as tw_reducer_save_state. */
+TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
+TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
+
+/* The gossip schemes of this library, as tw_scheme_count and its kin. */
+TW_API size_t tw_gossip_scheme_count(void);
+TW_API const char *tw_gossip_name(size_t index);
+TW_API const char *tw_gossip_summary(size_t index);
+TW_API size_t tw_gossip_help(size_t index, char *text, size_t capacity);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 5. State: named tensors, kept without loss
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* A set of named tensors and text entries: what a scheme remembers, or a whole checkpoint. On disk it is a safetensors
@@ -284,7 +345,7 @@ TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *pr
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 5. Schemes by hand: for programs that have their own collectives (the PyTorch plug-in is one)
+ * 6. Schemes by hand: for programs that have their own collectives (the PyTorch plug-in is one)
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
