@@ -253,26 +253,32 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
  *     }
  *     tw_gossip_finish(gossip, weights);             // the consensus: the mean over all workers
  *
- * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker. The
- * synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which overlaps with the computation
- * between read and add. */
+ * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
+ * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
+ * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1) have one exchange per add, which overlaps with the
+ * computation between read and add; in these every rank must add as often as the others. */
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
- * with rank 0's. The spec is "scheme" or "scheme:option=value,..."; tw_gossip_scheme_count() and tw_gossip_help() list
- * them. */
+ * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
+ * "scheme:option=value,..."; tw_gossip_scheme_count() and tw_gossip_help() list them. */
 TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                   const float *const *weights, tw_gossip **gossip);
-/* Leaves without an agreement: the others get TW_ERROR_PEER, or go on without this rank where the scheme can. */
+/* Frees. Before finish it leaves without an agreement: an exchange under way is waited for, at most until the deadline,
+ * and the others get TW_ERROR_PEER when this rank destroys its comm, or at their deadline. */
 TW_API void tw_gossip_destroy(tw_gossip *gossip);
+
+/* These three return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
+ * when it found weights, its own or a partner's, that are not finite any more: the gossip is then finished; destroy it.
+ * After finish they return TW_ERROR_ORDER. */
 
 /* Copies the weights out, all of one moment. */
 TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
-/* weights += steps. TW_ERROR_NONFINITE if a step holds NaN or infinity: it is not added, since it would spread.
- * TW_ERROR_PEER, TW_ERROR_PACKET: the communication thread met this; the gossip is finished. */
+/* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_ERROR_NONFINITE, and the
+ * gossip goes on; for a synchronous scheme the step then counts as zero. */
 TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
 /* Ends the gossip, as a collective: waits until every rank has called it, answering the others meanwhile, then gives
- * the mean of all ranks' weights, the same bits on every rank. read and add are over. */
+ * the mean of all ranks' weights, the same bits on every rank. */
 TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
 
 typedef struct tw_gossip_stats {
@@ -285,13 +291,9 @@ typedef struct tw_gossip_stats {
     uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
     double seconds_exchange; /* on the wire and waiting for peers, on the communication thread */
     double seconds_wait;     /* that read, add and finish blocked their caller */
-    double last_distance;    /* L2 distance to the partner's weights in the last round: how far apart workers are */
+    double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
 } tw_gossip_stats;
 TW_API tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats);
-
-/* What the gossip remembers beside the weights (rounds, replicas, duals), as tw_reducer_save_state. */
-TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
-TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
 
 /* The gossip schemes of this library, as tw_scheme_count and its kin. */
 TW_API size_t tw_gossip_scheme_count(void);
@@ -343,6 +345,15 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
  * one of another message_kb. */
 TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
+
+/* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
+ * others', and what a scheme holds back. load comes before the first read, add or finish (else TW_ERROR_ORDER).
+ * A synchronous gossip whose ranks saved after the same step continues bit for bit. An asynchronous one continues from
+ * weights of about one moment: what was on its way between two ranks may be in one file and not in the other, so their
+ * mean is that of the run only to the size of one round's correction. Where it has to be exact: finish, save the
+ * consensus, and create again from it. */
+TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
+TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 6. Schemes by hand: for programs that have their own collectives (the PyTorch plug-in is one)

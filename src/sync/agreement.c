@@ -1,8 +1,7 @@
-/* What the ranks of a reducer tell each other before the first step: that all of them can make it, and that they make
- * the same. Ranks with different tensors would exchange nonsense, and the rest would wait for a rank that met an error.
- */
+#include "agreement.h"
+
+#include "channel.h"
 #include "error.h"
-#include "reducer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,9 +12,10 @@ typedef struct introduction {
 } introduction;
 
 /* The release of the library comes in, too: its defaults may differ. */
-static uint32_t digest(const char *spec, const tw_tensor *tensors, size_t count)
+static uint32_t digest(const char *object, const char *spec, const tw_tensor *tensors, size_t count)
 {
     uint32_t crc = tw_crc32c(0, tw_version(), strlen(tw_version()) + 1);
+    crc = tw_crc32c(crc, object, strlen(object) + 1);
     crc = tw_crc32c(crc, spec, strlen(spec) + 1);
     for (size_t i = 0; i < count; i++) {
         crc = tw_crc32c(crc, tensors[i].name, strlen(tensors[i].name) + 1);
@@ -24,37 +24,39 @@ static uint32_t digest(const char *spec, const tw_tensor *tensors, size_t count)
     return crc;
 }
 
-static tw_status compare(const tw_reducer *reducer, introduction own, introduction theirs, int rank)
+static tw_status compare(const char *object, int self, introduction own, introduction theirs, int rank)
 {
     if (theirs.status != TW_OK)
-        return tw_fail((tw_status)theirs.status, "rank %d could not make its reducer: %s", rank,
+        return tw_fail((tw_status)theirs.status, "rank %d could not make its %s: %s", rank, object,
                        tw_status_sentence((tw_status)theirs.status));
     if (theirs.digest != own.digest)
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "rank %d and rank %d differ in spec, tensors or release of thinwire; these must be the same everywhere",
-            reducer->rank, rank);
+            self, rank);
     return TW_OK;
 }
 
-static tw_status introduce(tw_reducer *reducer, introduction own)
+static tw_status introduce(tw_channel *channel, const char *object, introduction own)
 {
     const void *const *packets;
     const size_t *sizes;
-    TW_TRY(tw_channel_allgather(reducer->channel, &own, sizeof own, sizeof own, &packets, &sizes));
-    for (int rank = 0; rank < reducer->size; rank++) {
+    TW_TRY(tw_channel_allgather(channel, &own, sizeof own, sizeof own, &packets, &sizes));
+    for (int rank = 0; rank < channel->comm->size; rank++) {
         introduction theirs = {.status = TW_ERROR_PACKET};
         if (sizes[rank] == sizeof theirs) memcpy(&theirs, packets[rank], sizeof theirs);
-        TW_TRY(compare(reducer, own, theirs, rank));
+        TW_TRY(compare(object, channel->comm->rank, own, theirs, rank));
     }
     return TW_OK;
 }
 
-tw_status tw_reducer_agree(tw_reducer *reducer, tw_status prepared, const char *spec, const tw_tensor *tensors)
+tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec,
+                   const tw_tensor *tensors, size_t count)
 {
-    if (prepared == TW_OK) return introduce(reducer, (introduction){TW_OK, digest(spec, tensors, reducer->count)});
-    char text[sizeof reducer->failure_text];
+    if (prepared == TW_OK)
+        return introduce(channel, object, (introduction){TW_OK, digest(object, spec, tensors, count)});
+    char text[TW_REASON_BYTES];
     snprintf(text, sizeof text, "%s", tw_last_error());
-    (void)introduce(reducer, (introduction){.status = (uint32_t)prepared});
+    (void)introduce(channel, object, (introduction){.status = (uint32_t)prepared});
     return tw_fail(prepared, "%s", text); /* the others' view of it is no news here */
 }

@@ -1,6 +1,7 @@
 /* tw_reducer: gradients go in as backward produces them, the mean over workers comes out. */
 #include "reducer.h"
 
+#include "agreement.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -227,7 +228,8 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors)
 {
     TW_TRY(tw_channel_create(comm, &reducer->channel));
-    return tw_reducer_agree(reducer, prepare(reducer, spec, tensors), spec, tensors);
+    tw_status prepared = prepare(reducer, spec, tensors);
+    return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
 }
 
 tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)

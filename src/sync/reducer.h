@@ -40,8 +40,4 @@ struct tw_reducer {
     tw_stats stats;
 };
 
-/* The last act of create, on every rank, also on one whose own part failed (prepared): its failure ends create on all
- * ranks. TW_ERROR_ARGUMENT if specs, tensors or releases of the library differ. */
-tw_status tw_reducer_agree(tw_reducer *reducer, tw_status prepared, const char *spec, const tw_tensor *tensors);
-
 #endif

@@ -1,0 +1,180 @@
+/* tw_gossip: the calls of the worker, between create (gossip_create.c) and the communication thread (gossip_rounds.c,
+ * gossip_steps.c). */
+#include "gossip.h"
+
+#include "error.h"
+#include "kernels.h"
+#include "sized.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OLD_SHARE 0.75 /* of the smoothed interval in the next one */
+
+/* --- for the communication thread and the schemes --------------------------------------------------------------- */
+
+void tw_gossip_record_failure(tw_gossip *gossip, tw_status status)
+{
+    gossip->failure = status;
+    snprintf(gossip->failure_text, sizeof gossip->failure_text, "%s", tw_last_error());
+}
+
+void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps)
+{
+    for (size_t i = 0; i < gossip->count; i++) {
+        size_t count = tw_tensor_count(&gossip->tensors[i]);
+        tw_kernels_best()->add(weights, steps[i], count);
+        weights += count;
+    }
+}
+
+tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
+{
+    TW_TRY(tw_channel_allreduce(gossip->channel, TW_F32, values, gossip->elements));
+    float size = (float)gossip->size;
+    for (size_t i = 0; i < gossip->elements; i++) values[i] /= size;
+    if (tw_kernels_best()->all_finite(values, gossip->elements)) return TW_OK;
+    return tw_fail(TW_ERROR_NONFINITE, "the mean over the workers is not finite any more");
+}
+
+/* --- the worker's calls ----------------------------------------------------------------------------------------- */
+
+static tw_status check_pointers(const tw_gossip *gossip, const void *const *pointers)
+{
+    if (!gossip || !pointers) return tw_fail(TW_ERROR_ARGUMENT, "the gossip or its array of tensors is NULL");
+    for (size_t i = 0; i < gossip->count; i++)
+        if (!pointers[i]) return tw_fail(TW_ERROR_ARGUMENT, "the buffer of %s is NULL", gossip->tensors[i].name);
+    return TW_OK;
+}
+
+/* The first call sets the communication thread going. */
+static void begin(tw_gossip *gossip)
+{
+    if (gossip->begun) return;
+    gossip->begun = 1;
+    gossip->added_at = tw_clock();
+    if (gossip->ops->exchange && !gossip->adapt_first)
+        tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
+    else
+        tw_condition_wake_all(&gossip->changed);
+}
+
+/* Takes the lock; on failure it is free again. */
+static tw_status enter(tw_gossip *gossip)
+{
+    double start = tw_clock();
+    tw_mutex_lock(&gossip->lock);
+    gossip->stats.seconds_wait += tw_clock() - start;
+    tw_status status = TW_OK;
+    if (gossip->failure != TW_OK)
+        status = tw_fail(gossip->failure, "%s", gossip->failure_text);
+    else if (gossip->finishing)
+        status = tw_fail(TW_ERROR_ORDER, "the gossip is finished; nothing comes after tw_gossip_finish but destroy");
+    if (status == TW_OK)
+        begin(gossip);
+    else
+        tw_mutex_unlock(&gossip->lock);
+    return status;
+}
+
+static void copy_out(const tw_gossip *gossip, const float *src, float *const *weights)
+{
+    for (size_t i = 0; i < gossip->count; i++) {
+        size_t count = tw_tensor_count(&gossip->tensors[i]);
+        memcpy(weights[i], src, count * sizeof *src);
+        src += count;
+    }
+}
+
+tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(check_pointers(gossip, (const void *const *)weights));
+    TW_TRY(enter(gossip));
+    copy_out(gossip, gossip->shown, weights);
+    tw_mutex_unlock(&gossip->lock);
+    return TW_OK;
+}
+
+static int are_finite(const tw_gossip *gossip, const float *const *steps)
+{
+    int finite = 1;
+    for (size_t i = 0; i < gossip->count; i++)
+        finite &= tw_kernels_best()->all_finite(steps[i], tw_tensor_count(&gossip->tensors[i]));
+    return finite;
+}
+
+/* The time between two adds is what a gradient takes. */
+static void time_step(tw_gossip *gossip)
+{
+    double now = tw_clock(), passed = now - gossip->added_at;
+    int first = gossip->interval == 0;
+    gossip->added_at = now;
+    gossip->interval = first ? passed : OLD_SHARE * gossip->interval + (1 - OLD_SHARE) * passed;
+    if (first) tw_condition_wake_all(&gossip->changed); /* the pauses of the beginning are over */
+}
+
+static tw_status take_step(tw_gossip *gossip, const float *const *steps)
+{
+    time_step(gossip);
+    if (gossip->ops->exchange) return tw_gossip_take_step(gossip, steps);
+    if (steps) tw_gossip_add_steps(gossip->weights, gossip, steps);
+    return TW_OK;
+}
+
+tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
+{
+    TW_TRY(check_pointers(gossip, (const void *const *)steps));
+    int finite = are_finite(gossip, steps);
+    TW_TRY(enter(gossip));
+    tw_status status = take_step(gossip, finite ? steps : NULL);
+    gossip->stats.steps += status == TW_OK && finite;
+    gossip->stats.steps_skipped += !finite;
+    tw_mutex_unlock(&gossip->lock);
+    if (status != TW_OK || finite) return status;
+    return tw_fail(TW_ERROR_NONFINITE, "the step holds NaN or infinity; it was not added");
+}
+
+/* What a synchronous scheme still has under way, then the mean. */
+static tw_status finish_tasks(tw_gossip *gossip)
+{
+    if (gossip->task == TW_TASK_EXCHANGE) {
+        TW_TRY(tw_gossip_await(gossip));
+        gossip->ops->settle(gossip);
+    }
+    tw_gossip_ask(gossip, TW_TASK_MEAN);
+    return tw_gossip_await(gossip);
+}
+
+static tw_status finish_rounds(tw_gossip *gossip)
+{
+    double start = tw_clock();
+    tw_condition_wake_all(&gossip->changed);
+    while (!gossip->ended) tw_condition_wait(&gossip->changed, &gossip->lock);
+    gossip->stats.seconds_wait += tw_clock() - start;
+    return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
+}
+
+tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(check_pointers(gossip, (const void *const *)weights));
+    TW_TRY(enter(gossip));
+    gossip->finishing = 1;
+    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip);
+    if (status == TW_OK) copy_out(gossip, gossip->weights, weights);
+    tw_mutex_unlock(&gossip->lock);
+    return status;
+}
+
+tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
+{
+    tw_mutex *lock = (tw_mutex *)&gossip->lock; /* the communication thread may be writing */
+    tw_mutex_lock(lock);
+    tw_gossip_stats now = gossip->stats;
+    tw_mutex_unlock(lock);
+    tw_traffic traffic = tw_channel_traffic(gossip->channel);
+    now.bytes_sent = traffic.bytes_sent;
+    now.bytes_received = traffic.bytes_received;
+    uint64_t size = (uint64_t)gossip->size;
+    now.bytes_dense = (now.steps + now.steps_skipped) * (2 * (size - 1) * 4 * gossip->elements / size);
+    return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_stats");
+}

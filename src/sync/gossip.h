@@ -1,0 +1,133 @@
+/* gossip.h - the inside of tw_gossip, shared by its files. A scheme is one file with one tw_gossip_ops at its end, and
+ * one line in gossip_list.c. */
+#ifndef TW_SYNC_GOSSIP_H
+#define TW_SYNC_GOSSIP_H
+
+#include "comm.h"
+#include "schedule.h"
+#include "spec.h"
+#include "thread.h"
+
+#define TW_NO_STOP UINT64_MAX
+
+/* What the communication threads tell each other with every message. */
+typedef struct tw_rumour {
+    uint64_t stop;           /* the last round; TW_NO_STOP: not decided yet */
+    double interval;         /* seconds the fastest worker takes for a gradient; 0: unknown */
+    uint64_t told;           /* the round in which it said so: old news are forgotten */
+    unsigned char *finished; /* bit r: rank r has called finish */
+} tw_rumour;
+
+/* Something a rank remembers, one float an element: saved and loaded under its name. */
+typedef struct tw_memory {
+    const char *kind;
+    float *values;
+} tw_memory;
+
+enum { TW_MOST_MEMORIES = 2 };
+
+/* What the communication thread of a synchronous scheme is asked for. */
+typedef enum tw_gossip_task { TW_TASK_NONE = 0, TW_TASK_EXCHANGE, TW_TASK_MEAN } tw_gossip_task;
+
+typedef struct tw_gossip_ops tw_gossip_ops;
+
+/* The head of every scheme's struct. */
+struct tw_gossip {
+    const tw_gossip_ops *ops;
+    tw_channel *channel;
+    int rank, size;
+    size_t count; /* tensors */
+    tw_tensor *tensors;
+    size_t elements; /* in all of them */
+    int paced;       /* option pace: 0 by gradients, 1 free */
+    int adapt_first; /* synchronous: the step is added before the exchange, which then overlaps with nothing */
+    tw_schedule schedule;
+    tw_memory memories[TW_MOST_MEMORIES]; /* the weights, and what the scheme adds */
+    size_t memory_count;
+
+    /* The communication thread's, once it runs. */
+    tw_rumour rumour;
+    unsigned char *outgoing;  /* this round's message, with the weights as they were */
+    unsigned char **incoming; /* one a partner */
+    size_t *received;         /* bytes of each */
+    float **theirs;           /* the weights in each */
+    int *partners;
+    double round_started;
+    double distance; /* from the partners in the last round */
+
+    tw_mutex lock; /* guards what stands below */
+    tw_condition changed;
+    int lock_made, condition_made, thread_made;
+    tw_thread thread;
+    float *weights; /* memories[0]; of a synchronous scheme the communication thread only reads them, during a task */
+    const float *shown;   /* what read gives: the weights, unless the scheme says otherwise */
+    int begun, finishing; /* the caller has made its first call, its last */
+    int stopping;         /* destroy was called */
+    int ended;            /* the communication thread does no more: finished or failed */
+    tw_gossip_task task;
+    double begun_at, added_at;
+    double interval; /* this worker's smoothed seconds a gradient; 0: none yet */
+    tw_status failure;
+    char failure_text[512];
+    tw_gossip_stats stats;
+};
+
+struct tw_gossip_ops {
+    const char *name, *summary;
+    size_t struct_size;       /* of the scheme's struct, which begins with a tw_gossip */
+    const tw_option *options; /* offsets are into that struct */
+    size_t option_count;
+    /* Options, table and weights are set. Makes gossip->schedule where partners meet, and whatever else it needs. */
+    tw_status (*create)(tw_gossip *gossip);
+    void (*start)(tw_gossip *gossip);   /* (optional) All ranks have rank 0's weights. */
+    void (*destroy)(tw_gossip *gossip); /* (optional) */
+
+    /* Synchronous schemes only; NULL in the others. */
+    /* On the communication thread: exchanges, without a change to the weights. */
+    tw_status (*exchange)(tw_gossip *gossip);
+    /* With the lock held: what the exchange brought goes into the weights. */
+    void (*settle)(tw_gossip *gossip);
+    /* (optional) Takes a step in; NULL, as steps, for one of zeros. Without it the step is added to the weights. */
+    void (*absorb)(tw_gossip *gossip, const float *const *steps);
+};
+
+/* The list of schemes, in gossip_list.c; NULL past the end. */
+const tw_gossip_ops *tw_gossip_at(size_t index);
+/* The scheme a spec names. */
+tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops);
+/* Sets the options, the scheme's and everybody's, that a spec gives. */
+tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec);
+
+/* gossip_state.c: makes one of the things a scheme remembers, zeroed; tw_gossip_destroy frees it. */
+tw_status tw_gossip_remember(tw_gossip *gossip, const char *kind, float **values);
+
+/* gossip_message.c: one round with the partners of the schedule. `outgoing` holds the weights (tw_gossip_payload);
+ * *correction receives what has to be added to them, or NULL if nothing has. */
+tw_status tw_gossip_create_messages(tw_gossip *gossip);
+void tw_gossip_release_messages(tw_gossip *gossip);
+float *tw_gossip_payload(const tw_gossip *gossip, unsigned char *message);
+tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, float **correction);
+
+/* correction = the sum over partners of (received - sent), times 1/(partners + 1): uniform averaging in the difference
+ * form, which commutes with steps that are added meanwhile and moves the mean of all by nothing. received[i] = NULL:
+ * that partner and this rank do not average. The correction replaces one of the received; NULL if there is none. */
+float *tw_gossip_mix(float *const *received, int partners, const float *sent, size_t elements);
+
+/* gossip_rounds.c and gossip_steps.c: what the communication thread runs, for asynchronous and synchronous schemes. */
+void *tw_gossip_run_rounds(void *gossip);
+void *tw_gossip_run_tasks(void *gossip);
+/* An add of a synchronous scheme, with the lock held; finite = 0: the step is refused and counts as zero. */
+tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps);
+/* With the lock held: asks the communication thread for a task; waits until it has none. */
+void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task);
+tw_status tw_gossip_await(tw_gossip *gossip);
+
+/* gossip.c: for the communication thread and the schemes. */
+/* weights += steps, with the lock held. */
+void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps);
+/* values becomes the mean over ranks: the sum in rank order, divided by their number. */
+tw_status tw_gossip_mean(tw_gossip *gossip, float *values);
+/* With the lock held. */
+void tw_gossip_record_failure(tw_gossip *gossip, tw_status status);
+
+#endif

@@ -1,0 +1,92 @@
+/* adpsgd-d1 - delay-by-one (Zhang et al. 2020): the mean over all workers is taken while the gradient is computed, so
+ * that something comes one step late. The paper's text leaves open what; with W the workers' weights, mean(W) their
+ * mean and G(W) the steps of gradients at W: mode=A   W' = mean(W) + G(W)           the others' steps; only the own
+ * last step sets a worker apart mode=B   W' = mean(W) + G(W before)    the gradient too: read gives the weights of the
+ * step before mode=C   w' = w + mean(G before)       steps are averaged instead of weights; all workers' weights are
+ * the same All wait for the slowest in every step. */
+#include "error.h"
+#include "gossip.h"
+#include "kernels.h"
+#include "memory.h"
+
+#include <string.h>
+
+enum { MODE_A, MODE_B, MODE_C };
+
+typedef struct adpsgd_d1 {
+    tw_gossip gossip;
+    int mode;
+    float *mean; /* what the exchange brought */
+    float *kept; /* mode B: the weights of the step before; mode C: the last step */
+} adpsgd_d1;
+
+static const tw_option options[] = {
+    {"mode", TW_OPTION_CHOICE, offsetof(adpsgd_d1, mode), "A", 0, 0, "A|B|C",
+     "what is one step late: the others' steps, the own gradient too, or all steps alike"},
+};
+
+static tw_status create(tw_gossip *gossip)
+{
+    adpsgd_d1 *self = (adpsgd_d1 *)gossip;
+    TW_TRY(tw_allocate(gossip->elements, sizeof *self->mean, &self->mean));
+    if (self->mode == MODE_A) return TW_OK;
+    TW_TRY(tw_gossip_remember(gossip, self->mode == MODE_B ? "previous" : "pending", &self->kept));
+    if (self->mode == MODE_B) gossip->shown = self->kept;
+    return TW_OK;
+}
+
+static void destroy(tw_gossip *gossip)
+{
+    tw_free(((adpsgd_d1 *)gossip)->mean);
+}
+
+static size_t bytes_of(const tw_gossip *gossip)
+{
+    return gossip->elements * sizeof *gossip->weights;
+}
+
+/* There is no step before the first. */
+static void start(tw_gossip *gossip)
+{
+    adpsgd_d1 *self = (adpsgd_d1 *)gossip;
+    if (self->mode == MODE_B) memcpy(self->kept, gossip->weights, bytes_of(gossip));
+}
+
+static tw_status exchange(tw_gossip *gossip)
+{
+    adpsgd_d1 *self = (adpsgd_d1 *)gossip;
+    memcpy(self->mean, self->mode == MODE_C ? self->kept : gossip->weights, bytes_of(gossip));
+    return tw_gossip_mean(gossip, self->mean);
+}
+
+static void settle(tw_gossip *gossip)
+{
+    adpsgd_d1 *self = (adpsgd_d1 *)gossip;
+    if (self->mode == MODE_C) {
+        tw_kernels_best()->add(gossip->weights, self->mean, gossip->elements);
+        memset(self->kept, 0, bytes_of(gossip));
+        return;
+    }
+    if (self->mode == MODE_B) memcpy(self->kept, gossip->weights, bytes_of(gossip));
+    memcpy(gossip->weights, self->mean, bytes_of(gossip));
+}
+
+static void absorb(tw_gossip *gossip, const float *const *steps)
+{
+    adpsgd_d1 *self = (adpsgd_d1 *)gossip;
+    if (steps) tw_gossip_add_steps(self->mode == MODE_C ? self->kept : gossip->weights, gossip, steps);
+}
+
+const tw_gossip_ops tw_gossip_adpsgd_d1 = {
+    .name = "adpsgd-d1",
+    .summary = "synchronous; averages all workers while the next gradient is computed (delay by one)",
+    .struct_size = sizeof(adpsgd_d1),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .start = start,
+    .destroy = destroy,
+    .exchange = exchange,
+    .settle = settle,
+    .absorb = absorb,
+};

@@ -1,0 +1,33 @@
+/* adpsgd-random - asynchronous decentralised SGD on a ring that is shuffled for every round (Zhang et al. 2020), so
+ * that news cross the group in a number of rounds that grows with the logarithm of its size. */
+#include "error.h"
+#include "gossip.h"
+
+typedef struct adpsgd_random {
+    tw_gossip gossip;
+    int mixing;
+    long seed;
+} adpsgd_random;
+
+static const tw_option options[] = {
+    {"mixing", TW_OPTION_CHOICE, offsetof(adpsgd_random, mixing), "pair", 0, 0, "pair|three",
+     "average with one neighbour a round, or with both"},
+    {"seed", TW_OPTION_INTEGER, offsetof(adpsgd_random, seed), "1", 0, 4294967295.0, NULL, "of the shuffles"},
+};
+
+static tw_status create(tw_gossip *gossip)
+{
+    const adpsgd_random *self = (const adpsgd_random *)gossip;
+    int group = self->mixing == 0 ? 2 : 0;
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, group, 1, (uint64_t)self->seed));
+    return tw_gossip_create_messages(gossip);
+}
+
+const tw_gossip_ops tw_gossip_adpsgd_random = {
+    .name = "adpsgd-random",
+    .summary = "asynchronous; averages with the neighbours on a ring shuffled anew each round",
+    .struct_size = sizeof(adpsgd_random),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+};

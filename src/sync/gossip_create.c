@@ -1,0 +1,125 @@
+/* Making and freeing a tw_gossip. */
+#include "agreement.h"
+#include "channel.h"
+#include "error.h"
+#include "gossip.h"
+#include "kernels.h"
+#include "memory.h"
+#include "scheme.h"
+
+#include <string.h>
+
+static tw_status copy_table(tw_gossip *gossip, const tw_tensor *tensors, size_t count)
+{
+    TW_TRY(tw_table_check(tensors, count));
+    TW_TRY(tw_allocate(count, sizeof *gossip->tensors, &gossip->tensors));
+    for (; gossip->count < count; gossip->count++) {
+        tw_tensor *tensor = &gossip->tensors[gossip->count];
+        char *name;
+        TW_TRY(tw_copy_string(tensors[gossip->count].name, &name));
+        *tensor = tensors[gossip->count];
+        tensor->name = name;
+        gossip->elements += tw_tensor_count(tensor);
+    }
+    return TW_OK;
+}
+
+static tw_status copy_weights(tw_gossip *gossip, const float *const *weights)
+{
+    TW_TRY(tw_gossip_remember(gossip, "weights", &gossip->weights));
+    gossip->shown = gossip->weights;
+    float *dst = gossip->weights;
+    for (size_t i = 0; i < gossip->count; i++) {
+        size_t count = tw_tensor_count(&gossip->tensors[i]);
+        if (!weights || !weights[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s are NULL", gossip->tensors[i].name);
+        if (!tw_kernels_best()->all_finite(weights[i], count))
+            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s hold NaN or infinity", gossip->tensors[i].name);
+        memcpy(dst, weights[i], count * sizeof *dst);
+        dst += count;
+    }
+    return TW_OK;
+}
+
+static tw_status start_thread(tw_gossip *gossip)
+{
+    TW_TRY(tw_mutex_create(&gossip->lock));
+    gossip->lock_made = 1;
+    TW_TRY(tw_condition_create(&gossip->changed));
+    gossip->condition_made = 1;
+    void *(*run)(void *) = gossip->ops->exchange ? tw_gossip_run_tasks : tw_gossip_run_rounds;
+    TW_TRY(tw_thread_start(&gossip->thread, run, gossip));
+    gossip->thread_made = 1;
+    return TW_OK;
+}
+
+/* All that can be done alone. */
+static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count,
+                         const float *const *weights)
+{
+    TW_TRY(tw_isa_check());
+    TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
+    TW_TRY(tw_gossip_parse(gossip, spec));
+    TW_TRY(copy_table(gossip, tensors, count));
+    TW_TRY(copy_weights(gossip, weights));
+    TW_TRY(gossip->ops->create(gossip));
+    return start_thread(gossip);
+}
+
+static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                       const float *const *weights)
+{
+    TW_TRY(tw_channel_create(comm, &gossip->channel));
+    tw_status prepared = prepare(gossip, spec, tensors, count, weights);
+    TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
+    size_t bytes = gossip->elements * sizeof *gossip->weights;
+    TW_TRY(tw_channel_broadcast_into(gossip->channel, 0, gossip->weights, bytes));
+    if (gossip->ops->start) gossip->ops->start(gossip);
+    return TW_OK;
+}
+
+tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                           const float *const *weights, tw_gossip **out)
+{
+    tw_gossip *gossip;
+    const tw_gossip_ops *ops = NULL;
+    if (!comm || !out) return tw_fail(TW_ERROR_ARGUMENT, "the comm, or the place for the gossip, is NULL");
+    (void)tw_gossip_find(spec, &ops); /* a bad spec is told to the others first */
+    TW_TRY(tw_allocate(1, ops ? ops->struct_size : sizeof *gossip, &gossip));
+    gossip->rank = tw_comm_rank(comm);
+    gossip->size = tw_comm_size(comm);
+    gossip->rumour.stop = TW_NO_STOP;
+    tw_status status = build(gossip, comm, spec, tensors, count, weights);
+    if (status != TW_OK) {
+        tw_gossip_destroy(gossip);
+        return status;
+    }
+    *out = gossip;
+    return TW_OK;
+}
+
+static void stop_thread(tw_gossip *gossip)
+{
+    if (!gossip->thread_made) return;
+    tw_mutex_lock(&gossip->lock);
+    gossip->stopping = 1;
+    tw_condition_wake_all(&gossip->changed);
+    tw_mutex_unlock(&gossip->lock);
+    tw_thread_join(gossip->thread);
+}
+
+void tw_gossip_destroy(tw_gossip *gossip)
+{
+    if (!gossip) return;
+    stop_thread(gossip);
+    if (gossip->condition_made) tw_condition_destroy(&gossip->changed);
+    if (gossip->lock_made) tw_mutex_destroy(&gossip->lock);
+    if (gossip->ops && gossip->ops->destroy) gossip->ops->destroy(gossip);
+    tw_gossip_release_messages(gossip);
+    tw_schedule_release(&gossip->schedule);
+    for (size_t i = 0; i < gossip->memory_count; i++) tw_free(gossip->memories[i].values);
+    for (size_t i = 0; i < gossip->count; i++) tw_free((char *)(uintptr_t)gossip->tensors[i].name);
+    tw_free(gossip->tensors);
+    tw_channel_destroy(gossip->channel);
+    tw_free(gossip);
+}

@@ -1,0 +1,95 @@
+/* The gossip schemes there are, in the order help shows them. A new one is a file beside this one that defines
+ * `const tw_gossip_ops tw_gossip_NAME`, and NAME on a line here. */
+#include "error.h"
+#include "gossip.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMES(X)                                                                                                     \
+    X(dpsgd)                                                                                                           \
+    X(adpsgd_fixed)                                                                                                    \
+    X(adpsgd_random)                                                                                                   \
+    X(adpsgd_d1)                                                                                                       \
+    X(prague)
+
+#define DECLARE(name) extern const tw_gossip_ops tw_gossip_##name;
+SCHEMES(DECLARE)
+
+#define POINTER(name) &tw_gossip_##name,
+static const tw_gossip_ops *const schemes[] = {SCHEMES(POINTER)};
+
+enum { SCHEME_COUNT = sizeof schemes / sizeof *schemes, OPTION_SETS = 2 };
+
+static const tw_option round_options[] = {
+    {"pace", TW_OPTION_CHOICE, offsetof(tw_gossip, paced), "gradient", 0, 0, "gradient|free",
+     "a round in the time of the fastest worker's gradient, or one after the other"},
+};
+
+/* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
+static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set sets[OPTION_SETS])
+{
+    size_t count = 0;
+    if (ops->option_count) sets[count++] = (tw_option_set){ops->options, ops->option_count, gossip};
+    if (!ops->exchange)
+        sets[count++] = (tw_option_set){round_options, sizeof round_options / sizeof *round_options, gossip};
+    return count;
+}
+
+const tw_gossip_ops *tw_gossip_at(size_t index)
+{
+    return index < SCHEME_COUNT ? schemes[index] : NULL;
+}
+
+tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops)
+{
+    char name[64], names[512] = "";
+    TW_TRY(tw_spec_name(spec, name, sizeof name));
+    for (size_t i = 0, used = 0; i < SCHEME_COUNT; i++) {
+        if (strcmp(schemes[i]->name, name) == 0) {
+            *ops = schemes[i];
+            return TW_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", schemes[i]->name);
+    }
+    return tw_fail(TW_ERROR_SPEC, "no gossip scheme \"%s\"; there are: %s", name, names);
+}
+
+tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec)
+{
+    tw_option_set sets[OPTION_SETS];
+    tw_status status = tw_spec_parse(spec, sets, list_options(gossip->ops, gossip, sets));
+    if (status != TW_ERROR_SPEC) return status;
+    char text[768];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", gossip->ops->name, text);
+}
+
+size_t tw_gossip_scheme_count(void)
+{
+    return SCHEME_COUNT;
+}
+
+const char *tw_gossip_name(size_t index)
+{
+    return index < SCHEME_COUNT ? schemes[index]->name : NULL;
+}
+
+const char *tw_gossip_summary(size_t index)
+{
+    return index < SCHEME_COUNT ? schemes[index]->summary : NULL;
+}
+
+size_t tw_gossip_help(size_t index, char *text, size_t capacity)
+{
+    if (index >= SCHEME_COUNT) return (size_t)snprintf(text, capacity, "%s", "");
+    const tw_gossip_ops *ops = schemes[index];
+    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
+    tw_option_set sets[OPTION_SETS];
+    size_t count = list_options(ops, NULL, sets);
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++)
+            used += tw_option_describe(&sets[s].options[i], used < capacity ? text + used : NULL,
+                                       used < capacity ? capacity - used : 0);
+    return used;
+}

@@ -1,0 +1,142 @@
+/* The communication thread of the asynchronous schemes. It goes through the rounds of the schedule whatever the worker
+ * computes: in each it meets the partners and adds the correction to the weights as they are by then.
+ *
+ * The pace: a round costs bandwidth and serves to spread new gradients, so there is about one in the time in which the
+ * fastest worker makes one. That time spreads with the messages, and each thread begins a round that long after its
+ * last. Nobody waits for gradients of its own: a slow computer delays nobody.
+ *
+ * The end: who has called finish spreads with the messages. When rank 0 knows that all have, it chooses the last round:
+ * the first by whose end everybody has heard of the choice. It finds that round by playing the schedule forward from
+ * the next round on, in which its own message carries the choice for the first time; a rank that has heard in round r
+ * passes it on from round r + 1. So each rank knows the last round when it ends at the latest, and all stop there. */
+#include "error.h"
+#include "gossip.h"
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FIRST_PAUSE 1e-3 /* seconds */
+
+/* After so many rounds news of the fastest worker have been everywhere, and an old one may have become slower. */
+static uint64_t horizon(const tw_gossip *gossip)
+{
+    return 2 * (uint64_t)gossip->size + 16;
+}
+
+/* --- the pace ------------------------------------------------------------------------------------------------- */
+
+/* When the next round may start, on tw_clock(). While nobody has made a gradient there is nothing to spread, and the
+ * pauses double: few rounds pass until the first one, and news of it come in less than twice the time it took. */
+static double next_start(const tw_gossip *gossip)
+{
+    const tw_rumour *rumour = &gossip->rumour;
+    double last = gossip->round_started, interval = rumour->interval;
+    if (gossip->paced || gossip->finishing || rumour->stop != TW_NO_STOP) return 0;
+    if (interval == 0 || (gossip->interval > 0 && gossip->interval < interval)) interval = gossip->interval;
+    return last + (interval > 0 ? interval : fmax(FIRST_PAUSE, last - gossip->begun_at));
+}
+
+/* Waits for the next round's time, with the lock held. */
+static void wait_for_start(tw_gossip *gossip)
+{
+    double start;
+    while (!gossip->stopping && (start = next_start(gossip)) > tw_clock())
+        tw_condition_wait_until(&gossip->changed, &gossip->lock, start);
+    gossip->round_started = tw_clock();
+}
+
+/* --- what is known -------------------------------------------------------------------------------------------- */
+
+/* Brings the rumour up to date before a round, with the lock held. */
+static void tell_own(tw_gossip *gossip, uint64_t round)
+{
+    tw_rumour *rumour = &gossip->rumour;
+    if (rumour->told + horizon(gossip) < round) rumour->interval = 0;
+    if (gossip->finishing)
+        rumour->finished[gossip->rank / 8] |= (unsigned char)(1 << gossip->rank % 8);
+    else if (gossip->interval > 0 && (rumour->interval == 0 || gossip->interval <= rumour->interval)) {
+        rumour->interval = gossip->interval;
+        rumour->told = round;
+    }
+}
+
+static int all_finished(const tw_gossip *gossip)
+{
+    for (int rank = 0; rank < gossip->size; rank++)
+        if (!(gossip->rumour.finished[rank / 8] >> rank % 8 & 1)) return 0;
+    return 1;
+}
+
+/* --- the rounds ----------------------------------------------------------------------------------------------- */
+
+/* Prepares a round: its time has come, and the weights are in the message. 0 when there is none any more. */
+static int begin_round(tw_gossip *gossip, uint64_t round)
+{
+    if (gossip->rumour.stop < round) return 0;
+    tw_mutex_lock(&gossip->lock);
+    wait_for_start(gossip);
+    tell_own(gossip, round);
+    float *payload = tw_gossip_payload(gossip, gossip->outgoing);
+    memcpy(payload, gossip->weights, gossip->elements * sizeof *payload);
+    int stopping = gossip->stopping;
+    tw_mutex_unlock(&gossip->lock);
+    return !stopping;
+}
+
+static void end_round(tw_gossip *gossip, const float *correction, double seconds)
+{
+    tw_mutex_lock(&gossip->lock);
+    if (correction) tw_kernels_best()->add(gossip->weights, correction, gossip->elements);
+    gossip->stats.last_distance = gossip->distance;
+    gossip->stats.rounds++;
+    gossip->stats.seconds_exchange += seconds;
+    tw_mutex_unlock(&gossip->lock);
+}
+
+static tw_status run_round(tw_gossip *gossip, uint64_t round)
+{
+    float *correction;
+    if (gossip->rank == 0 && gossip->rumour.stop == TW_NO_STOP && all_finished(gossip))
+        TW_TRY(tw_schedule_heard(&gossip->schedule, round, 0, &gossip->rumour.stop));
+    double start = tw_clock();
+    TW_TRY(tw_gossip_meet(gossip, round, &correction));
+    end_round(gossip, correction, tw_clock() - start);
+    return TW_OK;
+}
+
+/* With the lock held: waits for the caller's first or last call. */
+static void wait_for_call(tw_gossip *gossip, const int *call)
+{
+    while (!*call && !gossip->stopping) tw_condition_wait(&gossip->changed, &gossip->lock);
+}
+
+static tw_status run_all(tw_gossip *gossip)
+{
+    tw_status status = TW_OK;
+    if (gossip->size > 1)
+        for (uint64_t round = 0; status == TW_OK && begin_round(gossip, round); round++)
+            status = run_round(gossip, round);
+    tw_mutex_lock(&gossip->lock);
+    if (status == TW_OK) wait_for_call(gossip, &gossip->finishing); /* alone; else all have finished */
+    int stopping = gossip->stopping;
+    tw_mutex_unlock(&gossip->lock);
+    return status != TW_OK || stopping ? status : tw_gossip_mean(gossip, gossip->weights);
+}
+
+void *tw_gossip_run_rounds(void *argument)
+{
+    tw_gossip *gossip = argument;
+    tw_mutex_lock(&gossip->lock);
+    wait_for_call(gossip, &gossip->begun);
+    gossip->begun_at = gossip->round_started = tw_clock();
+    int stopping = gossip->stopping;
+    tw_mutex_unlock(&gossip->lock);
+    tw_status status = stopping ? TW_OK : run_all(gossip);
+    tw_mutex_lock(&gossip->lock);
+    if (status != TW_OK) tw_gossip_record_failure(gossip, status);
+    gossip->ended = 1;
+    tw_condition_wake_all(&gossip->changed);
+    tw_mutex_unlock(&gossip->lock);
+    return NULL;
+}

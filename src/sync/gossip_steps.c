@@ -1,0 +1,78 @@
+/* The communication thread of the synchronous schemes, and how a step meets it: the exchange of the weights begins as
+ * soon as they are known, at the end of the add before, so that it overlaps with all the worker does until its next. */
+#include "error.h"
+#include "gossip.h"
+
+static tw_status run_task(tw_gossip *gossip, tw_gossip_task task)
+{
+    return task == TW_TASK_EXCHANGE ? gossip->ops->exchange(gossip) : tw_gossip_mean(gossip, gossip->weights);
+}
+
+/* With the lock held, but for the time of the task. */
+static void run_next_task(tw_gossip *gossip)
+{
+    tw_gossip_task task = gossip->task;
+    tw_mutex_unlock(&gossip->lock);
+    double start = tw_clock();
+    tw_status status = run_task(gossip, task);
+    double seconds = tw_clock() - start;
+    tw_mutex_lock(&gossip->lock);
+    if (status != TW_OK) tw_gossip_record_failure(gossip, status);
+    gossip->stats.seconds_exchange += seconds;
+    gossip->stats.last_distance = gossip->distance;
+    gossip->stats.rounds += task == TW_TASK_EXCHANGE;
+    gossip->ended = status != TW_OK || task == TW_TASK_MEAN;
+    gossip->task = TW_TASK_NONE;
+    tw_condition_wake_all(&gossip->changed);
+}
+
+void *tw_gossip_run_tasks(void *argument)
+{
+    tw_gossip *gossip = argument;
+    tw_mutex_lock(&gossip->lock);
+    while (!gossip->stopping && !gossip->ended) {
+        if (gossip->task != TW_TASK_NONE)
+            run_next_task(gossip);
+        else
+            tw_condition_wait(&gossip->changed, &gossip->lock);
+    }
+    tw_mutex_unlock(&gossip->lock);
+    return NULL;
+}
+
+void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task)
+{
+    gossip->task = task;
+    tw_condition_wake_all(&gossip->changed);
+}
+
+tw_status tw_gossip_await(tw_gossip *gossip)
+{
+    double start = tw_clock();
+    while (gossip->task != TW_TASK_NONE && !gossip->ended) tw_condition_wait(&gossip->changed, &gossip->lock);
+    gossip->stats.seconds_wait += tw_clock() - start;
+    return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
+}
+
+static void absorb(tw_gossip *gossip, const float *const *steps)
+{
+    if (gossip->ops->absorb)
+        gossip->ops->absorb(gossip, steps);
+    else if (steps)
+        tw_gossip_add_steps(gossip->weights, gossip, steps);
+}
+
+tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps)
+{
+    if (gossip->adapt_first) {
+        absorb(gossip, steps);
+        tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
+    }
+    TW_TRY(tw_gossip_await(gossip));
+    gossip->ops->settle(gossip);
+    if (!gossip->adapt_first) {
+        absorb(gossip, steps);
+        tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
+    }
+    return TW_OK;
+}
