@@ -137,7 +137,7 @@ tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
 /* What a synchronous scheme still has under way, then the mean. */
 static tw_status finish_tasks(tw_gossip *gossip)
 {
-    if (gossip->task == TW_TASK_EXCHANGE) {
+    if (!gossip->adapt_first) { /* else add has waited for it */
         TW_TRY(tw_gossip_await(gossip));
         gossip->ops->settle(gossip);
     }

@@ -30,9 +30,11 @@ void *tw_gossip_run_tasks(void *argument)
 {
     tw_gossip *gossip = argument;
     tw_mutex_lock(&gossip->lock);
-    while (!gossip->stopping && !gossip->ended) {
-        if (gossip->task != TW_TASK_NONE)
+    while (!gossip->ended) {
+        if (gossip->task != TW_TASK_NONE) /* also one left by a worker that leaves: the others count on it */
             run_next_task(gossip);
+        else if (gossip->stopping)
+            break;
         else
             tw_condition_wait(&gossip->changed, &gossip->lock);
     }

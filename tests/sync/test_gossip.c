@@ -383,7 +383,7 @@ static tw_status part_and_meet(player *self)
     for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)self->rank;
     tw_status status = players_add(self, &steps);
     memset(&steps, 0, sizeof steps);
-    while (status == TW_OK && stats.rounds < 200) {
+    while (status == TW_OK && stats.rounds < 60) {
         status = players_add(self, &steps);
         tw_gossip_get_stats(self->gossip, &stats);
     }
