@@ -1,0 +1,412 @@
+/* Gossips whose ranks, wires or calls go wrong: every call ends, and says what was wrong. */
+#include "gossip_players.h"
+
+#include <math.h>
+
+#include "channel.h"
+#include "memory.h"
+
+static const char *const specs[] = {"dpsgd",          "dpsgd:order=atc", "adpsgd-fixed", "adpsgd-fixed:mixing=three",
+                                    "prague:group=3", "adpsgd-random",   "adpsgd-d1",    "adpsgd-d1:mode=C"};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+static void refuse(const player *self, const char *what, tw_status got, tw_status want)
+{
+    if (got != want)
+        fail_msg("%s: rank %d: %s (%s), not %s", what, self->rank, tw_status_name(got), self->text,
+                 tw_status_name(want));
+}
+
+/* ---- steps that are not finite ------------------------------------------------------------------------------------
+ */
+
+static tw_status sick_once(player *self)
+{
+    values steps = {0};
+    for (int step = 0; step < 4; step++) {
+        for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = 1;
+        int sick = self->rank == 1 && step == 2;
+        if (sick) steps.at[ELEMENTS - 1] = step % 2 ? NAN : INFINITY;
+        tw_status status = players_add(self, &steps);
+        if (status != (sick ? TW_ERROR_NONFINITE : TW_OK)) return status == TW_OK ? TW_ERROR_STATE : status;
+    }
+    return players_finish(self);
+}
+
+static void test_a_step_that_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 4, specs[s], sick_once);
+        for (int rank = 0; rank < 4; rank++) {
+            refuse(&players[rank], specs[s], players[rank].status, TW_OK);
+            assert_int_equal(players[rank].stats.steps, rank == 1 ? 3 : 4);
+            assert_int_equal(players[rank].stats.steps_skipped, rank == 1);
+            for (size_t i = 0; i < ELEMENTS; i++) assert_float_equal(players[rank].weights.at[i], 15.0f / 4, 1e-5);
+        }
+    }
+}
+
+/* Steps that are finite each, until the weights are not. */
+static tw_status overflow(player *self)
+{
+    values steps;
+    tw_status status = TW_OK;
+    for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = 3e38f;
+    for (int step = 0; status == TW_OK && step < 3; step++) status = players_add(self, &steps);
+    return status == TW_OK ? players_finish(self) : status;
+}
+
+static void test_weights_that_overflow_end_the_gossip(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 3, specs[s], overflow);
+        int told = 0;
+        for (int rank = 0; rank < 3; rank++) {
+            assert_true(players[rank].status == TW_ERROR_NONFINITE || players[rank].status == TW_ERROR_PEER);
+            told += players[rank].status == TW_ERROR_NONFINITE;
+        }
+        assert_true(told > 0);
+    }
+}
+
+/* ---- create -------------------------------------------------------------------------------------------------------
+ */
+
+static tw_status no_part(player *self)
+{
+    (void)self;
+    return TW_OK;
+}
+
+/* One rank's spec is another's or none: all are told. */
+static void check_create(const char *odd, tw_status want, const char *text)
+{
+    player players[MOST_RANKS] = {0};
+    players[1].spec = odd;
+    players_run(players, 3, "adpsgd-fixed", no_part);
+    for (int rank = 0; rank < 3; rank++) refuse(&players[rank], odd, players[rank].created, want);
+    if (!strstr(players[1].text, text)) fail_msg("%s: \"%s\" does not say \"%s\"", odd, players[1].text, text);
+}
+
+static void test_create_fails_on_all_ranks_or_none(void **state)
+{
+    (void)state;
+    check_create("adpsgd-fixed:mixing=three", TW_ERROR_ARGUMENT, "differ");
+    check_create("gossip-girl", TW_ERROR_SPEC, "there are: dpsgd");
+    check_create("adpsgd-random:seed=-1", TW_ERROR_SPEC, "seed");
+    check_create("dpsgd:pace=free", TW_ERROR_SPEC, "pace");
+    check_create("prague:group=1", TW_ERROR_SPEC, "group");
+}
+
+static void test_arguments_are_checked(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    tw_gossip *gossip = NULL;
+    values start = {0};
+    const float *some[TENSORS] = {start.at, NULL};
+    const float *const *all = (const float *const *)parts_of(&start);
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_gossip_create(NULL, "dpsgd", table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_create(comm, NULL, table, TENSORS, all, &gossip), TW_ERROR_SPEC);
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", NULL, 0, all, &gossip), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, NULL, &gossip), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, some, &gossip), TW_ERROR_ARGUMENT);
+    start.at[3] = NAN;
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
+    start.at[3] = 0;
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, all, &gossip), TW_OK);
+    assert_int_equal(tw_gossip_read(gossip, NULL), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_add(gossip, some), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_finish(NULL, parts_of(&start)), TW_ERROR_ARGUMENT);
+    tw_gossip_destroy(gossip);
+    tw_gossip_destroy(NULL);
+    tw_comm_destroy(comm);
+}
+
+/* Wherever memory runs out in create, it says so and leaves nothing behind. */
+static void test_create_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    values start = {0};
+    for (size_t s = 0; s < SPECS; s++) {
+        tw_status status = TW_ERROR_MEMORY;
+        for (long n = 1; status == TW_ERROR_MEMORY; n++) {
+            tw_comm *comm;
+            tw_gossip *gossip = NULL;
+            assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+            tw_fail_allocation(n);
+            status = tw_gossip_create(comm, specs[s], table, TENSORS, (const float *const *)parts_of(&start), &gossip);
+            tw_fail_allocation(0);
+            assert_true(status == TW_OK || status == TW_ERROR_MEMORY);
+            tw_gossip_destroy(gossip);
+            tw_comm_destroy(comm);
+        }
+    }
+}
+
+/* ---- ranks that leave ---------------------------------------------------------------------------------------------
+ */
+
+static tw_status add_until_it_fails(player *self)
+{
+    values steps = {0};
+    tw_status status = TW_OK;
+    while (status == TW_OK) status = players_add(self, &steps);
+    /* From then on, every call says so. */
+    if (players_read(self) != status || players_add(self, &steps) != status || players_finish(self) != status)
+        return TW_ERROR_STATE;
+    return status;
+}
+
+static tw_status some_steps(player *self)
+{
+    values steps = {0};
+    tw_status status = TW_OK;
+    for (int step = 0; status == TW_OK && step < 3; step++) status = players_add(self, &steps);
+    return status;
+}
+
+static void check_leaving(const char *spec, tw_status (*others)(player *self))
+{
+    player players[MOST_RANKS] = {0};
+    players[1].part = some_steps;
+    players_run(players, 4, spec, others);
+    for (int rank = 0; rank < 4; rank++)
+        if (rank != 1) refuse(&players[rank], spec, players[rank].status, TW_ERROR_PEER);
+}
+
+static tw_status some_steps_and_finish(player *self)
+{
+    tw_status status = some_steps(self);
+    return status == TW_OK ? players_finish(self) : status;
+}
+
+static void test_a_rank_that_leaves_is_noticed(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        check_leaving(specs[s], add_until_it_fails);
+        check_leaving(specs[s], some_steps_and_finish);
+    }
+}
+
+typedef struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int failed;
+} gate;
+
+static tw_status wait_until_the_others_failed(player *self)
+{
+    gate *all = self->shared;
+    pthread_mutex_lock(&all->mutex);
+    while (all->failed < self->size - 1) pthread_cond_wait(&all->changed, &all->mutex);
+    pthread_mutex_unlock(&all->mutex);
+    return TW_OK;
+}
+
+static tw_status finish_alone(player *self)
+{
+    gate *all = self->shared;
+    tw_status status = players_finish(self);
+    pthread_mutex_lock(&all->mutex);
+    all->failed++;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->mutex);
+    return status;
+}
+
+/* A rank that is there and never calls anything: the deadline ends the others' waiting. */
+static void test_a_silent_rank_is_given_up_at_the_deadline(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+        player players[MOST_RANKS] = {0};
+        for (int rank = 0; rank < 3; rank++) {
+            players[rank].shared = &all;
+            players[rank].timeout = 0.2;
+        }
+        players[1].part = wait_until_the_others_failed;
+        players_run(players, 3, specs[s], finish_alone);
+        for (int rank = 0; rank < 3; rank += 2) refuse(&players[rank], specs[s], players[rank].status, TW_ERROR_PEER);
+    }
+}
+
+static tw_status go_on_after_finish(player *self)
+{
+    values steps = {0};
+    tw_status status = players_finish(self);
+    if (status != TW_OK) return status;
+    if (players_read(self) != TW_ERROR_ORDER || players_add(self, &steps) != TW_ERROR_ORDER) return TW_ERROR_STATE;
+    return players_finish(self) == TW_ERROR_ORDER ? TW_OK : TW_ERROR_STATE;
+}
+
+static void test_nothing_comes_after_finish(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 2, specs[s], go_on_after_finish);
+        refuse(&players[0], specs[s], players[0].status, TW_OK);
+        refuse(&players[1], specs[s], players[1].status, TW_OK);
+    }
+}
+
+/* ---- hostile messages ---------------------------------------------------------------------------------------------
+ */
+
+enum {
+    AT_CRC = 4,
+    AT_VERSION = 8,
+    AT_SENDER = 12,
+    AT_ROUND = 16,
+    AT_STOP = 24,
+    AT_TOLD = 32,
+    AT_INTERVAL = 40,
+    AT_MASK = 48,
+    BARE = 64,
+    FULL = BARE + 4 * ELEMENTS
+};
+
+typedef struct lie {
+    const char *what;
+    size_t offset;
+    uint64_t value;
+    int bytes;   /* of the value; 0: the message is cut to `value` bytes */
+    int renewed; /* the checksum is made to fit */
+    tw_status want;
+} lie;
+
+static const lie lies[] = {
+    {"magic", 0, 'X', 1, 1, TW_ERROR_PACKET},
+    {"checksum", AT_CRC, 0x12345678, 4, 0, TW_ERROR_PACKET},
+    {"a weight", BARE + 8, 0x3F800000, 4, 0, TW_ERROR_PACKET},
+    {"version", AT_VERSION, 9, 4, 1, TW_ERROR_PACKET},
+    {"sender", AT_SENDER, 0, 4, 1, TW_ERROR_PACKET},
+    {"round", AT_ROUND, 1000000, 8, 1, TW_ERROR_PACKET},
+    {"stop before the round", AT_STOP, 0, 8, 1, TW_ERROR_PACKET},
+    {"told in the future", AT_TOLD, UINT64_MAX - 1, 8, 1, TW_ERROR_PACKET},
+    {"interval NaN", AT_INTERVAL, 0x7FF8000000000000, 8, 1, TW_ERROR_PACKET},
+    {"interval infinite", AT_INTERVAL, 0x7FF0000000000000, 8, 1, TW_ERROR_PACKET},
+    {"interval negative", AT_INTERVAL, 0xBFF0000000000000, 8, 1, TW_ERROR_PACKET},
+    {"a rank that is not", AT_MASK, 0x80, 1, 1, TW_ERROR_PACKET},
+    {"weight NaN", BARE, 0x7FC00000, 4, 1, TW_ERROR_NONFINITE},
+    {"shorter", 0, FULL - 4, 0, 0, TW_ERROR_PACKET},
+    {"cut to the header", 0, BARE, 0, 0, TW_ERROR_PACKET},
+    {"empty", 0, 0, 0, 0, TW_ERROR_PACKET},
+};
+
+/* A transport that changes the second gossip message its rank receives. */
+typedef struct wire {
+    tw_comm *inner;
+    const lie *lie;
+    int received;
+} wire;
+
+typedef struct tracked {
+    void *request;
+    unsigned char *dst; /* NULL: a send */
+} tracked;
+
+static tw_status track(tw_status status, tracked what, void **request)
+{
+    if (status != TW_OK) return status;
+    tracked *kept = malloc(sizeof *kept);
+    *kept = what;
+    *request = kept;
+    return TW_OK;
+}
+
+static tw_status send_through(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+{
+    tw_comm *inner = ((wire *)self)->inner;
+    tracked what = {0};
+    return track(inner->ops.start_send(inner->self, peer, channel, src, size, &what.request), what, request);
+}
+
+static tw_status receive_through(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    tw_comm *inner = ((wire *)self)->inner;
+    tracked what = {.dst = dst};
+    tw_status status = inner->ops.start_recv(inner->self, peer, channel, dst, capacity, &what.request);
+    return track(status, what, request);
+}
+
+static void tell(const lie *what, unsigned char *message, size_t *size)
+{
+    if (what->bytes == 0) {
+        *size = (size_t)what->value;
+        return;
+    }
+    memcpy(message + what->offset, &what->value, (size_t)what->bytes);
+    if (!what->renewed) return;
+    uint32_t crc = tw_crc32c(0, message + AT_VERSION, *size - AT_VERSION);
+    memcpy(message + AT_CRC, &crc, sizeof crc);
+}
+
+static tw_status wait_through(void *self, void *request, double timeout, size_t *size)
+{
+    wire *through = self;
+    tracked what = *(tracked *)request;
+    free(request);
+    tw_status status = through->inner->ops.wait(through->inner->self, what.request, timeout, size);
+    if (status == TW_OK && what.dst && *size == FULL && ++through->received == 2) tell(through->lie, what.dst, size);
+    return status;
+}
+
+static void destroy_through(void *self)
+{
+    tw_comm_destroy(((wire *)self)->inner);
+    free(self);
+}
+
+static tw_comm *wrap(player *self, tw_comm *comm)
+{
+    static const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+                                         .name = "liar",
+                                         .start_send = send_through,
+                                         .start_recv = receive_through,
+                                         .wait = wait_through,
+                                         .destroy = destroy_through};
+    tw_comm *wrapped = NULL;
+    wire *through = malloc(sizeof *through);
+    *through = (wire){.inner = comm, .lie = self->shared};
+    assert_int_equal(tw_comm_create_custom(&ops, through, self->rank, self->size, &wrapped), TW_OK);
+    return wrapped;
+}
+
+static void test_hostile_messages_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
+        for (int synchronous = 0; synchronous < 2; synchronous++) {
+            player players[MOST_RANKS] = {0};
+            players[0].wrap = wrap;
+            players[0].shared = (void *)(uintptr_t)&lies[i];
+            players_run(players, 2, synchronous ? "dpsgd" : "adpsgd-random", add_until_it_fails);
+            refuse(&players[0], lies[i].what, players[0].status, lies[i].want);
+            refuse(&players[1], lies[i].what, players[1].status, TW_ERROR_PEER);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_that_is_not_finite_is_refused),
+        cmocka_unit_test(test_weights_that_overflow_end_the_gossip),
+        cmocka_unit_test(test_create_fails_on_all_ranks_or_none),
+        cmocka_unit_test(test_arguments_are_checked),
+        cmocka_unit_test(test_create_survives_every_failed_allocation),
+        cmocka_unit_test(test_a_rank_that_leaves_is_noticed),
+        cmocka_unit_test(test_a_silent_rank_is_given_up_at_the_deadline),
+        cmocka_unit_test(test_nothing_comes_after_finish),
+        cmocka_unit_test(test_hostile_messages_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
