@@ -53,7 +53,8 @@ static void begin(tw_gossip *gossip)
     if (gossip->begun) return;
     gossip->begun = 1;
     gossip->added_at = tw_clock();
-    if (gossip->ops->exchange && !gossip->adapt_first)
+    int exchanged = gossip->adapt_first || (gossip->loaded && gossip->ops->remembers_exchange);
+    if (gossip->ops->exchange && !exchanged)
         tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
     else
         tw_condition_wake_all(&gossip->changed);

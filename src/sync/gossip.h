@@ -24,7 +24,7 @@ typedef struct tw_memory {
     float *values;
 } tw_memory;
 
-enum { TW_MOST_MEMORIES = 2 };
+enum { TW_MOST_MEMORIES = 6 };
 
 /* What the communication thread of a synchronous scheme is asked for. */
 typedef enum tw_gossip_task { TW_TASK_NONE = 0, TW_TASK_EXCHANGE, TW_TASK_MEAN } tw_gossip_task;
@@ -62,6 +62,7 @@ struct tw_gossip {
     float *weights; /* memories[0]; of a synchronous scheme the communication thread only reads them, during a task */
     const float *shown;   /* what read gives: the weights, unless the scheme says otherwise */
     int begun, finishing; /* the caller has made its first call, its last */
+    int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */
     int ended;            /* the communication thread does no more: finished or failed */
     tw_gossip_task task;
@@ -83,6 +84,9 @@ struct tw_gossip_ops {
     void (*destroy)(tw_gossip *gossip); /* (optional) */
 
     /* Synchronous schemes only; NULL in the others. */
+    /* What an exchange brings is among the memories: one under way is waited for before they are saved, and the one
+     * after loading was made before saving. Else it only reads them, and is made again. */
+    int remembers_exchange;
     /* On the communication thread: exchanges, without a change to the weights. */
     tw_status (*exchange)(tw_gossip *gossip);
     /* With the lock held: what the exchange brought goes into the weights. */

@@ -11,7 +11,9 @@
     X(adpsgd_fixed)                                                                                                    \
     X(adpsgd_random)                                                                                                   \
     X(adpsgd_d1)                                                                                                       \
-    X(prague)
+    X(prague)                                                                                                          \
+    X(choco)                                                                                                           \
+    X(cold)
 
 #define DECLARE(name) extern const tw_gossip_ops tw_gossip_##name;
 SCHEMES(DECLARE)

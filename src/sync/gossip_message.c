@@ -26,6 +26,8 @@ enum { HEADER = 48, CHECKED = 8, VERSION = 1, ALIGNMENT = 64 };
 _Static_assert(sizeof(header) == HEADER, "the header has no holes");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian and memory is copied onto it");
 
+#define LONGEST_INTERVAL 1e9 /* seconds */
+
 static const char magic[4] = {'T', 'W', 'G', 'O'};
 
 static size_t mask_bytes(const tw_gossip *gossip)
@@ -114,7 +116,7 @@ static tw_status check_rumour(const tw_gossip *gossip, const header *head, const
 {
     const tw_rumour *own = &gossip->rumour;
     int unused = gossip->size % 8 ? mask[mask_bytes(gossip) - 1] >> gossip->size % 8 : 0;
-    if (unused || !(head->interval >= 0) || isinf(head->interval) || head->told > head->round ||
+    if (unused || !(head->interval >= 0 && head->interval <= LONGEST_INTERVAL) || head->told > head->round ||
         head->stop < head->round || (own->stop != TW_NO_STOP && head->stop != TW_NO_STOP && head->stop != own->stop))
         return tw_fail(TW_ERROR_PACKET, "rank %d's message of round %llu says what cannot be", sender,
                        (unsigned long long)head->round);

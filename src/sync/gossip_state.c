@@ -53,8 +53,8 @@ static tw_status get_memory(const tw_gossip *gossip, const tw_memory *memory, co
 tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
 {
     if (!gossip || !prefix || !state) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, prefix or state is NULL");
-    tw_status status = TW_OK;
     tw_mutex_lock(&gossip->lock);
+    tw_status status = gossip->ops->remembers_exchange ? tw_gossip_await(gossip) : TW_OK;
     for (size_t m = 0; status == TW_OK && m < gossip->memory_count; m++)
         status = put_memory(gossip, &gossip->memories[m], prefix, state);
     tw_mutex_unlock(&gossip->lock);
@@ -68,6 +68,7 @@ static tw_status load(tw_gossip *gossip, const char *prefix, const tw_state *sta
         TW_TRY(get_memory(gossip, &gossip->memories[m], prefix, state, read + m * gossip->elements));
     for (size_t m = 0; m < gossip->memory_count; m++)
         memcpy(gossip->memories[m].values, read + m * gossip->elements, gossip->elements * sizeof *read);
+    gossip->loaded = 1;
     return TW_OK;
 }
 

@@ -6,12 +6,19 @@
 
 enum { STEPS = 9 };
 
-static const char *const specs[] = {"dpsgd",           "dpsgd:order=atc",
-                                    "adpsgd-fixed",    "adpsgd-fixed:pace=free,mixing=three",
-                                    "adpsgd-random",   "adpsgd-random:mixing=three",
-                                    "prague",          "prague:group=3,order=random,pace=free",
-                                    "adpsgd-d1",       "adpsgd-d1:mode=B",
-                                    "adpsgd-d1:mode=C"};
+static const char *const specs[] = {"dpsgd",
+                                    "dpsgd:order=atc",
+                                    "adpsgd-fixed",
+                                    "adpsgd-fixed:pace=free,mixing=three",
+                                    "adpsgd-random",
+                                    "adpsgd-random:mixing=three",
+                                    "prague",
+                                    "prague:group=3,order=random,pace=free",
+                                    "adpsgd-d1",
+                                    "adpsgd-d1:mode=B",
+                                    "adpsgd-d1:mode=C",
+                                    "choco",
+                                    "cold:values=log8"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- no step is lost ----------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@
 #include "channel.h"
 #include "memory.h"
 
-static const char *const specs[] = {"dpsgd",          "dpsgd:order=atc", "adpsgd-fixed", "adpsgd-fixed:mixing=three",
-                                    "prague:group=3", "adpsgd-random",   "adpsgd-d1",    "adpsgd-d1:mode=C"};
+static const char *const specs[] = {"dpsgd",          "dpsgd:order=atc",
+                                    "adpsgd-fixed",   "adpsgd-fixed:mixing=three",
+                                    "prague:group=3", "adpsgd-random",
+                                    "adpsgd-d1",      "adpsgd-d1:mode=C",
+                                    "choco",          "cold"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static void refuse(const player *self, const char *what, tw_status got, tw_status want)

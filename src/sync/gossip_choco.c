@@ -1,0 +1,53 @@
+/* choco - CHOCO-SGD on the ring of ranks (Koloskova, Stich and Jaggi 2019): the weights follow the mean of the
+ * neighbours' estimates instead of the neighbours themselves, and the estimates are kept up by compressed differences.
+ * With h the estimates: x += step + gamma * (mean of h - own h), then each h += compressed(x - h); the exchange
+ * overlaps with the next gradient. With a constant rate and workers whose data differ it ends in a place that depends
+ * on gamma and the rate: cold does not. */
+#include "innovation.h"
+#include "kernels.h"
+
+typedef struct choco {
+    tw_gossip gossip;
+    tw_innovation innovation;
+} choco;
+
+static const tw_option options[] = {TW_INNOVATION_OPTIONS(choco)};
+
+static tw_status create(tw_gossip *gossip)
+{
+    return tw_innovation_create(&((choco *)gossip)->innovation, gossip);
+}
+
+static void start(tw_gossip *gossip)
+{
+    tw_innovation_start(&((choco *)gossip)->innovation);
+}
+
+static void destroy(tw_gossip *gossip)
+{
+    tw_innovation_destroy(&((choco *)gossip)->innovation);
+}
+
+static tw_status exchange(tw_gossip *gossip)
+{
+    return tw_innovation_exchange(&((choco *)gossip)->innovation);
+}
+
+static void settle(tw_gossip *gossip)
+{
+    tw_kernels_best()->add(gossip->weights, ((choco *)gossip)->innovation.pull, gossip->elements);
+}
+
+const tw_gossip_ops tw_gossip_choco = {
+    .name = "choco",
+    .summary = "synchronous; neighbours on a fixed ring exchange compressed differences (CHOCO-SGD)",
+    .struct_size = sizeof(choco),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .start = start,
+    .destroy = destroy,
+    .remembers_exchange = 1,
+    .exchange = exchange,
+    .settle = settle,
+};

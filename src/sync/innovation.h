@@ -1,0 +1,78 @@
+/* innovation.h - how choco and cold talk: each worker keeps an estimate of its own weights and of its ring neighbours',
+ * sends the compressed difference between its weights and its estimate (the innovation), and all who hold that estimate
+ * add the same numbers to it. What compression leaves out stays in the difference and is sent later.
+ *
+ * Both ends of an edge must hold the same bits for ever. Each packet has its step's number and a checksum, so that none
+ * is lost, doubled or damaged unnoticed, and every so many steps the senders' checksum of the estimate itself is
+ * compared. */
+#ifndef TW_SYNC_INNOVATION_H
+#define TW_SYNC_INNOVATION_H
+
+#include "gossip.h"
+#include "packet.h"
+#include "select.h"
+
+enum { TW_RING_PARTNERS = 2 };
+
+typedef struct tw_innovation_options {
+    double density, gamma;
+    int values, indices;
+    long check;
+} tw_innovation_options;
+
+typedef struct tw_innovation {
+    tw_gossip *gossip;
+    tw_innovation_options options;
+    int partners;
+    int ranks[TW_RING_PARTNERS];
+    float *own, *theirs[TW_RING_PARTNERS]; /* the estimates; these and pull are memories of the gossip */
+    float *pull;                           /* of the last exchange: gamma * (mean of the estimates - own estimate) */
+    uint32_t step;
+    tw_selector selector;
+    uint32_t *index;
+    float *value;
+    size_t capacity; /* bytes a packet can have */
+    unsigned char *outgoing, *incoming[TW_RING_PARTNERS];
+    size_t received[TW_RING_PARTNERS];
+} tw_innovation;
+
+/* The options of a scheme whose struct `type` has a tw_innovation called `innovation`. */
+#define TW_INNOVATION_OPTION(type, member) offsetof(type, innovation) + offsetof(tw_innovation, options.member)
+#define TW_INNOVATION_OPTIONS(type)                                                                                    \
+    {"density",                                                                                                        \
+     TW_OPTION_REAL,                                                                                                   \
+     TW_INNOVATION_OPTION(type, density),                                                                              \
+     "0.1",                                                                                                            \
+     1e-7,                                                                                                             \
+     1,                                                                                                                \
+     NULL,                                                                                                             \
+     "fraction of each tensor's innovation that is sent, the largest"},                                                \
+        {"gamma",                                                                                                      \
+         TW_OPTION_REAL,                                                                                               \
+         TW_INNOVATION_OPTION(type, gamma),                                                                            \
+         "0.1",                                                                                                        \
+         0,                                                                                                            \
+         1,                                                                                                            \
+         NULL,                                                                                                         \
+         "how far the weights follow the neighbours'; less for a lower density"},                                      \
+        {"values",         TW_OPTION_CHOICE,   TW_INNOVATION_OPTION(type, values), "fp32", 0, 0,                       \
+         TW_VALUE_CHOICES, "how values travel"},                                                                       \
+        {"indices",        TW_OPTION_CHOICE,         TW_INNOVATION_OPTION(type, indices), "auto", 0, 0,                \
+         TW_INDEX_CHOICES, "how their places travel"},                                                                 \
+        {"check",                                                                                                      \
+         TW_OPTION_INTEGER,                                                                                            \
+         TW_INNOVATION_OPTION(type, check),                                                                            \
+         "64",                                                                                                         \
+         1,                                                                                                            \
+         1e9,                                                                                                          \
+         NULL,                                                                                                         \
+         "compare the estimates' checksums every so many steps"},
+
+tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip);
+void tw_innovation_destroy(tw_innovation *innovation);
+/* All ranks have the same weights: every estimate begins with them. */
+void tw_innovation_start(tw_innovation *innovation);
+/* Sends and receives one innovation, and fills pull. */
+tw_status tw_innovation_exchange(tw_innovation *innovation);
+
+#endif
