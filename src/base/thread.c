@@ -13,6 +13,7 @@ static struct timespec to_timespec(double seconds)
 
 double tw_clock(void)
 {
+    if (tw_virtual_self) return tw_virtual_clock();
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -20,29 +21,39 @@ double tw_clock(void)
 
 void tw_pause(double seconds)
 {
+    if (tw_virtual_self) {
+        tw_waiters nobody = {NULL};
+        tw_virtual_wait(&nobody, tw_virtual_clock() + seconds, "time to pass");
+        return;
+    }
     struct timespec rest = to_timespec(seconds);
     nanosleep(&rest, NULL);
 }
 
 tw_status tw_mutex_create(tw_mutex *mutex)
 {
-    int error = pthread_mutex_init(mutex, NULL);
+    mutex->waiters = (tw_waiters){NULL};
+    int error = pthread_mutex_init(&mutex->real, NULL);
     return error ? tw_fail(TW_ERROR_SYSTEM, "no mutex: %s", strerror(error)) : TW_OK;
 }
 
 void tw_mutex_destroy(tw_mutex *mutex)
 {
-    pthread_mutex_destroy(mutex);
+    pthread_mutex_destroy(&mutex->real);
 }
 
 void tw_mutex_lock(tw_mutex *mutex)
 {
-    pthread_mutex_lock(mutex);
+    if (!tw_virtual_self)
+        pthread_mutex_lock(&mutex->real);
+    else
+        while (pthread_mutex_trylock(&mutex->real)) tw_virtual_wait(&mutex->waiters, (double)INFINITY, "a lock");
 }
 
 void tw_mutex_unlock(tw_mutex *mutex)
 {
-    pthread_mutex_unlock(mutex);
+    pthread_mutex_unlock(&mutex->real);
+    if (tw_virtual_self) tw_virtual_wake_one(&mutex->waiters);
 }
 
 tw_status tw_condition_create(tw_condition *condition)
@@ -50,39 +61,62 @@ tw_status tw_condition_create(tw_condition *condition)
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a deadline must not move when somebody sets the date */
-    int error = pthread_cond_init(condition, &attributes);
+    condition->waiters = (tw_waiters){NULL};
+    int error = pthread_cond_init(&condition->real, &attributes);
     pthread_condattr_destroy(&attributes);
     return error ? tw_fail(TW_ERROR_SYSTEM, "no condition variable: %s", strerror(error)) : TW_OK;
 }
 
 void tw_condition_destroy(tw_condition *condition)
 {
-    pthread_cond_destroy(condition);
+    pthread_cond_destroy(&condition->real);
+}
+
+/* Nobody else runs between the unlocking and the waiting: no wake-up is lost. */
+static int wait_in_world(tw_condition *condition, tw_mutex *mutex, double deadline)
+{
+    tw_mutex_unlock(mutex);
+    int woken = tw_virtual_wait(&condition->waiters, deadline, "a condition");
+    tw_mutex_lock(mutex);
+    return woken;
 }
 
 void tw_condition_wait(tw_condition *condition, tw_mutex *mutex)
 {
-    pthread_cond_wait(condition, mutex);
+    if (tw_virtual_self)
+        wait_in_world(condition, mutex, (double)INFINITY);
+    else
+        pthread_cond_wait(&condition->real, &mutex->real);
 }
 
 int tw_condition_wait_until(tw_condition *condition, tw_mutex *mutex, double deadline)
 {
+    if (tw_virtual_self) return wait_in_world(condition, mutex, deadline);
     struct timespec until = to_timespec(deadline);
-    return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
+    return pthread_cond_timedwait(&condition->real, &mutex->real, &until) != ETIMEDOUT;
 }
 
 void tw_condition_wake_all(tw_condition *condition)
 {
-    pthread_cond_broadcast(condition);
+    if (tw_virtual_self)
+        tw_virtual_wake_all(&condition->waiters);
+    else
+        pthread_cond_broadcast(&condition->real);
 }
 
 tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argument)
 {
-    int error = pthread_create(thread, NULL, run, argument);
+    *thread = (tw_thread){.simulated = NULL};
+    if (tw_virtual_self)
+        return tw_virtual_start(tw_virtual_here(), tw_virtual_owned_by(), run, argument, &thread->simulated);
+    int error = pthread_create(&thread->real, NULL, run, argument);
     return error ? tw_fail(TW_ERROR_SYSTEM, "no thread: %s", strerror(error)) : TW_OK;
 }
 
 void tw_thread_join(tw_thread thread)
 {
-    pthread_join(thread, NULL);
+    if (thread.simulated)
+        tw_virtual_join(thread.simulated);
+    else
+        pthread_join(thread.real, NULL);
 }

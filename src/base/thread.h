@@ -1,13 +1,27 @@
-/* thread.h - the only threads, waits and clock of the library, so that the simulator can own them. */
+/* thread.h - the only threads, waits and clock of the library, so that the simulator can own them: on a thread of a
+ * virtual world (virtual.h), each of these does the same under the world's clock. */
 #ifndef TW_BASE_THREAD_H
 #define TW_BASE_THREAD_H
 
 #include <pthread.h>
 #include <thinwire/thinwire_plugin.h>
 
-typedef pthread_mutex_t tw_mutex;
-typedef pthread_cond_t tw_condition;
-typedef pthread_t tw_thread;
+#include "virtual.h"
+
+typedef struct tw_mutex {
+    pthread_mutex_t real;
+    tw_waiters waiters;
+} tw_mutex;
+
+typedef struct tw_condition {
+    pthread_cond_t real;
+    tw_waiters waiters;
+} tw_condition;
+
+typedef struct tw_thread {
+    pthread_t real;
+    tw_virtual_thread *simulated; /* NULL: it is none */
+} tw_thread;
 
 tw_status tw_mutex_create(tw_mutex *mutex);
 void tw_mutex_destroy(tw_mutex *mutex);
@@ -25,7 +39,7 @@ void tw_condition_wake_all(tw_condition *condition);
 tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argument);
 void tw_thread_join(tw_thread thread);
 
-/* Gives the processor away for about `seconds`; for polling a library that cannot wake us (MPI), nothing else. */
+/* Gives the processor away for about `seconds`: for polling a library that cannot wake us (MPI). */
 void tw_pause(double seconds);
 
 #endif

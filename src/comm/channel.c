@@ -152,7 +152,8 @@ tw_status tw_channel_finish(tw_channel *channel)
 {
     double deadline = tw_clock() + channel->comm->timeout;
     is_whole(channel); /* a phase without messages fails on a broken comm, too */
-    for (size_t i = 0; i < channel->transfer_count; i++) {
+    /* The last first: when it is done, so are the others as a rule, and one wait does for all of them. */
+    for (size_t i = channel->transfer_count; i-- > 0;) {
         /* Once something is wrong, the rest is only taken back. */
         double left = is_whole(channel) ? deadline - tw_clock() : 0;
         tw_status status = wait_for(channel, &channel->transfers[i], left > 0 ? left : 0);

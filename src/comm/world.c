@@ -1,0 +1,169 @@
+/* tw_world: many workers in one process, under a clock of their own. */
+#include "world.h"
+
+#include "channel.h"
+#include "error.h"
+#include "memory.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define DEFAULT_STACK ((size_t)1 << 20)
+#define LEAST_STACK ((size_t)64 << 10)
+
+static int is_span(double value)
+{
+    return value >= 0 && value <= 1e15;
+}
+
+static tw_status check_options(const tw_world_options *options)
+{
+    if (options->workers < 1 || options->workers > TW_MAX_RANKS)
+        return tw_fail(TW_ERROR_ARGUMENT, "a world of %d workers: want 1 to %d", options->workers, TW_MAX_RANKS);
+    if (options->workers_per_host < 1)
+        return tw_fail(TW_ERROR_ARGUMENT, "workers_per_host is %d: want 1 or more", options->workers_per_host);
+    if (!is_span(options->bandwidth) || !is_span(options->latency) || !is_span(options->overhead) ||
+        !is_span(options->time_limit))
+        return tw_fail(TW_ERROR_ARGUMENT, "bandwidth, latency, overhead and time_limit of a world are 0 to 1e15");
+    if (options->stack_bytes < LEAST_STACK)
+        return tw_fail(TW_ERROR_ARGUMENT, "a stack of %zu bytes: want at least %zu", options->stack_bytes, LEAST_STACK);
+    return TW_OK;
+}
+
+static tw_status read_options(const tw_world_options *given, tw_world_options *options)
+{
+    size_t known = sizeof *options;
+    if (!given || given->struct_size < sizeof given->struct_size)
+        return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_world_options)");
+    memcpy(options, given, given->struct_size < known ? given->struct_size : known);
+    if (!options->workers_per_host) options->workers_per_host = 1;
+    if (!options->stack_bytes) options->stack_bytes = DEFAULT_STACK;
+    return check_options(options);
+}
+
+/* --- create -------------------------------------------------------------------------------------------------- */
+
+static void pass_limit(tw_timer *timer)
+{
+    tw_world *world = (tw_world *)(void *)((char *)timer - offsetof(tw_world, limit));
+    world->over = 1;
+    for (int r = 0; r < world->options.workers; r++) tw_member_leave(&world->members[r]);
+}
+
+static tw_status create_members(tw_world *world)
+{
+    int count = world->options.workers;
+    TW_TRY(tw_allocate((size_t)count, sizeof *world->members, &world->members));
+    for (int r = 0; r < count; r++)
+        world->members[r] = (tw_member){.world = world, .rank = r, .gone_at = (double)INFINITY};
+    for (int r = 0; r < count; r++) TW_TRY(tw_member_join(&world->members[r]));
+    return TW_OK;
+}
+
+static tw_status build(tw_world *world)
+{
+    const tw_world_options *options = &world->options;
+    TW_TRY(tw_virtual_create(options->stack_bytes, &world->clock));
+    world->network = (tw_network){.clock = world->clock,
+                                  .bandwidth = options->bandwidth,
+                                  .latency = options->latency,
+                                  .overhead = options->overhead,
+                                  .hosts = (options->workers - 1) / options->workers_per_host + 1};
+    TW_TRY(tw_messages_create(world));
+    TW_TRY(create_members(world));
+    world->limit.fire = pass_limit;
+    return tw_timers_reserve(tw_virtual_timers(world->clock), 1);
+}
+
+tw_status tw_world_create(const tw_world_options *options, tw_world **created)
+{
+    tw_world *world;
+    if (!created) return tw_fail(TW_ERROR_ARGUMENT, "no place for the world: world is NULL");
+    TW_TRY(tw_allocate(1, sizeof *world, &world));
+    tw_status status = read_options(options, &world->options);
+    if (status == TW_OK) status = build(world);
+    if (status == TW_OK)
+        *created = world;
+    else
+        tw_world_destroy(world);
+    return status;
+}
+
+/* Comms of ranks that never ran, or were ended where they stood. */
+static void destroy_comms(tw_world *world)
+{
+    for (int r = 0; world->members && r < world->options.workers; r++) {
+        tw_comm_destroy(world->members[r].comm);
+        world->members[r].comm = NULL;
+    }
+}
+
+void tw_world_destroy(tw_world *world)
+{
+    if (!world) return;
+    destroy_comms(world);
+    tw_messages_free(world);
+    tw_virtual_destroy(world->clock);
+    tw_free(world->members);
+    tw_free(world);
+}
+
+/* --- run ----------------------------------------------------------------------------------------------------- */
+
+static void *live(void *argument)
+{
+    tw_member *me = argument;
+    tw_world *world = me->world;
+    world->worker(world->context, me->rank, me->comm);
+    tw_comm_destroy(me->comm);
+    me->comm = NULL;
+    return NULL;
+}
+
+static tw_status start_all(tw_world *world)
+{
+    for (int r = 0; r < world->options.workers; r++) {
+        tw_virtual_thread *thread;
+        tw_virtual_owner owner = {.rank = r, .context = &world->members[r]};
+        TW_TRY(tw_virtual_start(world->clock, owner, live, &world->members[r], &thread));
+    }
+    return TW_OK;
+}
+
+tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context)
+{
+    if (!world || !worker) return tw_fail(TW_ERROR_ARGUMENT, "the world or the worker is NULL");
+    if (world->ran) return tw_fail(TW_ERROR_ORDER, "a world runs once; make another");
+    world->ran = 1;
+    world->worker = worker;
+    world->context = context;
+    TW_TRY(start_all(world));
+    if (world->options.time_limit > 0)
+        tw_timers_arm(tw_virtual_timers(world->clock), &world->limit, world->options.time_limit);
+    tw_status status = tw_virtual_run(world->clock);
+    destroy_comms(world);
+    return status;
+}
+
+/* --- inside -------------------------------------------------------------------------------------------------- */
+
+void tw_world_compute(double seconds)
+{
+    if (tw_virtual_self && seconds > 0) tw_pause(seconds);
+}
+
+void tw_world_kill(void)
+{
+    if (tw_virtual_self) tw_member_leave(tw_virtual_owned_by().context);
+}
+
+double tw_world_seconds(const tw_world *world)
+{
+    return tw_virtual_now(world->clock);
+}
+
+uint64_t tw_world_bytes(const tw_world *world, int rank)
+{
+    return rank >= 0 && rank < world->options.workers ? world->members[rank].bytes : 0;
+}
