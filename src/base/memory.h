@@ -12,6 +12,12 @@ tw_status tw_allocate(size_t count, size_t size, void *pointer);
 /* The same for `bytes` bytes of any content: of a large block, only the pages that are written to take memory. */
 tw_status tw_allocate_unset(size_t bytes, void *pointer);
 
+/* The same without huge pages, for large blocks of which little is written. */
+tw_status tw_allocate_sparse(size_t bytes, void *pointer);
+
+/* The content of a block is of no more use: its pages are the system's until they are written again. */
+void tw_discard(void *block, size_t bytes);
+
 /* Grows or shrinks a block of tw_allocate, keeping the first min(old_bytes, new_bytes). *pointer may be NULL. On
  * failure the old block stays. New bytes are zero. */
 tw_status tw_resize(void *pointer, size_t old_bytes, size_t new_bytes);

@@ -43,9 +43,15 @@ tw_status tw_channel_reserve(tw_channel *channel, size_t bytes)
     tw_free(channel->scratch);
     channel->scratch = NULL;
     channel->scratch_bytes = 0;
-    TW_TRY(tw_allocate_unset(bytes, &channel->scratch));
+    TW_TRY(tw_virtual_self ? tw_allocate_sparse(bytes, &channel->scratch)
+                           : tw_allocate_unset(bytes, &channel->scratch));
     channel->scratch_bytes = bytes;
     return TW_OK;
+}
+
+void tw_channel_release(tw_channel *channel)
+{
+    if (tw_virtual_self) tw_discard(channel->scratch, channel->scratch_bytes);
 }
 
 tw_traffic tw_counters_read(const tw_counters *counters)

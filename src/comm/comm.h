@@ -34,4 +34,8 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
 tw_status tw_channel_broadcast(tw_channel *channel, int root, const void *data, size_t size, size_t capacity,
                                const void **packet, size_t *packet_size);
 
+/* The packets of the last call have been read. In a world, where all ranks share one machine's memory, theirs is given
+ * back: N ranks with N packets each would not fit. */
+void tw_channel_release(tw_channel *channel);
+
 #endif

@@ -50,6 +50,7 @@ static tw_status run_message(tw_reducer *reducer, tw_message *message, double *c
     TW_TRY(tw_scheme_begin(message->scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
     for (;;) {
         TW_TRY(tw_scheme_next(message->scheme, &round));
+        tw_channel_release(reducer->channel);
         double asked = tw_clock();
         *codec += asked - start;
         if (round.kind == TW_ROUND_DONE) return TW_OK;

@@ -1,0 +1,584 @@
+/* A virtual world: its times against arithmetic, and that every run of it ends, the same way each time. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <thinwire/thinwire_sim.h>
+
+#include "channel.h"
+#include "memory.h"
+
+/* Powers of two, so that sums of times are exact. */
+#define BANDWIDTH 1048576.0
+#define LATENCY 0x1p-6
+#define OVERHEAD 0x1p-10
+enum { BYTES = 65536, MOST = 16 };
+#define TRANSFER ((double)BYTES / BANDWIDTH)
+
+/* What ranks saw, for the test to look at afterwards. */
+typedef struct record {
+    double at[MOST];
+    tw_status status[MOST];
+    char text[MOST][256];
+} record;
+
+static tw_world_options link_of(int workers)
+{
+    return (tw_world_options){.struct_size = sizeof(tw_world_options),
+                              .workers = workers,
+                              .bandwidth = BANDWIDTH,
+                              .latency = LATENCY,
+                              .overhead = OVERHEAD};
+}
+
+static double run(tw_world_options options, tw_world_worker worker, void *context)
+{
+    tw_world *world;
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, worker, context), TW_OK);
+    double seconds = tw_world_seconds(world);
+    tw_world_destroy(world);
+    return seconds;
+}
+
+/* Only one thread runs at a time, and cmocka's asserts may not jump out of it: what fails inside is counted. */
+static int failures;
+
+static void check(int holds)
+{
+    failures += !holds;
+}
+
+static char outbox[BYTES], inbox[MOST][BYTES];
+
+static void send_to(tw_comm *comm, int peer, size_t bytes)
+{
+    tw_channel_start_send(comm->channel, peer, outbox, bytes);
+}
+
+static void receive_from(tw_comm *comm, int peer, size_t bytes)
+{
+    tw_channel_start_receive(comm->channel, peer, inbox[peer], bytes, NULL);
+}
+
+static void finish(record *seen, tw_comm *comm)
+{
+    int rank = tw_comm_rank(comm);
+    seen->status[rank] = tw_channel_finish(comm->channel);
+    seen->at[rank] = tw_clock();
+    strncpy(seen->text[rank], tw_last_error(), sizeof seen->text[rank] - 1);
+}
+
+/* --- one message, and lines that are shared ------------------------------------------------------------------- */
+
+static void play_one_message(void *context, int rank, tw_comm *comm)
+{
+    if (rank == 0) send_to(comm, 1, BYTES);
+    if (rank == 1) receive_from(comm, 0, BYTES);
+    finish(context, comm);
+}
+
+static void a_message_takes_overhead_latency_and_transfer(void **state)
+{
+    (void)state;
+    record seen = {0};
+    assert_true(run(link_of(2), play_one_message, &seen) == OVERHEAD + LATENCY + TRANSFER);
+    assert_true(seen.at[0] == OVERHEAD + TRANSFER);
+    assert_true(seen.at[1] == OVERHEAD + LATENCY + TRANSFER);
+    tw_world_options ideal = {.struct_size = sizeof ideal, .workers = 2};
+    assert_true(run(ideal, play_one_message, &seen) == 0);
+}
+
+/* Everybody but the last sends to the last. */
+static void play_many_to_one(void *context, int rank, tw_comm *comm)
+{
+    int last = tw_comm_size(comm) - 1;
+    for (int r = 0; rank == last && r < last; r++) receive_from(comm, r, BYTES);
+    if (rank != last) send_to(comm, last, BYTES);
+    finish(context, comm);
+}
+
+static void senders_share_the_receivers_line(void **state)
+{
+    (void)state;
+    record seen = {0};
+    run(link_of(4), play_many_to_one, &seen);
+    for (int r = 0; r < 3; r++) assert_true(seen.at[r] == OVERHEAD + TRANSFER);
+    assert_true(seen.at[3] == OVERHEAD + LATENCY + 3 * TRANSFER);
+}
+
+static void play_one_to_many(void *context, int rank, tw_comm *comm)
+{
+    for (int r = 1; rank == 0 && r < tw_comm_size(comm); r++) send_to(comm, r, BYTES);
+    if (rank != 0) receive_from(comm, 0, BYTES);
+    finish(context, comm);
+}
+
+static void messages_take_turns_on_the_senders_line(void **state)
+{
+    (void)state;
+    record seen = {0};
+    run(link_of(4), play_one_to_many, &seen);
+    for (int r = 1; r < 4; r++) assert_true(seen.at[r] == r * (OVERHEAD + TRANSFER) + LATENCY);
+}
+
+/* 0 -> 1 at once and 2 -> 1 a moment before 0's first bit is there: who comes first on the line goes first. */
+static void play_order(void *context, int rank, tw_comm *comm)
+{
+    if (rank == 0) {
+        send_to(comm, 3, BYTES);
+        send_to(comm, 1, BYTES); /* its turn comes late */
+    } else if (rank == 2) {
+        tw_world_compute(TRANSFER / 2);
+        send_to(comm, 1, BYTES);
+    } else {
+        receive_from(comm, 0, BYTES);
+        if (rank == 1) receive_from(comm, 2, BYTES);
+    }
+    finish(context, comm);
+}
+
+static void first_bits_decide_the_order_on_the_receivers_line(void **state)
+{
+    (void)state;
+    record seen = {0};
+    run(link_of(4), play_order, &seen);
+    /* 2's goes through without waiting; 0's first bit comes at 2 overheads, a latency and a transfer, when it still
+     * runs for half a transfer and an overhead less. */
+    assert_true(seen.at[1] == TRANSFER / 2 + OVERHEAD + LATENCY + 2 * TRANSFER);
+}
+
+static void play_exchange(void *context, int rank, tw_comm *comm)
+{
+    receive_from(comm, 1 - rank, BYTES);
+    send_to(comm, 1 - rank, BYTES);
+    finish(context, comm);
+}
+
+static void lines_are_full_duplex(void **state)
+{
+    (void)state;
+    record seen = {0};
+    assert_true(run(link_of(2), play_exchange, &seen) == OVERHEAD + LATENCY + TRANSFER);
+}
+
+/* Two hosts of two workers: 0 -> 2 and 1 -> 3 at once. */
+static void play_two_pairs(void *context, int rank, tw_comm *comm)
+{
+    if (rank < 2) send_to(comm, rank + 2, BYTES);
+    if (rank >= 2) receive_from(comm, rank - 2, BYTES);
+    finish(context, comm);
+}
+
+static void workers_of_a_host_share_its_line(void **state)
+{
+    (void)state;
+    record seen = {0};
+    tw_world_options options = link_of(4);
+    options.workers_per_host = 2;
+    run(options, play_two_pairs, &seen);
+    assert_true(seen.at[2] == OVERHEAD + TRANSFER + LATENCY);
+    assert_true(seen.at[3] == 2 * (OVERHEAD + TRANSFER) + LATENCY);
+    options.workers_per_host = 4;
+    assert_true(run(options, play_two_pairs, &seen) == 0);
+}
+
+static void bytes_are_those_that_cross_a_line(void **state)
+{
+    (void)state;
+    record seen = {0};
+    tw_world *world;
+    tw_world_options options = link_of(4);
+    options.workers_per_host = 3; /* 0, 1, 2 | 3 */
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, play_many_to_one, &seen), TW_OK);
+    for (int r = 0; r < 4; r++) assert_int_equal(tw_world_bytes(world, r), r < 3 ? BYTES : 0);
+    assert_int_equal(tw_world_bytes(world, 4), 0);
+    tw_world_destroy(world);
+}
+
+/* A message that nobody asks for yet does not hold its sender up, and is there when somebody does. */
+static void play_late_receiver(void *context, int rank, tw_comm *comm)
+{
+    if (rank == 1) {
+        tw_world_compute(100);
+        check(tw_clock() == 100);
+        receive_from(comm, 0, BYTES);
+    } else {
+        strcpy(outbox, "early");
+        send_to(comm, 1, BYTES);
+    }
+    finish(context, comm);
+    if (rank == 0) strcpy(outbox, "later");
+    if (rank == 1) check(strcmp(inbox[0], "early") == 0);
+}
+
+static void senders_do_not_wait_for_receivers(void **state)
+{
+    (void)state;
+    record seen = {0};
+    run(link_of(2), play_late_receiver, &seen);
+    assert_true(seen.at[0] == OVERHEAD + TRANSFER && seen.at[1] == 100);
+    assert_int_equal(failures, 0);
+}
+
+/* --- collectives: their times follow from their messages ------------------------------------------------------ */
+
+static void play_collectives(void *context, int rank, tw_comm *comm)
+{
+    double *at = context;
+    int size = tw_comm_size(comm);
+    size_t count = 12 * 1024;
+    float *values = calloc(count * (size_t)size, sizeof *values);
+    values[0] = (float)rank;
+    check(tw_comm_allreduce(comm, values, count) == TW_OK);
+    check(values[0] == (float)(size * (size - 1) / 2));
+    if (rank == 0) at[0] = tw_clock();
+    check(tw_comm_barrier(comm) == TW_OK);
+    if (rank == 0) at[1] = tw_clock();
+    check(tw_comm_allgather(comm, inbox, 4096, values) == TW_OK);
+    if (rank == 0) at[2] = tw_clock();
+    free(values);
+}
+
+/* All ranks do the same at the same time, so that on both lines messages follow one another without a gap. */
+static void collectives_take_the_time_of_their_messages(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        double at[3], peers = ranks - 1, chunk = 12 * 1024 * 4 / ranks / BANDWIDTH, packet = 4096 / BANDWIDTH;
+        run(link_of(ranks), play_collectives, at);
+        double phase = peers * (OVERHEAD + chunk) + LATENCY, round = OVERHEAD + LATENCY, rounds = ranks > 2 ? 2 : 1;
+        assert_true(at[0] == 2 * phase);
+        assert_true(at[1] - at[0] == rounds * round);
+        assert_true(at[2] - at[1] == peers * (OVERHEAD + packet) + LATENCY);
+    }
+    assert_int_equal(failures, 0);
+}
+
+static void play_barriers(void *context, int rank, tw_comm *comm)
+{
+    (void)context, (void)rank;
+    for (int i = 0; i < 2; i++) check(tw_comm_barrier(comm) == TW_OK);
+}
+
+static void a_thousand_workers_meet(void **state)
+{
+    (void)state;
+    double seconds = run(link_of(1024), play_barriers, NULL);
+    assert_true(seconds == 2 * 10 * (OVERHEAD + LATENCY));
+    assert_int_equal(failures, 0);
+}
+
+/* --- computing and other threads ------------------------------------------------------------------------------- */
+
+static void *compute_beside(void *argument)
+{
+    tw_world_compute(*(double *)argument);
+    *(double *)argument = tw_clock();
+    return NULL;
+}
+
+static void play_compute(void *context, int rank, tw_comm *comm)
+{
+    double *at = context, beside = 3 * (rank + 1);
+    tw_thread thread;
+    (void)comm;
+    check(tw_thread_start(&thread, compute_beside, &beside) == TW_OK);
+    tw_world_compute(1 + rank);
+    tw_world_compute(0);
+    at[2 * rank] = tw_clock();
+    tw_thread_join(thread);
+    at[2 * rank + 1] = tw_clock();
+    check(beside == tw_clock());
+}
+
+static void threads_compute_side_by_side(void **state)
+{
+    (void)state;
+    double at[4];
+    assert_true(run(link_of(2), play_compute, at) == 6);
+    assert_true(at[0] == 1 && at[1] == 3 && at[2] == 2 && at[3] == 6);
+    double before = tw_clock();
+    tw_world_compute(1e9); /* this thread lives in no world */
+    tw_world_kill();
+    assert_true(tw_clock() - before < 1e9);
+    assert_int_equal(failures, 0);
+}
+
+/* --- what ends badly, ends ------------------------------------------------------------------------------------ */
+
+static void play_silence(void *context, int rank, tw_comm *comm)
+{
+    check(tw_comm_set_timeout(comm, 5) == TW_OK);
+    if (rank == 0) receive_from(comm, 1, BYTES);
+    if (rank == 1) tw_world_compute(1000);
+    finish(context, comm);
+}
+
+static void timeouts_are_virtual(void **state)
+{
+    (void)state;
+    record seen = {0};
+    assert_true(run(link_of(2), play_silence, &seen) == 1000);
+    assert_int_equal(seen.status[0], TW_ERROR_PEER);
+    assert_true(seen.at[0] == 5);
+    assert_non_null(strstr(seen.text[0], "did not answer"));
+}
+
+static void play_limit(void *context, int rank, tw_comm *comm)
+{
+    (void)rank;
+    record *seen = context;
+    tw_status status = TW_OK;
+    while (status == TW_OK) {
+        tw_world_compute(1);
+        status = tw_comm_barrier(comm);
+    }
+    finish(seen, comm);
+}
+
+static void the_time_limit_ends_all(void **state)
+{
+    (void)state;
+    record seen = {0};
+    tw_world_options options = link_of(3);
+    options.time_limit = 10;
+    double seconds = run(options, play_limit, &seen);
+    assert_true(seconds >= 10 && seconds <= 11);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(seen.status[r], TW_ERROR_PEER);
+        assert_non_null(strstr(seen.text[r], "time limit"));
+    }
+}
+
+typedef struct trap {
+    tw_mutex mutex;
+    tw_condition never;
+} trap;
+
+static void play_deadlock(void *context, int rank, tw_comm *comm)
+{
+    trap *all = context;
+    (void)comm;
+    if (rank == 2) return;
+    tw_mutex_lock(&all->mutex);
+    tw_world_compute(1 + rank); /* holding it: rank 1 has to wait for the lock */
+    tw_condition_wait(&all->never, &all->mutex);
+    check(0);
+}
+
+static void a_deadlock_is_reported(void **state)
+{
+    (void)state;
+    trap all;
+    tw_world *world;
+    tw_world_options options = link_of(3);
+    assert_int_equal(tw_mutex_create(&all.mutex), TW_OK);
+    assert_int_equal(tw_condition_create(&all.never), TW_OK);
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, play_deadlock, &all), TW_ERROR_ORDER);
+    assert_non_null(strstr(tw_last_error(), "rank 0 for a condition"));
+    assert_non_null(strstr(tw_last_error(), "rank 1 for a condition"));
+    assert_null(strstr(tw_last_error(), "rank 2"));
+    assert_true(tw_world_seconds(world) == 3);
+    assert_int_equal(tw_world_run(world, play_deadlock, &all), TW_ERROR_ORDER);
+    tw_world_destroy(world);
+    tw_condition_destroy(&all.never);
+    tw_mutex_destroy(&all.mutex);
+    assert_int_equal(failures, 0);
+}
+
+/* A transport that passes everything on, and kills its rank at one of the calls. */
+typedef struct mortal {
+    tw_transport_ops ops;
+    void *self;
+    int calls, dies_at;
+} mortal;
+
+static void live_on(mortal *me)
+{
+    if (++me->calls == me->dies_at) tw_world_kill();
+}
+
+static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+{
+    mortal *me = self;
+    live_on(me);
+    return me->ops.start_send(me->self, peer, channel, src, size, request);
+}
+
+static tw_status mortal_receive(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    mortal *me = self;
+    live_on(me);
+    return me->ops.start_recv(me->self, peer, channel, dst, capacity, request);
+}
+
+static tw_status mortal_wait(void *self, void *request, double timeout, size_t *size)
+{
+    mortal *me = self;
+    live_on(me);
+    return me->ops.wait(me->self, request, timeout, size);
+}
+
+static tw_status call_barrier(tw_comm *comm)
+{
+    return tw_comm_barrier(comm);
+}
+
+static tw_status call_allreduce(tw_comm *comm)
+{
+    float values[100] = {0};
+    return tw_comm_allreduce(comm, values, 100);
+}
+
+static tw_status call_allgather(tw_comm *comm)
+{
+    const void *const *packets;
+    const size_t *sizes;
+    return tw_channel_allgather(comm->channel, outbox, 500, 1000, &packets, &sizes);
+}
+
+/* Of a broadcast, only its root would notice nothing. */
+static tw_status call_broadcast(tw_comm *comm)
+{
+    char data[100] = {0};
+    tw_status status = tw_comm_broadcast(comm, 0, data, sizeof data);
+    return status == TW_OK ? tw_comm_broadcast(comm, 1, data, sizeof data) : status;
+}
+
+static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+enum { COLLECTIVES = sizeof collectives / sizeof *collectives, RANKS = 4, REPEATS = 3 };
+
+typedef struct murder {
+    tw_status (*collective)(tw_comm *comm);
+    int dies_at, calls;
+    tw_status status[RANKS];
+    double at[RANKS];
+} murder;
+
+/* Repeats the collective; when the victim got through all of it alive, one more round would find nobody missing. */
+static void play_murder(void *context, int rank, tw_comm *comm)
+{
+    murder *plot = context;
+    tw_transport_ops inner = comm->ops;
+    mortal me = {.ops = inner, .self = comm->self, .dies_at = rank == 1 ? plot->dies_at : 0};
+    comm->ops.start_send = mortal_send;
+    comm->ops.start_recv = mortal_receive;
+    comm->ops.wait = mortal_wait;
+    comm->self = &me;
+    tw_status status = TW_OK;
+    for (int i = 0; i < REPEATS && status == TW_OK; i++) status = plot->collective(comm);
+    if (rank == 1) plot->calls = me.calls;
+    if (rank != 1 && status == TW_OK && plot->dies_at) status = tw_comm_barrier(comm); /* the victim will not come */
+    plot->status[rank] = status;
+    plot->at[rank] = tw_clock();
+    comm->ops = inner;
+    comm->self = me.self;
+}
+
+static int murder_at(murder *plot)
+{
+    run(link_of(RANKS), play_murder, plot);
+    int died = plot->dies_at && plot->calls >= plot->dies_at;
+    for (int r = 0; died && r < RANKS; r++) {
+        if (r != 1) assert_int_equal(plot->status[r], TW_ERROR_PEER);
+        assert_true(plot->at[r] < 1); /* noticed, not timed out */
+    }
+    return died;
+}
+
+static void a_killed_rank_is_noticed_at_every_call(void **state)
+{
+    (void)state;
+    for (int c = 0; c < COLLECTIVES; c++) {
+        murder plot = {.collective = collectives[c]};
+        assert_int_equal(murder_at(&plot), 0);
+        for (int r = 0; r < RANKS; r++) assert_int_equal(plot.status[r], TW_OK);
+        int calls = plot.calls;
+        assert_true(calls >= 8);
+        for (int k = 1; k <= calls; k++) {
+            plot = (murder){.collective = collectives[c], .dies_at = k};
+            assert_true(murder_at(&plot));
+        }
+    }
+}
+
+/* --- rules ---------------------------------------------------------------------------------------------------- */
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    tw_world *world = NULL;
+    tw_world_options good = link_of(2), wrong[8];
+    for (int i = 0; i < 8; i++) wrong[i] = good;
+    wrong[0].struct_size = 0;
+    wrong[1].workers = 0;
+    wrong[2].workers = 4097;
+    wrong[3].workers_per_host = -1;
+    wrong[4].bandwidth = -1;
+    wrong[5].latency = (double)NAN;
+    wrong[6].overhead = (double)INFINITY;
+    wrong[7].stack_bytes = 1;
+    for (int i = 0; i < 8; i++) assert_int_equal(tw_world_create(&wrong[i], &world), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_world_create(NULL, &world), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_world_create(&good, NULL), TW_ERROR_ARGUMENT);
+    assert_null(world);
+    assert_int_equal(tw_world_create(&good, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, NULL, NULL), TW_ERROR_ARGUMENT);
+    tw_world_destroy(world); /* that never ran */
+    tw_world_destroy(NULL);
+}
+
+static void a_world_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    tw_world *world = NULL;
+    tw_world_options options = link_of(3);
+    tw_status status = TW_ERROR_MEMORY;
+    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
+        tw_fail_allocation(n);
+        status = tw_world_create(&options, &world);
+        tw_fail_allocation(0);
+        assert_true((world != NULL) == (status == TW_OK));
+    }
+    for (long n = 1; n < 4; n++) { /* its threads */
+        tw_fail_allocation(n);
+        tw_status ran = tw_world_run(world, play_barriers, NULL);
+        tw_fail_allocation(0);
+        assert_int_equal(ran, TW_ERROR_MEMORY);
+        tw_world_destroy(world);
+        assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    }
+    tw_world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_takes_overhead_latency_and_transfer),
+        cmocka_unit_test(senders_share_the_receivers_line),
+        cmocka_unit_test(messages_take_turns_on_the_senders_line),
+        cmocka_unit_test(first_bits_decide_the_order_on_the_receivers_line),
+        cmocka_unit_test(lines_are_full_duplex),
+        cmocka_unit_test(workers_of_a_host_share_its_line),
+        cmocka_unit_test(bytes_are_those_that_cross_a_line),
+        cmocka_unit_test(senders_do_not_wait_for_receivers),
+        cmocka_unit_test(collectives_take_the_time_of_their_messages),
+        cmocka_unit_test(a_thousand_workers_meet),
+        cmocka_unit_test(threads_compute_side_by_side),
+        cmocka_unit_test(timeouts_are_virtual),
+        cmocka_unit_test(the_time_limit_ends_all),
+        cmocka_unit_test(a_deadlock_is_reported),
+        cmocka_unit_test(a_killed_rank_is_noticed_at_every_call),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(a_world_is_made_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests_name("world", tests, NULL, NULL);
+}
