@@ -160,6 +160,12 @@ void tw_member_leave(tw_member *me)
 
 /* --- starting ------------------------------------------------------------------------------------------------ */
 
+static tw_status check_inside(const tw_member *me)
+{
+    if (tw_virtual_self && tw_virtual_here() == me->world->clock) return TW_OK;
+    return tw_fail(TW_ERROR_ORDER, "rank %d's comm may be used by threads of its world only", me->rank);
+}
+
 static tw_status fail_gone(const tw_member *me, int peer)
 {
     const tw_world *world = me->world;
@@ -206,6 +212,7 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
 {
     tw_member *me = self;
     letter *one;
+    TW_TRY(check_inside(me));
     if (is_gone(me) || is_gone(&me->world->members[peer])) return fail_gone(me, peer);
     TW_TRY(tw_pool_take(&me->world->letters, &one));
     one->entry = (tw_entry){.sender = me->rank, .receiver = peer, .channel = channel, .is_send = 1};
@@ -226,6 +233,7 @@ static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, s
     tw_world *world = me->world;
     tw_receipt *one;
     tw_entry *partner;
+    TW_TRY(check_inside(me));
     if (is_gone(me)) return fail_gone(me, peer);
     TW_TRY(tw_pool_take(&world->receipts, &one));
     *one = (tw_receipt){.entry = {.sender = peer, .receiver = me->rank, .channel = channel}, .dst = dst};

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -429,11 +428,11 @@ static void play_channels(tw_comm *comm, const void *context)
 {
     (void)context;
     tw_channel *channels[2];
-    pthread_t thread;
+    tw_thread thread;
     for (int c = 0; c < 2; c++) CHECK(tw_channel_create(comm, &channels[c]) == TW_OK);
-    CHECK(pthread_create(&thread, NULL, use_channel, channels[1]) == 0);
+    CHECK(tw_thread_start(&thread, use_channel, channels[1]) == TW_OK);
     use_channel(channels[0]);
-    pthread_join(thread, NULL);
+    tw_thread_join(thread);
     tw_traffic first = tw_channel_traffic(channels[0]), second = tw_channel_traffic(channels[1]);
     tw_traffic total = tw_comm_traffic(comm);
     CHECK(total.bytes_sent == first.bytes_sent + second.bytes_sent);
