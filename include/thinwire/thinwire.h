@@ -300,6 +300,8 @@ TW_API size_t tw_gossip_scheme_count(void);
 TW_API const char *tw_gossip_name(size_t index);
 TW_API const char *tw_gossip_summary(size_t index);
 TW_API size_t tw_gossip_help(size_t index, char *text, size_t capacity);
+/* 1 for a scheme in which every rank must add as often as the others. */
+TW_API int tw_gossip_is_synchronous(size_t index);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 5. State: named tensors, kept without loss

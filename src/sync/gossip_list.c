@@ -82,6 +82,11 @@ const char *tw_gossip_summary(size_t index)
     return index < SCHEME_COUNT ? schemes[index]->summary : NULL;
 }
 
+int tw_gossip_is_synchronous(size_t index)
+{
+    return index < SCHEME_COUNT && schemes[index]->exchange;
+}
+
 size_t tw_gossip_help(size_t index, char *text, size_t capacity)
 {
     if (index >= SCHEME_COUNT) return (size_t)snprintf(text, capacity, "%s", "");

@@ -14,7 +14,7 @@ class WordsTest(CommandLineTest):
     def test_unknown_words(self):
         self.refuse(2, ["frobnicate", "train"], "frobnicate")
         self.refuse(2, ["juggling", "codec"], "bench", "juggling")
-        self.refuse(2, ["zip", "dgc"], "schemes", "zip")
+        self.refuse(2, ["zip", "dgc", "adpsgd-random"], "schemes", "zip")
         self.refuse(2, ["zip", "dgc"], "bench", "codec", "--codec", "zip")
         self.refuse(2, ["--count", "--threads"], "bench", "codec", "--count", "3", "--threads", "8")
         self.refuse(2, ["--count", "flat"], "bench", "codec", "--count", "3", "--table", "resnet50")
@@ -34,9 +34,20 @@ class WordsTest(CommandLineTest):
         self.refuse_training(2, ["--batch", "1000"], "--batch", "1000", "--workers", "2")
 
     def test_specs(self):
-        self.refuse_training(2, ["zip"], "--sync", "zip", "--workers", "2")
+        self.refuse_training(2, ["zip", "dgc", "adpsgd-random"], "--sync", "zip", "--workers", "2")
+        self.refuse_training(2, ["adpsgd-random", "pase"], "--sync", "adpsgd-random:pase=free", "--workers", "2")
         self.refuse_training(2, ["densty"], "--sync", "dgc:densty=0.1", "--workers", "2")
         self.refuse_training(2, ["density", "7"], "--sync", "dgc:density=7", "--workers", "2")
+
+    def test_handicaps(self):
+        for bad in ("3:10", "-1:2", "0.5:2", "0:0.9", "0:nan", "0:1e7", "0", "0:2:3", "fast", "0:2,", "0:2,9:2", ""):
+            self.refuse_training(2, ["--slow", bad, "RANK:FACTOR"], f"--slow={bad}", "--workers", "2")
+        for bad in ("2:1:1", "0:0:1", "0:4:1", "0:1.5:1", "0:1:-1", "0:1", "0:1:1:1", "0:1:inf", "0:1:1,0:1"):
+            self.refuse_training(2, ["--pause", bad, "RANK:AT:SECONDS"], f"--pause={bad}", "--workers", "2", "--steps", "3")
+        self.refuse_training(2, ["one pause too many"], "--pause", ",".join(17 * ["0:1:0"]), "--steps", "3")
+
+    def test_gossip_has_no_message_ratio(self):
+        self.refuse_training(2, ["--expect-ratio", "adpsgd-fixed"], "--sync", "adpsgd-fixed", "--expect-ratio", "2")
 
     def test_momentum_in_both(self):
         self.refuse_training(2, ["dgc:momentum=0.8"], "--sync", "dgc", "--momentum", "0.8", "--workers", "2")

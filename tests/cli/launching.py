@@ -70,13 +70,20 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
 
     def test_a_killed_rank_ends_the_others(self):
+        for sync in ("allreduce", "adpsgd-random"):
+            with self.subTest(sync=sync):
+                folder = self.folder / sync
+                folder.mkdir()
+                self.kill_a_rank(folder, "--sync", sync)
+
+    def kill_a_rank(self, folder, *options):
         """Rank 1 leaves its process id, rank 0 its exit code: with --enable-recovery, mpirun itself returns 0."""
-        pid, code = self.folder / "pid", self.folder / "code"
+        pid, code = folder / "pid", folder / "code"
         script = f'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo $$ >{pid}; exec "$0" "$@"; fi; "$0" "$@"; echo $? >{code}'
-        words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", self.folder / "run")
+        words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", folder / "run", *options)
         job = subprocess.Popen(["mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script, PROGRAM,
                                 *map(str, words)], env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.PIPE, text=True)
-        metrics = self.folder / "run/metrics.jsonl"
+        metrics = folder / "run/metrics.jsonl"
         while not (metrics.exists() and '"step"' in metrics.read_text()):
             self.assertIsNone(job.poll())
         os.kill(int(pid.read_text()), signal.SIGKILL)

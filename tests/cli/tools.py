@@ -14,6 +14,11 @@ class ToolsTest(CommandLineTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
+    def listed_schemes(self):
+        """The names in the list: of schemes for gradients, and of those for weights."""
+        groups = [group for group in self.output("schemes").split("\n\n") if "\n  " in group]
+        return [[line.split()[0] for line in group.splitlines()[1:]] for group in groups]
+
     def test_json_goes_to_standard_output_or_to_a_file(self):
         path = self.folder / "figures.json"
         for words in (CODEC, STEPS, ("doctor", "--data", self.data)):
@@ -42,7 +47,7 @@ class ToolsTest(CommandLineTest):
         self.assertAlmostEqual(result["message_ratio"], 4 * 20000 / result["message_bytes"])
 
     def test_bench_codec_knows_every_scheme_on_even_and_odd_numbers_of_elements(self):
-        listed = [line.split()[0] for line in self.output("schemes").splitlines() if line.startswith("  ")]
+        listed, _ = self.listed_schemes()
         for count, threads in ((1, 1), (4099, 1), (6000, 3)):
             found = json.loads(self.output("bench", "codec", "--count", count, "--threads", threads, "--json"))
             self.assertEqual([result["codec"] for result in found["results"]], listed)
@@ -83,12 +88,14 @@ class ToolsTest(CommandLineTest):
         self.refuse(2, ["earlier demo", self.folder / "demo"], *demo)
 
     def test_schemes_are_listed_and_explained(self):
-        listed = [line.split()[0] for line in self.output("schemes").splitlines() if line.startswith("  ")]
-        self.assertIn("dgc", listed)
-        for name in listed:
+        gradients, weights = self.listed_schemes()
+        self.assertIn("dgc", gradients)
+        self.assertIn("adpsgd-random", weights)
+        for name in gradients + weights:
             page = self.output("schemes", name)
             self.assertTrue(page.startswith(name))
-            self.assertIn("message_kb", page)
+            self.assertEqual("message_kb" in page, name in gradients)
+        self.assertIn("pace", self.output("schemes", "adpsgd-fixed"))
         self.assertIn("density", self.output("schemes", "dgc:density=0.1"))
 
 

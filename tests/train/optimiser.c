@@ -89,11 +89,40 @@ static void buffer_is_all_it_remembers(void **state)
     optimiser_destroy(b);
 }
 
+/* On a twin, with the step added by hand: the same parameters and the same memory. */
+static void check_proposal(optimiser_settings settings)
+{
+    float taken[2] = {1, 1}, added[2] = {1, 1}, step[2];
+    optimiser *a, *b;
+    size_t count;
+    assert_ok(optimiser_create(&settings, tensors, 2, &a));
+    assert_ok(optimiser_create(&settings, tensors, 2, &b));
+    for (int t = 0; t < STEPS; t++) {
+        optimiser_step(a, 0.3f, gradients[t], taken);
+        memcpy(step, gradients[t], sizeof step);
+        optimiser_propose(b, 0.3f, added, step);
+        for (int i = 0; i < 2; i++) added[i] += step[i];
+        assert_memory_equal(taken, added, sizeof taken);
+        assert_memory_equal(optimiser_buffer(a, &count), optimiser_buffer(b, &count), sizeof taken);
+    }
+    optimiser_destroy(a);
+    optimiser_destroy(b);
+}
+
+static void a_proposal_is_the_step_not_taken(void **state)
+{
+    (void)state;
+    for (int directed = 0; directed < 2; directed++)
+        for (int nesterov = 0; nesterov < 2; nesterov++)
+            check_proposal((optimiser_settings){0.7f, nesterov, 0.1f, directed});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_follows_its_recursion),
         cmocka_unit_test(directed_without_decay_is_plain_sgd),
+        cmocka_unit_test(a_proposal_is_the_step_not_taken),
         cmocka_unit_test(buffer_is_all_it_remembers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include "error.h"
 #include "json_file.h"
 #include "launch.h"
-#include "schemes.h"
+#include "scheme.h"
 
 #include <cJSON.h>
 #include <math.h>

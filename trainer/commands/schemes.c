@@ -1,55 +1,50 @@
 /* thinwire schemes: what --sync may say. */
-#include "schemes.h"
 #include "commands.h"
 #include "error.h"
 #include "launch.h"
+#include "scheme.h"
 #include <stdlib.h>
-#include <string.h>
 
 static const option_page page = {
     .usage = "thinwire schemes [NAME]",
     .description =
-        "Lists the schemes that --sync takes: how workers exchange their gradients. With a name, prints that "
-        "scheme's options, their ranges and defaults.",
+        "Lists the schemes that --sync takes: what workers exchange, and how. With a name, prints that scheme's "
+        "options, their ranges and defaults.",
     .examples = "  thinwire schemes dgc\n",
     .most_arguments = 1,
 };
 
-size_t scheme_find(const char *spec)
+static void print_group(const char *title, size_t count, const char *(*name)(size_t), const char *(*summary)(size_t))
 {
-    size_t length = strcspn(spec, ":"), index = 0;
-    for (; index < tw_scheme_count(); index++)
-        if (strlen(tw_scheme_name(index)) == length && memcmp(tw_scheme_name(index), spec, length) == 0) break;
-    return index;
-}
-
-static tw_status refuse_unknown(const char *name)
-{
-    char names[512] = "";
-    for (size_t i = 0; i < tw_scheme_count(); i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", tw_scheme_name(i));
-    }
-    return tw_fail(TW_ERROR_ARGUMENT, "no scheme \"%s\"; there are: %s", name, names);
+    printf("%s:\n", title);
+    for (size_t i = 0; i < count; i++) printf("  %-14s %s\n", name(i), summary(i));
 }
 
 static void print_list(void)
 {
-    for (size_t i = 0; i < tw_scheme_count(); i++) printf("  %-12s %s\n", tw_scheme_name(i), tw_scheme_summary(i));
+    print_group("Workers exchange gradients", tw_scheme_count(), tw_scheme_name, tw_scheme_summary);
+    printf("\n");
+    print_group("Workers exchange weights (gossip)", tw_gossip_scheme_count(), tw_gossip_name, tw_gossip_summary);
     printf("\nthinwire schemes NAME prints a scheme's options.\n");
+}
+
+static tw_status print_page(size_t (*help)(size_t, char *, size_t), size_t index)
+{
+    size_t size = help(index, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for a page of %zu bytes", size);
+    help(index, text, size);
+    fputs(text, stdout);
+    free(text);
+    return TW_OK;
 }
 
 static tw_status print_help(const char *name)
 {
+    TW_TRY(scheme_check(name));
     size_t index = scheme_find(name);
-    if (index == tw_scheme_count()) return refuse_unknown(name);
-    size_t size = tw_scheme_help(index, NULL, 0) + 1;
-    char *text = malloc(size);
-    if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the help of %s", name);
-    tw_scheme_help(index, text, size);
-    fputs(text, stdout);
-    free(text);
-    return TW_OK;
+    if (index < tw_scheme_count()) return print_page(tw_scheme_help, index);
+    return print_page(tw_gossip_help, scheme_find_gossip(name));
 }
 
 static int run(void *settings, options *set)

@@ -75,6 +75,16 @@ tw_status agree_replicas(worker *w)
     return status;
 }
 
+tw_status agree_any(tw_comm *comm, int *any)
+{
+    int32_t own = *any != 0;
+    void *gathered = NULL;
+    TW_TRY(gather(comm, &own, sizeof own, &gathered));
+    for (int r = 0; r < tw_comm_size(comm); r++) *any |= ((const int32_t *)gathered)[r];
+    free(gathered);
+    return TW_OK;
+}
+
 typedef struct stop_word {
     int32_t asked;
     float seconds_a_step;
@@ -96,7 +106,7 @@ tw_status agree_to_stop(worker *w, stop_vote *vote, int *stop)
     *stop = 0;
     if (w->step < vote->next_step) return TW_OK;
     double now = tw_clock();
-    stop_word mine = {.asked = interrupt_asked()};
+    stop_word mine = {.asked = interrupt_asked() || w->lost};
     if (vote->last_time > 0 && w->step > vote->last_step)
         mine.seconds_a_step = (float)((now - vote->last_time) / (double)(w->step - vote->last_step));
     void *gathered = NULL;

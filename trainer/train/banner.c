@@ -25,11 +25,11 @@ static void print_tensors(FILE *stream, const worker *w)
         }
         char shape[64];
         shape_text(&tensors[i], shape, sizeof shape);
-        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, elements, tw_reducer_plan(w->reducer, i));
+        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, elements, worker_plan(w, i));
     }
     if (vectors > 0)
         fprintf(stream, "  %-4zu%-39s %10zu  %s\n", vectors, "biases and norms", vector_elements,
-                tw_reducer_plan(w->reducer, last_vector));
+                worker_plan(w, last_vector));
 }
 
 void banner_print(FILE *stream, const worker *w)
@@ -47,6 +47,9 @@ void banner_print(FILE *stream, const worker *w)
             (unsigned long long)w->steps_per_epoch);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
     fprintf(stream, "\n");
+    if (w->gossips && w->size > 1)
+        fprintf(stream,
+                "each worker trains weights of its own; figures are rank 0's until all are averaged at the end\n");
     if (w->buffer_count > 0 && w->size > 1)
         fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
     fflush(stream);

@@ -132,7 +132,7 @@ static tw_status pack_model(worker *w, tw_state *state)
     const tw_tensor *tensors = model_tensors(w->model, &count);
     TW_TRY(put_step(state, w->step));
     TW_TRY(put_table(state, "", tensors, count, model_parameters(w->model)));
-    TW_TRY(put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored)));
+    if (!w->gossips) TW_TRY(put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored)));
     tensors = model_buffer_tensors(w->model, &count);
     return put_table(state, "", tensors, count, w->mean_buffers);
 }
@@ -157,11 +157,28 @@ static tw_status unpack_model(worker *w, const tw_state *state)
     const tw_tensor *tensors = model_tensors(w->model, &count);
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &w->step));
     TW_TRY(get_table(state, "", tensors, count, model_parameters(w->model)));
+    if (w->gossips) return TW_OK;
     return get_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
 }
 
 /* The running sums of the epoch, so that a resumed epoch's figures are the uninterrupted one's. */
 enum { EPOCH_LOSS, EPOCH_CORRECT, EPOCH_IMAGES, EPOCH_SKIPPED, EPOCH_COUNT };
+
+static tw_status pack_scheme(worker *w, tw_state *state)
+{
+    size_t count, ignored;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    if (!w->gossips) return tw_reducer_save_state(w->reducer, SCHEME, state);
+    return put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+}
+
+static tw_status unpack_scheme(worker *w, const tw_state *state)
+{
+    size_t count, ignored;
+    const tw_tensor *tensors = model_tensors(w->model, &count);
+    if (!w->gossips) return tw_reducer_load_state(w->reducer, SCHEME, state);
+    return get_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+}
 
 static tw_status pack_worker(worker *w, tw_state *state)
 {
@@ -175,7 +192,7 @@ static tw_status pack_worker(worker *w, tw_state *state)
     TW_TRY(tw_state_put(state, "totals", TW_F64, 1, (size_t[]){TOTAL_COUNT}, sums.values));
     TW_TRY(tw_state_put(state, "epoch", TW_F64, 1, (size_t[]){EPOCH_COUNT}, epoch));
     TW_TRY(put_table(state, "", buffers, count, model_buffers(w->model)));
-    return tw_reducer_save_state(w->reducer, SCHEME, state);
+    return pack_scheme(w, state);
 }
 
 static tw_status unpack_worker(worker *w, const tw_state *state)
@@ -185,7 +202,9 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     size_t count;
     const tw_tensor *buffers = model_buffer_tensors(w->model, &count);
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
-    if (step != w->step)
+    if (w->gossips)
+        w->step = step;
+    else if (step != w->step)
         return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
                        (unsigned long long)w->step);
     TW_TRY(tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, w->before.values));
@@ -193,7 +212,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     TW_TRY(get_table(state, "", buffers, count, model_buffers(w->model)));
     w->epoch_result = (model_result){epoch[EPOCH_LOSS], (size_t)epoch[EPOCH_CORRECT], (size_t)epoch[EPOCH_IMAGES]};
     w->skipped_in_a_row = (int)epoch[EPOCH_SKIPPED];
-    return tw_reducer_load_state(w->reducer, SCHEME, state);
+    return unpack_scheme(w, state);
 }
 
 static tw_status save_packed(worker *w, tw_status (*pack)(worker *, tw_state *), const char *path)
@@ -221,11 +240,13 @@ tw_status checkpoint_write(worker *w)
     const char *out = w->settings.out;
     if (!out) return TW_OK;
     char partial[FOLDER_PATH];
+    uint64_t step = w->step;
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step));
     TW_TRY(worker_average_buffers(w));
-    TW_TRY(agree_status(w, folder_begin(out, w->step, partial)));
+    TW_TRY(agree_status(w, folder_begin(out, step, partial)));
     tw_status status = agree_status(w, write_files(w, partial));
-    if (status == TW_OK) return agree_status(w, folder_publish(out, w->step));
-    folder_abandon(out, w->step);
+    if (status == TW_OK) return agree_status(w, folder_publish(out, step));
+    folder_abandon(out, step);
     return status;
 }
 

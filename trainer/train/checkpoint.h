@@ -3,14 +3,16 @@
  * model.safetensors, written by rank 0, holds what is the same on all replicas: weights, the workers' mean running
  * statistics, the optimiser's momentum, the step, and as text the settings a resumed run must share.
  * worker-R.safetensors, written by rank R, holds what is its own: the scheme's residuals and momentum, its running
- * statistics, its totals. */
+ * statistics, its totals. By gossip the optimiser's momentum is there too, and the step is the worker's own: those of
+ * an interrupted run may differ, and the folder is named after rank 0's. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
 #include "worker.h"
 
-/* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps, and all learn whether it
- * succeeded; if it did not, nothing older is lost. Does nothing when the run keeps no folder. */
+/* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps (by gossip, after
+ * gossip_leave), and all learn whether it succeeded; if it did not, nothing older is lost. Does nothing when the run
+ * keeps no folder. */
 tw_status checkpoint_write(worker *w);
 
 /* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out. Every rank

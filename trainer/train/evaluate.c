@@ -46,6 +46,18 @@ static tw_status evaluate_share(worker *w, share *sums)
     return status;
 }
 
+tw_status worker_evaluate_own(worker *w, evaluation *result)
+{
+    const model_result *epoch = &w->epoch_result;
+    share sums = {0};
+    TW_TRY(evaluate_range(w, 0, w->data->test.count, &sums));
+    *result = (evaluation){.loss = sums.loss / (double)sums.images,
+                           .accuracy = (double)sums.correct / (double)sums.images,
+                           .train_loss = epoch->loss / (double)epoch->images,
+                           .own = 1};
+    return TW_OK;
+}
+
 tw_status worker_evaluate(worker *w, evaluation *result)
 {
     TW_TRY(worker_average_buffers(w));

@@ -41,7 +41,7 @@ static cJSON *tensors_json(const worker *w)
         cJSON *entry = cJSON_CreateObject();
         cJSON_AddStringToObject(entry, "name", tensors[i].name);
         cJSON_AddNumberToObject(entry, "elements", (double)tw_tensor_count(&tensors[i]));
-        cJSON_AddStringToObject(entry, "plan", tw_reducer_plan(w->reducer, i));
+        cJSON_AddStringToObject(entry, "plan", worker_plan(w, i));
         cJSON_AddItemToArray(array, entry);
     }
     return array;
@@ -133,6 +133,7 @@ tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
     progress_epoch(&j->progress, w, result, &sums);
     if (!j->metrics) return TW_OK;
     cJSON *line = line_of(w, "epoch", &sums);
+    cJSON_AddStringToObject(line, "weights", result->own ? "own" : "all");
     cJSON_AddNumberToObject(line, "train_loss", result->train_loss);
     cJSON_AddNumberToObject(line, "test_loss", result->loss);
     cJSON_AddNumberToObject(line, "accuracy", result->accuracy);

@@ -33,28 +33,39 @@ void optimiser_destroy(optimiser *o)
     free(o);
 }
 
-/* One tensor, or any run of parameters that are decayed alike. */
-static void update(const optimiser_settings *s, float decay, float rate, size_t count, const float *gradient,
-                   float *buffer, float *w)
+/* Where to go from w, for one parameter. */
+static inline float direct(optimiser_settings s, float decay, float gradient, float w, float *buffer)
 {
-    const float momentum = s->momentum;
-    const int nesterov = s->nesterov, directed = s->directed;
-    for (size_t i = 0; i < count; i++) {
-        float force = decay * w[i] + (directed ? 0.0f : gradient[i]);
-        buffer[i] = momentum * buffer[i] + force;
-        float step = nesterov ? force + momentum * buffer[i] : buffer[i];
-        w[i] -= rate * (directed ? gradient[i] + step : step);
-    }
+    float force = decay * w + (s.directed ? 0.0f : gradient);
+    *buffer = s.momentum * *buffer + force;
+    float direction = s.nesterov ? force + s.momentum * *buffer : *buffer;
+    return s.directed ? gradient + direction : direction;
+}
+
+static float decay_of(const optimiser *o, size_t tensor)
+{
+    return o->tensors[tensor].dims >= 2 ? o->settings.weight_decay : 0.0f;
 }
 
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < o->tensor_count; i++) {
-        size_t count = tw_tensor_count(&o->tensors[i]);
-        float decay = o->tensors[i].dims >= 2 ? o->settings.weight_decay : 0.0f;
-        update(&o->settings, decay, rate, count, gradients + at, o->buffer + at, parameters + at);
-        at += count;
+    const optimiser_settings s = o->settings;
+    float *buffer = o->buffer;
+    for (size_t t = 0, at = 0; t < o->tensor_count; t++) {
+        const float decay = decay_of(o, t);
+        for (size_t end = at + tw_tensor_count(&o->tensors[t]); at < end; at++)
+            parameters[at] -= rate * direct(s, decay, gradients[at], parameters[at], &buffer[at]);
+    }
+}
+
+void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
+{
+    const optimiser_settings s = o->settings;
+    float *buffer = o->buffer;
+    for (size_t t = 0, at = 0; t < o->tensor_count; t++) {
+        const float decay = decay_of(o, t);
+        for (size_t end = at + tw_tensor_count(&o->tensors[t]); at < end; at++)
+            gradients[at] = -(rate * direct(s, decay, gradients[at], parameters[at], &buffer[at]));
     }
 }
 

@@ -24,6 +24,9 @@ void optimiser_destroy(optimiser *o);
  * beside the buffer. */
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 
+/* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
+void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
+
 /* The momentum buffer, flat, `*count` floats: all the optimiser remembers. */
 float *optimiser_buffer(optimiser *o, size_t *count);
 

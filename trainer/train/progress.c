@@ -106,8 +106,9 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
 void progress_epoch(progress *p, const worker *w, const evaluation *result, const totals *sums)
 {
     char sent[BYTES_TEXT], passed[TIME_TEXT];
-    progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  test loss %.4f  accuracy %.2f %%  %s sent a worker  %s",
-                 (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
-                 (unsigned long long)w->step, result->train_loss, result->loss, 100 * result->accuracy,
-                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
+    progress_say(
+        p, "epoch %-3llu step %-7llu train loss %.4f  test loss %.4f  accuracy %.2f %%%s  %s sent a worker  %s",
+        (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch), (unsigned long long)w->step,
+        result->train_loss, result->loss, 100 * result->accuracy, result->own ? " (rank 0's)" : "",
+        bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
 }

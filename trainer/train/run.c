@@ -3,6 +3,8 @@
 #include "checkpoint.h"
 #include "error.h"
 #include "expectation.h"
+#include "gossip.h"
+#include "interrupt.h"
 #include "journal.h"
 #include "summary.h"
 #include <math.h>
@@ -80,13 +82,86 @@ static tw_status begin(run *r)
         r->saved_step = w->step;
     }
     TW_TRY(agree_status(w, worker_plan_capture(w)));
-    TW_TRY(worker_spread(w));
+    TW_TRY(w->gossips ? gossip_join(w) : worker_spread(w));
     return agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK);
+}
+
+/* Rank 0's own weights at the end of an epoch, for a person who waits. */
+static tw_status evaluate_own(run *r)
+{
+    evaluation result;
+    TW_TRY(gossip_read(&r->worker));
+    TW_TRY(worker_evaluate_own(&r->worker, &result));
+    return journal_epoch(&r->journal, &r->worker, &result);
+}
+
+static tw_status wants_stop(run *r, int *stop)
+{
+    worker *w = &r->worker;
+    if (w->synchronous) return agree_to_stop(w, &r->vote, stop);
+    *stop = interrupt_asked() || w->lost;
+    return TW_OK;
+}
+
+/* This worker's steps up to `target`, with no regard to how far the others are. */
+static tw_status walk(run *r, uint64_t target, int *stopped)
+{
+    worker *w = &r->worker;
+    double loss;
+    while (w->step < target) {
+        TW_TRY(wants_stop(r, stopped));
+        if (*stopped) return TW_OK;
+        TW_TRY(worker_step(w, &loss));
+        TW_TRY(journal_step(&r->journal, w, loss));
+        if (w->rank == 0 && w->step % w->steps_per_epoch == 0 && w->step < w->steps) TW_TRY(evaluate_own(r));
+    }
+    return TW_OK;
+}
+
+/* The workers become one again; *stopped: of some rank that did not reach its target. */
+static tw_status meet(run *r, int *stopped)
+{
+    worker *w = &r->worker;
+    TW_TRY(gossip_leave(w));
+    TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
+    TW_TRY(agree_any(w->comm, stopped));
+    return agree_replicas(w);
+}
+
+/* The step, the same on every rank, at which the workers meet for a checkpoint or because the run ends. */
+static tw_status next_meeting(run *r, uint64_t *target)
+{
+    const worker *w = &r->worker;
+    uint64_t step = w->step, every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step)); /* after an interruption it is not the same on all */
+    *target = every > 0 ? (step / every + 1) * every : w->steps;
+    if (*target > w->steps) *target = w->steps;
+    return TW_OK;
+}
+
+static tw_status train_by_gossip(run *r, int *interrupted)
+{
+    worker *w = &r->worker;
+    uint64_t target = 0;
+    for (;;) {
+        TW_TRY(next_meeting(r, &target));
+        TW_TRY(walk(r, target, interrupted));
+        TW_TRY(meet(r, interrupted));
+        if (*interrupted || target == w->steps) break;
+        TW_TRY(checkpoint_write(w));
+        TW_TRY(gossip_join(w));
+    }
+    if (!*interrupted) TW_TRY(evaluate(r));
+    TW_TRY(checkpoint_write(w));
+    if (!*interrupted) return finish(r);
+    journal_interrupted(&r->journal, w);
+    return TW_OK;
 }
 
 static tw_status train(run *r, int *interrupted)
 {
     TW_TRY(begin(r));
+    if (r->worker.gossips) return train_by_gossip(r, interrupted);
     while (r->worker.step < r->worker.steps) {
         TW_TRY(agree_to_stop(&r->worker, &r->vote, interrupted));
         if (*interrupted) {

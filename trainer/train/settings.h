@@ -15,11 +15,12 @@ typedef struct train_settings {
 
     char *data; /* folder; NULL looks where Debian's package puts Fashion-MNIST */
     char *model;
-    char *sync;     /* a reducer's spec */
-    int transport;  /* transport_choice */
-    char *schedule; /* see schedule_parse */
-    char *out;      /* the run folder; NULL writes nothing */
-    char *resume;   /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
+    char *sync;         /* a reducer's or a gossip's spec */
+    int transport;      /* transport_choice */
+    char *schedule;     /* see schedule_parse */
+    char *slow, *pause; /* see handicap_parse */
+    char *out;          /* the run folder; NULL writes nothing */
+    char *resume;       /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
     char *dump_steps;     /* see capture_parse */

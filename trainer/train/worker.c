@@ -2,6 +2,8 @@
 #include "agree.h"
 #include "error.h"
 #include "folder.h"
+#include "gossip.h"
+#include "scheme.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,22 @@ static tw_status plan_steps(worker *w)
         return tw_fail(TW_ERROR_ARGUMENT, "--batch %ld on %d worker%s takes %zu images a step, but there are only %zu",
                        s->batch, w->size, w->size == 1 ? "" : "s", global_batch, w->train.count);
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
+    TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
     return schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
+}
+
+static tw_status choose_scheme(worker *w)
+{
+    const train_settings *s = &w->settings;
+    TW_TRY(scheme_check(s->sync));
+    size_t index = scheme_find_gossip(s->sync);
+    w->gossips = index < tw_gossip_scheme_count();
+    w->synchronous = !w->gossips || tw_gossip_is_synchronous(index);
+    if (!w->gossips || s->expect_ratio == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--expect-ratio %g: --sync %s exchanges weights, not compressed gradients, so it has no message "
+                   "ratio; leave the option out, and look at ratio.traffic of the summary",
+                   s->expect_ratio, s->sync);
 }
 
 static tw_status create_model(worker *w)
@@ -46,6 +63,7 @@ static tw_status create_model(worker *w)
 
 static tw_status create_local(worker *w)
 {
+    TW_TRY(choose_scheme(w));
     TW_TRY(plan_steps(w));
     return create_model(w);
 }
@@ -55,7 +73,7 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
     train_settings *s = &w->settings;
     int nesterov = 0;
-    float owned = tw_reducer_momentum(w->reducer, &nesterov);
+    float owned = w->gossips ? 0 : tw_reducer_momentum(w->reducer, &nesterov);
     *resolved = (optimiser_settings){(float)s->momentum, s->nesterov, (float)s->weight_decay, 0};
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
@@ -93,13 +111,16 @@ tw_status worker_create(const train_settings *settings, const dataset *data, tw_
     TW_TRY(agree_status(w, create_local(w)));
     size_t count;
     const tw_tensor *tensors = model_tensors(w->model, &count);
-    TW_TRY(tw_reducer_create(comm, settings->sync, tensors, count, &w->reducer));
+    if (!w->gossips) TW_TRY(tw_reducer_create(comm, settings->sync, tensors, count, &w->reducer));
     return agree_status(w, create_optimiser(w));
 }
 
 void worker_release(worker *w)
 {
     tw_reducer_destroy(w->reducer);
+    tw_gossip_destroy(w->gossip);
+    free(w->weights);
+    free(w->gradients);
     optimiser_destroy(w->optimiser);
     model_destroy(w->model);
     free(w->order);
@@ -126,12 +147,11 @@ tw_status worker_average_buffers(worker *w)
     return TW_OK;
 }
 
-tw_status worker_totals(const worker *w, totals *sums)
+static tw_status add_reducer_totals(const worker *w, totals *sums)
 {
     tw_stats stats = {.struct_size = sizeof stats};
     TW_TRY(tw_reducer_stats(w->reducer, &stats));
-    totals now = w->now;
-    double *v = now.values;
+    double *v = sums->values;
     v[TOTAL_BYTES_DENSE] = (double)stats.bytes_dense;
     v[TOTAL_BYTES_SENT] = (double)stats.bytes_sent;
     v[TOTAL_BYTES_RECEIVED] = (double)stats.bytes_received;
@@ -145,9 +165,21 @@ tw_status worker_totals(const worker *w, totals *sums)
     v[TOTAL_SECONDS_CODEC] = stats.seconds_codec;
     v[TOTAL_SECONDS_EXCHANGE] = stats.seconds_exchange;
     v[TOTAL_SECONDS_WAIT] = stats.seconds_wait;
-    v[TOTAL_SECONDS_WALL] = tw_clock() - w->started;
-    for (int i = 0; i < TOTAL_COUNT; i++) sums->values[i] = w->before.values[i] + v[i];
     return TW_OK;
+}
+
+tw_status worker_totals(const worker *w, totals *sums)
+{
+    totals now = w->now;
+    TW_TRY(w->gossips ? gossip_add_totals(w, &now) : add_reducer_totals(w, &now));
+    now.values[TOTAL_SECONDS_WALL] = tw_clock() - w->started;
+    for (int i = 0; i < TOTAL_COUNT; i++) sums->values[i] = w->before.values[i] + now.values[i];
+    return TW_OK;
+}
+
+const char *worker_plan(const worker *w, size_t index)
+{
+    return w->gossips ? "averaged with other workers'" : tw_reducer_plan(w->reducer, index);
 }
 
 /* Global batch t of an epoch is order[t * size * batch ..); this worker's is the rank-th slice of it. What does not
@@ -183,18 +215,19 @@ static tw_status submit(void *context, size_t index, float *gradient)
     worker *w = context;
     size_t count;
     if (w->capture.state) TW_TRY(capture_put(&w->capture, &model_tensors(w->model, &count)[index], gradient));
-    return tw_reducer_submit(w->reducer, index, gradient);
+    return w->gossips ? TW_OK : tw_reducer_submit(w->reducer, index, gradient);
 }
 
-/* One forward and backward pass; the gradients go out as they become ready. All ranks know which steps are kept, so a
- * full disk ends all of them alike. */
+/* One forward and backward pass; to a reducer the gradients go out as they become ready. All ranks know which steps are
+ * kept, so a full disk ends all of them alike; by gossip they are not all here. */
 static tw_status backward(worker *w, model_result *result)
 {
     int due = capture_is_due(&w->capture, w->step + 1);
     if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
     TW_TRY(model_step(w->model, w->images, w->labels, (size_t)w->settings.batch, submit, w, result));
     if (!due) return TW_OK;
-    return agree_status(w, w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK);
+    tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
+    return w->gossips ? saved : agree_status(w, saved);
 }
 
 tw_status worker_diverged(const worker *w, const char *seen)
@@ -204,21 +237,38 @@ tw_status worker_diverged(const worker *w, const char *seen)
                    (unsigned long long)w->step, seen);
 }
 
-/* Ends the exchange and, unless a gradient was not finite, applies the step. */
-static tw_status apply(worker *w)
+tw_status worker_lost(const worker *w)
 {
-    tw_status status = tw_reducer_wait(w->reducer);
-    if (status == TW_ERROR_NONFINITE && ++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
-    if (status == TW_ERROR_NONFINITE) {
-        char seen[96];
-        snprintf(seen, sizeof seen, "the gradients of %d steps in a row were NaN or infinite", SKIPPED_LIMIT);
-        return worker_diverged(w, seen);
-    }
-    TW_TRY(status);
-    w->skipped_in_a_row = 0;
-    float rate = (float)schedule_rate(&w->schedule, w->step);
+    char seen[96];
+    snprintf(seen, sizeof seen, "the gradients of %d steps in a row were NaN or infinite", SKIPPED_LIMIT);
+    return worker_diverged(w, seen);
+}
+
+/* Ends the exchange and applies the step. TW_ERROR_NONFINITE where a gradient was not finite: no step. */
+static tw_status reducer_step(worker *w, float rate)
+{
+    TW_TRY(tw_reducer_wait(w->reducer));
     optimiser_step(w->optimiser, rate, model_gradients(w->model), model_parameters(w->model));
     return TW_OK;
+}
+
+static tw_status apply(worker *w, float rate)
+{
+    tw_status status = w->gossips ? gossip_step(w, rate) : reducer_step(w, rate);
+    if (status != TW_ERROR_NONFINITE) {
+        w->skipped_in_a_row = 0;
+        return status;
+    }
+    if (++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
+    if (!w->gossips) return worker_lost(w);
+    w->lost = 1;
+    return TW_OK;
+}
+
+/* The weights and the rate of the step to come. */
+static tw_status prepare(worker *w, float rate)
+{
+    return w->gossips ? gossip_read(w) : tw_reducer_set_rate(w->reducer, rate);
 }
 
 static void add_result(model_result *sum, const model_result *result)
@@ -233,12 +283,14 @@ tw_status worker_step(worker *w, double *loss)
     double begin = tw_clock();
     if (w->step % w->steps_per_epoch == 0) w->epoch_result = (model_result){0};
     load_batch(w);
+    float rate = (float)schedule_rate(&w->schedule, w->step);
+    TW_TRY(prepare(w, rate));
     double loaded = tw_clock();
     model_result result = {0};
-    TW_TRY(tw_reducer_set_rate(w->reducer, (float)schedule_rate(&w->schedule, w->step)));
     TW_TRY(backward(w, &result));
+    handicap_suffer(&w->handicap, w->step + 1, tw_clock() - loaded);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - loaded;
-    TW_TRY(apply(w));
+    TW_TRY(apply(w, rate));
     w->step++;
     w->now.values[TOTAL_IMAGES] += (double)result.images;
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begin;

@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "dataset.h"
+#include "handicap.h"
 #include "model.h"
 #include "optimiser.h"
 #include "schedule.h"
@@ -41,6 +42,7 @@ typedef struct evaluation {
     double accuracy;   /* 0 .. 1 */
     double train_loss; /* mean over the training images since the epoch began, as they were met;
                         * batches whose loss was not finite are left out */
+    int own;           /* of rank 0's weights and images alone, not the run's */
 } evaluation;
 
 typedef struct worker {
@@ -51,8 +53,13 @@ typedef struct worker {
 
     model *model;
     optimiser *optimiser;
-    tw_reducer *reducer;
+    tw_reducer *reducer; /* NULL where the scheme is one of gossip */
+    int gossips;
+    int synchronous;              /* all workers take a step together, by gossip too */
+    tw_gossip *gossip;            /* between gossip_join and gossip_leave */
+    float **weights, **gradients; /* the model's, by tensor, for the gossip */
     schedule schedule;
+    handicap handicap;
     size_t parameter_count, buffer_count;
 
     image_set train; /* data->train, cut to --limit-train; pixels are the data set's */
@@ -68,8 +75,9 @@ typedef struct worker {
 
     model_result epoch_result; /* this worker's training images of the epoch that the last step was in */
     int skipped_in_a_row;
+    int lost;      /* by gossip: this worker has diverged, and wants all to stop */
     totals before; /* brought from the checkpoint */
-    totals now;    /* since this process began, without what the reducer counts */
+    totals now;    /* since this process began, without what the reducer or the gossip under way counts */
     double started;
     int agreed;   /* the failure is known to every rank; rank 0 tells it */
     int diverged; /* replicas differ */
@@ -79,7 +87,8 @@ typedef struct worker {
 tw_status worker_create(const train_settings *settings, const dataset *data, tw_comm *comm, worker *w);
 void worker_release(worker *w);
 
-/* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. */
+/* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. By gossip, gossip_join
+ * brings the parameters, and the momentum is each worker's own. */
 tw_status worker_spread(worker *w);
 
 /* Settles which steps' gradients are kept, of those still to come, and makes the folder. */
@@ -94,12 +103,20 @@ tw_status worker_totals(const worker *w, totals *sums);
 
 /* The test set's loss and accuracy, each worker over its share, counts summed exactly; the same on every rank. */
 tw_status worker_evaluate(worker *w, evaluation *result);
+/* The same of this worker's own weights and statistics, over the whole test set, with nobody's help. */
+tw_status worker_evaluate_own(worker *w, evaluation *result);
+
+/* What happens to tensor `index` on its way to the others, in a few words. */
+const char *worker_plan(const worker *w, size_t index);
 
 /* For when there is no point in going on: TW_ERROR_NONFINITE, saying what was seen and what may help. */
 tw_status worker_diverged(const worker *w, const char *seen);
+/* The same, of steps that were skipped one after the other. */
+tw_status worker_lost(const worker *w);
 
 /* One more step; worker.step counts on. A step skipped for NaN or infinity is no failure until ten follow each other
- * (TW_ERROR_NONFINITE). `loss` is this worker's own mean over its batch. */
+ * (TW_ERROR_NONFINITE; by gossip it is told in worker.lost, so that all may end in good order). `loss` is this worker's
+ * own mean over its batch. */
 tw_status worker_step(worker *w, double *loss);
 
 #endif

@@ -1,0 +1,158 @@
+"""Training by gossip: every scheme ends in one set of weights, however the workers fared on the way."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from launching import HAS_MPI, under_mpi
+from support import PROGRAM, TEST, CommandLineTest
+
+ALONE_LIKE_ALLREDUCE = ("adpsgd-fixed", "adpsgd-random", "adpsgd-d1", "dpsgd", "prague")
+
+
+class GossipTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        listed = subprocess.run([PROGRAM, "schemes"], capture_output=True, text=True, check=True).stdout.split("\n\n")[1]
+        cls.schemes = [line.split()[0] for line in listed.splitlines()[1:]]
+
+    def check_summary(self, summary, workers, steps):
+        self.assertEqual((summary["workers"], summary["steps"], summary["steps_skipped"]), (workers, steps, 0))
+        correct = summary["metric"]["value"] * TEST
+        self.assertAlmostEqual(correct, round(correct), places=6)
+        ratio = summary["ratio"]
+        self.assertEqual((ratio["compressed"], ratio["message"], summary["density"]), (None, None, None))
+        dense = 2 * (workers - 1) * (4 * summary["parameters"]) // workers
+        self.assertAlmostEqual(summary["bytes"]["dense"], dense * steps, delta=steps)
+        self.assertEqual(summary["bytes"]["sent"] > 0, workers > 1)
+
+    def test_every_scheme_trains_on_every_number_of_workers(self):
+        """That all replicas hold the same weights is checked by the run itself, before it ends."""
+        for sync in self.schemes:
+            for workers in (1, 2, 3, 4):
+                with self.subTest(sync=sync, workers=workers):
+                    self.check_summary(self.train("--workers", workers, "--sync", sync, "--steps", 5), workers, 5)
+
+    def test_alone_it_is_plain_sgd_bit_for_bit(self):
+        for form in ((), ("--nesterov", "--weight-decay", 1e-3)):
+            plain = self.train("--steps", 12, *form)
+            for sync in ALONE_LIKE_ALLREDUCE:
+                with self.subTest(sync=sync, form=form):
+                    summary = self.train("--steps", 12, "--sync", sync, *form)
+                    for key in ("weights_crc32c", "metric", "loss", "train_loss"):
+                        self.assertEqual(summary[key], plain[key], key)
+
+    def test_a_synchronous_scheme_has_the_same_bits_every_time(self):
+        for sync in ("dpsgd", "adpsgd-d1"):
+            first, again = (self.train("--workers", 3, "--steps", 6, "--sync", sync) for _ in range(2))
+            self.assertEqual(first["weights_crc32c"], again["weights_crc32c"])
+
+    def test_it_learns(self):
+        summary = self.train("--workers", 3, "--sync", "adpsgd-random", "--epochs", 15, "--lr", 0.02, "--warmup", 20,
+                             "--schedule", "constant")
+        self.assertGreater(summary["metric"]["value"], 0.8)
+
+    def test_rank_0_tells_what_is_its_own(self):
+        out = self.folder / "run"
+        summary = self.train("--workers", 2, "--epochs", 2, "--sync", "adpsgd-fixed", "--out", out)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        epochs = [line for line in lines if line["kind"] == "epoch"]
+        self.assertEqual([line["weights"] for line in epochs], ["own", "all"])
+        self.assertEqual(epochs[-1]["accuracy"], summary["metric"]["value"])
+        self.assertEqual(lines[0]["tensors"][0]["plan"], "averaged with other workers'")
+
+    def test_batch_norm_statistics_are_averaged(self):
+        self.train("--model", "resnet20", "--workers", 2, "--steps", 2, "--sync", "adpsgd-random")
+
+    def test_slow_and_standing_workers_lose_nothing(self):
+        handicaps = ("--slow", "1:3,0:1", "--pause", "0:2:0.01,1:1:0.01,0:5:0")
+        for sync in ("allreduce", "dpsgd"):
+            plain = self.train("--workers", 2, "--steps", 5, "--sync", sync)
+            slow = self.train("--workers", 2, "--steps", 5, "--sync", sync, *handicaps)
+            self.assertEqual(slow["weights_crc32c"], plain["weights_crc32c"])
+        self.check_summary(self.train("--workers", 2, "--steps", 5, "--sync", "adpsgd-random", *handicaps), 2, 5)
+
+    def test_gradients_can_be_kept(self):
+        self.train("--workers", 2, "--steps", 4, "--sync", "prague", "--dump-gradients", self.folder, "--dump-steps", 3)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["step-000003.safetensors"])
+
+
+class EndingTest(CommandLineTest):
+    def test_nan_ends_with_four(self):
+        for sync in ("adpsgd-random", "adpsgd-d1"):
+            self.refuse_training(4, ["diverged", "--lr"], "--lr", "1e6", "--warmup", "0", "--momentum", "0.99",
+                                 "--workers", "2", "--steps", "200", "--sync", sync)
+
+    def test_a_resumed_run_goes_on_from_the_consensus(self):
+        """Alone there is nothing but the consensus and the momentum, so it is the whole run bit for bit."""
+        for workers in (1, 3):
+            out = self.folder / str(workers)
+            options = ("--workers", workers, "--sync", "adpsgd-random", "--schedule", "constant")
+            self.train(*options, "--steps", 4, "--out", out)
+            resumed = self.train(*options, "--steps", 9, "--out", out, "--resume")
+            self.assertEqual(resumed["steps"], 9)
+            if workers == 1:
+                self.assertEqual(resumed["weights_crc32c"], self.train(*options, "--steps", 9)["weights_crc32c"])
+
+    def test_checkpoints_on_the_way_are_meetings(self):
+        """A synchronous scheme that meets for a checkpoint continues from it as a run resumed from it does."""
+        out = self.folder / "run"
+        options = ("--workers", 2, "--sync", "dpsgd", "--schedule", "constant", "--steps", 8)
+        whole = self.train(*options, "--out", out, "--checkpoint-every", 3)
+        self.assertEqual(sorted(path.name for path in out.glob("checkpoints/*")), ["step-00000006", "step-00000008"])
+        again = self.train(*options, "--resume", out / "checkpoints/step-00000006")
+        self.assertEqual(again["weights_crc32c"], whole["weights_crc32c"])
+        self.assertEqual(again["bytes"]["dense"], whole["bytes"]["dense"])
+
+    def interrupt(self, out, *options, launcher=(), env=None):
+        """Stops a run after its first line of metrics."""
+        words = self.train_words("--epochs", 100000, "--out", out, *options)
+        job = subprocess.Popen([*launcher, PROGRAM, *map(str, words)], env={**os.environ, **(env or {})},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        metrics = out / "metrics.jsonl"
+        while not (metrics.exists() and '"step"' in metrics.read_text()):
+            self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        stdout, stderr = job.communicate(timeout=240)
+        return job.returncode, stdout, stderr
+
+    def test_an_interrupted_run_ends_in_a_checkpoint_of_all(self):
+        for sync in ("adpsgd-random", "adpsgd-fixed", "prague", "dpsgd", "adpsgd-d1"):
+            with self.subTest(sync=sync):
+                out = self.folder / sync
+                options = ("--workers", 3, "--sync", sync, "--schedule", "constant")
+                code, stdout, stderr = self.interrupt(out, *options)
+                self.assertEqual((code, stderr), (130, ""))
+                self.assertIn("interrupted after step", stdout)
+                checkpoint, = out.glob("checkpoints/*")
+                step = int(checkpoint.name.removeprefix("step-"))
+                self.assertEqual(self.train(*options, "--steps", step + 5, "--resume", out)["steps"], step + 5)
+
+
+@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+class MpiTest(CommandLineTest):
+    def test_three_ranks(self):
+        for sync in ("adpsgd-random", "adpsgd-fixed", "prague"):
+            summary = self.train("--sync", sync, "--steps", 5, **under_mpi(3))
+            self.assertEqual((summary["transport"], summary["workers"], summary["steps"]), ("mpi", 3, 5))
+
+    def test_synchronous_ranks_equal_threads(self):
+        for sync in ("dpsgd", "adpsgd-d1"):
+            options = ("--sync", sync, "--steps", 5)
+            threads, ranks = self.train(*options, "--workers", 3), self.train(*options, **under_mpi(3))
+            for key in ("weights_crc32c", "metric", "loss", "train_loss"):
+                self.assertEqual(threads[key], ranks[key], key)
+
+    def test_divergence_is_told_once(self):
+        done = self.run_program(*self.train_words("--quiet", "--sync", "adpsgd-random", "--lr", 1e6, "--warmup", 0,
+                                                  "--momentum", 0.99, "--steps", 200),
+                                **under_mpi(3))
+        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]
+        self.assertEqual((done.returncode, len(told)), (4, 1), done.stderr)
+        self.assertIn("diverged", told[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
