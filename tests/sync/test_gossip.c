@@ -21,8 +21,7 @@ static const char *const specs[] = {"dpsgd",
                                     "cold:values=log8"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
-/* ---- no step is lost ----------------------------------------------------------------------------------------------
- */
+/* ---- no step is lost --------------------------------------------------------------------------------------------- */
 
 static float whole_step(int rank, int step, size_t i)
 {
@@ -79,8 +78,7 @@ static void test_no_step_is_lost(void **state)
     for (size_t s = 0; s < SPECS; s++) check_walk(MOST_RANKS, specs[s]);
 }
 
-/* ---- the formulas -------------------------------------------------------------------------------------------------
- */
+/* ---- the formulas ------------------------------------------------------------------------------------------------ */
 
 static float start_weight(size_t i)
 {
@@ -237,8 +235,7 @@ static void test_synchronous_schemes_equal_their_formulas(void **state)
         }
 }
 
-/* ---- saved and continued ------------------------------------------------------------------------------------------
- */
+/* ---- saved and continued ----------------------------------------------------------------------------------------- */
 
 static tw_status restart(player *self)
 {
@@ -299,8 +296,7 @@ static void test_state_is_loaded_first_or_refused(void **state)
     assert_int_equal(players[1].status, TW_OK);
 }
 
-/* ---- nobody waits -------------------------------------------------------------------------------------------------
- */
+/* ---- nobody waits ------------------------------------------------------------------------------------------------ */
 
 typedef struct gate {
     pthread_mutex_t mutex;
@@ -308,7 +304,7 @@ typedef struct gate {
     int passed;
 } gate;
 
-enum { ROUNDS_WITHOUT = 40 };
+enum { ROUNDS_WITHOUT = 25 };
 
 /* Rank 0 is in the middle of a gradient until every other rank has been through many rounds, with steps of its own. */
 static tw_status one_is_slow(player *self)
@@ -370,7 +366,7 @@ static tw_status finish_sometime(player *self)
 static void test_all_stop_after_the_same_round(void **state)
 {
     (void)state;
-    for (uintptr_t trial = 0; trial < 60; trial++) {
+    for (uintptr_t trial = 0; trial < 40; trial++) {
         player players[MOST_RANKS] = {0};
         int size = 2 + (int)(trial * 5 % 13);
         for (int rank = 0; rank < size; rank++) players[rank].shared = (void *)(trial + 1);
@@ -390,7 +386,7 @@ static tw_status part_and_meet(player *self)
     for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)self->rank;
     tw_status status = players_add(self, &steps);
     memset(&steps, 0, sizeof steps);
-    while (status == TW_OK && stats.rounds < 60) {
+    while (status == TW_OK && stats.rounds < 40) {
         status = players_add(self, &steps);
         tw_gossip_get_stats(self->gossip, &stats);
     }
@@ -413,8 +409,7 @@ static void test_workers_draw_together(void **state)
     }
 }
 
-/* ---- the list -----------------------------------------------------------------------------------------------------
- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static void test_every_scheme_has_a_name_and_help(void **state)
 {

@@ -163,8 +163,7 @@ static void test_the_duals_add_up_to_zero(void **state)
     }
 }
 
-/* ---- estimates that come apart ------------------------------------------------------------------------------------
- */
+/* ---- estimates that come apart ----------------------------------------------------------------------------------- */
 
 static tw_status change_an_estimate(player *self)
 {
@@ -187,8 +186,7 @@ static void test_estimates_that_differ_are_noticed(void **state)
     assert_int_equal(players[2].status, TW_ERROR_PEER);
 }
 
-/* ---- saved and continued ------------------------------------------------------------------------------------------
- */
+/* ---- saved and continued ----------------------------------------------------------------------------------------- */
 
 static tw_status restart(player *self)
 {

@@ -20,8 +20,7 @@ static void refuse(const player *self, const char *what, tw_status got, tw_statu
                  tw_status_name(want));
 }
 
-/* ---- steps that are not finite ------------------------------------------------------------------------------------
- */
+/* ---- steps that are not finite ----------------------------------------------------------------------------------- */
 
 static tw_status sick_once(player *self)
 {
@@ -76,8 +75,7 @@ static void test_weights_that_overflow_end_the_gossip(void **state)
     }
 }
 
-/* ---- create -------------------------------------------------------------------------------------------------------
- */
+/* ---- create ------------------------------------------------------------------------------------------------------ */
 
 static tw_status no_part(player *self)
 {
@@ -152,8 +150,7 @@ static void test_create_survives_every_failed_allocation(void **state)
     }
 }
 
-/* ---- ranks that leave ---------------------------------------------------------------------------------------------
- */
+/* ---- ranks that leave -------------------------------------------------------------------------------------------- */
 
 static tw_status add_until_it_fails(player *self)
 {
@@ -261,8 +258,7 @@ static void test_nothing_comes_after_finish(void **state)
     }
 }
 
-/* ---- hostile messages ---------------------------------------------------------------------------------------------
- */
+/* ---- hostile messages -------------------------------------------------------------------------------------------- */
 
 enum {
     AT_CRC = 4,

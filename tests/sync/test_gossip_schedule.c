@@ -19,8 +19,7 @@ enum { MOST = 128, WIDTH = 8, ROUNDS = 400 };
 
 #define PI 3.14159265358979323846
 
-/* ---- who meets whom -----------------------------------------------------------------------------------------------
- */
+/* ---- who meets whom ---------------------------------------------------------------------------------------------- */
 
 static int is_among(const int *partners, int count, int rank)
 {
@@ -123,8 +122,7 @@ static void test_news_are_heard_in_the_round_foretold(void **state)
         }
 }
 
-/* ---- how fast it mixes --------------------------------------------------------------------------------------------
- */
+/* ---- how fast it mixes ------------------------------------------------------------------------------------------- */
 
 /* The weights of all workers, WIDTH elements each. */
 typedef struct crowd {
@@ -275,8 +273,7 @@ static void test_the_mean_stays(void **state)
         }
 }
 
-/* ---- the largest stable step --------------------------------------------------------------------------------------
- */
+/* ---- the largest stable step ------------------------------------------------------------------------------------- */
 
 /* Whether 16 workers descend on h/2 w^2 with alpha * h = rate. */
 static int is_stable(tw_schedule *schedule, int adapt_first, float rate)
