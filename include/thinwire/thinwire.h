@@ -255,8 +255,8 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
  *
  * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
  * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
- * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which overlaps with the
- * computation between read and add; in these every rank must add as often as the others. */
+ * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which
+ * overlaps with the computation between read and add; in these every rank must add as often as the others. */
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin

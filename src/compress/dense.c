@@ -105,19 +105,27 @@ static void subtract_halves(const tw_dense *dense, float *residual, const uint16
     for (size_t i = 0; i < n; i++) residual[i] -= sign * sent[i];
 }
 
+/* gradient * scale, in scratch unless that changes nothing. */
+static const float *scaled(float *scratch, const float *gradient, size_t n, float scale)
+{
+    if (scale == 1) return gradient;
+    memcpy(scratch, gradient, n * sizeof *scratch);
+    tw_kernels_best()->scale(scratch, scale, n);
+    return scratch;
+}
+
 static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
 {
     const tw_kernels *kernels = tw_kernels_best();
     uint16_t *halves = (uint16_t *)dense->values + at;
-    float block[BLOCK];
-    memcpy(block, gradient, n * sizeof *block);
-    if (scale != 1) kernels->scale(block, scale, n);
+    float scratch[BLOCK];
+    const float *share = scaled(scratch, gradient, n, scale);
     if (!dense->residual) {
-        tw_dense_put(dense->settings.dtype, halves, 0, block, n);
+        tw_dense_put(dense->settings.dtype, halves, 0, share, n);
         return;
     }
     float *residual = dense->residual + at;
-    kernels->add(residual, block, n);
+    kernels->add(residual, share, n);
     round_block(dense, halves, residual, n);
     memcpy(dense->own + at, halves, n * sizeof *halves);
     subtract_halves(dense, residual, halves, n, 1);
