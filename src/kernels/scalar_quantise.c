@@ -179,7 +179,7 @@ static void unpack_lane(uint32_t *code, const unsigned char *src, size_t lane, u
 
 static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits)
 {
-    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, dst += TW_PACK_GROUP / 8 * bits)
+    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, dst += (size_t)bits * TW_PACK_GROUP / 8)
         for (size_t lane = 0; lane < LANES; lane++) pack_lane(dst, code, lane, bits);
     uint32_t pending = 0;
     unsigned held = 0;
@@ -192,7 +192,7 @@ static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bi
 
 static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned bits)
 {
-    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, src += TW_PACK_GROUP / 8 * bits)
+    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, src += (size_t)bits * TW_PACK_GROUP / 8)
         for (size_t lane = 0; lane < LANES; lane++) unpack_lane(code, src, lane, bits);
     uint32_t pending = 0;
     unsigned held = 0;

@@ -48,7 +48,8 @@ tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
     innovation->partners = tw_schedule_partners(&gossip->schedule, 0, gossip->rank, innovation->ranks);
     TW_TRY(tw_gossip_remember(gossip, "estimate", &innovation->own));
     TW_TRY(tw_gossip_remember(gossip, "pull", &innovation->pull));
-    for (int i = 0; i < innovation->partners; i++) TW_TRY(tw_gossip_remember(gossip, kinds[i], &innovation->theirs[i]));
+    for (int i = 0; i < innovation->partners && i < TW_RING_PARTNERS; i++)
+        TW_TRY(tw_gossip_remember(gossip, kinds[i], &innovation->theirs[i]));
     return create_buffers(innovation);
 }
 
