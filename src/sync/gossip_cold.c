@@ -63,7 +63,7 @@ static void settle(tw_gossip *gossip)
 
 const tw_gossip_ops tw_gossip_cold = {
     .name = "cold",
-    .summary = "synchronous; compressed differences and duals: exact also when the workers' data differ (COLD)",
+    .summary = "synchronous; compressed differences and duals: exact also when the data differ (COLD; reconstruction)",
     .struct_size = sizeof(cold),
     .options = options,
     .option_count = sizeof options / sizeof *options,
