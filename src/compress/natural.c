@@ -11,10 +11,9 @@
 #include "half.h"
 
 typedef struct natural {
-    tw_scheme scheme;
+    tw_quantised quantised;
     long seed;
     int feedback;
-    tw_quantised quantised;
 } natural;
 
 static const tw_option options[] = {
@@ -64,7 +63,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 
 static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
 {
-    const natural *self = (const natural *)quantised->scheme;
+    const natural *self = (const natural *)quantised;
     tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
 }
 
@@ -99,32 +98,7 @@ static const tw_quantised_ops sections = {
 static tw_status create(tw_scheme *scheme)
 {
     natural *self = (natural *)scheme;
-    return tw_quantised_create(&self->quantised, scheme, &sections, self->feedback);
-}
-
-static tw_status next(tw_scheme *scheme, tw_round *round)
-{
-    return tw_quantised_next(&((natural *)scheme)->quantised, round);
-}
-
-static void revert(tw_scheme *scheme)
-{
-    tw_quantised_revert(&((natural *)scheme)->quantised);
-}
-
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
-{
-    return tw_quantised_walk(&((natural *)scheme)->quantised, visitor);
-}
-
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    tw_quantised_plan(&((const natural *)scheme)->quantised, tensor, text, capacity);
-}
-
-static void destroy(tw_scheme *scheme)
-{
-    tw_quantised_destroy(&((natural *)scheme)->quantised);
+    return tw_quantised_create(scheme, &sections, self->feedback);
 }
 
 const tw_scheme_ops tw_scheme_natural = {
@@ -135,9 +109,9 @@ const tw_scheme_ops tw_scheme_natural = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .next = tw_quantised_next,
+    .revert = tw_quantised_revert,
+    .walk = tw_quantised_walk,
+    .plan = tw_quantised_plan,
+    .destroy = tw_quantised_destroy,
 };

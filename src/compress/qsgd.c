@@ -13,10 +13,9 @@
 #include <math.h>
 
 typedef struct qsgd {
-    tw_scheme scheme;
+    tw_quantised quantised;
     long bits, seed;
     int bucket, norm, feedback;
-    tw_quantised quantised;
 } qsgd;
 
 enum { NORM_MAX, NORM_L2 };
@@ -69,7 +68,7 @@ static float find_step(const qsgd *self, const float *values, size_t n, float sc
     double norm = kernels->quantise.peak(values, n);
     if (norm == 0) return 0;
     if (self->norm == NORM_L2) norm = sqrt(kernels->sum_squares(values, n));
-    double step = norm * scale / levels_of(&self->scheme) * (1 + 0x1p-22);
+    double step = norm * scale / levels_of(&self->quantised.scheme) * (1 + 0x1p-22);
     return (float)fmin(fmax(step, LEAST_STEP), MOST_STEP);
 }
 
@@ -92,7 +91,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 
 static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
 {
-    const qsgd *self = (const qsgd *)quantised->scheme;
+    const qsgd *self = (const qsgd *)quantised;
     tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
 }
 
@@ -132,7 +131,7 @@ static const tw_quantised_ops sections = {
  * if n/4 < s^2. If not, the residual may grow by more than was sent of it, step after step. */
 static tw_status check_feedback(const qsgd *self)
 {
-    size_t bucket = bucket_of(&self->scheme), levels = levels_of(&self->scheme);
+    size_t bucket = bucket_of(&self->quantised.scheme), levels = levels_of(&self->quantised.scheme);
     if (!self->feedback || self->norm != NORM_L2 || bucket < 4 * levels * levels) return TW_OK;
     return tw_fail(TW_ERROR_SPEC,
                    "feedback=on with norm=l2, bits=%ld and bucket=%zu: the residual would grow without end; take more "
@@ -144,32 +143,7 @@ static tw_status create(tw_scheme *scheme)
 {
     qsgd *self = (qsgd *)scheme;
     TW_TRY(check_feedback(self));
-    return tw_quantised_create(&self->quantised, scheme, &sections, self->feedback);
-}
-
-static tw_status next(tw_scheme *scheme, tw_round *round)
-{
-    return tw_quantised_next(&((qsgd *)scheme)->quantised, round);
-}
-
-static void revert(tw_scheme *scheme)
-{
-    tw_quantised_revert(&((qsgd *)scheme)->quantised);
-}
-
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
-{
-    return tw_quantised_walk(&((qsgd *)scheme)->quantised, visitor);
-}
-
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    tw_quantised_plan(&((const qsgd *)scheme)->quantised, tensor, text, capacity);
-}
-
-static void destroy(tw_scheme *scheme)
-{
-    tw_quantised_destroy(&((qsgd *)scheme)->quantised);
+    return tw_quantised_create(scheme, &sections, self->feedback);
 }
 
 const tw_scheme_ops tw_scheme_qsgd = {
@@ -180,9 +154,9 @@ const tw_scheme_ops tw_scheme_qsgd = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .next = tw_quantised_next,
+    .revert = tw_quantised_revert,
+    .walk = tw_quantised_walk,
+    .plan = tw_quantised_plan,
+    .destroy = tw_quantised_destroy,
 };

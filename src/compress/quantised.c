@@ -17,7 +17,7 @@ static size_t smaller(size_t a, size_t b)
 
 static size_t section_bytes(const tw_quantised *quantised, size_t tensor)
 {
-    return quantised->ops->bytes(quantised->scheme, quantised->scheme->tensors[tensor].count);
+    return quantised->ops->bytes(&quantised->scheme, quantised->scheme.tensors[tensor].count);
 }
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -37,14 +37,14 @@ static tw_status write_section(void *context, size_t tensor, tw_packet_writer *w
     tw_quantised *quantised = context;
     TW_TRY(tw_packet_put_block(writer, section_bytes(quantised, tensor), &quantised->own[tensor]));
     quantised->ops->encode(quantised, tensor, quantised->own[tensor]);
-    quantised->scheme->account.elements_sent += quantised->scheme->tensors[tensor].count;
+    quantised->scheme.account.elements_sent += quantised->scheme.tensors[tensor].count;
     return TW_OK;
 }
 
 /* Takes the section of tensor i out of each packet. Sets skipped, on every rank, if their sum might overflow. */
 static tw_status get_sections(tw_quantised *quantised, size_t tensor, tw_packet_reader *readers, int count)
 {
-    tw_scheme *scheme = quantised->scheme;
+    tw_scheme *scheme = &quantised->scheme;
     double total = 0;
     for (int rank = 0; rank < count; rank++) {
         const unsigned char *section;
@@ -64,13 +64,13 @@ static tw_status get_sections(tw_quantised *quantised, size_t tensor, tw_packet_
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
     tw_quantised *quantised = context;
-    size_t n = quantised->scheme->tensors[tensor].count;
+    size_t n = quantised->scheme.tensors[tensor].count;
     TW_TRY(get_sections(quantised, tensor, readers, count));
     for (size_t first = 0; first < n; first += quantised->ops->block) {
         size_t here = smaller(n - first, quantised->ops->block);
         memset(sum + first, 0, here * sizeof *sum);
         for (int rank = 0; rank < count; rank++)
-            quantised->ops->add(quantised->scheme, quantised->delivered[rank], n, first, here, sum + first);
+            quantised->ops->add(&quantised->scheme, quantised->delivered[rank], n, first, here, sum + first);
     }
     return TW_OK;
 }
@@ -86,7 +86,7 @@ static const tw_gather_ops sections = {
 
 static tw_status create_residual(tw_quantised *quantised)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    const tw_scheme *scheme = &quantised->scheme;
     size_t count = 0;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
@@ -96,9 +96,10 @@ static tw_status create_residual(tw_quantised *quantised)
     return tw_allocate(count, sizeof *quantised->residual, &quantised->residual);
 }
 
-tw_status tw_quantised_create(tw_quantised *quantised, tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
+tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
 {
-    *quantised = (tw_quantised){.scheme = scheme, .ops = ops};
+    tw_quantised *quantised = (tw_quantised *)scheme;
+    quantised->ops = ops;
     TW_TRY(tw_allocate(scheme->count, sizeof *quantised->offset, &quantised->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *quantised->own, &quantised->own));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *quantised->delivered, &quantised->delivered));
@@ -106,8 +107,9 @@ tw_status tw_quantised_create(tw_quantised *quantised, tw_scheme *scheme, const 
     return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
 }
 
-void tw_quantised_destroy(tw_quantised *quantised)
+void tw_quantised_destroy(tw_scheme *scheme)
 {
+    tw_quantised *quantised = (tw_quantised *)scheme;
     tw_free(quantised->residual);
     tw_free(quantised->offset);
     tw_free(quantised->own);
@@ -126,7 +128,7 @@ float *tw_quantised_residual(const tw_quantised *quantised, size_t tensor)
 static void decode_own(const tw_quantised *quantised, size_t tensor, size_t first, size_t count, float *dst)
 {
     memset(dst, 0, count * sizeof *dst);
-    quantised->ops->add(quantised->scheme, quantised->own[tensor], quantised->scheme->tensors[tensor].count, first,
+    quantised->ops->add(&quantised->scheme, quantised->own[tensor], quantised->scheme.tensors[tensor].count, first,
                         count, dst);
 }
 
@@ -149,7 +151,7 @@ static void encode_with_feedback(tw_quantised *quantised, size_t tensor, unsigne
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;
-    encode(quantised->scheme, block, section);
+    encode(&quantised->scheme, block, section);
     decode_own(quantised, tensor, block->first, block->count, sent);
     rows->accumulate(residual, sent, block->count, -1);
 }
@@ -157,7 +159,7 @@ static void encode_with_feedback(tw_quantised *quantised, size_t tensor, unsigne
 void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, long seed,
                              tw_encode_block encode)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    const tw_scheme *scheme = &quantised->scheme;
     size_t n = scheme->tensors[tensor].count;
     tw_noise noise = make_noise(scheme, tensor, seed);
     for (size_t first = 0; first < n; first += quantised->ops->block) {
@@ -183,15 +185,15 @@ void tw_quantised_put_float(unsigned char *dst, float value)
     memcpy(dst, &value, sizeof value);
 }
 
-tw_status tw_quantised_next(tw_quantised *quantised, tw_round *round)
+tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round)
 {
-    return tw_gather_next(&quantised->gather, round);
+    return tw_gather_next(&((tw_quantised *)scheme)->gather, round);
 }
 
 static void put_back(tw_quantised *quantised, size_t tensor)
 {
     float scratch[TW_QUANTISED_BLOCK], *residual = tw_quantised_residual(quantised, tensor);
-    size_t n = quantised->scheme->tensors[tensor].count;
+    size_t n = quantised->scheme.tensors[tensor].count;
     for (size_t first = 0; first < n; first += quantised->ops->block) {
         size_t count = smaller(n - first, quantised->ops->block);
         decode_own(quantised, tensor, first, count, scratch);
@@ -199,9 +201,9 @@ static void put_back(tw_quantised *quantised, size_t tensor)
     }
 }
 
-void tw_quantised_revert(tw_quantised *quantised)
+void tw_quantised_revert(tw_scheme *scheme)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     tw_gather_revert(&quantised->gather);
     if (!scheme->finite || !quantised->residual) return; /* nothing was taken */
     for (size_t i = 0; i < scheme->count; i++)
@@ -210,9 +212,9 @@ void tw_quantised_revert(tw_quantised *quantised)
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-tw_status tw_quantised_walk(tw_quantised *quantised, tw_walk *walk)
+tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     for (size_t i = 0; quantised->residual && i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
@@ -221,9 +223,9 @@ tw_status tw_quantised_walk(tw_quantised *quantised, tw_walk *walk)
     return tw_gather_walk(&quantised->gather, walk);
 }
 
-void tw_quantised_plan(const tw_quantised *quantised, size_t tensor, char *text, size_t capacity)
+void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    const tw_quantised *quantised = (const tw_quantised *)scheme;
     snprintf(text, capacity, "%s: %.3g bits an element%s", scheme->ops->name,
              section_bits(quantised, tensor) / (double)scheme->tensors[tensor].count,
              tw_gather_is_wide(&quantised->gather) ? ", sent dense: that is less" : "");

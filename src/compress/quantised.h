@@ -23,8 +23,9 @@ typedef struct tw_quantised_ops {
                 float *sum);
 } tw_quantised_ops;
 
+/* The head of such a scheme's struct. */
 struct tw_quantised {
-    tw_scheme *scheme;
+    tw_scheme scheme; /* first, as in every scheme's struct */
     const tw_quantised_ops *ops;
     float *residual;                 /* with feedback, of the compressed tensors, one after the other; else NULL */
     size_t *offset;                  /* of each tensor in it */
@@ -36,8 +37,8 @@ struct tw_quantised {
 /* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
 enum { TW_QUANTISED_BLOCK = 1024 };
 
-tw_status tw_quantised_create(tw_quantised *quantised, tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);
-void tw_quantised_destroy(tw_quantised *quantised);
+/* Of a scheme whose struct begins with a tw_quantised; for its ops->create. */
+tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);
 
 #define TW_OPTION_SEED(type)                                                                                           \
     {                                                                                                                  \
@@ -68,13 +69,14 @@ void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned ch
 float tw_quantised_get_float(const unsigned char *src);
 void tw_quantised_put_float(unsigned char *dst, float value);
 
-/* For the scheme's ops->next, revert, walk and plan. */
-tw_status tw_quantised_next(tw_quantised *quantised, tw_round *round);
+/* The scheme's ops->next, revert, walk, plan and destroy. */
+tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, if there is one. */
-void tw_quantised_revert(tw_quantised *quantised);
+void tw_quantised_revert(tw_scheme *scheme);
 /* The residual as "residual/NAME", and what the leftovers remember. */
-tw_status tw_quantised_walk(tw_quantised *quantised, tw_walk *walk);
+tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk);
 /* "qsgd: 4.06 bits an element" */
-void tw_quantised_plan(const tw_quantised *quantised, size_t tensor, char *text, size_t capacity);
+void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
+void tw_quantised_destroy(tw_scheme *scheme);
 
 #endif

@@ -17,9 +17,9 @@ const tw_scheme_ops tw_scheme_sign = {
     .floor_bytes = 12,
     .struct_size = sizeof(tw_signs),
     .create = create,
-    .next = tw_signs_next,
+    .next = tw_quantised_next,
     .revert = tw_signs_revert,
     .walk = tw_signs_walk,
-    .plan = tw_signs_plan,
+    .plan = tw_quantised_plan,
     .destroy = tw_signs_destroy,
 };

@@ -53,8 +53,8 @@ static void write_means(const tw_signs *self, size_t n, const tw_sign_sums *sums
 
 static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
 {
-    const tw_scheme *scheme = quantised->scheme;
-    tw_signs *self = (tw_signs *)quantised->scheme;
+    const tw_scheme *scheme = &quantised->scheme;
+    tw_signs *self = (tw_signs *)quantised;
     size_t n = scheme->tensors[tensor].count;
     tw_sign_sums sums = {0};
     tw_kernels_best()->quantise.send_signs(tw_quantised_residual(quantised, tensor), scheme->gradients[tensor], n,
@@ -94,19 +94,14 @@ tw_status tw_signs_create(tw_scheme *scheme, int means)
     tw_signs *self = (tw_signs *)scheme;
     self->means = means;
     TW_TRY(tw_allocate(scheme->count, sizeof *self->sent, &self->sent));
-    return tw_quantised_create(&self->quantised, scheme, &ops, 1);
+    return tw_quantised_create(scheme, &ops, 1);
 }
 
 void tw_signs_destroy(tw_scheme *scheme)
 {
     tw_signs *self = (tw_signs *)scheme;
     tw_free(self->sent);
-    tw_quantised_destroy(&self->quantised);
-}
-
-tw_status tw_signs_next(tw_scheme *scheme, tw_round *round)
-{
-    return tw_quantised_next(&((tw_signs *)scheme)->quantised, round);
+    tw_quantised_destroy(scheme);
 }
 
 void tw_signs_revert(tw_scheme *scheme)
@@ -120,7 +115,8 @@ void tw_signs_revert(tw_scheme *scheme)
 static void subtract_sent(tw_signs *self, size_t tensor)
 {
     float *residual = tw_quantised_residual(&self->quantised, tensor);
-    for (size_t i = 0; i < self->scheme.tensors[tensor].count; i++) residual[i] -= self->sent[tensor][residual[i] < 0];
+    for (size_t i = 0; i < self->quantised.scheme.tensors[tensor].count; i++)
+        residual[i] -= self->sent[tensor][residual[i] < 0];
 }
 
 tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk)
@@ -129,10 +125,5 @@ tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk)
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) subtract_sent(self, i);
     memset(self->sent, 0, scheme->count * sizeof *self->sent);
-    return tw_quantised_walk(&self->quantised, walk);
-}
-
-void tw_signs_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    tw_quantised_plan(&((const tw_signs *)scheme)->quantised, tensor, text, capacity);
+    return tw_quantised_walk(scheme, walk);
 }

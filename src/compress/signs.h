@@ -9,17 +9,14 @@
 #include "quantised.h"
 
 typedef struct tw_signs {
-    tw_scheme scheme;
-    int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     tw_quantised quantised;
+    int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     float (*sent)[2]; /* a tensor's elements that were not negative, and that were, in the step before */
 } tw_signs;
 
 tw_status tw_signs_create(tw_scheme *scheme, int means);
 void tw_signs_destroy(tw_scheme *scheme);
-tw_status tw_signs_next(tw_scheme *scheme, tw_round *round);
 void tw_signs_revert(tw_scheme *scheme);
 tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk);
-void tw_signs_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
 
 #endif

@@ -15,10 +15,9 @@
 #include <math.h>
 
 typedef struct terngrad {
-    tw_scheme scheme;
+    tw_quantised quantised;
     double clip;
     long seed;
-    tw_quantised quantised;
 } terngrad;
 
 static const tw_option options[] = {
@@ -66,7 +65,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
 static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
 {
-    const tw_scheme *scheme = quantised->scheme;
+    const tw_scheme *scheme = &quantised->scheme;
     const terngrad *self = (const terngrad *)scheme;
     double limit = scheme->scale * find_limit(self, scheme->gradients[tensor], scheme->tensors[tensor].count);
     tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
@@ -103,32 +102,7 @@ static const tw_quantised_ops sections = {
 
 static tw_status create(tw_scheme *scheme)
 {
-    return tw_quantised_create(&((terngrad *)scheme)->quantised, scheme, &sections, 0);
-}
-
-static tw_status next(tw_scheme *scheme, tw_round *round)
-{
-    return tw_quantised_next(&((terngrad *)scheme)->quantised, round);
-}
-
-static void revert(tw_scheme *scheme)
-{
-    tw_quantised_revert(&((terngrad *)scheme)->quantised);
-}
-
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
-{
-    return tw_quantised_walk(&((terngrad *)scheme)->quantised, visitor);
-}
-
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    tw_quantised_plan(&((const terngrad *)scheme)->quantised, tensor, text, capacity);
-}
-
-static void destroy(tw_scheme *scheme)
-{
-    tw_quantised_destroy(&((terngrad *)scheme)->quantised);
+    return tw_quantised_create(scheme, &sections, 0);
 }
 
 const tw_scheme_ops tw_scheme_terngrad = {
@@ -139,9 +113,9 @@ const tw_scheme_ops tw_scheme_terngrad = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .next = tw_quantised_next,
+    .revert = tw_quantised_revert,
+    .walk = tw_quantised_walk,
+    .plan = tw_quantised_plan,
+    .destroy = tw_quantised_destroy,
 };
