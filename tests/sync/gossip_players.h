@@ -69,6 +69,23 @@ static inline tw_status players_create(player *self)
                             &self->gossip);
 }
 
+/* Goes on as another gossip, which began elsewhere and was given what this one remembered. */
+static inline tw_status players_restart(player *self)
+{
+    tw_state *saved = NULL;
+    values other = {0};
+    tw_status status = tw_state_create(&saved);
+    if (status == TW_OK) status = tw_gossip_save_state(self->gossip, "g/", saved);
+    tw_gossip_destroy(self->gossip);
+    self->gossip = NULL;
+    if (status == TW_OK)
+        status = tw_gossip_create(self->comm, self->spec, table, TENSORS, (const float *const *)parts_of(&other),
+                                  &self->gossip);
+    if (status == TW_OK) status = tw_gossip_load_state(self->gossip, "g/", saved);
+    tw_state_destroy(saved);
+    return status;
+}
+
 static inline void *players_play(void *argument)
 {
     player *self = argument;

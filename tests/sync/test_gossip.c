@@ -237,26 +237,10 @@ static void test_synchronous_schemes_equal_their_formulas(void **state)
 
 /* ---- saved and continued ----------------------------------------------------------------------------------------- */
 
-static tw_status restart(player *self)
-{
-    tw_state *saved = NULL;
-    values other = {0};
-    tw_status status = tw_state_create(&saved);
-    if (status == TW_OK) status = tw_gossip_save_state(self->gossip, "g/", saved);
-    tw_gossip_destroy(self->gossip);
-    self->gossip = NULL;
-    if (status == TW_OK)
-        status = tw_gossip_create(self->comm, self->spec, table, TENSORS, (const float *const *)parts_of(&other),
-                                  &self->gossip);
-    if (status == TW_OK) status = tw_gossip_load_state(self->gossip, "g/", saved);
-    tw_state_destroy(saved);
-    return status;
-}
-
 static tw_status descend_restart_descend(player *self)
 {
     tw_status status = descend(self);
-    if (status == TW_OK) status = restart(self);
+    if (status == TW_OK) status = players_restart(self);
     return status == TW_OK ? descend(self) : status;
 }
 
