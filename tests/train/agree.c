@@ -11,7 +11,7 @@ typedef struct rank_thread {
     void (*play)(struct rank_thread *rank);
     pthread_t thread;
     tw_comm *comm;
-    const dataset *data;
+    const small_run *run;
     worker worker;
     tw_status status;
     char text[1024];
@@ -30,21 +30,21 @@ static void *play_rank(void *argument)
 
 static void play_all(void (*play)(rank_thread *rank), rank_thread ranks[RANKS])
 {
-    dataset data = make_data();
+    small_run run;
     tw_comm *comms[RANKS];
+    small_run_begin(&run, NULL, "cnn");
     assert_ok(tw_comm_create_threads(RANKS, comms));
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (rank_thread){.play = play, .comm = comms[r], .data = &data};
+        ranks[r] = (rank_thread){.play = play, .comm = comms[r], .run = &run};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, play_rank, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) pthread_join(ranks[r].thread, NULL);
-    release_data(&data);
+    small_run_end(&run);
 }
 
 static tw_status create(rank_thread *rank)
 {
-    train_settings settings = small_settings(NULL);
-    return worker_create(&settings, rank->data, rank->comm, &rank->worker);
+    return worker_create(&rank->run->settings, rank->run->work, rank->comm, &rank->worker);
 }
 
 static void fail_on_rank_one(rank_thread *rank)
@@ -74,7 +74,7 @@ static void disturb_rank_two(rank_thread *rank)
     rank->status = create(rank);
     if (rank->status == TW_OK) rank->status = agree_replicas(w);
     if (rank->status != TW_OK) return;
-    if (w->rank == 2) ((uint32_t *)model_parameters(w->model))[5] ^= 1;
+    if (w->rank == 2) ((uint32_t *)w->learner->parameters)[5] ^= 1;
     rank->status = agree_replicas(w);
 }
 
@@ -93,7 +93,7 @@ static void one_wrong_bit_is_noticed_by_all(void **state)
 static void evaluate(rank_thread *rank)
 {
     rank->status = create(rank);
-    if (rank->status == TW_OK) rank->status = worker_evaluate(&rank->worker, &rank->evaluation);
+    if (rank->status == TW_OK) rank->status = worker_evaluate(&rank->worker, TASK_TEST, &rank->evaluation);
 }
 
 /* 32 images over 3 workers: the counts are exactly those of one worker over all of them. */
@@ -103,20 +103,21 @@ static void evaluation_is_shared_exactly(void **state)
     rank_thread ranks[RANKS];
     play_all(evaluate, ranks);
     rank_thread alone = {0};
-    dataset data = make_data();
-    alone.data = &data;
+    small_run run;
+    small_run_begin(&run, NULL, "cnn");
+    alone.run = &run;
     assert_ok(tw_comm_create_threads(1, &alone.comm));
     evaluate(&alone);
     assert_int_equal(alone.status, TW_OK);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(ranks[r].status, TW_OK);
-        assert_true(ranks[r].evaluation.accuracy == alone.evaluation.accuracy);
+        assert_true(ranks[r].evaluation.score.parts[0] == alone.evaluation.score.parts[0]);
         assert_true(ranks[r].evaluation.loss == ranks[0].evaluation.loss);
         assert_float_equal(ranks[r].evaluation.loss, alone.evaluation.loss, 1e-5);
     }
     worker_release(&alone.worker);
     tw_comm_destroy(alone.comm);
-    release_data(&data);
+    small_run_end(&run);
 }
 
 static void leave_after_two_steps(rank_thread *rank)

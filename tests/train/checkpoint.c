@@ -6,23 +6,20 @@
 
 /* One worker on a comm of its own. */
 typedef struct bench {
-    dataset data;
     tw_comm *comm;
     worker worker;
 } bench;
 
-static tw_status open_bench(bench *b, const train_settings *settings)
+static tw_status open_bench(bench *b, const small_run *run)
 {
-    b->data = make_data();
     assert_ok(tw_comm_create_threads(1, &b->comm));
-    return worker_create(settings, &b->data, b->comm, &b->worker);
+    return worker_create(&run->settings, run->work, b->comm, &b->worker);
 }
 
 static void close_bench(bench *b)
 {
     worker_release(&b->worker);
     tw_comm_destroy(b->comm);
-    release_data(&b->data);
 }
 
 static void take_steps(worker *w, uint64_t until)
@@ -33,14 +30,14 @@ static void take_steps(worker *w, uint64_t until)
 
 static uint32_t weights(const worker *w)
 {
-    return tw_crc32c(0, model_parameters(w->model), w->parameter_count * sizeof(float));
+    return tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
 }
 
 /* Writes the checkpoint of step 5 of 12: in the middle of an epoch of 4. */
-static void write_at_five(const train_settings *settings)
+static void write_at_five(const small_run *run)
 {
     bench b;
-    assert_ok(open_bench(&b, settings));
+    assert_ok(open_bench(&b, run));
     take_steps(&b.worker, 5);
     assert_ok(checkpoint_write(&b.worker));
     close_bench(&b);
@@ -48,30 +45,33 @@ static void write_at_five(const train_settings *settings)
 
 static void resumed_equals_uninterrupted(void **state)
 {
-    train_settings settings = small_settings(*state);
+    small_run run;
     bench b;
-    assert_ok(open_bench(&b, &settings));
+    small_run_begin(&run, *state, "cnn");
+    assert_ok(open_bench(&b, &run));
     take_steps(&b.worker, 12);
     uint32_t expected = weights(&b.worker);
     close_bench(&b);
 
-    write_at_five(&settings);
-    settings.resume = "";
-    assert_ok(open_bench(&b, &settings));
+    write_at_five(&run);
+    run.settings.resume = "";
+    assert_ok(open_bench(&b, &run));
     assert_int_not_equal(weights(&b.worker), expected);
     assert_ok(checkpoint_resume(&b.worker));
     assert_int_equal(b.worker.step, 5);
-    assert_int_equal(b.worker.epoch_result.images, 8); /* one step into the second epoch */
-    assert_true(b.worker.before.values[TOTAL_IMAGES] == 5 * 8);
+    assert_int_equal((int)b.worker.epoch_score.count, 8); /* one step into the second epoch */
+    assert_true(b.worker.before.values[TOTAL_ITEMS] == 5 * 8);
     take_steps(&b.worker, 12);
     assert_int_equal(weights(&b.worker), expected);
     close_bench(&b);
+    run.settings.resume = NULL;
+    small_run_end(&run);
 }
 
-static tw_status resume(const train_settings *settings)
+static tw_status resume(const small_run *run)
 {
     bench b;
-    assert_ok(open_bench(&b, settings));
+    assert_ok(open_bench(&b, run));
     tw_status status = checkpoint_resume(&b.worker);
     close_bench(&b);
     return status;
@@ -79,27 +79,32 @@ static tw_status resume(const train_settings *settings)
 
 static void other_settings_are_refused_by_name(void **state)
 {
-    train_settings own = small_settings(*state);
+    small_run own, network;
+    small_run_begin(&own, *state, "cnn");
+    small_run_begin(&network, *state, "resnet20");
     write_at_five(&own);
-    own.resume = "";
-    train_settings other = own;
-    other.seed = 4;
+    network.settings.resume = "";
+    assert_fails(resume(&network), TW_ERROR_STATE, "model cnn");
+    small_run other = own;
+    other.settings.resume = "";
+    const small_run fresh = other;
+    other.settings.seed = 4;
     assert_fails(resume(&other), TW_ERROR_STATE, "seed 3");
-    other = own;
-    other.batch = 4;
+    other = fresh;
+    other.settings.batch = 4;
     assert_fails(resume(&other), TW_ERROR_STATE, "batch 8");
-    other = own;
-    other.sync = "allreduce";
+    other = fresh;
+    other.settings.sync = "allreduce";
     assert_fails(resume(&other), TW_ERROR_STATE, "sync dgc");
-    other = own;
-    other.model = "resnet20";
-    assert_fails(resume(&other), TW_ERROR_STATE, "model cnn");
-    other = own;
-    other.steps = 4;
+    other = fresh;
+    other.settings.steps = 4;
     assert_fails(resume(&other), TW_ERROR_STATE, "5 steps");
-    other = own;
-    other.lr = 0.1; /* may be changed */
+    other = fresh;
+    other.settings.lr = 0.1; /* may be changed */
     assert_ok(resume(&other));
+    network.settings.resume = NULL;
+    small_run_end(&network);
+    small_run_end(&own);
 }
 
 static long file_size(const char *path)
@@ -123,32 +128,35 @@ static void flip_byte(const char *path, long at)
     fclose(file);
 }
 
-static void check_damage(const train_settings *settings, const char *path)
+static void check_damage(const small_run *run, const char *path)
 {
     long size = file_size(path);
     for (int i = 1; i < 8; i++) { /* from the middle of the tensors to the last byte */
         long at = size / 2 + (size - 1 - size / 2) * i / 7;
         flip_byte(path, at);
-        assert_fails(resume(settings), TW_ERROR_FORMAT, path);
+        assert_fails(resume(run), TW_ERROR_FORMAT, path);
         flip_byte(path, at);
     }
-    assert_ok(resume(settings));
+    assert_ok(resume(run));
     assert_int_equal(truncate(path, size - 1), 0);
-    assert_fails(resume(settings), TW_ERROR_FORMAT, path);
+    assert_fails(resume(run), TW_ERROR_FORMAT, path);
     assert_int_equal(truncate(path, 0), 0);
-    assert_fails(resume(settings), TW_ERROR_FORMAT, path);
+    assert_fails(resume(run), TW_ERROR_FORMAT, path);
     assert_int_equal(unlink(path), 0);
-    assert_fails(resume(settings), TW_ERROR_IO, path);
+    assert_fails(resume(run), TW_ERROR_IO, path);
 }
 
 static void damage_is_found_in(const char *name, void **state)
 {
-    train_settings settings = small_settings(*state);
-    write_at_five(&settings);
-    settings.resume = "";
+    small_run run;
+    small_run_begin(&run, *state, "cnn");
+    write_at_five(&run);
+    run.settings.resume = "";
     char path[FOLDER_PATH];
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/%s", settings.out, name);
-    check_damage(&settings, path);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/%s", run.settings.out, name);
+    check_damage(&run, path);
+    run.settings.resume = NULL;
+    small_run_end(&run);
 }
 
 static void damaged_model_file_is_found(void **state)
@@ -163,14 +171,16 @@ static void damaged_worker_file_is_found(void **state)
 
 static void momentum_in_both_is_refused(void **state)
 {
-    train_settings settings = small_settings(*state);
+    small_run run;
     bench b;
-    settings.momentum_given = true;
-    assert_fails(open_bench(&b, &settings), TW_ERROR_ARGUMENT, "--sync dgc:momentum=0.9");
+    small_run_begin(&run, *state, "cnn");
+    run.settings.momentum_given = true;
+    assert_fails(open_bench(&b, &run), TW_ERROR_ARGUMENT, "--sync dgc:momentum=0.9");
     close_bench(&b);
-    settings.momentum = 0;
-    assert_ok(open_bench(&b, &settings));
+    run.settings.momentum = 0;
+    assert_ok(open_bench(&b, &run));
     close_bench(&b);
+    small_run_end(&run);
 }
 
 int main(void)

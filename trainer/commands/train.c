@@ -2,18 +2,8 @@
 #include "error.h"
 #include "folder.h"
 #include "launch.h"
-#include "model.h"
+#include "settings.h"
 #include <string.h>
-
-static tw_status check_task(const char *task)
-{
-    static const char *const later[] = {"lm", "asr", "w2v-bert"};
-    if (strcmp(task, "image") == 0) return TW_OK;
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (strcmp(task, later[i]) == 0)
-            return tw_fail(TW_ERROR_UNSUPPORTED, "task '%s' is not in this version; it has 'image'", task);
-    return tw_fail(TW_ERROR_ARGUMENT, "unknown task '%s'; this version has 'image'", task);
-}
 
 /* A run folder is continued in place unless --out says otherwise. */
 static tw_status complete_resume(train_settings *settings)
@@ -27,25 +17,15 @@ static tw_status complete_resume(train_settings *settings)
     return settings->out ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder's name");
 }
 
-static tw_status complete_schedule(train_settings *settings)
-{
-    if (settings->schedule) return TW_OK;
-    const char *own = model_schedule(settings->model);
-    settings->schedule = strdup(own ? own : "constant"); /* an unknown model is refused when it is made */
-    return settings->schedule ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a schedule's name");
-}
-
 /* What the table of options cannot say. */
 static tw_status complete(options *set, train_settings *settings)
 {
     if (settings->config) TW_TRY(options_read_file(set, settings->config));
-    settings->task = set->arguments[0];
     settings->set = set;
     settings->momentum_given = options_given(set, "momentum");
     settings->nesterov_given = options_given(set, "nesterov");
     TW_TRY(complete_resume(settings));
-    TW_TRY(complete_schedule(settings));
-    return check_task(settings->task);
+    return settings_complete(settings->task, set);
 }
 
 static int run(void *settings, options *set)
@@ -53,8 +33,21 @@ static int run(void *settings, options *set)
     return complete(set, settings) == TW_OK ? launch(settings) : launch_refuse();
 }
 
+/* The first word names the task, whose options the others are. Without it there is help to give, for the first task. */
+static tw_status choose_task(int argc, char **argv, const task_ops **ops)
+{
+    *ops = task_at(0);
+    if (argc > 0 && argv[0][0] != '-') return task_find(argv[0], ops);
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "a word is missing; usage: thinwire train TASK [options], TASK first");
+}
+
 int command_train(int argc, char **argv)
 {
     train_settings settings = {0};
-    return command_run(&train_page, argc, argv, &settings, run);
+    train_page page;
+    if (choose_task(argc, argv, &settings.task) != TW_OK) return launch_refuse();
+    settings_page(settings.task, &page);
+    return command_run(&page.page, argc, argv, &settings, run);
 }

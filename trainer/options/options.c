@@ -123,6 +123,14 @@ tw_status options_parse(const option_page *page, int argc, char **argv, void *ta
     return status;
 }
 
+tw_status options_default(options *set, const char *name, const char *text)
+{
+    char label[128];
+    snprintf(label, sizeof label, "the default of --%s", name);
+    option_origin origin = {OPTION_FROM_DEFAULT, label, TW_ERROR_ARGUMENT};
+    return option_set(set, option_find(set->page, name, strlen(name)), text, &origin);
+}
+
 option_source options_source(const options *set, const char *name)
 {
     size_t index = option_find(set->page, name, strlen(name));

@@ -48,6 +48,7 @@ typedef struct option_row {
         *alone;       /* TEXT: the value where the option ends the line or another option follows; NULL: it needs one */
     const char *help; /* one sentence without a full stop; the default and the range are added to it */
     bool line_only;   /* belongs to one invocation: neither read from nor written to a file (--config itself) */
+    bool binding;     /* decides a run's bits: whoever goes on with the run must have the same value */
 } option_row;
 
 typedef struct option_page {
@@ -93,6 +94,13 @@ tw_status options_write(const options *set, const char *name, FILE *file);
 
 /* Copies the word at `position` of a row's choices. */
 void options_choice_word(const char *choices, int position, char *word, size_t capacity);
+
+/* Gives an option that neither the command line nor a file has set another default than its row's. */
+tw_status options_default(options *set, const char *name, const char *text);
+
+/* The row's value in `target`, as a user would write it; NULL for a text that is not set. */
+enum { OPTION_TEXT_MOST = 64 };
+const char *options_value(const option_row *row, const void *target, char space[OPTION_TEXT_MOST]);
 
 /* True if the command line or the file set the option; false if it has its default. */
 bool options_given(const options *set, const char *name);

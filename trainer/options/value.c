@@ -163,7 +163,7 @@ void options_choice_word(const char *choices, int position, char *word, size_t c
     snprintf(word, capacity, "%.*s", (int)strcspn(choices, "|"), choices);
 }
 
-const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST])
+const char *options_value(const option_row *row, const void *target, char space[OPTION_TEXT_MOST])
 {
     const void *place = (const char *)target + row->offset;
     switch (row->kind) {

@@ -19,14 +19,11 @@ typedef union option_value {
     int choice;
 } option_value;
 
-enum { OPTION_TEXT_MOST = 64, OPTION_RANGE_MOST = 160 }; /* enough for any number, and for two of them */
+enum { OPTION_RANGE_MOST = 160 }; /* enough for two numbers */
 
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value);
 /* Puts the value where the row says; a text that was there is freed. */
 void option_value_store(const option_row *row, void *target, option_value value);
-
-/* The value as option_value_read takes it. A word that is not a text or a choice is written into `space`. */
-const char *option_value_write(const option_row *row, const void *target, char space[OPTION_TEXT_MOST]);
 
 /* "a whole number of at least 1". Returns what snprintf would. */
 int option_describe(const option_row *row, char *text, size_t capacity);

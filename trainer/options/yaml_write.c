@@ -26,7 +26,7 @@ static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, con
 {
     char space[OPTION_TEXT_MOST];
     if (!row->name || row->line_only) return TW_OK;
-    const char *value = option_value_write(row, target, space);
+    const char *value = options_value(row, target, space);
     if (!value) return TW_OK;
     bool quoted = row->kind == OPTION_TEXT;
     if (emit_scalar(emitter, row->name, YAML_PLAIN_SCALAR_STYLE) &&

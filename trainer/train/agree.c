@@ -57,7 +57,7 @@ tw_status agree_status(worker *w, tw_status own)
 
 tw_status agree_replicas(worker *w)
 {
-    uint32_t own = tw_crc32c(0, model_parameters(w->model), w->parameter_count * sizeof(float));
+    uint32_t own = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
     void *gathered = NULL;
     TW_TRY(gather(w->comm, &own, sizeof own, &gathered));
     const uint32_t *checksums = gathered;

@@ -13,9 +13,9 @@ static void shape_text(const tw_tensor *tensor, char *text, size_t capacity)
 /* A line for each tensor, but one for all biases and norms, of which deep networks have hundreds. */
 static void print_tensors(FILE *stream, const worker *w)
 {
-    size_t count, vectors = 0, vector_elements = 0, last_vector = 0;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
-    for (size_t i = 0; i < count; i++) {
+    size_t vectors = 0, vector_elements = 0, last_vector = 0;
+    const tw_tensor *tensors = w->learner->tensors;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
         size_t elements = tw_tensor_count(&tensors[i]);
         if (tensors[i].dims <= 1) {
             vectors++;
@@ -35,22 +35,23 @@ static void print_tensors(FILE *stream, const worker *w)
 void banner_print(FILE *stream, const worker *w)
 {
     const train_settings *s = &w->settings;
+    const learner *l = w->learner;
     char text[BYTES_TEXT];
-    double dense = 8.0 * (w->size - 1) / w->size * (double)w->parameter_count;
-    fprintf(stream, "thinwire %s (%s): %s on %s, %zu training and %zu test images\n", tw_version(), tw_isa(), s->model,
-            w->data->path, w->train.count, w->data->test.count);
-    fprintf(stream, "%zu parameters, %d worker%s over %s, --sync %s\n", w->parameter_count, w->size,
+    double dense = 8.0 * (w->size - 1) / w->size * (double)l->parameter_count;
+    fprintf(stream, "thinwire %s (%s): %s on %s, %s\n", tw_version(), tw_isa(), l->model, w->task->path,
+            w->task->description);
+    fprintf(stream, "%zu parameters, %d worker%s over %s, --sync %s\n", l->parameter_count, w->size,
             w->size == 1 ? "" : "s", tw_comm_transport(w->comm), s->sync);
     print_tensors(stream, w);
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
-    fprintf(stream, "%llu steps of %d x %ld images, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
-            (unsigned long long)w->steps_per_epoch);
+    fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
+            w->task->ops->batch_of, (unsigned long long)w->steps_per_epoch);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
     fprintf(stream, "\n");
     if (w->gossips && w->size > 1)
         fprintf(stream,
                 "each worker trains weights of its own; figures are rank 0's until all are averaged at the end\n");
-    if (w->buffer_count > 0 && w->size > 1)
+    if (l->buffer_count > 0 && w->size > 1)
         fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
     fflush(stream);
 }

@@ -9,6 +9,7 @@
 #define FORMAT "thinwire checkpoint 1"
 #define OPTIMISER "optimiser."
 #define SCHEME "scheme."
+#define TASK "task."
 
 /* A path in a checkpoint folder. */
 #define FILE_PATH (FOLDER_PATH + 64)
@@ -113,35 +114,34 @@ static tw_status put_step(tw_state *state, uint64_t step)
 /* What a checkpoint and the run that resumes it must agree on: settings, and the data. */
 enum { IDENTITY = SETTINGS_IDENTITY + 1 };
 
-static void identify(const worker *w, setting_text identity[IDENTITY])
+static size_t identify(const worker *w, setting_text identity[IDENTITY])
 {
-    const image_set *train = &w->train;
-    setting_text *data = &identity[SETTINGS_IDENTITY];
-    settings_identity(&w->settings, w->size, identity);
+    size_t count = settings_identity(&w->settings, w->size, identity);
+    setting_text *data = &identity[count];
     data->key = "training data";
-    snprintf(data->value, sizeof data->value, "of %zu images (labels %08x)", train->count,
-             tw_crc32c(0, train->labels, train->count));
+    snprintf(data->value, sizeof data->value, "%s", w->task->identity);
+    return count + 1;
 }
 
 static tw_status pack_model(worker *w, tw_state *state)
 {
+    const learner *l = w->learner;
     setting_text identity[IDENTITY];
-    identify(w, identity);
-    for (int i = 0; i < IDENTITY; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
-    size_t count, ignored;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    size_t count = identify(w, identity), ignored;
+    for (size_t i = 0; i < count; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
+    if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
     TW_TRY(put_step(state, w->step));
-    TW_TRY(put_table(state, "", tensors, count, model_parameters(w->model)));
-    if (!w->gossips) TW_TRY(put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored)));
-    tensors = model_buffer_tensors(w->model, &count);
-    return put_table(state, "", tensors, count, w->mean_buffers);
+    TW_TRY(put_table(state, "", l->tensors, l->tensor_count, l->parameters));
+    if (!w->gossips)
+        TW_TRY(put_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored)));
+    return put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
 }
 
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
     setting_text identity[IDENTITY];
-    identify(w, identity);
-    for (int i = 0; i < IDENTITY; i++) {
+    size_t count = identify(w, identity);
+    for (size_t i = 0; i < count; i++) {
         const char *key = identity[i].key, *wanted = identity[i].value, *stored = tw_state_text(state, key);
         if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, key);
         if (strcmp(stored, wanted) != 0)
@@ -153,45 +153,47 @@ static tw_status check_identity(const worker *w, const tw_state *state, const ch
 
 static tw_status unpack_model(worker *w, const tw_state *state)
 {
-    size_t count, ignored;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    learner *l = w->learner;
+    size_t ignored;
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &w->step));
-    TW_TRY(get_table(state, "", tensors, count, model_parameters(w->model)));
+    TW_TRY(get_table(state, "", l->tensors, l->tensor_count, l->parameters));
     if (w->gossips) return TW_OK;
-    return get_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+    return get_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
 }
 
 /* The running sums of the epoch, so that a resumed epoch's figures are the uninterrupted one's. */
-enum { EPOCH_LOSS, EPOCH_CORRECT, EPOCH_IMAGES, EPOCH_SKIPPED, EPOCH_COUNT };
+enum { EPOCH_LOSS, EPOCH_ITEMS, EPOCH_PARTS, EPOCH_SKIPPED = EPOCH_PARTS + TASK_PARTS, EPOCH_COUNT };
 
 static tw_status pack_scheme(worker *w, tw_state *state)
 {
-    size_t count, ignored;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    const learner *l = w->learner;
+    size_t ignored;
     if (!w->gossips) return tw_reducer_save_state(w->reducer, SCHEME, state);
-    return put_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+    return put_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
 }
 
 static tw_status unpack_scheme(worker *w, const tw_state *state)
 {
-    size_t count, ignored;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    const learner *l = w->learner;
+    size_t ignored;
     if (!w->gossips) return tw_reducer_load_state(w->reducer, SCHEME, state);
-    return get_table(state, OPTIMISER, tensors, count, optimiser_buffer(w->optimiser, &ignored));
+    return get_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
 }
 
 static tw_status pack_worker(worker *w, tw_state *state)
 {
-    const model_result *e = &w->epoch_result;
-    double epoch[EPOCH_COUNT] = {e->loss, (double)e->correct, (double)e->images, w->skipped_in_a_row};
+    const learner *l = w->learner;
+    const task_score *e = &w->epoch_score;
+    double epoch[EPOCH_COUNT] = {e->loss, e->count};
+    memcpy(&epoch[EPOCH_PARTS], e->parts, sizeof e->parts);
+    epoch[EPOCH_SKIPPED] = w->skipped_in_a_row;
     totals sums;
     TW_TRY(worker_totals(w, &sums));
-    size_t count;
-    const tw_tensor *buffers = model_buffer_tensors(w->model, &count);
     TW_TRY(put_step(state, w->step));
     TW_TRY(tw_state_put(state, "totals", TW_F64, 1, (size_t[]){TOTAL_COUNT}, sums.values));
     TW_TRY(tw_state_put(state, "epoch", TW_F64, 1, (size_t[]){EPOCH_COUNT}, epoch));
-    TW_TRY(put_table(state, "", buffers, count, model_buffers(w->model)));
+    TW_TRY(put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    if (w->task->ops->save) TW_TRY(w->task->ops->save(l, TASK, state));
     return pack_scheme(w, state);
 }
 
@@ -199,8 +201,8 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
 {
     uint64_t step;
     double epoch[EPOCH_COUNT];
-    size_t count;
-    const tw_tensor *buffers = model_buffer_tensors(w->model, &count);
+    learner *l = w->learner;
+    task_score *e = &w->epoch_score;
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
     if (w->gossips)
         w->step = step;
@@ -209,8 +211,10 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
                        (unsigned long long)w->step);
     TW_TRY(tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, w->before.values));
     TW_TRY(tw_state_get(state, "epoch", TW_F64, EPOCH_COUNT, epoch));
-    TW_TRY(get_table(state, "", buffers, count, model_buffers(w->model)));
-    w->epoch_result = (model_result){epoch[EPOCH_LOSS], (size_t)epoch[EPOCH_CORRECT], (size_t)epoch[EPOCH_IMAGES]};
+    TW_TRY(get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
+    *e = (task_score){.loss = epoch[EPOCH_LOSS], .count = epoch[EPOCH_ITEMS]};
+    memcpy(e->parts, &epoch[EPOCH_PARTS], sizeof e->parts);
     w->skipped_in_a_row = (int)epoch[EPOCH_SKIPPED];
     return unpack_scheme(w, state);
 }

@@ -5,28 +5,29 @@
 #include <stdlib.h>
 
 /* Where each tensor stands in a flat array; the caller frees it. */
-static float **point_into(const model *m, float *values)
+static float **point_into(const learner *l, float *values)
 {
-    size_t count;
-    model_tensors(m, &count);
-    float **tensors = calloc(count, sizeof *tensors);
-    for (size_t i = 0; tensors && i < count; i++) tensors[i] = values + model_offset(m, i);
+    float **tensors = calloc(l->tensor_count, sizeof *tensors);
+    for (size_t i = 0; tensors && i < l->tensor_count; i++) {
+        tensors[i] = values;
+        values += tw_tensor_count(&l->tensors[i]);
+    }
     return tensors;
 }
 
 static tw_status locate(worker *w)
 {
-    if (!w->weights) w->weights = point_into(w->model, model_parameters(w->model));
-    if (!w->gradients) w->gradients = point_into(w->model, model_gradients(w->model));
+    if (!w->weights) w->weights = point_into(w->learner, w->learner->parameters);
+    if (!w->gradients) w->gradients = point_into(w->learner, w->learner->gradients);
     return w->weights && w->gradients ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a table of tensors");
 }
 
 tw_status gossip_join(worker *w)
 {
-    size_t count;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    const learner *l = w->learner;
     TW_TRY(agree_status(w, locate(w)));
-    return tw_gossip_create(w->comm, w->settings.sync, tensors, count, (const float *const *)w->weights, &w->gossip);
+    return tw_gossip_create(w->comm, w->settings.sync, l->tensors, l->tensor_count, (const float *const *)w->weights,
+                            &w->gossip);
 }
 
 /* From a call that knows of no skipped step, NaN means that the weights themselves are spoilt. */
@@ -49,11 +50,11 @@ static int all_finite(const float *values, size_t count)
 
 tw_status gossip_step(worker *w, float rate)
 {
-    float *gradients = model_gradients(w->model);
+    float *gradients = w->learner->gradients;
     /* A gradient of NaN would stay in the momentum for ever. As a step it is refused, counted and, where the others
      * expect a step, replaced by zeros. */
-    if (all_finite(gradients, w->parameter_count))
-        optimiser_propose(w->optimiser, rate, model_parameters(w->model), gradients);
+    if (all_finite(gradients, w->learner->parameter_count))
+        optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients);
     return tw_gossip_add(w->gossip, (const float *const *)w->gradients);
 }
 

@@ -34,10 +34,9 @@ static tw_status prepare_folder(const worker *w)
 
 static cJSON *tensors_json(const worker *w)
 {
-    size_t count;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
+    const tw_tensor *tensors = w->learner->tensors;
     cJSON *array = cJSON_CreateArray();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
         cJSON *entry = cJSON_CreateObject();
         cJSON_AddStringToObject(entry, "name", tensors[i].name);
         cJSON_AddNumberToObject(entry, "elements", (double)tw_tensor_count(&tensors[i]));
@@ -57,11 +56,11 @@ static cJSON *start_line(const worker *w)
     cJSON_AddStringToObject(line, "isa", tw_isa());
     cJSON_AddStringToObject(line, "transport", tw_comm_transport(w->comm));
     cJSON_AddNumberToObject(line, "workers", w->size);
-    cJSON_AddNumberToObject(line, "parameters", (double)w->parameter_count);
+    cJSON_AddNumberToObject(line, "parameters", (double)w->learner->parameter_count);
     cJSON_AddNumberToObject(line, "step", (double)w->step);
     cJSON_AddNumberToObject(line, "steps", (double)w->steps);
     cJSON_AddNumberToObject(line, "steps_per_epoch", (double)w->steps_per_epoch);
-    cJSON_AddStringToObject(line, "data", w->data->path);
+    cJSON_AddStringToObject(line, "data", w->task->path);
     cJSON_AddItemToObject(line, "configuration", settings_json(&w->settings));
     cJSON_AddItemToObject(line, "tensors", tensors_json(w));
     return line;
@@ -126,6 +125,24 @@ tw_status journal_step(journal *j, const worker *w, double loss)
     return due ? record_step(j, w, loss, &sums) : TW_OK;
 }
 
+/* The loss and every metric of a split: as members of `line`, which is written, and as TensorBoard's scalars. */
+static tw_status record_split(journal *j, const worker *w, const evaluation *result, cJSON *line)
+{
+    const char *split = split_name(w, result->split);
+    char name[64];
+    snprintf(name, sizeof name, "%s_loss", split);
+    cJSON_AddNumberToObject(line, name, result->loss);
+    snprintf(name, sizeof name, "%s/loss", split);
+    TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)result->loss));
+    for (const task_metric *m = w->task->ops->metrics; m->name; m++) {
+        double value = m->value(&result->score);
+        snprintf(name, sizeof name, "%s/%s", split, m->name);
+        cJSON_AddNumberToObject(line, m->name, value);
+        TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)value));
+    }
+    return jsonl_write(j->metrics, line);
+}
+
 tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
 {
     totals sums;
@@ -135,20 +152,16 @@ tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
     cJSON *line = line_of(w, "epoch", &sums);
     cJSON_AddStringToObject(line, "weights", result->own ? "own" : "all");
     cJSON_AddNumberToObject(line, "train_loss", result->train_loss);
-    cJSON_AddNumberToObject(line, "test_loss", result->loss);
-    cJSON_AddNumberToObject(line, "accuracy", result->accuracy);
-    TW_TRY(jsonl_write(j->metrics, line));
-    TW_TRY(tensorboard_scalar(j->board, "test/loss", w->step, (float)result->loss));
-    return tensorboard_scalar(j->board, "test/accuracy", w->step, (float)result->accuracy);
+    return record_split(j, w, result, line);
 }
 
 tw_status journal_end(journal *j, const worker *w, const evaluation *result, const totals *mean)
 {
     const double *v = mean->values;
-    char sent[BYTES_TEXT], dense[BYTES_TEXT];
-    progress_say(&j->progress, "accuracy %.2f %% after %llu steps; %s sent a worker, dense fp32 would have sent %s",
-                 100 * result->accuracy, (unsigned long long)w->step, bytes_text(v[TOTAL_BYTES_SENT], sent),
-                 bytes_text(v[TOTAL_BYTES_DENSE], dense));
+    char sent[BYTES_TEXT], dense[BYTES_TEXT], metric[TASK_METRIC_TEXT];
+    progress_say(&j->progress, "%s after %llu steps; %s sent a worker, dense fp32 would have sent %s",
+                 task_metric_text(w->task->ops->metrics, &result->score, metric), (unsigned long long)w->step,
+                 bytes_text(v[TOTAL_BYTES_SENT], sent), bytes_text(v[TOTAL_BYTES_DENSE], dense));
     if (w->rank != 0) return TW_OK;
     cJSON *summary = summary_json(w, result, mean);
     tw_status status = summary_write(&w->settings, summary);

@@ -47,7 +47,7 @@ static int exit_code(tw_status status, const run_result *result)
 /* One worker's thread. */
 typedef struct seat {
     const train_settings *settings;
-    const dataset *data;
+    const task *task;
     tw_comm *comm;
     pthread_t thread;
     run_result result;
@@ -59,7 +59,7 @@ typedef struct seat {
 static void *take_seat(void *argument)
 {
     seat *s = argument;
-    s->status = run_worker(s->settings, s->data, s->comm, &s->result);
+    s->status = run_worker(s->settings, s->task, s->comm, &s->result);
     if (s->status != TW_OK) snprintf(s->text, sizeof s->text, "%s", tw_last_error());
     tw_comm_destroy(s->comm);
     return NULL;
@@ -92,13 +92,13 @@ static int run_seats(seat *seats, int count)
     return exit_code(cause->status, &cause->result);
 }
 
-static tw_status make_seats(const train_settings *settings, const dataset *data, int count, seat *seats)
+static tw_status make_seats(const train_settings *settings, const task *work, int count, seat *seats)
 {
     tw_comm **comms = calloc((size_t)count, sizeof *comms);
     if (!comms) return tw_fail(TW_ERROR_MEMORY, "no memory for %d workers", count);
     tw_status status = tw_comm_create_threads(count, comms);
     for (int r = 0; r < count && status == TW_OK; r++) {
-        seats[r] = (seat){.settings = settings, .data = data, .comm = comms[r]};
+        seats[r] = (seat){.settings = settings, .task = work, .comm = comms[r]};
         status = tw_comm_set_timeout(comms[r], settings->timeout);
     }
     free(comms);
@@ -108,13 +108,13 @@ static tw_status make_seats(const train_settings *settings, const dataset *data,
 static int launch_threads(const train_settings *settings)
 {
     int count = settings->workers > 0 ? (int)settings->workers : 1;
-    dataset data;
-    if (dataset_load(settings->data, &data) != TW_OK) return launch_refuse();
+    task *work = NULL;
+    if (settings->task->load(settings->own, &work) != TW_OK) return launch_refuse();
     seat *seats = calloc((size_t)count, sizeof *seats);
-    tw_status status = seats ? make_seats(settings, &data, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");
+    tw_status status = seats ? make_seats(settings, work, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");
     int code = status == TW_OK ? run_seats(seats, count) : launch_refuse();
     free(seats);
-    dataset_release(&data);
+    settings->task->release(work);
     return code;
 }
 
@@ -130,13 +130,13 @@ static tw_status check_size(const train_settings *settings, tw_comm *comm)
 
 static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_result *result)
 {
-    dataset data = {0};
+    task *work = NULL;
     TW_TRY(tw_comm_set_timeout(comm, settings->timeout));
     tw_status status = check_size(settings, comm);
-    if (status == TW_OK) status = dataset_load(settings->data, &data);
+    if (status == TW_OK) status = settings->task->load(settings->own, &work);
     status = agree_ranks(comm, status, &result->agreed);
-    if (status == TW_OK) status = run_worker(settings, &data, comm, result);
-    dataset_release(&data);
+    if (status == TW_OK) status = run_worker(settings, work, comm, result);
+    settings->task->release(work);
     return status;
 }
 

@@ -37,6 +37,7 @@ void progress_begin(progress *p, FILE *stream, const worker *w)
 {
     double now = tw_clock();
     *p = (progress){.stream = stream, .started = now, .shown = now, .first_step = w->step};
+    p->first_items = w->before.values[TOTAL_ITEMS];
     /* A launcher hands what a rank writes through a terminal of its own, and on to who knows what. */
     p->terminal = stream && isatty(fileno(stream)) && strcmp(tw_comm_transport(w->comm), "threads") == 0;
 }
@@ -90,10 +91,10 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     if (!p->stream || now - p->shown < since) return;
     p->shown = now;
     double steps_a_second = (double)(w->step - p->first_step) / (now - p->started);
-    double rate = steps_a_second * (double)w->settings.batch * w->size;
+    double rate = (sums->values[TOTAL_ITEMS] - p->first_items) * w->size / (now - p->started);
     char text[160], left[TIME_TEXT], sent[BYTES_TEXT];
-    snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  %.0f images/s  %s sent  ETA %s",
-             (unsigned long long)w->step, (unsigned long long)w->steps, loss, rate,
+    snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  %.0f %s/s  %s sent  ETA %s", (unsigned long long)w->step,
+             (unsigned long long)w->steps, loss, rate, w->task->ops->items,
              bytes_text(sums->values[TOTAL_BYTES_SENT], sent),
              time_text((double)(w->steps - w->step) / steps_a_second, left));
     if (p->terminal)
@@ -103,12 +104,17 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     fflush(p->stream);
 }
 
+const char *split_name(const worker *w, task_split split)
+{
+    return split == TASK_VALIDATION && w->task->ops->has_validation ? "validation" : "test";
+}
+
 void progress_epoch(progress *p, const worker *w, const evaluation *result, const totals *sums)
 {
-    char sent[BYTES_TEXT], passed[TIME_TEXT];
-    progress_say(
-        p, "epoch %-3llu step %-7llu train loss %.4f  test loss %.4f  accuracy %.2f %%%s  %s sent a worker  %s",
-        (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch), (unsigned long long)w->step,
-        result->train_loss, result->loss, 100 * result->accuracy, result->own ? " (rank 0's)" : "",
-        bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
+    char sent[BYTES_TEXT], passed[TIME_TEXT], metric[TASK_METRIC_TEXT];
+    progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  %s loss %.4f  %s%s  %s sent a worker  %s",
+                 (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
+                 (unsigned long long)w->step, result->train_loss, split_name(w, result->split), result->loss,
+                 task_metric_text(w->task->ops->metrics, &result->score, metric), result->own ? " (rank 0's)" : "",
+                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
 }

@@ -21,14 +21,14 @@ typedef struct run {
 
 #define NEVER UINT64_MAX
 
-static tw_status evaluate(run *r)
+static tw_status evaluate(run *r, task_split split)
 {
-    TW_TRY(worker_evaluate(&r->worker, &r->evaluation));
+    TW_TRY(worker_evaluate(&r->worker, split, &r->evaluation));
     r->evaluated_step = r->worker.step;
     TW_TRY(journal_epoch(&r->journal, &r->worker, &r->evaluation));
     if (isfinite(r->evaluation.loss)) return TW_OK;
     r->worker.agreed = 1; /* all ranks have the same figures */
-    return worker_diverged(&r->worker, "the loss of the test images is NaN or infinite");
+    return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
 }
 
 static tw_status save(run *r)
@@ -51,7 +51,7 @@ static tw_status after_step(run *r)
     const train_settings *s = &w->settings;
     int last = w->step == w->steps, epoch_ended = w->step % w->steps_per_epoch == 0;
     if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
-    if (epoch_ended || last) TW_TRY(evaluate(r));
+    if (epoch_ended || last) TW_TRY(evaluate(r, TASK_VALIDATION));
     int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
     return due || last ? save(r) : TW_OK;
 }
@@ -67,7 +67,8 @@ static tw_status step(run *r)
 static tw_status finish(run *r)
 {
     totals mean;
-    if (r->evaluated_step != r->worker.step) TW_TRY(evaluate(r));
+    int tested = r->evaluated_step == r->worker.step && !r->worker.task->ops->has_validation;
+    if (!tested) TW_TRY(evaluate(r, TASK_TEST));
     TW_TRY(summary_gather(&r->worker, &mean));
     TW_TRY(agree_status(&r->worker, journal_end(&r->journal, &r->worker, &r->evaluation, &mean)));
     return expectation_check(&r->worker, &mean);
@@ -91,7 +92,7 @@ static tw_status evaluate_own(run *r)
 {
     evaluation result;
     TW_TRY(gossip_read(&r->worker));
-    TW_TRY(worker_evaluate_own(&r->worker, &result));
+    TW_TRY(worker_evaluate_own(&r->worker, TASK_VALIDATION, &result));
     return journal_epoch(&r->journal, &r->worker, &result);
 }
 
@@ -151,7 +152,7 @@ static tw_status train_by_gossip(run *r, int *interrupted)
         TW_TRY(checkpoint_write(w));
         TW_TRY(gossip_join(w));
     }
-    if (!*interrupted) TW_TRY(evaluate(r));
+    if (!*interrupted) TW_TRY(evaluate(r, TASK_VALIDATION));
     TW_TRY(checkpoint_write(w));
     if (!*interrupted) return finish(r);
     journal_interrupted(&r->journal, w);
@@ -174,11 +175,11 @@ static tw_status train(run *r, int *interrupted)
     return finish(r);
 }
 
-tw_status run_worker(const train_settings *settings, const dataset *data, tw_comm *comm, run_result *result)
+tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)
 {
     run r = {.saved_step = NEVER, .evaluated_step = NEVER};
     *result = (run_result){0};
-    tw_status status = worker_create(settings, data, comm, &r.worker);
+    tw_status status = worker_create(settings, work, comm, &r.worker);
     if (status == TW_OK) status = train(&r, &result->interrupted);
     result->agreed = r.worker.agreed;
     result->diverged = r.worker.diverged;

@@ -2,7 +2,6 @@
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
-#include "dataset.h"
 #include "settings.h"
 
 typedef struct run_result {
@@ -12,6 +11,6 @@ typedef struct run_result {
 } run_result;
 
 /* Every rank calls it with the same settings; all three are borrowed. */
-tw_status run_worker(const train_settings *settings, const dataset *data, tw_comm *comm, run_result *result);
+tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result);
 
 #endif

@@ -1,5 +1,6 @@
 #include "settings.h"
 #include "error.h"
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,21 +10,13 @@
 #define AT(field) offsetof(train_settings, field)
 
 static const option_row rows[] = {
-    {.help = "What to train"},
-    {"data", "DIR", OPTION_TEXT, AT(data),
-     .help = "folder of an IDX (MNIST) or CIFAR data set; without it, Debian's dataset-fashion-mnist"},
-    {"model", "NAME", OPTION_TEXT, AT(model), "cnn", .help = "cnn, resnet20, resnet32, resnet56 or resnet110"},
-    {"crop", "N", OPTION_INTEGER, AT(crop), "0", 0, 64, .help = "random crops out of N pixels of padding"},
-    {"flip", NULL, OPTION_FLAG, AT(flip), .help = "mirror training images at random"},
-    {"limit-train", "N", OPTION_INTEGER, AT(limit_train), "0", 0, INFINITY,
-     .help = "use the first N training images only; 0: all"},
-
     {.help = "Workers and what they send"},
     {"workers", "N", OPTION_INTEGER, AT(workers), "0", 0, 4096,
      .help = "workers, as threads of this process; 0: one, or as many as mpirun started"},
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce",
      .help = "what workers exchange: scheme or scheme:option=value,..., such as dgc:density=0.001 for gradients or "
-             "adpsgd-random for weights; thinwire schemes lists them"},
+             "adpsgd-random for weights; thinwire schemes lists them",
+     .binding = true},
     {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi",
      .help = "auto takes mpi under an MPI launcher"},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
@@ -36,20 +29,22 @@ static const option_row rows[] = {
      .help = "the same for one that stands still: RANK:AT:SECONDS,...; after computing step AT it pauses so long"},
 
     {.help = "Optimisation"},
-    {"epochs", "N", OPTION_INTEGER, AT(epochs), "5", 1, 1e9, .help = "passes over the training images"},
+    {"epochs", "N", OPTION_INTEGER, AT(epochs), "5", 1, 1e9, .help = "passes over the training data"},
     {"steps", "N", OPTION_INTEGER, AT(steps), "0", 0, 1e15, .help = "steps to take instead; 0: --epochs decides"},
-    {"batch", "N", OPTION_INTEGER, AT(batch), "16", 1, 65536, .help = "images each worker takes a step"},
+    {"batch", "N", OPTION_INTEGER, AT(batch), "16", 1, 65536,
+     .help = "images, or what the task has in their place, each worker takes a step", .binding = true},
     {"lr", "RATE", OPTION_REAL, AT(lr), "0.03", 0, 1e6, .help = "learning rate"},
     {"schedule", "NAME", OPTION_TEXT, AT(schedule),
      .help = "constant, cosine, step, or step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs); "
-             "without it the model's own, step:3 for cnn, step:82,123 for the resnets"},
+             "without it the model's own"},
     {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
      .help = "steps in which the learning rate rises to --lr"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,
-     .help = "where the scheme of --sync does not apply its own"},
-    {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum"},
+     .help = "where the scheme of --sync does not apply its own", .binding = true},
+    {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum", .binding = true},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .help = "not applied to biases and norms"},
-    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation"},
+    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation",
+     .binding = true},
 
     {.help = "What is kept"},
     {"out", "DIR", OPTION_TEXT, AT(out),
@@ -72,21 +67,46 @@ static const option_row rows[] = {
     {"quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print errors only", .line_only = true},
 };
 
-const option_page train_page = {
-    .usage = "thinwire train TASK [options]",
-    .description =
-        "Trains a network on several workers that exchange compressed gradients. TASK is image. Under mpirun "
-        "each rank is a worker; otherwise the workers are threads of this process. The defaults suit the cnn on "
-        "Fashion-MNIST; the last example is the recipe of a ResNet on CIFAR-10.",
-    .examples = "  thinwire train image --workers 4 --sync dgc:density=0.001 --out runs/dgc\n"
-                "  thinwire train image --resume runs/dgc --workers 4 --sync dgc:density=0.001 --epochs 10\n"
-                "  mpirun -n 8 thinwire train image --model resnet20 --data cifar-10-batches-bin --crop 4 --flip \\\n"
-                "      --lr 0.1 --weight-decay 1e-4 --epochs 164 --sync dgc --out runs/resnet20\n",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
-    .least_arguments = 1,
-    .most_arguments = 1,
-};
+#define COUNT (sizeof rows / sizeof *rows)
+static_assert(COUNT < OPTIONS_MOST, "room for a task's rows");
+
+void settings_page(const task_ops *ops, train_page *p)
+{
+    size_t own = ops->row_count;
+    for (size_t i = 0; i < own; i++) {
+        p->rows[i] = ops->rows[i];
+        p->rows[i].offset += AT(own);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        option_row *row = &p->rows[own + i];
+        *row = rows[i];
+        const char *suits = ops->fallback && row->name ? ops->fallback(NULL, row->name) : NULL;
+        if (suits) row->fallback = suits;
+    }
+    p->page = (option_page){
+        .usage = "thinwire train TASK [options]",
+        .description =
+            "Trains a network on several workers that exchange compressed gradients, or weights. TASK is image; the "
+            "options below are TASK's. Under mpirun each rank is a worker; otherwise the workers are threads of this "
+            "process.",
+        .examples = ops->examples,
+        .rows = p->rows,
+        .count = own + COUNT,
+        .least_arguments = 1,
+        .most_arguments = 1,
+    };
+}
+
+tw_status settings_complete(const task_ops *ops, options *set)
+{
+    const train_settings *s = set->target;
+    for (size_t i = 0; i < COUNT; i++) {
+        const char *name = rows[i].name, *suits = NULL;
+        if (name && ops->fallback && !options_given(set, name)) suits = ops->fallback(s->own, name);
+        if (suits) TW_TRY(options_default(set, name, suits));
+    }
+    return TW_OK;
+}
 
 static void put(setting_text *entry, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -99,19 +119,19 @@ static void put(setting_text *entry, const char *key, const char *format, ...)
     va_end(args);
 }
 
-void settings_identity(const train_settings *s, int workers, setting_text identity[SETTINGS_IDENTITY])
+size_t settings_identity(const train_settings *s, int workers, setting_text identity[SETTINGS_IDENTITY])
 {
+    const option_page *page = s->set->page;
     setting_text *entry = identity;
-    put(entry++, "task", "%s", s->task);
-    put(entry++, "model", "%s", s->model);
+    put(entry++, "task", "%s", s->task->name);
     put(entry++, "workers", "%d", workers);
-    put(entry++, "sync", "%s", s->sync);
-    put(entry++, "seed", "%ld", s->seed);
-    put(entry++, "batch", "%ld", s->batch);
-    put(entry++, "momentum", "%.17g", s->momentum);
-    put(entry++, "nesterov", "%s", s->nesterov ? "on" : "off");
-    put(entry++, "crop", "%ld", s->crop);
-    put(entry++, "flip", "%s", s->flip ? "on" : "off");
+    for (size_t i = 0; i < page->count && entry < identity + SETTINGS_IDENTITY; i++) {
+        char space[OPTION_TEXT_MOST];
+        const option_row *row = &page->rows[i];
+        const char *value = row->binding ? options_value(row, s, space) : NULL;
+        if (value) put(entry++, row->name, "%s", value);
+    }
+    return (size_t)(entry - identity);
 }
 
 static cJSON *row_json(const option_row *row, const void *value)
@@ -136,10 +156,13 @@ static cJSON *row_json(const option_row *row, const void *value)
 cJSON *settings_json(const train_settings *settings)
 {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "task", settings->task);
-    for (size_t i = 0; i < train_page.count; i++)
-        if (rows[i].name && !rows[i].line_only)
-            cJSON_AddItemToObject(object, rows[i].name, row_json(&rows[i], (const char *)settings + rows[i].offset));
+    const option_page *page = settings->set->page;
+    cJSON_AddStringToObject(object, "task", settings->task->name);
+    for (size_t i = 0; i < page->count; i++) {
+        const option_row *row = &page->rows[i];
+        if (row->name && !row->line_only)
+            cJSON_AddItemToObject(object, row->name, row_json(row, (const char *)settings + row->offset));
+    }
     return object;
 }
 

@@ -2,19 +2,17 @@
 #ifndef TRAINER_SETTINGS_H
 #define TRAINER_SETTINGS_H
 
-#include "options.h"
+#include "task.h"
 #include <cJSON.h>
 #include <stdbool.h>
 #include <thinwire/thinwire.h>
 
 /* Texts are the option set's; NULL where nothing was given. */
 typedef struct train_settings {
-    const char *task;   /* "image" */
+    const task_ops *task;
     const options *set; /* where these values came from */
     bool momentum_given, nesterov_given;
 
-    char *data; /* folder; NULL looks where Debian's package puts Fashion-MNIST */
-    char *model;
     char *sync;         /* a reducer's or a gossip's spec */
     int transport;      /* transport_choice */
     char *schedule;     /* see schedule_parse */
@@ -26,16 +24,23 @@ typedef struct train_settings {
     char *dump_steps;     /* see capture_parse */
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */
-    long epochs, steps, batch, warmup, seed, crop, limit_train, checkpoint_every, check_every;
+    long epochs, steps, batch, warmup, seed, checkpoint_every, check_every;
     double lr, momentum, weight_decay, timeout;
     double expect_ratio; /* 0: nothing is expected */
-    bool nesterov, flip, quiet;
+    bool nesterov, quiet;
+    max_align_t own[TASK_SETTINGS_MOST / sizeof(max_align_t)]; /* the task's */
 } train_settings;
 
 typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI } transport_choice;
 
-/* The table of options, for parsing and help. */
-extern const option_page train_page;
+/* The table of options for a task, for parsing and help: its own and those of every run. */
+typedef struct train_page {
+    option_row rows[OPTIONS_MOST];
+    option_page page;
+} train_page;
+void settings_page(const task_ops *ops, train_page *page);
+/* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings. */
+tw_status settings_complete(const task_ops *ops, options *set);
 
 /* One setting that a checkpoint and the run that resumes it must agree on. */
 typedef struct setting_text {
@@ -43,11 +48,11 @@ typedef struct setting_text {
     char value[512];
 } setting_text;
 
-#define SETTINGS_IDENTITY 10
+#define SETTINGS_IDENTITY 32
 
 /* What decides a run's bits from one step to the next, apart from the data, and from learning rate, weight decay and
- * length, which may be changed on resuming. */
-void settings_identity(const train_settings *settings, int workers, setting_text identity[SETTINGS_IDENTITY]);
+ * length, which may be changed on resuming. Returns how many they are. */
+size_t settings_identity(const train_settings *settings, int workers, setting_text identity[SETTINGS_IDENTITY]);
 
 /* All of them, for the record: a member for each row of the table. NULL when memory ran out. */
 cJSON *settings_json(const train_settings *settings);

@@ -48,19 +48,30 @@ static void add_seconds(cJSON *object, const worker *w, const double *v)
     cJSON_AddNumberToObject(seconds, "codec", v[TOTAL_SECONDS_CODEC]);
     cJSON_AddNumberToObject(seconds, "exchange", v[TOTAL_SECONDS_EXCHANGE]);
     cJSON_AddNumberToObject(seconds, "wait", v[TOTAL_SECONDS_WAIT]);
-    double images = v[TOTAL_IMAGES] * w->size, training = v[TOTAL_SECONDS_TRAINING];
-    cJSON_AddNumberToObject(object, "samples_per_second", training > 0 ? images / training : 0);
+    double items = v[TOTAL_ITEMS] * w->size, training = v[TOTAL_SECONDS_TRAINING];
+    cJSON_AddNumberToObject(object, "samples_per_second", training > 0 ? items / training : 0);
+}
+
+/* "metric" is the headline; a task with more figures has all of them in "metrics". */
+static void add_metrics(cJSON *object, const task_metric *metrics, const task_score *score)
+{
+    cJSON *headline = cJSON_AddObjectToObject(object, "metric");
+    cJSON_AddStringToObject(headline, "name", metrics->name);
+    cJSON_AddNumberToObject(headline, "value", metrics->value(score));
+    if (!metrics[1].name) return;
+    cJSON *all = cJSON_AddObjectToObject(object, "metrics");
+    for (const task_metric *m = metrics; m->name; m++) cJSON_AddNumberToObject(all, m->name, m->value(score));
 }
 
 cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean)
 {
     char checksum[16];
-    uint32_t crc = tw_crc32c(0, model_parameters(w->model), w->parameter_count * sizeof(float));
+    uint32_t crc = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
     snprintf(checksum, sizeof checksum, "%08x", crc);
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "task", w->settings.task);
-    cJSON_AddStringToObject(object, "model", w->settings.model);
-    cJSON_AddNumberToObject(object, "parameters", (double)w->parameter_count);
+    cJSON_AddStringToObject(object, "task", w->task->ops->name);
+    cJSON_AddStringToObject(object, "model", w->learner->model);
+    cJSON_AddNumberToObject(object, "parameters", (double)w->learner->parameter_count);
     cJSON_AddNumberToObject(object, "workers", w->size);
     cJSON_AddStringToObject(object, "transport", tw_comm_transport(w->comm));
     cJSON_AddStringToObject(object, "sync", w->settings.sync);
@@ -68,9 +79,7 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     cJSON_AddNumberToObject(object, "epochs", (double)w->step / (double)w->steps_per_epoch);
     cJSON_AddNumberToObject(object, "steps", (double)w->step);
     cJSON_AddNumberToObject(object, "steps_skipped", mean->values[TOTAL_STEPS_SKIPPED]);
-    cJSON *metric = cJSON_AddObjectToObject(object, "metric");
-    cJSON_AddStringToObject(metric, "name", "accuracy");
-    cJSON_AddNumberToObject(metric, "value", result->accuracy);
+    add_metrics(object, w->task->ops->metrics, &result->score);
     cJSON_AddNumberToObject(object, "loss", result->loss);
     cJSON_AddNumberToObject(object, "train_loss", result->train_loss);
     cJSON_AddStringToObject(object, "weights_crc32c", checksum);

@@ -15,13 +15,7 @@
 static tw_status plan_steps(worker *w)
 {
     const train_settings *s = &w->settings;
-    w->train = w->data->train;
-    if (s->limit_train > 0 && (size_t)s->limit_train < w->train.count) w->train.count = (size_t)s->limit_train;
-    size_t global_batch = (size_t)s->batch * (size_t)w->size;
-    w->steps_per_epoch = w->train.count / global_batch;
-    if (w->steps_per_epoch == 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--batch %ld on %d worker%s takes %zu images a step, but there are only %zu",
-                       s->batch, w->size, w->size == 1 ? "" : "s", global_batch, w->train.count);
+    w->steps_per_epoch = w->learner->steps_per_epoch;
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
     TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
     return schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
@@ -41,31 +35,19 @@ static tw_status choose_scheme(worker *w)
                    s->expect_ratio, s->sync);
 }
 
-static tw_status create_model(worker *w)
+static tw_status create_learner(worker *w)
 {
-    const image_set *set = &w->train;
-    model_shape shape = {set->channels, set->height, set->width, set->classes, (size_t)w->settings.batch};
-    TW_TRY(model_create(w->settings.model, &shape, &w->model));
-    model_initialise(w->model, (uint64_t)w->settings.seed);
-    w->parameter_count = model_parameter_count(w->model);
-    w->buffer_count = model_buffer_count(w->model);
-
-    size_t pixels = shape.batch * shape.channels * shape.height * shape.width;
-    w->order = malloc(set->count * sizeof *w->order);
-    w->images = malloc(pixels * sizeof *w->images);
-    w->labels = malloc(shape.batch);
-    w->mean_buffers = calloc(w->buffer_count + 1, sizeof *w->mean_buffers);
-    if (!w->order || !w->images || !w->labels || !w->mean_buffers)
-        return tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu images", shape.batch);
-    w->order_epoch = UINT64_MAX;
-    return TW_OK;
+    learner_place place = {w->rank, w->size, (size_t)w->settings.batch, (uint64_t)w->settings.seed};
+    TW_TRY(w->task->ops->create(w->task, &place, &w->learner));
+    w->mean_buffers = calloc(w->learner->buffer_count + 1, sizeof *w->mean_buffers);
+    return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
 }
 
 static tw_status create_local(worker *w)
 {
     TW_TRY(choose_scheme(w));
-    TW_TRY(plan_steps(w));
-    return create_model(w);
+    TW_TRY(create_learner(w));
+    return plan_steps(w);
 }
 
 /* A scheme with momentum of its own leaves none to the optimiser. */
@@ -97,21 +79,18 @@ static tw_status create_optimiser(worker *w)
 {
     optimiser_settings resolved;
     TW_TRY(resolve_momentum(w, &resolved));
-    size_t count;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
-    return optimiser_create(&resolved, tensors, count, &w->optimiser);
+    return optimiser_create(&resolved, w->learner->tensors, w->learner->tensor_count, &w->optimiser);
 }
 
-tw_status worker_create(const train_settings *settings, const dataset *data, tw_comm *comm, worker *w)
+tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w)
 {
-    *w = (worker){.settings = *settings, .data = data, .comm = comm, .started = tw_clock()};
+    *w = (worker){.settings = *settings, .task = work, .comm = comm, .started = tw_clock()};
     w->rank = tw_comm_rank(comm);
     w->size = tw_comm_size(comm);
     w->settings.workers = w->size;
     TW_TRY(agree_status(w, create_local(w)));
-    size_t count;
-    const tw_tensor *tensors = model_tensors(w->model, &count);
-    if (!w->gossips) TW_TRY(tw_reducer_create(comm, settings->sync, tensors, count, &w->reducer));
+    const learner *l = w->learner;
+    if (!w->gossips) TW_TRY(tw_reducer_create(comm, settings->sync, l->tensors, l->tensor_count, &w->reducer));
     return agree_status(w, create_optimiser(w));
 }
 
@@ -122,10 +101,7 @@ void worker_release(worker *w)
     free(w->weights);
     free(w->gradients);
     optimiser_destroy(w->optimiser);
-    model_destroy(w->model);
-    free(w->order);
-    free(w->images);
-    free(w->labels);
+    if (w->learner) w->task->ops->destroy(w->learner);
     free(w->mean_buffers);
     capture_release(&w->capture);
 }
@@ -134,16 +110,17 @@ tw_status worker_spread(worker *w)
 {
     size_t count;
     float *buffer = optimiser_buffer(w->optimiser, &count);
-    TW_TRY(tw_comm_broadcast(w->comm, 0, model_parameters(w->model), w->parameter_count * sizeof(float)));
+    TW_TRY(tw_comm_broadcast(w->comm, 0, w->learner->parameters, w->learner->parameter_count * sizeof(float)));
     return tw_comm_broadcast(w->comm, 0, buffer, count * sizeof(float));
 }
 
 tw_status worker_average_buffers(worker *w)
 {
-    if (w->buffer_count == 0) return TW_OK;
-    memcpy(w->mean_buffers, model_buffers(w->model), w->buffer_count * sizeof(float));
-    TW_TRY(tw_comm_allreduce(w->comm, w->mean_buffers, w->buffer_count));
-    for (size_t i = 0; i < w->buffer_count; i++) w->mean_buffers[i] /= (float)w->size;
+    size_t count = w->learner->buffer_count;
+    if (count == 0) return TW_OK;
+    memcpy(w->mean_buffers, w->learner->buffers, count * sizeof(float));
+    TW_TRY(tw_comm_allreduce(w->comm, w->mean_buffers, count));
+    for (size_t i = 0; i < count; i++) w->mean_buffers[i] /= (float)w->size;
     return TW_OK;
 }
 
@@ -182,22 +159,6 @@ const char *worker_plan(const worker *w, size_t index)
     return w->gossips ? "averaged with other workers'" : tw_reducer_plan(w->reducer, index);
 }
 
-/* Global batch t of an epoch is order[t * size * batch ..); this worker's is the rank-th slice of it. What does not
- * fill a global batch at the epoch's end is left out. */
-static void load_batch(worker *w)
-{
-    const train_settings *s = &w->settings;
-    uint64_t epoch = w->step / w->steps_per_epoch, in_epoch = w->step % w->steps_per_epoch;
-    if (epoch != w->order_epoch) {
-        dataset_shuffle(w->order, w->train.count, (uint64_t)s->seed, epoch);
-        w->order_epoch = epoch;
-    }
-    augmentation augment = {(int)s->crop, s->flip};
-    size_t batch = (size_t)s->batch;
-    const uint32_t *slice = w->order + (in_epoch * (uint64_t)w->size + (uint64_t)w->rank) * batch;
-    dataset_batch(w->data, &w->train, slice, batch, &augment, (uint64_t)s->seed, epoch, w->images, w->labels);
-}
-
 tw_status worker_plan_capture(worker *w)
 {
     const train_settings *s = &w->settings;
@@ -213,18 +174,17 @@ tw_status worker_plan_capture(worker *w)
 static tw_status submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
-    size_t count;
-    if (w->capture.state) TW_TRY(capture_put(&w->capture, &model_tensors(w->model, &count)[index], gradient));
+    if (w->capture.state) TW_TRY(capture_put(&w->capture, &w->learner->tensors[index], gradient));
     return w->gossips ? TW_OK : tw_reducer_submit(w->reducer, index, gradient);
 }
 
 /* One forward and backward pass; to a reducer the gradients go out as they become ready. All ranks know which steps are
  * kept, so a full disk ends all of them alike; by gossip they are not all here. */
-static tw_status backward(worker *w, model_result *result)
+static tw_status backward(worker *w, task_score *score)
 {
     int due = capture_is_due(&w->capture, w->step + 1);
     if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
-    TW_TRY(model_step(w->model, w->images, w->labels, (size_t)w->settings.batch, submit, w, result));
+    TW_TRY(w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
     return w->gossips ? saved : agree_status(w, saved);
@@ -248,7 +208,7 @@ tw_status worker_lost(const worker *w)
 static tw_status reducer_step(worker *w, float rate)
 {
     TW_TRY(tw_reducer_wait(w->reducer));
-    optimiser_step(w->optimiser, rate, model_gradients(w->model), model_parameters(w->model));
+    optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
     return TW_OK;
 }
 
@@ -271,30 +231,22 @@ static tw_status prepare(worker *w, float rate)
     return w->gossips ? gossip_read(w) : tw_reducer_set_rate(w->reducer, rate);
 }
 
-static void add_result(model_result *sum, const model_result *result)
-{
-    sum->loss += result->loss;
-    sum->correct += result->correct;
-    sum->images += result->images;
-}
-
 tw_status worker_step(worker *w, double *loss)
 {
     double begin = tw_clock();
-    if (w->step % w->steps_per_epoch == 0) w->epoch_result = (model_result){0};
-    load_batch(w);
+    if (w->step % w->steps_per_epoch == 0) w->epoch_score = (task_score){0};
     float rate = (float)schedule_rate(&w->schedule, w->step);
     TW_TRY(prepare(w, rate));
-    double loaded = tw_clock();
-    model_result result = {0};
-    TW_TRY(backward(w, &result));
-    handicap_suffer(&w->handicap, w->step + 1, tw_clock() - loaded);
-    w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - loaded;
+    double ready = tw_clock();
+    task_score score = {0};
+    TW_TRY(backward(w, &score));
+    handicap_suffer(&w->handicap, w->step + 1, tw_clock() - ready);
+    w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));
     w->step++;
-    w->now.values[TOTAL_IMAGES] += (double)result.images;
+    w->now.values[TOTAL_ITEMS] += score.count;
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begin;
-    if (isfinite(result.loss)) add_result(&w->epoch_result, &result);
-    *loss = result.loss / (double)result.images;
+    if (isfinite(score.loss)) task_score_add(&w->epoch_score, &score);
+    *loss = score.loss / score.count;
     return TW_OK;
 }

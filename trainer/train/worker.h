@@ -3,9 +3,7 @@
 #define TRAINER_WORKER_H
 
 #include "capture.h"
-#include "dataset.h"
 #include "handicap.h"
-#include "model.h"
 #include "optimiser.h"
 #include "schedule.h"
 #include "settings.h"
@@ -23,7 +21,7 @@ typedef enum total {
     TOTAL_ELEMENTS_SENT,
     TOTAL_ELEMENTS,
     TOTAL_STEPS_SKIPPED,
-    TOTAL_IMAGES,
+    TOTAL_ITEMS, /* images, or what the task has in their place */
     TOTAL_SECONDS_WALL,
     TOTAL_SECONDS_TRAINING, /* wall without evaluation and checkpoints */
     TOTAL_SECONDS_COMPUTE,  /* forward and backward */
@@ -38,42 +36,37 @@ typedef struct totals {
 } totals;
 
 typedef struct evaluation {
-    double loss;       /* mean over the test images */
-    double accuracy;   /* 0 .. 1 */
-    double train_loss; /* mean over the training images since the epoch began, as they were met;
+    task_split split;
+    task_score score;  /* of the whole split */
+    double loss;       /* mean over it */
+    double train_loss; /* mean over the training data since the epoch began, as it was met;
                         * batches whose loss was not finite are left out */
-    int own;           /* of rank 0's weights and images alone, not the run's */
+    int own;           /* of rank 0's weights and data alone, not the run's */
 } evaluation;
 
 typedef struct worker {
     train_settings settings; /* resolved: the optimiser's own momentum, none where the scheme applies it */
-    const dataset *data;
+    const task *task;
     tw_comm *comm;
     int rank, size;
 
-    model *model;
+    learner *learner;
     optimiser *optimiser;
     tw_reducer *reducer; /* NULL where the scheme is one of gossip */
     int gossips;
     int synchronous;              /* all workers take a step together, by gossip too */
     tw_gossip *gossip;            /* between gossip_join and gossip_leave */
-    float **weights, **gradients; /* the model's, by tensor, for the gossip */
+    float **weights, **gradients; /* the learner's, by tensor, for the gossip */
     schedule schedule;
     handicap handicap;
-    size_t parameter_count, buffer_count;
 
-    image_set train; /* data->train, cut to --limit-train; pixels are the data set's */
     uint64_t steps_per_epoch, steps;
-    uint64_t step;   /* how many are done: the next step's number */
-    uint32_t *order; /* of epoch `order_epoch` */
-    uint64_t order_epoch;
-    float *images; /* one batch */
-    uint8_t *labels;
-    float *mean_buffers; /* the model's buffers, averaged over the workers: see worker_average_buffers */
+    uint64_t step;       /* how many are done: the next step's number */
+    float *mean_buffers; /* the learner's buffers, averaged over the workers: see worker_average_buffers */
 
     capture capture; /* the same steps on every rank; rank 0 keeps them */
 
-    model_result epoch_result; /* this worker's training images of the epoch that the last step was in */
+    task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
     int lost;      /* by gossip: this worker has diverged, and wants all to stop */
     totals before; /* brought from the checkpoint */
@@ -84,7 +77,7 @@ typedef struct worker {
 } worker;
 
 /* Makes everything a worker needs, from initial weights on; every rank calls it. The three are borrowed. */
-tw_status worker_create(const train_settings *settings, const dataset *data, tw_comm *comm, worker *w);
+tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w);
 void worker_release(worker *w);
 
 /* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. By gossip, gossip_join
@@ -101,10 +94,10 @@ tw_status worker_average_buffers(worker *w);
 /* This worker's sums up to now. */
 tw_status worker_totals(const worker *w, totals *sums);
 
-/* The test set's loss and accuracy, each worker over its share, counts summed exactly; the same on every rank. */
-tw_status worker_evaluate(worker *w, evaluation *result);
-/* The same of this worker's own weights and statistics, over the whole test set, with nobody's help. */
-tw_status worker_evaluate_own(worker *w, evaluation *result);
+/* A split's loss and metrics, each worker over its part, counts summed exactly; the same on every rank. */
+tw_status worker_evaluate(worker *w, task_split split, evaluation *result);
+/* The same of this worker's own weights and statistics, over the whole split, with nobody's help. */
+tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result);
 
 /* What happens to tensor `index` on its way to the others, in a few words. */
 const char *worker_plan(const worker *w, size_t index);
