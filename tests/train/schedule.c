@@ -63,12 +63,45 @@ static void step_falls_at_fractions_and_epochs(void **state)
     assert_rate(&s, 90, 0.0005);
 }
 
+/* Zaremba's small network: full rate for four epochs, half of the one before in each later one. */
+static void decay_multiplies_at_the_end_of_epochs(void **state)
+{
+    (void)state;
+    schedule s = parse("decay:0.5,4", 0);
+    double rate = 0.5;
+    for (uint64_t t = 0; t < 100; t++) {
+        if (t >= 40 && t % 10 == 0) rate *= 0.5;
+        assert_rate(&s, t, rate);
+    }
+    s = parse("decay:0.5,0", 0);
+    assert_rate(&s, 0, 0.25);
+}
+
+static void a_plateau_falls_only_where_nothing_was_gained(void **state)
+{
+    (void)state;
+    const double losses[] = {5, 4, 4.5, 3, 3, 2, NAN};
+    const double rates[] = {0.5, 0.5, 0.125, 0.125, 0.03125, 0.03125, 0.0078125};
+    schedule s = parse("plateau:0.25", 0);
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        schedule_observe(&s, losses[i]);
+        assert_rate(&s, 50, rates[i]);
+    }
+    assert_true(s.best_loss == 2);
+}
+
 static void bad_texts_are_refused_by_name(void **state)
 {
     (void)state;
-    const char *const bad[] = {
-        "linear", "",        "stepwise",     "step:",    "step:0.5,",
-        "step:x", "step:-1", "step:0.5;0.7", "step:nan", "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    const char *const bad[] = {"linear",        "",
+                               "stepwise",      "step:",
+                               "step:0.5,",     "decay:0.5",
+                               "decay:2,1",     "decay:0.5,1.5",
+                               "decay:0.5,1,",  "plateau:",
+                               "plateau:0",     "plateau:1",
+                               "plateau:0.5,1", "step:x",
+                               "step:-1",       "step:0.5;0.7",
+                               "step:nan",      "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         schedule s;
         assert_fails(schedule_parse(bad[i], 0.5, 0, 100, 10, &s), TW_ERROR_ARGUMENT, bad[i]);
@@ -82,6 +115,8 @@ int main(void)
         cmocka_unit_test(warmup_rises_linearly_and_ends_at_the_rate),
         cmocka_unit_test(cosine_passes_its_known_points),
         cmocka_unit_test(step_falls_at_fractions_and_epochs),
+        cmocka_unit_test(decay_multiplies_at_the_end_of_epochs),
+        cmocka_unit_test(a_plateau_falls_only_where_nothing_was_gained),
         cmocka_unit_test(bad_texts_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

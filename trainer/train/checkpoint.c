@@ -130,7 +130,9 @@ static tw_status pack_model(worker *w, tw_state *state)
     size_t count = identify(w, identity), ignored;
     for (size_t i = 0; i < count; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
     if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
+    double plateau[] = {w->schedule.best_loss, w->schedule.falls};
     TW_TRY(put_step(state, w->step));
+    TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(put_table(state, "", l->tensors, l->tensor_count, l->parameters));
     if (!w->gossips)
         TW_TRY(put_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored)));
@@ -155,7 +157,11 @@ static tw_status unpack_model(worker *w, const tw_state *state)
 {
     learner *l = w->learner;
     size_t ignored;
+    double plateau[2];
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &w->step));
+    TW_TRY(tw_state_get(state, "plateau", TW_F64, 2, plateau));
+    w->schedule.best_loss = plateau[0];
+    w->schedule.falls = plateau[1];
     TW_TRY(get_table(state, "", l->tensors, l->tensor_count, l->parameters));
     if (w->gossips) return TW_OK;
     return get_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
@@ -282,6 +288,7 @@ static tw_status load_worker(worker *w, const char *folder)
 
 typedef struct place {
     uint64_t step;
+    schedule schedule;
     char folder[FOLDER_PATH];
 } place;
 
@@ -292,6 +299,7 @@ static tw_status find_and_load(worker *w, place *found)
     TW_TRY(folder_find(*s->resume ? s->resume : s->out, found->folder));
     TW_TRY(load_model(w, found->folder));
     found->step = w->step;
+    found->schedule = w->schedule;
     return TW_OK;
 }
 
@@ -301,5 +309,6 @@ tw_status checkpoint_resume(worker *w)
     TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, &found) : TW_OK));
     TW_TRY(tw_comm_broadcast(w->comm, 0, &found, sizeof found));
     w->step = found.step;
+    w->schedule = found.schedule;
     return agree_status(w, load_worker(w, found.folder));
 }

@@ -52,6 +52,7 @@ static tw_status after_step(run *r)
     int last = w->step == w->steps, epoch_ended = w->step % w->steps_per_epoch == 0;
     if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
     if (epoch_ended || last) TW_TRY(evaluate(r, TASK_VALIDATION));
+    if (epoch_ended) schedule_observe(&w->schedule, r->evaluation.loss);
     int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
     return due || last ? save(r) : TW_OK;
 }

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMS "constant, cosine, step, or step:A,B with fractions of the run below 1 and epochs from 1 on"
+#define FORMS                                                                                                          \
+    "constant, cosine, step, step:A,B with fractions of the run below 1 and epochs from 1 on, decay:F,E with a "       \
+    "factor "                                                                                                          \
+    "below 1 and epochs before it, or plateau:F"
 
 static tw_status parse_milestones(const char *text, uint64_t steps_per_epoch, schedule *s)
 {
@@ -24,10 +27,29 @@ static tw_status parse_milestones(const char *text, uint64_t steps_per_epoch, sc
     }
 }
 
+static tw_status parse_factor(const char *text, schedule *s)
+{
+    char *end;
+    const char *at = strchr(text, ':') + 1;
+    double epochs = 0;
+    s->factor = strtod(at, &end);
+    int good = end != at && s->factor > 0 && s->factor < 1;
+    if (good && s->kind == SCHEDULE_DECAY && *end == ',') {
+        epochs = strtod(at = end + 1, &end);
+        good = end != at && epochs >= 0 && epochs < 1e9 && epochs == floor(epochs);
+    } else if (s->kind == SCHEDULE_DECAY) {
+        good = 0;
+    }
+    s->full_epochs = good ? (uint64_t)epochs : 0;
+    if (good && !*end) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "schedule '%s' has a bad number at '%s'; use " FORMS, text, at);
+}
+
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out)
 {
-    schedule s = {.rate = rate, .warmup = warmup, .steps = steps};
+    schedule s = {.rate = rate, .warmup = warmup, .steps = steps, .steps_per_epoch = steps_per_epoch};
+    s.best_loss = INFINITY;
     if (strcmp(text, "constant") == 0) {
         s.kind = SCHEDULE_CONSTANT;
     } else if (strcmp(text, "cosine") == 0) {
@@ -35,6 +57,9 @@ tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_
     } else if (strcmp(text, "step") == 0 || strncmp(text, "step:", 5) == 0) {
         s.kind = SCHEDULE_STEP;
         TW_TRY(parse_milestones(text[4] ? text + 5 : "0.5,0.75", steps_per_epoch, &s));
+    } else if (strncmp(text, "decay:", 6) == 0 || strncmp(text, "plateau:", 8) == 0) {
+        s.kind = *text == 'd' ? SCHEDULE_DECAY : SCHEDULE_PLATEAU;
+        TW_TRY(parse_factor(text, &s));
     } else {
         return tw_fail(TW_ERROR_ARGUMENT, "unknown schedule '%s'; use " FORMS, text);
     }
@@ -57,6 +82,12 @@ static double cosine(const schedule *s, uint64_t step)
     return s->rate * 0.5 * (1 + cos(acos(-1.0) * progress));
 }
 
+static double decayed(const schedule *s, uint64_t step)
+{
+    uint64_t epoch = step / s->steps_per_epoch;
+    return epoch < s->full_epochs ? s->rate : s->rate * pow(s->factor, (double)(epoch - s->full_epochs + 1));
+}
+
 double schedule_rate(const schedule *s, uint64_t step)
 {
     if (step < s->warmup) return s->rate * (double)(step + 1) / (double)s->warmup;
@@ -65,8 +96,18 @@ double schedule_rate(const schedule *s, uint64_t step)
         return stepped(s, step);
     case SCHEDULE_COSINE:
         return cosine(s, step);
+    case SCHEDULE_DECAY:
+        return decayed(s, step);
+    case SCHEDULE_PLATEAU:
+        return s->rate * pow(s->factor, s->falls);
     case SCHEDULE_CONSTANT:
         break;
     }
     return s->rate;
+}
+
+void schedule_observe(schedule *s, double validation_loss)
+{
+    if (!(validation_loss < s->best_loss)) s->falls++;
+    s->best_loss = fmin(s->best_loss, validation_loss);
 }

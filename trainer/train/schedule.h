@@ -1,4 +1,5 @@
-/* schedule.h - the learning rate of every step, in closed form: nothing to save, any step can be asked for. */
+/* schedule.h - the learning rate of every step, in closed form: any step can be asked for, and there is nothing to save
+ * but what a plateau schedule has learnt. */
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
@@ -6,7 +7,13 @@
 
 #define SCHEDULE_MILESTONES 16
 
-typedef enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE } schedule_kind;
+typedef enum schedule_kind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_STEP,
+    SCHEDULE_COSINE,
+    SCHEDULE_DECAY,
+    SCHEDULE_PLATEAU
+} schedule_kind;
 
 typedef struct schedule {
     schedule_kind kind;
@@ -15,14 +22,24 @@ typedef struct schedule {
     uint64_t steps;  /* of the whole run */
     size_t milestone_count;
     uint64_t milestones[SCHEDULE_MILESTONES]; /* SCHEDULE_STEP: the steps at which the rate falls to a tenth */
+    double factor;                            /* SCHEDULE_DECAY, SCHEDULE_PLATEAU: of each fall */
+    uint64_t full_epochs;                     /* SCHEDULE_DECAY: before the first */
+    uint64_t steps_per_epoch;
+    double best_loss; /* SCHEDULE_PLATEAU: the lowest told; infinite before any */
+    double falls;     /* SCHEDULE_PLATEAU: so far */
 } schedule;
 
 /* `text` is "constant", "cosine" (to 0 at the run's end), "step" (a tenth at 1/2 and at 3/4 of the run), or "step:A,B"
- * with milestones of one's own: below 1 they are fractions of the run, from 1 on they are epochs. */
+ * with milestones of one's own: below 1 they are fractions of the run, from 1 on they are epochs. "decay:F,E"
+ * multiplies the rate by F at the end of epoch E and of every later one (Zaremba et al. 2014); "plateau:F" at the end
+ * of each epoch that did not lower the validation loss. */
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out);
 
 /* The rate of step `step`, 0 .. steps-1. */
 double schedule_rate(const schedule *s, uint64_t step);
+
+/* Tells the validation loss at the end of an epoch, the same on every rank. Only a plateau schedule minds. */
+void schedule_observe(schedule *s, double validation_loss);
 
 #endif

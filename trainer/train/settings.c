@@ -35,8 +35,10 @@ static const option_row rows[] = {
      .help = "images, or what the task has in their place, each worker takes a step", .binding = true},
     {"lr", "RATE", OPTION_REAL, AT(lr), "0.03", 0, 1e6, .help = "learning rate"},
     {"schedule", "NAME", OPTION_TEXT, AT(schedule),
-     .help = "constant, cosine, step, or step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs); "
-             "without it the model's own"},
+     .help =
+         "constant, cosine, step, step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs), "
+         "decay:F,E (times F at the end of epoch E and of each later one) or plateau:F (times F after an epoch that "
+         "did not lower the validation loss); without it the model's own"},
     {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
      .help = "steps in which the learning rate rises to --lr"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,

@@ -18,7 +18,12 @@ static tw_status plan_steps(worker *w)
     w->steps_per_epoch = w->learner->steps_per_epoch;
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
     TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
-    return schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
+    TW_TRY(schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule));
+    if (w->schedule.kind != SCHEDULE_PLATEAU || !w->gossips) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--schedule %s needs a validation loss that all workers share, which they have only at the end with "
+                   "--sync %s; use constant, cosine, step or decay",
+                   s->schedule, s->sync);
 }
 
 static tw_status choose_scheme(worker *w)
