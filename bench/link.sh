@@ -1,0 +1,55 @@
+#!/bin/sh
+# Runs a program as MPI ranks that see each other over Ethernet links of a given rate, on this one machine: each rank in
+# a network namespace of its own, a veth pair to a common bridge, and token buckets (tc tbf) on both ends of the pair.
+#
+#     sudo bench/link.sh 4 1gbit build/thinwire train image --sync dgc --steps 200
+#
+# Needs root, iproute2 (ip, tc) and Open MPI. The namespaces, tw-link-0 and so on, are removed at the end.
+set -eu
+[ $# -ge 3 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+ranks=$1 rate=$2
+shift 2
+work=$(mktemp -d)
+hosts=
+
+remove() {
+    for i in $(seq 0 $((ranks - 1))) hub; do ip netns del "tw-link-$i" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap remove EXIT
+trap 'exit 130' INT TERM
+
+# Bursts pass unshaped: 256 kB is as small as a bucket can be here before it throttles TCP.
+shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 20ms; }
+
+remove
+mkdir -p "$work"
+ip netns add tw-link-hub
+ip -n tw-link-hub link add bridge type bridge
+ip -n tw-link-hub link set bridge up
+for i in $(seq 0 $((ranks - 1))); do
+    name=tw-link-$i
+    ip netns add "$name"
+    ip link add eth0 netns "$name" type veth peer name "port$i" netns tw-link-hub
+    ip -n tw-link-hub link set "port$i" master bridge up
+    ip -n "$name" addr add "10.77.0.$((i + 1))/24" dev eth0
+    ip -n "$name" link set lo up
+    ip -n "$name" link set eth0 up
+    ip netns exec "$name" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
+    shape "$name" eth0
+    shape tw-link-hub "port$i"
+    hosts=${hosts:+$hosts,}$name:1
+done
+
+# mpirun starts its daemons through what it takes for rsh. A host name of its own keeps their folders apart.
+cat >"$work/agent" <<'EOF'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts /bin/sh -c "hostname $host; $*"
+EOF
+chmod +x "$work/agent"
+OMP_NUM_THREADS=1 ip netns exec tw-link-0 unshare --uts sh -c 'hostname tw-link-0; exec mpirun --allow-run-as-root "$@"' sh \
+    -np "$ranks" --host "$hosts" --bind-to none -x OMP_NUM_THREADS \
+    --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl tcp,self --mca pml ob1 \
+    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@"
