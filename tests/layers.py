@@ -21,6 +21,7 @@ MAY_SEE = {
     "trainer/nn": ["trainer"],
     "trainer/models": ["trainer/nn", "trainer"],
     "trainer/data": ["trainer"],
+    "trainer/speech": ["trainer"],
     "trainer/tasks": ["trainer/models", "trainer/data", "trainer/options", "trainer"],
     "trainer/train": ["trainer/tasks", "trainer/options", "trainer"],
     "trainer/commands": ["trainer/train", "trainer/tasks", "trainer/models", "trainer/data", "trainer/options", "trainer/nn", "trainer"],
