@@ -1,6 +1,7 @@
-/* The optimiser against its recursions worked out in double. All numbers are dyadic, so that both are exact. */
+/* The optimiser against its recursions worked out in double. SGD's numbers are dyadic, so that both are exact. */
 #include "optimiser.h"
 #include "support.h"
+#include <math.h>
 
 #define STEPS 5
 
@@ -67,26 +68,73 @@ static void directed_without_decay_is_plain_sgd(void **state)
     optimiser_destroy(o);
 }
 
-static void buffer_is_all_it_remembers(void **state)
+/* Each kind with all it can have at once. */
+static const optimiser_settings kinds[] = {
+    {.momentum = 0.5f, .nesterov = 1, .weight_decay = 0.125f},
+    {.momentum = 0.5f, .weight_decay = 0.125f, .directed = 1},
+    {.momentum = 0.9f, .weight_decay = 0.1f, .clip = 1.5f},
+    {.momentum = 0.9f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f},
+    {.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f, .clip = 0.5f},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void assert_same_memory(optimiser *a, optimiser *b)
 {
-    (void)state;
-    optimiser_settings settings = {0.5f, 1, 0.125f, 0};
+    optimiser_buffer one[OPTIMISER_BUFFERS], other[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(a, one);
+    assert_int_equal(optimiser_buffers(b, other), count);
+    for (size_t i = 0; i < count; i++)
+        assert_memory_equal(one[i].values, other[i].values, one[i].count * sizeof(float));
+}
+
+static void move_memory(optimiser *from, optimiser *to)
+{
+    optimiser_buffer src[OPTIMISER_BUFFERS], dst[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(from, src);
+    assert_int_equal(optimiser_buffers(to, dst), count);
+    for (size_t i = 0; i < count; i++) memcpy(dst[i].values, src[i].values, dst[i].count * sizeof(float));
+}
+
+static void check_memory(optimiser_settings settings)
+{
     float through[2] = {1, 1}, moved[2] = {1, 1};
-    optimiser *a, *b;
-    size_t count, same;
+    optimiser *a, *b, *c;
     assert_ok(optimiser_create(&settings, tensors, 2, &a));
     assert_ok(optimiser_create(&settings, tensors, 2, &b));
+    assert_ok(optimiser_create(&settings, tensors, 2, &c));
     for (int t = 0; t < STEPS; t++) optimiser_step(a, 0.25f, gradients[t], through);
-    optimiser_buffer(a, &count);
-    assert_int_equal(count, 2);
-    optimiser_destroy(a);
-    assert_ok(optimiser_create(&settings, tensors, 2, &a));
-    for (int t = 0; t < 2; t++) optimiser_step(a, 0.25f, gradients[t], moved);
-    memcpy(optimiser_buffer(b, &same), optimiser_buffer(a, &count), count * sizeof(float));
-    for (int t = 2; t < STEPS; t++) optimiser_step(b, 0.25f, gradients[t], moved);
+    for (int t = 0; t < 2; t++) optimiser_step(b, 0.25f, gradients[t], moved);
+    move_memory(b, c);
+    for (int t = 2; t < STEPS; t++) optimiser_step(c, 0.25f, gradients[t], moved);
     assert_memory_equal(through, moved, sizeof moved);
+    assert_same_memory(a, c);
     optimiser_destroy(a);
     optimiser_destroy(b);
+    optimiser_destroy(c);
+}
+
+static void buffers_are_all_it_remembers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) check_memory(kinds[i]);
+}
+
+static void buffers_are_tables_of_tensors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        optimiser *o;
+        optimiser_buffer buffers[OPTIMISER_BUFFERS];
+        assert_ok(optimiser_create(&kinds[i], tensors, 2, &o));
+        size_t count = optimiser_buffers(o, buffers);
+        assert_int_equal(count, kinds[i].kind == OPTIMISER_SGD ? 1 : 3);
+        for (size_t b = 0; b < count; b++) {
+            size_t values = 0;
+            for (size_t t = 0; t < buffers[b].tensor_count; t++) values += tw_tensor_count(&buffers[b].tensors[t]);
+            assert_int_equal(buffers[b].count, values);
+        }
+        optimiser_destroy(o);
+    }
 }
 
 /* On a twin, with the step added by hand: the same parameters and the same memory. */
@@ -94,7 +142,6 @@ static void check_proposal(optimiser_settings settings)
 {
     float taken[2] = {1, 1}, added[2] = {1, 1}, step[2];
     optimiser *a, *b;
-    size_t count;
     assert_ok(optimiser_create(&settings, tensors, 2, &a));
     assert_ok(optimiser_create(&settings, tensors, 2, &b));
     for (int t = 0; t < STEPS; t++) {
@@ -103,7 +150,7 @@ static void check_proposal(optimiser_settings settings)
         optimiser_propose(b, 0.3f, added, step);
         for (int i = 0; i < 2; i++) added[i] += step[i];
         assert_memory_equal(taken, added, sizeof taken);
-        assert_memory_equal(optimiser_buffer(a, &count), optimiser_buffer(b, &count), sizeof taken);
+        assert_same_memory(a, b);
     }
     optimiser_destroy(a);
     optimiser_destroy(b);
@@ -115,6 +162,179 @@ static void a_proposal_is_the_step_not_taken(void **state)
     for (int directed = 0; directed < 2; directed++)
         for (int nesterov = 0; nesterov < 2; nesterov++)
             check_proposal((optimiser_settings){0.7f, nesterov, 0.1f, directed});
+    for (size_t i = 0; i < KINDS; i++) check_proposal(kinds[i]);
+}
+
+/* The papers' algorithms, of one scalar. */
+static double expected_adam(const optimiser_settings *s, double decay, double rate, int element)
+{
+    double w = 1, m = 0, v = 0, beta1 = s->momentum, beta2 = s->beta2;
+    for (int t = 1; t <= STEPS; t++) {
+        double gradient = gradients[t - 1][element] + (s->kind == OPTIMISER_ADAM ? decay * w : 0);
+        m = beta1 * m + (1 - beta1) * gradient;
+        v = beta2 * v + (1 - beta2) * gradient * gradient;
+        double step = m / (1 - pow(beta1, t)) / (sqrt(v / (1 - pow(beta2, t))) + 1e-8);
+        w -= rate * (step + (s->kind == OPTIMISER_ADAMW ? decay * w : 0));
+    }
+    return w;
+}
+
+static void adam_follows_the_papers(void **state)
+{
+    (void)state;
+    for (optimiser_kind kind = OPTIMISER_ADAM; kind <= OPTIMISER_ADAMW; kind++)
+        for (int decayed = 0; decayed < 2; decayed++)
+            for (int slow = 0; slow < 2; slow++) {
+                optimiser_settings settings = {
+                    .momentum = 0.9f, .weight_decay = decayed ? 0.3f : 0, .kind = kind, .beta2 = slow ? 0.999f : 0.5f};
+                float w[2] = {1, 1};
+                optimiser *o;
+                assert_ok(optimiser_create(&settings, tensors, 2, &o));
+                for (int t = 0; t < STEPS; t++) optimiser_step(o, 0.125f, gradients[t], w);
+                assert_float_equal(w[0], expected_adam(&settings, settings.weight_decay, 0.125, 0), 1e-6);
+                assert_float_equal(w[1], expected_adam(&settings, 0, 0.125, 1), 1e-6);
+                optimiser_destroy(o);
+            }
+}
+
+static const optimiser_settings adam = {.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f};
+
+static void adams_first_step_is_the_rate_against_the_sign(void **state)
+{
+    static const float firsts[][2] = {{1e-3f, -1e-3f}, {1e3f, -5}, {0, -1e18f}};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        float step[2] = {firsts[i][0], firsts[i][1]};
+        const float w[2] = {3, 4};
+        optimiser *o;
+        assert_ok(optimiser_create(&adam, tensors, 2, &o));
+        optimiser_propose(o, 0.5f, w, step);
+        assert_float_equal(step[0], firsts[i][0] > 0 ? -0.5 : 0, 1e-5);
+        assert_float_equal(step[1], 0.5, 1e-5);
+        optimiser_destroy(o);
+    }
+}
+
+/* By a power of two nothing is rounded differently; and 1e-8 is nothing beside these gradients. */
+static void adam_does_not_see_the_gradients_scale(void **state)
+{
+    float w[2] = {1, 1}, scaled_w[2] = {1, 1};
+    optimiser *a, *b;
+    (void)state;
+    assert_ok(optimiser_create(&adam, tensors, 2, &a));
+    assert_ok(optimiser_create(&adam, tensors, 2, &b));
+    for (int t = 0; t < STEPS; t++) {
+        float large[2] = {1024 * gradients[t][0], 1024 * gradients[t][1]};
+        optimiser_step(a, 0.125f, large, w);
+        for (int i = 0; i < 2; i++) large[i] *= 1024;
+        optimiser_step(b, 0.125f, large, scaled_w);
+    }
+    assert_memory_equal(w, scaled_w, sizeof w);
+    assert_true(w[0] != 1 && w[1] != 1);
+    optimiser_destroy(a);
+    optimiser_destroy(b);
+}
+
+/* Without gradients AdamW's weights shrink by 1 - rate * lambda a step, whatever the moments hold; Adam's go as fast as
+ * any gradient would make them. */
+static void adamw_decays_beside_the_moments(void **state)
+{
+    static const float none[2] = {0, 0};
+    optimiser_settings settings = adam;
+    float decoupled[2] = {1, 1}, coupled[2] = {1, 1};
+    optimiser *a, *w;
+    (void)state;
+    settings.weight_decay = 0.25f;
+    assert_ok(optimiser_create(&settings, tensors, 2, &a));
+    settings.kind = OPTIMISER_ADAMW;
+    assert_ok(optimiser_create(&settings, tensors, 2, &w));
+    for (int t = 0; t < 4; t++) optimiser_step(w, 0.5f, none, decoupled);
+    optimiser_step(a, 0.125f, none, coupled);
+    assert_true(decoupled[0] == 0.875f * 0.875f * 0.875f * 0.875f);
+    assert_true(decoupled[1] == 1 && coupled[1] == 1); /* a bias is not decayed */
+    assert_float_equal(coupled[0], 0.875, 1e-6);
+    optimiser_destroy(a);
+    optimiser_destroy(w);
+}
+
+/* One step of plain SGD at rate 1 shows the gradient as it was taken. */
+static void check_clip(float clip, const float gradient[2], const float expected[2])
+{
+    float w[2] = {0, 0};
+    optimiser *o;
+    assert_ok(optimiser_create(&(optimiser_settings){.clip = clip}, tensors, 2, &o));
+    optimiser_step(o, 1, gradient, w);
+    assert_true(w[0] == -expected[0] && w[1] == -expected[1]);
+    optimiser_destroy(o);
+}
+
+static void long_gradients_are_scaled_down_to_the_clip(void **state)
+{
+    (void)state;
+    check_clip(2.5f, (float[]){3, -4}, (float[]){1.5f, -2});
+    check_clip(5, (float[]){3, -4}, (float[]){3, -4}); /* not longer */
+    check_clip(0, (float[]){3e6f, -4e6f}, (float[]){3e6f, -4e6f});
+    check_clip(1, (float[]){0, 0}, (float[]){0, 0});
+    check_clip(0x1p-126f, (float[]){0x1p-100f, 0}, (float[]){0x1p-126f, 0});
+    check_clip(1, (float[]){0x1p127f, 0}, (float[]){1, 0}); /* whose square no float holds */
+}
+
+/* Of many parameters, over all tensors, whatever their number leaves over. */
+static void the_norm_is_over_all_parameters(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count <= 40; count++) {
+        const tw_tensor two[] = {{"weight", 2, {1, count}}, {"bias", 1, {3}}};
+        float gradient[43], w[43] = {0};
+        optimiser *o;
+        for (size_t i = 0; i < count + 3; i++) gradient[i] = i % 2 ? 2 : -2;
+        assert_ok(optimiser_create(&(optimiser_settings){.clip = 1}, two, 2, &o));
+        optimiser_step(o, 1, gradient, w);
+        float factor = (float)(1 / (2 * sqrt((double)(count + 3))));
+        for (size_t i = 0; i < count + 3; i++) assert_true(w[i] == -(factor * gradient[i]));
+        optimiser_destroy(o);
+    }
+}
+
+/* The decay is no part of the length, and the clipped gradient is what the moments see. */
+static void clipping_comes_first(void **state)
+{
+    optimiser_settings clipped = {.momentum = 0.5f, .weight_decay = 0.5f, .clip = 2.5f}, plain = clipped;
+    float a[2] = {8, 1}, b[2] = {8, 1};
+    optimiser *one, *other;
+    (void)state;
+    plain.clip = 0;
+    assert_ok(optimiser_create(&clipped, tensors, 2, &one));
+    assert_ok(optimiser_create(&plain, tensors, 2, &other));
+    for (int t = 0; t < 3; t++) {
+        optimiser_step(one, 0.25f, (float[]){3, -4}, a);
+        optimiser_step(other, 0.25f, (float[]){1.5f, -2}, b);
+    }
+    assert_memory_equal(a, b, sizeof a);
+    assert_same_memory(one, other);
+    optimiser_destroy(one);
+    optimiser_destroy(other);
+}
+
+static void what_does_not_go_together_is_refused(void **state)
+{
+    optimiser_settings s = adam;
+    (void)state;
+    assert_ok(optimiser_check(&s, "topk:density=0.01"));
+    s.clip = 5;
+    assert_ok(optimiser_check(&s, "allreduce"));
+    s.directed = 1;
+    assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--optimizer adam: scheme dgc ");
+    assert_fails(optimiser_check(&s, "sdagc"), TW_ERROR_ARGUMENT, "--sync sdagc:momentum=0");
+    s.kind = OPTIMISER_SGD;
+    assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--sync dgc:clip=5");
+    s.clip = 0;
+    s.nesterov = 1;
+    assert_ok(optimiser_check(&s, "dgc"));
+    s = adam;
+    s.kind = OPTIMISER_ADAMW;
+    s.nesterov = 1;
+    assert_fails(optimiser_check(&s, "allreduce"), TW_ERROR_ARGUMENT, "--optimizer adamw");
 }
 
 int main(void)
@@ -123,7 +343,16 @@ int main(void)
         cmocka_unit_test(every_form_follows_its_recursion),
         cmocka_unit_test(directed_without_decay_is_plain_sgd),
         cmocka_unit_test(a_proposal_is_the_step_not_taken),
-        cmocka_unit_test(buffer_is_all_it_remembers),
+        cmocka_unit_test(buffers_are_all_it_remembers),
+        cmocka_unit_test(buffers_are_tables_of_tensors),
+        cmocka_unit_test(adam_follows_the_papers),
+        cmocka_unit_test(adams_first_step_is_the_rate_against_the_sign),
+        cmocka_unit_test(adam_does_not_see_the_gradients_scale),
+        cmocka_unit_test(adamw_decays_beside_the_moments),
+        cmocka_unit_test(long_gradients_are_scaled_down_to_the_clip),
+        cmocka_unit_test(the_norm_is_over_all_parameters),
+        cmocka_unit_test(clipping_comes_first),
+        cmocka_unit_test(what_does_not_go_together_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define FORMAT "thinwire checkpoint 1"
-#define OPTIMISER "optimiser."
 #define SCHEME "scheme."
 #define TASK "task."
 
@@ -106,6 +105,30 @@ static tw_status get_table(const tw_state *state, const char *prefix, const tw_t
     return TW_OK;
 }
 
+static tw_status put_optimiser(const worker *w, tw_state *state)
+{
+    char prefix[64];
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(w->optimiser, buffers);
+    for (const optimiser_buffer *b = buffers; b < buffers + count; b++) {
+        snprintf(prefix, sizeof prefix, "optimiser.%s", b->prefix);
+        TW_TRY(put_table(state, prefix, b->tensors, b->tensor_count, b->values));
+    }
+    return TW_OK;
+}
+
+static tw_status get_optimiser(const worker *w, const tw_state *state)
+{
+    char prefix[64];
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(w->optimiser, buffers);
+    for (const optimiser_buffer *b = buffers; b < buffers + count; b++) {
+        snprintf(prefix, sizeof prefix, "optimiser.%s", b->prefix);
+        TW_TRY(get_table(state, prefix, b->tensors, b->tensor_count, b->values));
+    }
+    return TW_OK;
+}
+
 static tw_status put_step(tw_state *state, uint64_t step)
 {
     return tw_state_put(state, "step", TW_U64, 0, NULL, &step);
@@ -127,15 +150,14 @@ static tw_status pack_model(worker *w, tw_state *state)
 {
     const learner *l = w->learner;
     setting_text identity[IDENTITY];
-    size_t count = identify(w, identity), ignored;
+    size_t count = identify(w, identity);
     for (size_t i = 0; i < count; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
     if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
     double plateau[] = {w->schedule.best_loss, w->schedule.falls};
     TW_TRY(put_step(state, w->step));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(put_table(state, "", l->tensors, l->tensor_count, l->parameters));
-    if (!w->gossips)
-        TW_TRY(put_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored)));
+    if (!w->gossips) TW_TRY(put_optimiser(w, state));
     return put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
 }
 
@@ -156,15 +178,13 @@ static tw_status check_identity(const worker *w, const tw_state *state, const ch
 static tw_status unpack_model(worker *w, const tw_state *state)
 {
     learner *l = w->learner;
-    size_t ignored;
     double plateau[2];
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &w->step));
     TW_TRY(tw_state_get(state, "plateau", TW_F64, 2, plateau));
     w->schedule.best_loss = plateau[0];
     w->schedule.falls = plateau[1];
     TW_TRY(get_table(state, "", l->tensors, l->tensor_count, l->parameters));
-    if (w->gossips) return TW_OK;
-    return get_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
+    return w->gossips ? TW_OK : get_optimiser(w, state);
 }
 
 /* The running sums of the epoch, so that a resumed epoch's figures are the uninterrupted one's. */
@@ -172,18 +192,12 @@ enum { EPOCH_LOSS, EPOCH_ITEMS, EPOCH_PARTS, EPOCH_SKIPPED = EPOCH_PARTS + TASK_
 
 static tw_status pack_scheme(worker *w, tw_state *state)
 {
-    const learner *l = w->learner;
-    size_t ignored;
-    if (!w->gossips) return tw_reducer_save_state(w->reducer, SCHEME, state);
-    return put_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
+    return w->gossips ? put_optimiser(w, state) : tw_reducer_save_state(w->reducer, SCHEME, state);
 }
 
 static tw_status unpack_scheme(worker *w, const tw_state *state)
 {
-    const learner *l = w->learner;
-    size_t ignored;
-    if (!w->gossips) return tw_reducer_load_state(w->reducer, SCHEME, state);
-    return get_table(state, OPTIMISER, l->tensors, l->tensor_count, optimiser_buffer(w->optimiser, &ignored));
+    return w->gossips ? get_optimiser(w, state) : tw_reducer_load_state(w->reducer, SCHEME, state);
 }
 
 static tw_status pack_worker(worker *w, tw_state *state)

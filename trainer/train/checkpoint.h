@@ -1,9 +1,9 @@
 /* checkpoint.h - saving a run, and continuing it bit for bit.
  *
  * model.safetensors, written by rank 0, holds what is the same on all replicas: weights, the workers' mean running
- * statistics, the optimiser's momentum, the step, and as text the settings a resumed run must share.
+ * statistics, the optimiser's momentum and moments, the step, and as text the settings a resumed run must share.
  * worker-R.safetensors, written by rank R, holds what is its own: the scheme's residuals and momentum, its running
- * statistics, its totals. By gossip the optimiser's momentum is there too, and the step is the worker's own: those of
+ * statistics, its totals. By gossip the optimiser's are there too, and the step is the worker's own: those of
  * an interrupted run may differ, and the folder is named after rank 0's. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H

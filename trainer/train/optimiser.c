@@ -1,14 +1,63 @@
 #include "optimiser.h"
 #include "error.h"
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Keeps Adam's step finite where gradients vanish. */
+#define EPSILON 1e-8f
 
 struct optimiser {
     optimiser_settings settings;
     const tw_tensor *tensors;
     size_t tensor_count;
     size_t parameter_count;
-    float *buffer;
+    float *momentum; /* the allocation; the other buffers follow in it */
+    float *second_moment;
+    float *steps; /* behind Adam; exact up to 2^24, when the corrections are long 1 */
 };
+
+/* What all parameters of a step have in common. */
+typedef struct pass {
+    optimiser_settings settings;
+    float rate;
+    const float *gradients;
+    float clip;                       /* what they are multiplied by */
+    float fresh, fresh_square;        /* 1 - beta1, 1 - beta2 */
+    float correction, correct_square; /* 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+} pass;
+
+/* A run of parameters that decay alike. */
+typedef struct stretch {
+    size_t begin, end;
+    float decay;
+} stretch;
+
+static const char *name_of(optimiser_kind kind)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw"};
+    return names[kind];
+}
+
+tw_status optimiser_check(const optimiser_settings *s, const char *sync)
+{
+    int adaptive = s->kind != OPTIMISER_SGD, scheme = (int)strcspn(sync, ":");
+    if (adaptive && s->nesterov)
+        return tw_fail(TW_ERROR_ARGUMENT, "--nesterov is a form of SGD's momentum; leave it out with --optimizer %s",
+                       name_of(s->kind));
+    if (!s->directed) return TW_OK;
+    if (adaptive)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
+                       "for SGD, and no gradient to take moments of; write --optimizer sgd, or --sync %.*s:momentum=0",
+                       name_of(s->kind), scheme, sync, scheme, sync);
+    if (s->clip > 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--clip %g: scheme %.*s applies momentum before it sends, so what arrives is a direction for "
+                       "SGD, and no gradient to clip; write --sync %.*s:clip=%g",
+                       (double)s->clip, scheme, sync, scheme, sync, (double)s->clip);
+    return TW_OK;
+}
 
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out)
 {
@@ -16,12 +65,14 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
     if (!o) return tw_fail(TW_ERROR_MEMORY, "no memory for the optimiser");
     *o = (optimiser){.settings = *settings, .tensors = tensors, .tensor_count = count};
     for (size_t i = 0; i < count; i++) o->parameter_count += tw_tensor_count(&tensors[i]);
-    o->buffer = calloc(o->parameter_count, sizeof *o->buffer);
-    if (!o->buffer) {
-        size_t wanted = o->parameter_count;
+    size_t wanted = settings->kind == OPTIMISER_SGD ? o->parameter_count : 2 * o->parameter_count + 1;
+    o->momentum = calloc(wanted, sizeof *o->momentum);
+    if (!o->momentum) {
         optimiser_destroy(o);
-        return tw_fail(TW_ERROR_MEMORY, "no memory for a momentum buffer of %zu floats", wanted);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the optimiser's %zu floats", wanted);
     }
+    o->second_moment = o->momentum + o->parameter_count;
+    if (settings->kind != OPTIMISER_SGD) o->steps = o->second_moment + o->parameter_count;
     *out = o;
     return TW_OK;
 }
@@ -29,12 +80,45 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
 void optimiser_destroy(optimiser *o)
 {
     if (!o) return;
-    free(o->buffer);
+    free(o->momentum);
     free(o);
 }
 
+/* In double, in an order that depends on nothing: each lane has every eighth value. */
+static double norm(const float *values, size_t count)
+{
+    enum { LANES = 8 };
+    double lanes[LANES] = {0}, sum = 0;
+    for (size_t at = 0; at + LANES <= count; at += LANES)
+        for (size_t i = 0; i < LANES; i++) lanes[i] += (double)values[at + i] * values[at + i];
+    for (size_t at = count - count % LANES; at < count; at++) lanes[at % LANES] += (double)values[at] * values[at];
+    for (size_t i = 0; i < LANES; i++) sum += lanes[i];
+    return sqrt(sum);
+}
+
+static float clip_factor(const optimiser *o, const float *gradients)
+{
+    double most = o->settings.clip;
+    if (most == 0) return 1;
+    double length = norm(gradients, o->parameter_count);
+    return length > most ? (float)(most / length) : 1;
+}
+
+static pass begin(optimiser *o, float rate, const float *gradients)
+{
+    const optimiser_settings s = o->settings;
+    pass p = {.settings = s, .rate = rate, .gradients = gradients, .clip = clip_factor(o, gradients)};
+    if (s.kind == OPTIMISER_SGD) return p;
+    double beta1 = s.momentum, beta2 = s.beta2, steps = *o->steps += 1;
+    p.fresh = (float)(1 - beta1);
+    p.fresh_square = (float)(1 - beta2);
+    p.correction = (float)(1 / (1 - pow(beta1, steps)));
+    p.correct_square = (float)(1 / sqrt(1 - pow(beta2, steps)));
+    return p;
+}
+
 /* Where to go from w, for one parameter. */
-static inline float direct(optimiser_settings s, float decay, float gradient, float w, float *buffer)
+static inline float descend(optimiser_settings s, float decay, float gradient, float w, float *buffer)
 {
     float force = decay * w + (s.directed ? 0.0f : gradient);
     *buffer = s.momentum * *buffer + force;
@@ -42,35 +126,69 @@ static inline float direct(optimiser_settings s, float decay, float gradient, fl
     return s.directed ? gradient + direction : direction;
 }
 
-static float decay_of(const optimiser *o, size_t tensor)
+static inline float adapt(const pass *p, float decay, float gradient, float w, float *first, float *second)
 {
-    return o->tensors[tensor].dims >= 2 ? o->settings.weight_decay : 0.0f;
+    float coupled = p->settings.kind == OPTIMISER_ADAM ? decay : 0, force = gradient + coupled * w;
+    *first = p->settings.momentum * *first + p->fresh * force;
+    *second = p->settings.beta2 * *second + p->fresh_square * (force * force);
+    float direction = p->correction * *first / (p->correct_square * sqrtf(*second) + EPSILON);
+    return direction + (decay - coupled) * w;
+}
+
+/* `dst` gets the parameters after the step where it is taken, else the step. */
+static inline void run_sgd(const optimiser *o, const pass p, stretch all, const float *parameters, float *dst,
+                           int taken)
+{
+    float *buffer = o->momentum;
+    for (size_t i = all.begin; i < all.end; i++) {
+        float w = parameters[i];
+        float step = p.rate * descend(p.settings, all.decay, p.clip * p.gradients[i], w, &buffer[i]);
+        dst[i] = taken ? w - step : -step;
+    }
+}
+
+static inline void run_adam(const optimiser *o, const pass p, stretch all, const float *parameters, float *dst,
+                            int taken)
+{
+    float *first = o->momentum, *second = o->second_moment;
+    for (size_t i = all.begin; i < all.end; i++) {
+        float w = parameters[i];
+        float step = p.rate * adapt(&p, all.decay, p.clip * p.gradients[i], w, &first[i], &second[i]);
+        dst[i] = taken ? w - step : -step;
+    }
+}
+
+static inline void run(optimiser *o, const pass p, const float *parameters, float *dst, int taken)
+{
+    stretch all = {0};
+    for (size_t t = 0; t < o->tensor_count; t++) {
+        all.begin = all.end;
+        all.end += tw_tensor_count(&o->tensors[t]);
+        all.decay = o->tensors[t].dims >= 2 ? p.settings.weight_decay : 0.0f;
+        if (p.settings.kind == OPTIMISER_SGD)
+            run_sgd(o, p, all, parameters, dst, taken);
+        else
+            run_adam(o, p, all, parameters, dst, taken);
+    }
 }
 
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
 {
-    const optimiser_settings s = o->settings;
-    float *buffer = o->buffer;
-    for (size_t t = 0, at = 0; t < o->tensor_count; t++) {
-        const float decay = decay_of(o, t);
-        for (size_t end = at + tw_tensor_count(&o->tensors[t]); at < end; at++)
-            parameters[at] -= rate * direct(s, decay, gradients[at], parameters[at], &buffer[at]);
-    }
+    run(o, begin(o, rate, gradients), parameters, parameters, 1);
 }
 
 void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
 {
-    const optimiser_settings s = o->settings;
-    float *buffer = o->buffer;
-    for (size_t t = 0, at = 0; t < o->tensor_count; t++) {
-        const float decay = decay_of(o, t);
-        for (size_t end = at + tw_tensor_count(&o->tensors[t]); at < end; at++)
-            gradients[at] = -(rate * direct(s, decay, gradients[at], parameters[at], &buffer[at]));
-    }
+    run(o, begin(o, rate, gradients), parameters, gradients, 0);
 }
 
-float *optimiser_buffer(optimiser *o, size_t *count)
+size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS])
 {
-    *count = o->parameter_count;
-    return o->buffer;
+    static const tw_tensor steps = {.name = "steps"};
+    buffers[0] = (optimiser_buffer){"momentum.", o->tensors, o->tensor_count, o->momentum, o->parameter_count};
+    if (o->settings.kind == OPTIMISER_SGD) return 1;
+    buffers[1] =
+        (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->second_moment, o->parameter_count};
+    buffers[2] = (optimiser_buffer){"", &steps, 1, o->steps, 1};
+    return 3;
 }

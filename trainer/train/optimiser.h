@@ -1,4 +1,4 @@
-/* optimiser.h - stochastic gradient descent over a flat array of parameters. */
+/* optimiser.h - from gradients to steps, over a flat array of parameters: stochastic gradient descent, and Adam. */
 #ifndef TRAINER_OPTIMISER_H
 #define TRAINER_OPTIMISER_H
 
@@ -6,28 +6,54 @@
 
 typedef struct optimiser optimiser;
 
+typedef enum optimiser_kind {
+    OPTIMISER_SGD,
+    OPTIMISER_ADAM, /* Kingma and Ba, ICLR 2015 */
+    OPTIMISER_ADAMW /* Loshchilov and Hutter, ICLR 2019: weights decay beside Adam's step, not through its moments */
+} optimiser_kind;
+
 typedef struct optimiser_settings {
-    float momentum; /* 0 .. 1 */
+    float momentum; /* 0 .. 1; Adam's beta1 */
     int nesterov;
     float weight_decay; /* lambda; tensors of one dimension (biases, norms) are never decayed */
     /* 1 when the reducer owns the momentum: what it returns is a direction to step in, already with momentum. It is
      * taken as it is, and the decay alone runs through this optimiser's buffer, the same on every replica. */
     int directed;
+    optimiser_kind kind;
+    float beta2; /* Adam's, 0 .. 1, usually 0.999 */
+    float clip;  /* longer gradients, in the norm over all parameters, are scaled to this length; 0: none are */
 } optimiser_settings;
+
+/* Whether these go together, and with the scheme of `sync`. TW_ERROR_ARGUMENT says why not, and what to write. */
+tw_status optimiser_check(const optimiser_settings *settings, const char *sync);
 
 /* Tensor i's parameters follow tensor i-1's in the flat arrays. The table is borrowed. */
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out);
 void optimiser_destroy(optimiser *o);
 
-/* One step, PyTorch's form: force = gradient + lambda * w; buffer = momentum * buffer + force;
- * w -= rate * (nesterov ? force + momentum * buffer : buffer). Directed: force = lambda * w, and the direction is added
- * beside the buffer. */
+/* One step, PyTorch's forms. Gradients are clipped first, before the decay, which is no part of their length.
+ * SGD: force = gradient + lambda * w; buffer = momentum * buffer + force;
+ *     w -= rate * (nesterov ? force + momentum * buffer : buffer). Directed: force = lambda * w, and the direction is
+ *     added beside the buffer.
+ * Adam: m = beta1 * m + (1 - beta1) * force, v = beta2 * v + (1 - beta2) * force^2, both corrected for their start at
+ *     zero; w -= rate * m / (sqrt(v) + 1e-8). AdamW: force = gradient, and w -= rate * lambda * w beside it. */
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 
 /* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
 void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
 
-/* The momentum buffer, flat, `*count` floats: all the optimiser remembers. */
-float *optimiser_buffer(optimiser *o, size_t *count);
+/* Part of what an optimiser remembers, as a table of tensors that stand one after the other in `values`. */
+typedef struct optimiser_buffer {
+    const char *prefix; /* before the tensors' names: "momentum.", and Adam's "second_moment." and, of one number, "" */
+    const tw_tensor *tensors;
+    size_t tensor_count;
+    float *values;
+    size_t count;
+} optimiser_buffer;
+
+enum { OPTIMISER_BUFFERS = 3 };
+
+/* All of it. Returns how many there are. */
+size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS]);
 
 #endif

@@ -61,7 +61,8 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     train_settings *s = &w->settings;
     int nesterov = 0;
     float owned = w->gossips ? 0 : tw_reducer_momentum(w->reducer, &nesterov);
-    *resolved = (optimiser_settings){(float)s->momentum, s->nesterov, (float)s->weight_decay, 0};
+    *resolved = (optimiser_settings){(float)s->momentum, s->nesterov, (float)s->weight_decay, owned > 0};
+    TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
     if (s->momentum_given && s->momentum > 0)
@@ -76,7 +77,6 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     s->nesterov = false;
     resolved->momentum = owned;
     resolved->nesterov = nesterov;
-    resolved->directed = 1;
     return TW_OK;
 }
 
@@ -113,10 +113,12 @@ void worker_release(worker *w)
 
 tw_status worker_spread(worker *w)
 {
-    size_t count;
-    float *buffer = optimiser_buffer(w->optimiser, &count);
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(w->optimiser, buffers);
     TW_TRY(tw_comm_broadcast(w->comm, 0, w->learner->parameters, w->learner->parameter_count * sizeof(float)));
-    return tw_comm_broadcast(w->comm, 0, buffer, count * sizeof(float));
+    for (size_t i = 0; i < count; i++)
+        TW_TRY(tw_comm_broadcast(w->comm, 0, buffers[i].values, buffers[i].count * sizeof(float)));
+    return TW_OK;
 }
 
 tw_status worker_average_buffers(worker *w)
