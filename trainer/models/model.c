@@ -2,13 +2,13 @@
  * for smaller calls (the tails of an epoch and of an evaluation). They take turns on the same arrays. */
 #include "model.h"
 
+#include "buffer.h"
 #include "cross_entropy.h"
 #include "definition.h"
+#include "parameters.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { SMALLER_NETS = 3 };
 
@@ -21,8 +21,9 @@ struct model {
         size_t images;
     } smaller[SMALLER_NETS];
     size_t oldest; /* of the smaller ones: the next to be replaced */
-    nn_arrays arrays;
-    size_t arena_bytes;
+    parameter_set parameters;
+    float *buffers;
+    nn_buffer arena;
 };
 
 const char *model_name(size_t index)
@@ -70,46 +71,13 @@ static tw_status build(const model *m, size_t images, nn_net **net)
     return nn_net_finish(*net);
 }
 
-static void *allocate(size_t bytes)
-{
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static float *allocate_floats(size_t count)
-{
-    float *values = allocate((count ? count : 1) * sizeof *values);
-    if (values) memset(values, 0, count * sizeof *values);
-    return values;
-}
-
-/* Makes the arena large enough; what was in it does not matter. Large pages spare the processor a table walk for
- * nearly every row of an image. */
-static tw_status fit_arena(model *m, size_t bytes)
-{
-    const size_t page = (size_t)2 << 20;
-    if (bytes <= m->arena_bytes) return TW_OK;
-    free(m->arrays.arena);
-    m->arena_bytes = (bytes + page - 1) / page * page;
-    m->arrays.arena = aligned_alloc(page, m->arena_bytes);
-    if (!m->arrays.arena) {
-        m->arena_bytes = 0;
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the activations of %s: %zu MB", m->definition->name,
-                       bytes >> 20);
-    }
-    madvise(m->arrays.arena, m->arena_bytes, MADV_HUGEPAGE);
-    return TW_OK;
-}
-
 static tw_status fill(model *m)
 {
     TW_TRY(build(m, m->shape.batch, &m->full));
-    size_t parameters = nn_net_parameters(m->full)->elements;
-    m->arrays.parameters = allocate_floats(parameters);
-    m->arrays.gradients = allocate_floats(parameters);
-    m->arrays.buffers = allocate_floats(nn_net_buffers(m->full)->elements);
-    if (!m->arrays.parameters || !m->arrays.gradients || !m->arrays.buffers)
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the parameters of %s", m->definition->name);
-    return fit_arena(m, nn_net_arena_bytes(m->full));
+    TW_TRY(parameter_set_allocate(nn_net_parameters(m->full), &m->parameters));
+    m->buffers = parameter_array(nn_net_buffers(m->full)->elements);
+    if (!m->buffers) return tw_fail(TW_ERROR_MEMORY, "no memory for the statistics of %s", m->definition->name);
+    return nn_buffer_reserve(&m->arena, nn_net_arena_bytes(m->full) / sizeof(float));
 }
 
 tw_status model_create(const char *name, const model_shape *shape, model **out)
@@ -136,10 +104,9 @@ void model_destroy(model *m)
     if (!m) return;
     nn_net_destroy(m->full);
     for (size_t i = 0; i < SMALLER_NETS; i++) nn_net_destroy(m->smaller[i].net);
-    free(m->arrays.parameters);
-    free(m->arrays.gradients);
-    free(m->arrays.buffers);
-    free(m->arrays.arena);
+    parameter_set_free(&m->parameters);
+    free(m->buffers);
+    nn_buffer_free(&m->arena);
     free(m);
 }
 
@@ -153,12 +120,12 @@ const tw_tensor *model_tensors(const model *m, size_t *count)
 
 float *model_parameters(model *m)
 {
-    return m->arrays.parameters;
+    return m->parameters.values;
 }
 
 float *model_gradients(model *m)
 {
-    return m->arrays.gradients;
+    return m->parameters.gradients;
 }
 
 size_t model_offset(const model *m, size_t index)
@@ -179,7 +146,7 @@ const tw_tensor *model_buffer_tensors(const model *m, size_t *count)
 
 float *model_buffers(model *m)
 {
-    return m->arrays.buffers;
+    return m->buffers;
 }
 
 size_t model_buffer_count(const model *m)
@@ -187,68 +154,10 @@ size_t model_buffer_count(const model *m)
     return nn_net_buffers(m->full)->elements;
 }
 
-/* ---- initial values ---- */
-
-static size_t elements_of(const nn_table *table, size_t index)
-{
-    size_t end = index + 1 < table->count ? table->offsets[index + 1] : table->elements;
-    return end - table->offsets[index];
-}
-
-static void fill_with(float *values, size_t count, float value)
-{
-    for (size_t i = 0; i < count; i++) values[i] = value;
-}
-
-/* Two normal numbers from two uniform words (Box and Muller, 1958). */
-static void normal_pair(const uint32_t words[2], double pair[2])
-{
-    const double two_pi = 6.283185307179586;
-    double radius = sqrt(-2.0 * log((words[0] + 1.0) * 0x1p-32)), angle = two_pi * words[1] * 0x1p-32;
-    pair[0] = radius * cos(angle);
-    pair[1] = radius * sin(angle);
-}
-
-static void fill_normal(float *values, size_t count, double deviation, uint64_t seed, uint64_t stream)
-{
-    for (size_t i = 0; i < count; i += 4) {
-        uint32_t words[4];
-        double normal[4];
-        tw_random(seed, stream, i / 4, words);
-        normal_pair(words, normal);
-        normal_pair(words + 2, normal + 2);
-        for (size_t j = 0; j < 4 && i + j < count; j++) values[i + j] = (float)(deviation * normal[j]);
-    }
-}
-
-static void initialise(const nn_table *table, size_t index, uint64_t seed, float *values)
-{
-    size_t count = elements_of(table, index), fan_in = count / table->tensors[index].shape[0];
-    switch (table->initials[index]) {
-    case NN_INITIAL_ZERO:
-        fill_with(values, count, 0.0f);
-        break;
-    case NN_INITIAL_ONE:
-        fill_with(values, count, 1.0f);
-        break;
-    case NN_INITIAL_HE:
-        fill_normal(values, count, sqrt(2.0 / (double)fan_in), seed, index);
-        break;
-    case NN_INITIAL_TIMID:
-        fill_normal(values, count, 0.2 * sqrt(2.0 / (double)fan_in), seed, index);
-        break;
-    }
-}
-
-static void initialise_all(const nn_table *table, uint64_t seed, float *values)
-{
-    for (size_t i = 0; i < table->count; i++) initialise(table, i, seed, values + table->offsets[i]);
-}
-
 void model_initialise(model *m, uint64_t seed)
 {
-    initialise_all(nn_net_parameters(m->full), seed, m->arrays.parameters);
-    initialise_all(nn_net_buffers(m->full), seed, m->arrays.buffers);
+    nn_table_initialise(nn_net_parameters(m->full), seed, m->parameters.values);
+    nn_table_initialise(nn_net_buffers(m->full), seed, m->buffers);
 }
 
 /* ---- running ---- */
@@ -280,8 +189,9 @@ static tw_status take_net(model *m, size_t images, nn_net **net)
                        images);
     *net = m->full;
     if (images < m->shape.batch) TW_TRY(smaller_net(m, images, net));
-    TW_TRY(fit_arena(m, nn_net_arena_bytes(*net)));
-    return nn_net_bind(*net, &m->arrays);
+    TW_TRY(nn_buffer_reserve(&m->arena, nn_net_arena_bytes(*net) / sizeof(float)));
+    nn_arrays arrays = {m->parameters.values, m->parameters.gradients, m->buffers, m->arena.values};
+    return nn_net_bind(*net, &arrays);
 }
 
 static tw_status check_labels(const model *m, const uint8_t *labels, size_t count)

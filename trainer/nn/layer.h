@@ -30,7 +30,7 @@ typedef struct nn_layer_ops {
 struct nn_layer {
     const nn_layer_ops *ops;
     nn_tensor *src, *dst;
-    size_t first_parameter, end_parameter; /* in the net's table */
+    nn_range parameters; /* in the net's table */
 };
 
 struct nn_net {
@@ -39,7 +39,7 @@ struct nn_net {
     nn_tensor *tensors; /* all; the latest first */
     nn_tensor *current; /* the end of the chain */
     nn_layer **layers;
-    size_t layer_count, layer_capacity;
+    size_t layer_count;
     nn_layer *fork;      /* the open residual branch */
     nn_region join_slot; /* kept free for the gradient that waits for the shortcut; NN_REGIONS outside a branch */
     nn_table parameters, buffers;
@@ -53,13 +53,7 @@ tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_
 /* A gradient slot that neither the current tensor nor an open branch uses. */
 nn_region nn_net_free_slot(const nn_net *net);
 
-/* Declares a tensor "<layer>.<name>", behind those declared before. */
-typedef struct nn_declaration {
-    const char *layer, *name;
-    size_t dims;
-    size_t shape[4];
-    nn_initial initial;
-} nn_declaration;
+/* Declares a tensor behind those declared before. */
 tw_status nn_net_declare_parameter(nn_net *net, const nn_declaration *declaration, nn_memory **value,
                                    nn_memory **gradient);
 tw_status nn_net_declare_buffer(nn_net *net, const nn_declaration *declaration, nn_memory **value);

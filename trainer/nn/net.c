@@ -1,45 +1,9 @@
 /* net.c - the chain: building, placing, running. */
 #include "layer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- tables ---- */
-
-static void free_table(nn_table *table)
-{
-    for (size_t i = 0; i < table->count; i++) free((char *)table->tensors[i].name);
-    free(table->tensors);
-    free(table->offsets);
-    free(table->initials);
-}
-
-static int enlarge(void *array, size_t count, size_t size)
-{
-    void **pointer = array;
-    void *larger = realloc(*pointer, count * size);
-    if (larger) *pointer = larger;
-    return larger != NULL;
-}
-
-static tw_status add_to_table(nn_table *table, const nn_declaration *d)
-{
-    size_t count = table->count + 1, elements = 1;
-    char *name;
-    if (!enlarge(&table->tensors, count, sizeof *table->tensors) ||
-        !enlarge(&table->offsets, count, sizeof *table->offsets) ||
-        !enlarge(&table->initials, count, sizeof *table->initials) || asprintf(&name, "%s.%s", d->layer, d->name) < 0)
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the table of tensors");
-    tw_tensor tensor = {.name = name, .dims = d->dims};
-    for (size_t i = 0; i < d->dims; i++) elements *= tensor.shape[i] = d->shape[i];
-    table->tensors[table->count] = tensor;
-    table->offsets[table->count] = table->elements;
-    table->initials[table->count] = d->initial;
-    table->count = count;
-    table->elements += elements;
-    return TW_OK;
-}
 
 static tw_status place_last(nn_net *net, const nn_table *table, nn_region region, nn_memory **memory)
 {
@@ -52,14 +16,14 @@ static tw_status place_last(nn_net *net, const nn_table *table, nn_region region
 tw_status nn_net_declare_parameter(nn_net *net, const nn_declaration *declaration, nn_memory **value,
                                    nn_memory **gradient)
 {
-    TW_TRY(add_to_table(&net->parameters, declaration));
+    TW_TRY(nn_table_declare(&net->parameters, declaration));
     TW_TRY(place_last(net, &net->parameters, NN_PARAMETERS, value));
     return place_last(net, &net->parameters, NN_GRADIENTS, gradient);
 }
 
 tw_status nn_net_declare_buffer(nn_net *net, const nn_declaration *declaration, nn_memory **value)
 {
-    TW_TRY(add_to_table(&net->buffers, declaration));
+    TW_TRY(nn_table_declare(&net->buffers, declaration));
     return place_last(net, &net->buffers, NN_BUFFERS, value);
 }
 
@@ -106,18 +70,19 @@ tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_
 
 static size_t parameters_so_far(const nn_net *net)
 {
-    return net->layer_count ? net->layers[net->layer_count - 1]->end_parameter : 0;
+    return net->layer_count ? net->layers[net->layer_count - 1]->parameters.end : 0;
 }
 
 tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_tensor *dst, nn_layer **layer)
 {
-    if (!enlarge(&net->layers, net->layer_count + 1, sizeof(nn_layer *)) || !(*layer = calloc(1, size)))
+    nn_layer **larger = realloc(net->layers, (net->layer_count + 1) * sizeof *larger);
+    if (larger) net->layers = larger;
+    if (!larger || !(*layer = calloc(1, size)))
         return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
     **layer = (nn_layer){.ops = ops,
                          .src = net->current,
                          .dst = dst,
-                         .first_parameter = parameters_so_far(net),
-                         .end_parameter = net->parameters.count};
+                         .parameters = {parameters_so_far(net), net->parameters.count}};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
     return TW_OK;
@@ -160,8 +125,8 @@ void nn_net_destroy(nn_net *net)
         free(net->tensors);
         net->tensors = next;
     }
-    free_table(&net->parameters);
-    free_table(&net->buffers);
+    nn_table_free(&net->parameters);
+    nn_table_free(&net->buffers);
     nn_engine_destroy(net->engine);
     free(net);
 }
@@ -219,21 +184,14 @@ float *nn_net_output_gradient(const nn_net *net)
     return nn_memory_data(net->current->diff);
 }
 
-static tw_status announce(nn_net *net, const nn_layer *layer, nn_gradient_ready ready, void *context)
-{
-    float *gradients = nn_engine_bound(net->engine, NN_GRADIENTS);
-    for (size_t i = layer->end_parameter; i-- > layer->first_parameter;)
-        TW_TRY(ready(context, i, gradients + net->parameters.offsets[i]));
-    return TW_OK;
-}
-
 tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context)
 {
+    float *gradients = nn_engine_bound(net->engine, NN_GRADIENTS);
     nn_engine_enter();
     for (size_t i = net->layer_count; i-- > 0;) {
         nn_layer *layer = net->layers[i];
         if (layer->ops->backward) TW_TRY(layer->ops->backward(layer));
-        if (ready) TW_TRY(announce(net, layer, ready, context));
+        TW_TRY(nn_table_announce(&net->parameters, layer->parameters, gradients, ready, context));
     }
     return TW_OK;
 }

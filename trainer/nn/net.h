@@ -15,24 +15,13 @@
 #ifndef NN_NET_H
 #define NN_NET_H
 
-#include "error.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "table.h"
 
 typedef struct nn_net nn_net;
 
 typedef struct nn_input {
     size_t images, channels, height, width;
 } nn_input;
-
-/* How a tensor begins. */
-typedef enum nn_initial {
-    NN_INITIAL_ZERO,
-    NN_INITIAL_ONE,
-    NN_INITIAL_HE,   /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
-    NN_INITIAL_TIMID /* a fifth of that deviation: a last layer's first guesses are then nearly uniform */
-} nn_initial;
 
 tw_status nn_net_create(const nn_input *input, nn_net **net);
 void nn_net_destroy(nn_net *net);
@@ -67,15 +56,6 @@ tw_status nn_net_finish(nn_net *net);
 
 /* ---- parameters ---- */
 
-/* Named tensors that stand one after the other in one flat array. */
-typedef struct nn_table {
-    tw_tensor *tensors;
-    size_t *offsets; /* in elements */
-    nn_initial *initials;
-    size_t count;
-    size_t elements;
-} nn_table;
-
 /* Trainable tensors, in forward order; the net's. */
 const nn_table *nn_net_parameters(const nn_net *net);
 /* Running statistics. */
@@ -98,9 +78,7 @@ tw_status nn_net_forward(nn_net *net, const float *images, int training);
 float *nn_net_output(const nn_net *net);
 float *nn_net_output_gradient(const nn_net *net);
 
-/* Called when the gradient of parameter tensor `index` is complete. */
-typedef tw_status (*nn_gradient_ready)(void *context, size_t index, float *gradient);
-/* Writes every parameter's gradient. `ready` may be NULL; its failure ends the pass. */
+/* Writes every parameter's gradient. `ready` may be NULL. */
 tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context);
 
 #endif

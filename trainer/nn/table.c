@@ -1,0 +1,131 @@
+/* table.c - declaring tensors, and their initial values. */
+#include "table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- declaring ---- */
+
+void nn_table_free(nn_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) free((char *)table->tensors[i].name);
+    free(table->tensors);
+    free(table->offsets);
+    free(table->initials);
+    free(table->scales);
+    *table = (nn_table){0};
+}
+
+static int enlarge(void *array, size_t count, size_t size)
+{
+    void **pointer = array;
+    void *larger = realloc(*pointer, count * size);
+    if (larger) *pointer = larger;
+    return larger != NULL;
+}
+
+tw_status nn_table_declare(nn_table *table, const nn_declaration *d)
+{
+    size_t count = table->count + 1, elements = 1;
+    char *name;
+    if (!enlarge(&table->tensors, count, sizeof *table->tensors) ||
+        !enlarge(&table->offsets, count, sizeof *table->offsets) ||
+        !enlarge(&table->initials, count, sizeof *table->initials) ||
+        !enlarge(&table->scales, count, sizeof *table->scales) || asprintf(&name, "%s.%s", d->layer, d->name) < 0)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the table of tensors");
+    tw_tensor tensor = {.name = name, .dims = d->dims};
+    for (size_t i = 0; i < d->dims; i++) elements *= tensor.shape[i] = d->shape[i];
+    table->tensors[table->count] = tensor;
+    table->offsets[table->count] = table->elements;
+    table->initials[table->count] = d->initial;
+    table->scales[table->count] = d->scale;
+    table->count = count;
+    table->elements += elements;
+    return TW_OK;
+}
+
+size_t nn_table_elements(const nn_table *table, size_t index)
+{
+    size_t end = index + 1 < table->count ? table->offsets[index + 1] : table->elements;
+    return end - table->offsets[index];
+}
+
+/* ---- initial values ---- */
+
+static void fill_with(float *values, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++) values[i] = value;
+}
+
+/* Two normal numbers from two uniform words (Box and Muller, 1958). */
+static void normal_pair(const uint32_t words[2], double pair[2])
+{
+    const double two_pi = 6.283185307179586;
+    double radius = sqrt(-2.0 * log((words[0] + 1.0) * 0x1p-32)), angle = two_pi * words[1] * 0x1p-32;
+    pair[0] = radius * cos(angle);
+    pair[1] = radius * sin(angle);
+}
+
+static void fill_normal(float *values, size_t count, double deviation, uint64_t seed, uint64_t stream)
+{
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t words[4];
+        double normal[4];
+        tw_random(seed, stream, i / 4, words);
+        normal_pair(words, normal);
+        normal_pair(words + 2, normal + 2);
+        for (size_t j = 0; j < 4 && i + j < count; j++) values[i + j] = (float)(deviation * normal[j]);
+    }
+}
+
+static void fill_uniform(float *values, size_t count, double range, uint64_t seed, uint64_t stream)
+{
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t words[4];
+        tw_random(seed, stream, i / 4, words);
+        for (size_t j = 0; j < 4 && i + j < count; j++)
+            values[i + j] = (float)(range * ((words[j] + 0.5) * 0x1p-31 - 1.0));
+    }
+}
+
+static void initialise(const nn_table *table, size_t index, uint64_t seed, float *values)
+{
+    size_t count = nn_table_elements(table, index), fan_in = count / table->tensors[index].shape[0];
+    switch (table->initials[index]) {
+    case NN_INITIAL_ZERO:
+        fill_with(values, count, 0.0f);
+        break;
+    case NN_INITIAL_ONE:
+        fill_with(values, count, 1.0f);
+        break;
+    case NN_INITIAL_HE:
+        fill_normal(values, count, sqrt(2.0 / (double)fan_in), seed, index);
+        break;
+    case NN_INITIAL_TIMID:
+        fill_normal(values, count, 0.2 * sqrt(2.0 / (double)fan_in), seed, index);
+        break;
+    case NN_INITIAL_UNIFORM:
+        fill_uniform(values, count, table->scales[index], seed, index);
+        break;
+    case NN_INITIAL_FORGET:
+        fill_with(values, count, 0.0f);
+        fill_with(values + count / 4, count / 4, table->scales[index]);
+        break;
+    }
+}
+
+void nn_table_initialise(const nn_table *table, uint64_t seed, float *values)
+{
+    for (size_t i = 0; i < table->count; i++) initialise(table, i, seed, values + table->offsets[i]);
+}
+
+/* ---- announcing ---- */
+
+tw_status nn_table_announce(const nn_table *table, nn_range range, float *gradients, nn_gradient_ready ready,
+                            void *context)
+{
+    for (size_t i = range.end; ready && i-- > range.first;)
+        TW_TRY(ready(context, i, gradients + table->offsets[i]));
+    return TW_OK;
+}

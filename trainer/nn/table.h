@@ -1,0 +1,60 @@
+/* table.h - named tensors that stand one after the other in one flat array. */
+#ifndef NN_TABLE_H
+#define NN_TABLE_H
+
+#include "error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* How a tensor begins. */
+typedef enum nn_initial {
+    NN_INITIAL_ZERO,
+    NN_INITIAL_ONE,
+    NN_INITIAL_HE,      /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
+    NN_INITIAL_TIMID,   /* a fifth of that deviation: a last layer's first guesses are then nearly uniform */
+    NN_INITIAL_UNIFORM, /* between -scale and scale */
+    NN_INITIAL_FORGET   /* an LSTM's bias: `scale` for the forget gate (Gers et al. 2000), 0 for the other three */
+} nn_initial;
+
+/* A tensor called "<layer>.<name>". */
+typedef struct nn_declaration {
+    const char *layer, *name;
+    size_t dims;
+    size_t shape[4];
+    nn_initial initial;
+    float scale; /* where the initial values have one */
+} nn_declaration;
+
+/* All zero: an empty table. */
+typedef struct nn_table {
+    tw_tensor *tensors;
+    size_t *offsets; /* in elements */
+    nn_initial *initials;
+    float *scales;
+    size_t count;
+    size_t elements;
+} nn_table;
+
+/* Appends a tensor; the strings are copied. */
+tw_status nn_table_declare(nn_table *table, const nn_declaration *declaration);
+void nn_table_free(nn_table *table);
+
+size_t nn_table_elements(const nn_table *table, size_t index);
+/* Draws every tensor's initial values. They depend on the seed and on the tensor's place in the table alone. */
+void nn_table_initialise(const nn_table *table, uint64_t seed, float *values);
+
+/* Called in a backward pass when the gradient of tensor `index` is complete; nothing touches it again before the next
+ * pass. A failure ends the pass and is passed on. */
+typedef tw_status (*nn_gradient_ready)(void *context, size_t index, float *gradient);
+
+/* Tensors of a table: from `first` to before `end`. */
+typedef struct nn_range {
+    size_t first, end;
+} nn_range;
+
+/* Announces a range, the last tensor first; nothing if `ready` is NULL. */
+tw_status nn_table_announce(const nn_table *table, nn_range range, float *gradients, nn_gradient_ready ready,
+                            void *context);
+
+#endif
