@@ -2,17 +2,8 @@
 #ifndef TEST_NN_FIXTURE_H
 #define TEST_NN_FIXTURE_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "net.h"
+#include "random.h"
 
 typedef tw_status (*build_function)(nn_net *net);
 
@@ -23,26 +14,6 @@ typedef struct fixture {
     float *images;
     size_t parameters, outputs; /* outputs: floats of all images */
 } fixture;
-
-static inline void must(tw_status status)
-{
-    if (status != TW_OK) fail_msg("%s: %s", tw_status_name(status), tw_last_error());
-}
-
-static inline float uniform(uint64_t stream, size_t i) /* in [-1, 1) */
-{
-    uint32_t words[4];
-    tw_random(2024, stream, i, words);
-    return (float)words[0] * 0x1p-31f - 1.0f;
-}
-
-static inline float *random_floats(uint64_t stream, size_t count)
-{
-    float *values = malloc((count ? count : 1) * sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < count; i++) values[i] = uniform(stream, i);
-    return values;
-}
 
 /* Scaled so that values neither grow nor shrink from layer to layer. */
 static inline float *random_parameters(const nn_table *table)
@@ -114,11 +85,6 @@ static inline void set_identity(const fixture *f)
     size_t channels = f->input.channels;
     float *weight = parameter(f, "id.weight");
     for (size_t i = 0; i < channels * channels; i++) weight[i] = i % (channels + 1) == 0 ? 1.0f : 0.0f;
-}
-
-static inline void assert_near(double actual, double expected, double tolerance)
-{
-    if (!(fabs(actual - expected) <= tolerance)) fail_msg("%.9g is not within %g of %.9g", actual, tolerance, expected);
 }
 
 #endif

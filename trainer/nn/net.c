@@ -77,12 +77,9 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
 {
     nn_layer **larger = realloc(net->layers, (net->layer_count + 1) * sizeof *larger);
     if (larger) net->layers = larger;
-    if (!larger || !(*layer = calloc(1, size)))
-        return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
-    **layer = (nn_layer){.ops = ops,
-                         .src = net->current,
-                         .dst = dst,
-                         .parameters = {parameters_so_far(net), net->parameters.count}};
+    if (!larger || !(*layer = calloc(1, size))) return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
+    **layer = (nn_layer){
+        .ops = ops, .src = net->current, .dst = dst, .parameters = {parameters_so_far(net), net->parameters.count}};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
     return TW_OK;

@@ -1,0 +1,24 @@
+/* softmax.h - softmax over many classes, and the loss of predicting one of them at every step of a sequence. */
+#ifndef NN_SOFTMAX_H
+#define NN_SOFTMAX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NN_NO_TARGET = -1 };
+
+typedef struct nn_token_loss {
+    double sum;     /* of -ln softmax(logits)[target] over the rows that have a target */
+    size_t counted; /* those rows */
+    size_t correct; /* of them, those whose largest logit (the first of equals) is the target's */
+} nn_token_loss;
+
+/* logits: (count, classes); targets[i] < classes, or NN_NO_TARGET. `gradient`, unless NULL, receives the gradient of
+ * the MEAN loss over the counted rows, 0 in the others; it may be the logits' own array. */
+nn_token_loss nn_token_cross_entropy(const float *logits, const int32_t *targets, size_t count, size_t classes,
+                                     float *gradient);
+
+/* Each row, in place, to the logarithms of its softmax. */
+void nn_log_softmax(float *rows, size_t count, size_t classes);
+
+#endif
