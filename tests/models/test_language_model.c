@@ -5,7 +5,7 @@
 
 enum { VOCABULARY = 13, STEPS = 6, BATCH = 3, ROWS = STEPS * BATCH };
 
-static const language_model_noise noise = {5, 17};
+static const nn_noise noise = {5, 17};
 
 static language_model_config tiny(int tied, float keep)
 {
@@ -217,11 +217,11 @@ static void dropout_depends_on_the_step_alone(void **state)
     language_model *m = make(tiny(0, 0.5f), VOCABULARY, STEPS, BATCH);
     language_model_result first, again, other;
     (void)state;
-    must(language_model_step(m, &s->text, &(language_model_noise){1, 1}, NULL, NULL, &first));
+    must(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &first));
     language_model_reset(m);
-    must(language_model_step(m, &s->text, &(language_model_noise){1, 2}, NULL, NULL, &other));
+    must(language_model_step(m, &s->text, &(nn_noise){1, 2}, NULL, NULL, &other));
     language_model_reset(m);
-    must(language_model_step(m, &s->text, &(language_model_noise){1, 1}, NULL, NULL, &again));
+    must(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &again));
     assert_true(first.loss == again.loss);
     assert_true(first.loss != other.loss);
     language_model_destroy(m);

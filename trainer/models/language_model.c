@@ -1,10 +1,10 @@
 /* language_model.c - embedding, dropout, the stack, softmax; and back. */
 #include "language_model.h"
 
-#include "affine.h"
 #include "buffer.h"
 #include "embedding.h"
 #include "engine.h"
+#include "projection.h"
 #include "recurrent.h"
 #include "softmax.h"
 
@@ -35,10 +35,9 @@ struct language_model {
     language_model_config config;
     language_model_shape shape;
     nn_table table;
-    nn_range encoder, decoder;                  /* in the table */
-    const float *softmax_weight, *softmax_bias; /* among the values */
-    float *softmax_weight_gradient, *softmax_bias_gradient;
+    nn_range encoder; /* in the table: the first tensor */
     recurrent *stack;
+    projection decoder;
     parameter_set parameters;
     carried training, evaluation;
     nn_buffer embedded;        /* and, in backward, their gradients */
@@ -85,39 +84,26 @@ static tw_status allocate_state(const language_model_config *config, size_t batc
     return TW_OK;
 }
 
-static tw_status declare_decoder(language_model *m, size_t *weight, size_t *bias)
-{
-    const float range = m->config.range;
-    const nn_declaration w = {"decoder",          "weight", 2, {m->shape.vocabulary, m->config.hidden},
-                              NN_INITIAL_UNIFORM, range};
-    const nn_declaration b = {"decoder", "bias", 1, {m->shape.vocabulary}, NN_INITIAL_UNIFORM, range};
-    m->decoder.first = m->table.count;
-    *weight = m->config.tied ? 0 : m->table.elements; /* tied: the encoder's, at 0 */
-    if (!m->config.tied) TW_TRY(nn_table_declare(&m->table, &w));
-    *bias = m->table.elements;
-    TW_TRY(nn_table_declare(&m->table, &b));
-    m->decoder.end = m->table.count;
-    return TW_OK;
-}
-
-static tw_status fill(language_model *m)
+static tw_status declare(language_model *m)
 {
     const language_model_config *c = &m->config;
     const nn_declaration encoder = {"encoder",          "weight", 2, {m->shape.vocabulary, c->embedding},
                                     NN_INITIAL_UNIFORM, c->range};
     const recurrent_options stack = {
         .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range};
-    size_t weight, bias;
+    const projection_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range};
     m->encoder = (nn_range){0, 1};
     TW_TRY(nn_table_declare(&m->table, &encoder));
     TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
-    TW_TRY(declare_decoder(m, &weight, &bias));
+    if (c->tied) return projection_declare_tied(&decoder, 0, &m->table, &m->decoder);
+    return projection_declare(&decoder, &m->table, &m->decoder);
+}
+
+static tw_status fill(language_model *m)
+{
+    TW_TRY(declare(m));
     TW_TRY(parameter_set_allocate(&m->table, &m->parameters));
-    m->softmax_weight = m->parameters.values + weight;
-    m->softmax_bias = m->parameters.values + bias;
-    m->softmax_weight_gradient = m->parameters.gradients + weight;
-    m->softmax_bias_gradient = m->parameters.gradients + bias;
-    return allocate_state(c, m->shape.batch, &m->training);
+    return allocate_state(&m->config, m->shape.batch, &m->training);
 }
 
 tw_status language_model_create(const language_model_config *config, const language_model_shape *shape,
@@ -186,7 +172,7 @@ typedef struct pass {
     const language_model_text *text;
     const carried *state;
     float keep;
-    language_model_noise noise;
+    nn_noise noise;
     size_t rows;
     const float *hidden; /* the stack's output */
 } pass;
@@ -206,13 +192,7 @@ static tw_status check_tokens(const language_model *m, const pass *p)
 
 static void drop_embedded(language_model *m, const pass *p)
 {
-    const nn_dropout_key key = {p->noise.seed, p->noise.step, 0};
-    nn_dropout(&key, p->keep, m->embedded.values, p->rows * m->config.embedding);
-}
-
-static nn_affine_shape softmax_shape(const language_model *m, const pass *p)
-{
-    return (nn_affine_shape){p->rows, m->config.hidden, m->shape.vocabulary};
+    nn_dropout(&p->noise, 0, p->keep, m->embedded.values, p->rows * m->config.embedding);
 }
 
 static tw_status reserve(language_model *m, const pass *p)
@@ -236,34 +216,32 @@ static tw_status forward(language_model *m, pass *p)
                                    .x = m->embedded.values,
                                    .state = p->state->values,
                                    .keep = p->keep,
-                                   .key = {p->noise.seed, p->noise.step, 0}};
-    const nn_affine_shape softmax = softmax_shape(m, p);
+                                   .noise = p->noise};
     TW_TRY(recurrent_forward(m->stack, values, &batch, &p->hidden));
-    return nn_affine_forward(&softmax, m->softmax_weight, m->softmax_bias, p->hidden, m->logits.values);
+    return projection_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
 }
 
 /* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
 static tw_status backward(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
 {
     float *gradients = m->parameters.gradients;
-    const nn_affine_shape softmax = softmax_shape(m, p);
+    const float *values = m->parameters.values;
     const recurrent_gradients stack = {.y = m->hidden_gradient.values,
                                        .x = m->embedded.values,
                                        .parameters = gradients,
                                        .ready = ready,
                                        .context = context};
-    TW_TRY(nn_affine_backward_parameters(&softmax, p->hidden, m->logits.values, m->softmax_weight_gradient,
-                                         m->softmax_bias_gradient));
-    TW_TRY(nn_table_announce(&m->table, m->decoder, gradients, ready, context));
-    TW_TRY(nn_affine_backward_source(&softmax, m->softmax_weight, m->logits.values, m->hidden_gradient.values));
-    TW_TRY(recurrent_backward(m->stack, m->parameters.values, &stack));
+    TW_TRY(projection_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
+    TW_TRY(nn_table_announce(&m->table, m->decoder.parameters, gradients, ready, context));
+    TW_TRY(projection_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
+    TW_TRY(recurrent_backward(m->stack, values, &stack));
     drop_embedded(m, p);
     if (!m->config.tied) memset(gradients, 0, nn_table_elements(&m->table, 0) * sizeof *gradients);
     nn_embedding_backward(m->embedded.values, m->config.embedding, p->text->tokens, p->rows, gradients);
     return nn_table_announce(&m->table, m->encoder, gradients, ready, context);
 }
 
-tw_status language_model_step(language_model *m, const language_model_text *text, const language_model_noise *noise,
+tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result)
 {
     pass p = {.text = text, .state = &m->training, .keep = m->config.keep, .noise = *noise};

@@ -9,6 +9,7 @@
 #ifndef TRAINER_LANGUAGE_MODEL_H
 #define TRAINER_LANGUAGE_MODEL_H
 
+#include "dropout.h"
 #include "parameters.h"
 
 typedef struct language_model language_model;
@@ -61,14 +62,9 @@ typedef struct language_model_result {
     size_t tokens;
 } language_model_result;
 
-/* What dropout is drawn from: other values, other masks. A resumed run continues with its step. */
-typedef struct language_model_noise {
-    uint64_t seed, step;
-} language_model_noise;
-
 /* Forward and backward; carries the training state on. Gradients of the MEAN loss over the counted tokens are written
  * (not added). `ready` may be NULL. */
-tw_status language_model_step(language_model *m, const language_model_text *text, const language_model_noise *noise,
+tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result);
 
 /* The training state: (layers, h and c, batch, hidden), zero at first. To be saved and loaded with a checkpoint. */

@@ -71,9 +71,7 @@ static size_t outputs(const recurrent *stack)
 
 static void drop(const recurrent *stack, size_t index, float *values)
 {
-    nn_dropout_key key = stack->batch.key;
-    key.place = index + 1;
-    nn_dropout(&key, stack->batch.keep, values, outputs(stack));
+    nn_dropout(&stack->batch.noise, index + 1, stack->batch.keep, values, outputs(stack));
 }
 
 static tw_status forward_layer(recurrent *stack, const float *values, size_t index, const float *x)

@@ -27,7 +27,7 @@ typedef struct recurrent_batch {
     const float *x;        /* (steps, batch, inputs); stays until backward */
     float *state;          /* (layers, h and c, batch, hidden), carried over; or NULL */
     float keep;            /* probability; 1: no dropout */
-    nn_dropout_key key;    /* layer i drops at place i + 1 */
+    nn_noise noise;        /* layer i drops at place i + 1 */
 } recurrent_batch;
 
 /* *y: (steps, batch, width), the stack's, until its next forward. */

@@ -6,9 +6,9 @@
 #include <thinwire/thinwire_plugin.h>
 
 /* Far from the streams, counted from 0, that initial values and batches are drawn from. */
-static uint64_t stream_of(const nn_dropout_key *key)
+static uint64_t stream_of(const nn_noise *noise, size_t place)
 {
-    return (uint64_t)1 << 63 | key->step << 8 | key->place;
+    return (uint64_t)1 << 63 | noise->step << 8 | place;
 }
 
 /* Two multiplications (the constants of Wellons' lowbias32) with a word of the key before each: as good as a mask
@@ -28,10 +28,10 @@ NN_WIDE static void drop(uint32_t first, uint32_t second, uint32_t threshold, fl
     for (size_t i = 0; i < count; i++) values[i] *= hash((uint32_t)i, key) < threshold ? scale : 0.0f;
 }
 
-void nn_dropout(const nn_dropout_key *key, float keep, float *values, size_t count)
+void nn_dropout(const nn_noise *noise, size_t place, float keep, float *values, size_t count)
 {
     uint32_t words[4];
     if (keep >= 1.0f) return;
-    tw_random(key->seed, stream_of(key), 0, words);
+    tw_random(noise->seed, stream_of(noise, place), 0, words);
     drop(words[0], words[1], (uint32_t)((double)keep * 0x1p32), 1.0f / keep, values, count);
 }

@@ -48,8 +48,8 @@ typedef struct nn_lstm_batch {
 /* `values`: the flat array of the table's tensors. */
 tw_status nn_lstm_forward(nn_lstm *lstm, const float *values, const nn_lstm_batch *batch);
 /* For the last forward, whose x and lengths are still there. y_gradient as y; the gradients of the layer's tensors are
- * written into the flat array `gradients`. x_gradient, as x, may be NULL; it may be x's own array, or that of y_gradient
- * where both have one shape. No gradient passes through `state`: back-propagation is truncated there. */
+ * written into the flat array `gradients`. x_gradient, as x, may be NULL; it may be x's own array, or that of
+ * y_gradient where both have one shape. No gradient passes through `state`: back-propagation is truncated there. */
 tw_status nn_lstm_backward(nn_lstm *lstm, const float *values, const float *y_gradient, float *gradients,
                            float *x_gradient);
 

@@ -1,0 +1,74 @@
+/* acoustic_model.h - from frames of features to scores of labels: bidirectional LSTM layers, an optional linear
+ * bottleneck, a linear layer to the labels. Two ways to train it:
+ *
+ *   - on whole utterances of different lengths, with a loss of the caller's (CTC: the shape of DeepSpeech 2);
+ *   - on windows of frames with a label for each frame (the shape of IBM's Switchboard models: 6 layers of 512 cells a
+ *     direction, a bottleneck of 256, windows of 21 frames).
+ *
+ * Dropout is on each LSTM layer's output. Tensors: "rnn.*" as in PyTorch's nn.LSTM, "bottleneck.*", "output.*".
+ * A model belongs to one thread. */
+#ifndef TRAINER_ACOUSTIC_MODEL_H
+#define TRAINER_ACOUSTIC_MODEL_H
+
+#include "dropout.h"
+#include "parameters.h"
+
+typedef struct acoustic_model acoustic_model;
+
+typedef struct acoustic_model_config {
+    size_t features; /* of a frame */
+    size_t layers;
+    size_t hidden;     /* cells a direction */
+    size_t bottleneck; /* its outputs; 0: none */
+    size_t labels;
+    float keep; /* probability; 1: no dropout */
+} acoustic_model_config;
+
+tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_model **model);
+void acoustic_model_destroy(acoustic_model *m);
+
+const parameter_set *acoustic_model_parameters(const acoustic_model *m);
+/* Draws the initial parameters: the same on every worker. */
+void acoustic_model_initialise(acoustic_model *m, uint64_t seed);
+
+/* Utterances or windows side by side; calls may differ in shape. What stands beyond an end does not matter, as long as
+ * it is finite. */
+typedef struct acoustic_model_batch {
+    size_t steps, batch;
+    const size_t *lengths; /* (batch), at most `steps`; NULL: all are `steps` long */
+    const float *frames;   /* (steps, batch, features) */
+} acoustic_model_batch;
+
+/* ---- whole utterances ---- */
+
+typedef struct acoustic_model_loss {
+    /* `scores`: logarithms of the softmax over the labels, (steps, batch, labels). Writes the gradient of the loss with
+     * respect to the LOGITS (not to the scores) into `gradient`, as scores, zero beforehand; what it leaves beyond an
+     * utterance's end does not matter. Its failure ends the step. */
+    tw_status (*compute)(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient);
+    void *context;
+} acoustic_model_loss;
+
+/* Forward, the loss, backward. Gradients are written (not added). `ready` may be NULL. */
+tw_status acoustic_model_step(acoustic_model *m, const acoustic_model_batch *batch, const acoustic_model_loss *loss,
+                              const nn_noise *noise, nn_gradient_ready ready, void *context);
+/* Forward only, without dropout. *scores are the model's, until its next call. */
+tw_status acoustic_model_evaluate(acoustic_model *m, const acoustic_model_batch *batch, const float **scores);
+
+/* ---- a label for each frame ---- */
+
+/* Sums over the frames that have a target. */
+typedef struct acoustic_model_result {
+    double loss; /* natural logarithm */
+    size_t frames, correct;
+} acoustic_model_result;
+
+/* Targets (steps, batch): a label, or -1: not counted, as all beyond an end must be. Gradients of the MEAN loss over
+ * the counted frames are written (not added). `ready` may be NULL. */
+tw_status acoustic_model_step_frames(acoustic_model *m, const acoustic_model_batch *batch, const int32_t *targets,
+                                     const nn_noise *noise, nn_gradient_ready ready, void *context,
+                                     acoustic_model_result *result);
+tw_status acoustic_model_evaluate_frames(acoustic_model *m, const acoustic_model_batch *batch, const int32_t *targets,
+                                         acoustic_model_result *result);
+
+#endif
