@@ -1,0 +1,254 @@
+/* The acoustic model: its gradients under both kinds of loss, lengths, and what it can learn. */
+#include "training.h"
+
+#include "acoustic_model.h"
+
+enum { FEATURES = 4, LABELS = 5, STEPS = 7, BATCH = 3, ROWS = STEPS * BATCH };
+
+static const nn_noise noise = {5, 17};
+static const size_t lengths[BATCH] = {7, 2, 5};
+
+static acoustic_model_config tiny(size_t bottleneck, float keep)
+{
+    return (acoustic_model_config){
+        .features = FEATURES, .layers = 2, .hidden = 6, .bottleneck = bottleneck, .labels = LABELS, .keep = keep};
+}
+
+static acoustic_model *make(acoustic_model_config config)
+{
+    acoustic_model *m;
+    must(acoustic_model_create(&config, &m));
+    acoustic_model_initialise(m, 42);
+    return m;
+}
+
+static int is_beyond_end(size_t row)
+{
+    return row / BATCH >= lengths[row % BATCH];
+}
+
+/* ---- losses ---- */
+
+typedef struct probe {
+    acoustic_model *m;
+    acoustic_model_batch batch;
+    const int32_t *targets;
+    const float *direction; /* of the linear loss */
+    double loss;
+} probe;
+
+/* A random linear function of the scores within the lengths, and rubbish beyond, which the model has to ignore. */
+static tw_status linear_loss(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient)
+{
+    probe *p = context;
+    assert_ptr_equal(batch, &p->batch);
+    p->loss = 0.0;
+    for (size_t row = 0; row < ROWS; row++) {
+        double sum = 0.0;
+        for (size_t k = 0; k < LABELS; k++) sum += p->direction[row * LABELS + k];
+        for (size_t k = 0; k < LABELS; k++) {
+            size_t at = row * LABELS + k;
+            assert_true(gradient[at] == 0.0f);
+            gradient[at] = is_beyond_end(row) ? 99.0f : p->direction[at] - (float)(sum * exp(scores[at]));
+            if (!is_beyond_end(row)) p->loss += (double)p->direction[at] * scores[at];
+        }
+    }
+    return TW_OK;
+}
+
+static double loss_of_utterances(void *context)
+{
+    probe *p = context;
+    const acoustic_model_loss loss = {linear_loss, p};
+    must(acoustic_model_step(p->m, &p->batch, &loss, &noise, NULL, NULL));
+    return p->loss;
+}
+
+static double loss_of_frames(void *context)
+{
+    probe *p = context;
+    acoustic_model_result result;
+    must(acoustic_model_step_frames(p->m, &p->batch, p->targets, &noise, NULL, NULL, &result));
+    return result.loss / (double)result.frames;
+}
+
+static int32_t *random_targets(size_t count)
+{
+    int32_t *targets = malloc(count * sizeof *targets);
+    for (size_t i = 0; i < count; i++)
+        targets[i] = is_beyond_end(i) || i == 4 ? -1 : (int32_t)(fabsf(uniform(9, i)) * LABELS) % LABELS;
+    return targets;
+}
+
+static void gradients_agree_with_differences(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ROWS * LABELS);
+    int32_t *targets = random_targets(ROWS);
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        probe p = {.m = make(tiny(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f)),
+                   .batch = {STEPS, BATCH, lengths, frames},
+                   .targets = targets,
+                   .direction = direction};
+        const parameter_set *set = acoustic_model_parameters(p.m);
+        memset(set->gradients, 0x7f, set->table->elements * sizeof(float)); /* old values must not matter */
+        loss_of_utterances(&p);
+        check_gradients(set, loss_of_utterances, &p);
+        memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
+        loss_of_frames(&p);
+        check_gradients(set, loss_of_frames, &p);
+        acoustic_model_destroy(p.m);
+    }
+    free(frames);
+    free(direction);
+    free(targets);
+}
+
+static void gradients_are_announced_complete_and_backwards(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES);
+    int32_t *targets = random_targets(ROWS);
+    acoustic_model_batch batch = {STEPS, BATCH, lengths, frames};
+    acoustic_model *m = make(tiny(3, 0.7f));
+    announcements a = announcements_open(acoustic_model_parameters(m));
+    acoustic_model_result result;
+    (void)state;
+    must(acoustic_model_step_frames(m, &batch, targets, &noise, note_announcement, &a, &result));
+    assert_int_equal(a.next, 0);
+    assert_int_equal(a.set->table->count, 12 + 4);
+    assert_string_equal(a.set->table->tensors[12].name, "bottleneck.weight");
+    assert_string_equal(a.set->table->tensors[15].name, "output.bias");
+    assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
+    free(a.copy);
+    acoustic_model_destroy(m);
+    free(frames);
+    free(targets);
+}
+
+/* ---- lengths ---- */
+
+static void an_utterance_gets_what_it_gets_alone(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES), together[ROWS * LABELS];
+    acoustic_model *m = make(tiny(3, 0.5f)); /* evaluation drops nothing */
+    const float *scores;
+    (void)state;
+    must(acoustic_model_evaluate(m, &(acoustic_model_batch){STEPS, BATCH, lengths, frames}, &scores));
+    memcpy(together, scores, sizeof together);
+    for (size_t s = 0; s < BATCH; s++) {
+        float alone[STEPS * FEATURES];
+        for (size_t t = 0; t < lengths[s]; t++)
+            memcpy(alone + t * FEATURES, frames + (t * BATCH + s) * FEATURES, FEATURES * sizeof *alone);
+        must(acoustic_model_evaluate(m, &(acoustic_model_batch){lengths[s], 1, NULL, alone}, &scores));
+        for (size_t t = 0; t < lengths[s]; t++) {
+            double sum = 0.0;
+            for (size_t k = 0; k < LABELS; k++) {
+                assert_near(scores[t * LABELS + k], together[(t * BATCH + s) * LABELS + k], 1e-6);
+                sum += exp(scores[t * LABELS + k]);
+            }
+            assert_near(sum, 1.0, 1e-6);
+        }
+    }
+    acoustic_model_destroy(m);
+    free(frames);
+}
+
+/* ---- sizes ---- */
+
+/* The papers give 165 MB (MiB) for this shape. */
+static void the_switchboard_model_has_the_published_size(void **state)
+{
+    acoustic_model_config config = {
+        .features = 260, .layers = 6, .hidden = 512, .bottleneck = 256, .labels = 32000, .keep = 1.0f};
+    acoustic_model *m = make(config);
+    (void)state;
+    assert_near((double)acoustic_model_parameters(m)->table->elements * 4.0 / (1 << 20), 165.0, 0.6);
+    acoustic_model_destroy(m);
+}
+
+/* ---- learning ---- */
+
+/* The label of a frame is the sign pattern of the frames before and after it, so both directions are needed. */
+static int32_t label_of(const float *frames, size_t step, size_t steps, size_t sequence, size_t batch)
+{
+    float before = step > 0 ? frames[(step - 1) * batch + sequence] : -1.0f;
+    float later = step + 1 < steps ? frames[(step + 1) * batch + sequence] : -1.0f;
+    return 2 * (before > 0.0f) + (later > 0.0f);
+}
+
+static void learns_from_both_sides_of_a_frame(void **state)
+{
+    enum { LENGTH = 21, WINDOWS = 16, CALLS = 300 };
+    acoustic_model_config config = {
+        .features = 1, .layers = 1, .hidden = 16, .bottleneck = 8, .labels = 4, .keep = 1.0f};
+    acoustic_model *m = make(config);
+    adam optimiser = adam_open(acoustic_model_parameters(m), 2e-2f);
+    acoustic_model_result result = {0};
+    int32_t targets[LENGTH * WINDOWS];
+    (void)state;
+    for (uint64_t call = 0; call <= CALLS; call++) {
+        float *frames = random_floats(100 + call, LENGTH * WINDOWS);
+        acoustic_model_batch batch = {LENGTH, WINDOWS, NULL, frames};
+        for (size_t i = 0; i < LENGTH * WINDOWS; i++)
+            targets[i] = label_of(frames, i / WINDOWS, LENGTH, i % WINDOWS, WINDOWS);
+        if (call < CALLS) {
+            must(acoustic_model_step_frames(m, &batch, targets, &noise, NULL, NULL, &result));
+            adam_step(&optimiser);
+        } else { /* frames never seen */
+            must(acoustic_model_evaluate_frames(m, &batch, targets, &result));
+        }
+        free(frames);
+    }
+    assert_int_equal(result.frames, LENGTH * WINDOWS);
+    assert_true(result.correct > 0.95 * LENGTH * WINDOWS);
+    adam_close(&optimiser);
+    acoustic_model_destroy(m);
+}
+
+/* ---- refusals ---- */
+
+static tw_status failing_loss(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient)
+{
+    (void)context, (void)batch, (void)scores, (void)gradient;
+    return tw_fail(TW_ERROR_IO, "no transcript");
+}
+
+static void impossible_models_and_calls_are_refused(void **state)
+{
+    acoustic_model_config one_label = tiny(0, 1.0f);
+    float *frames = random_floats(1, ROWS * FEATURES);
+    int32_t *targets = random_targets(ROWS);
+    acoustic_model_batch batch = {STEPS, BATCH, lengths, frames};
+    acoustic_model *m = make(tiny(0, 1.0f)), *none = NULL;
+    acoustic_model_result result;
+    (void)state;
+    one_label.labels = 1;
+    assert_int_equal(acoustic_model_create(&one_label, &none), TW_ERROR_ARGUMENT);
+    assert_int_equal(acoustic_model_create(&(acoustic_model_config){4, 1, 4, 0, 4, 0.0f}, &none), TW_ERROR_ARGUMENT);
+    assert_null(none);
+    targets[1 + 2 * BATCH] = 0;
+    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "beyond its end"));
+    targets[0] = LABELS;
+    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "target 5"));
+    assert_int_equal(acoustic_model_step(m, &batch, &(acoustic_model_loss){failing_loss, NULL}, &noise, NULL, NULL),
+                     TW_ERROR_IO);
+    acoustic_model_destroy(NULL);
+    acoustic_model_destroy(m);
+    free(frames);
+    free(targets);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
+        cmocka_unit_test(an_utterance_gets_what_it_gets_alone),
+        cmocka_unit_test(the_switchboard_model_has_the_published_size),
+        cmocka_unit_test(learns_from_both_sides_of_a_frame),
+        cmocka_unit_test(impossible_models_and_calls_are_refused),
+    };
+    return cmocka_run_group_tests_name("acoustic model", tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+/* The parts of sequence models beside the LSTM: functions of one number, rows, embedding, dropout, softmax. */
+#include "random.h"
+
+#include "affine.h"
+#include "dropout.h"
+#include "embedding.h"
+#include "softmax.h"
+#include "wide.h"
+
+/* ---- functions of one number ---- */
+
+static void functions_are_those_of_the_library(void **state)
+{
+    (void)state;
+    for (double point = -86.0; point < 86.0; point += 0.0037) {
+        float x = (float)point;
+        assert_near(nn_exp(x) / exp(x), 1.0, 2e-7);
+        assert_near(nn_sigmoid(x) * (1.0 + exp(-(double)x)), 1.0, 4e-7);
+        if (x != 0.0f) assert_near(nn_tanh(x) / tanh(x), 1.0, 4e-7);
+    }
+    for (float x = 1e-30f; x < 1.0f; x *= 1.1f) {
+        assert_near(nn_tanh(x) / tanh(x), 1.0, 4e-7);
+        assert_true(nn_tanh(-x) == -nn_tanh(x) || fabsf(nn_tanh(-x) / nn_tanh(x) + 1.0f) < 4e-7f);
+    }
+    assert_true(nn_tanh(0.0f) == 0.0f);
+    assert_true(nn_sigmoid(0.0f) == 0.5f);
+    assert_true(nn_exp(0.0f) == 1.0f);
+}
+
+static void functions_end_well(void **state)
+{
+    (void)state;
+    assert_true(nn_tanh(1e30f) == 1.0f && nn_tanh(-INFINITY) == -1.0f);
+    assert_true(nn_sigmoid(INFINITY) == 1.0f && nn_sigmoid(-1e30f) < 1e-37f);
+    assert_true(nn_exp(-INFINITY) < 2e-38f && isfinite(nn_exp(INFINITY)));
+    assert_true(isnan(nn_tanh(NAN)) && isnan(nn_sigmoid(NAN)) && isnan(nn_exp(NAN)));
+}
+
+/* ---- rows ---- */
+
+static void affine_and_its_gradients_are_their_definitions(void **state)
+{
+    enum { ROWS = 5, INPUTS = 7, OUTPUTS = 3 };
+    const nn_affine_shape shape = {ROWS, INPUTS, OUTPUTS};
+    float *w = random_floats(1, OUTPUTS * INPUTS), *b = random_floats(2, OUTPUTS), *x = random_floats(3, ROWS * INPUTS),
+          *dy = random_floats(4, ROWS * OUTPUTS), *y = random_floats(5, ROWS * OUTPUTS),
+          *dw = random_floats(6, OUTPUTS * INPUTS), *db = random_floats(7, OUTPUTS),
+          *dx = random_floats(8, ROWS * INPUTS);
+    (void)state;
+    must(nn_affine_forward(&shape, w, b, x, y));
+    must(nn_affine_backward_parameters(&shape, x, dy, dw, db));
+    must(nn_affine_backward_source(&shape, w, dy, dx));
+    for (size_t o = 0; o < OUTPUTS; o++) {
+        double sum = 0.0;
+        for (size_t r = 0; r < ROWS; r++) {
+            double value = b[o];
+            for (size_t i = 0; i < INPUTS; i++) value += (double)w[o * INPUTS + i] * x[r * INPUTS + i];
+            assert_near(y[r * OUTPUTS + o], value, 1e-6);
+            sum += dy[r * OUTPUTS + o];
+        }
+        assert_near(db[o], sum, 1e-6);
+    }
+    for (size_t i = 0; i < INPUTS; i++) {
+        for (size_t o = 0; o < OUTPUTS; o++) {
+            double sum = 0.0;
+            for (size_t r = 0; r < ROWS; r++) sum += (double)dy[r * OUTPUTS + o] * x[r * INPUTS + i];
+            assert_near(dw[o * INPUTS + i], sum, 1e-6);
+        }
+        for (size_t r = 0; r < ROWS; r++) {
+            double sum = 0.0;
+            for (size_t o = 0; o < OUTPUTS; o++) sum += (double)dy[r * OUTPUTS + o] * w[o * INPUTS + i];
+            assert_near(dx[r * INPUTS + i], sum, 1e-6);
+        }
+    }
+    float *all[] = {w, b, x, dy, y, dw, db, dx};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static void embedding_gathers_and_adds(void **state)
+{
+    const float matrix[4 * 2] = {0, 1, 10, 11, 20, 21, 30, 31}, gradient[3 * 2] = {1, 2, 4, 8, 16, 32};
+    const int32_t tokens[] = {2, 0, 2};
+    float dst[6], sums[4 * 2] = {100, 0, 100, 0, 100, 0, 100, 0};
+    (void)state;
+    nn_embedding_forward(matrix, 2, tokens, 3, dst);
+    assert_memory_equal(dst, ((float[]){20, 21, 0, 1, 20, 21}), sizeof dst);
+    nn_embedding_backward(gradient, 2, tokens, 3, sums);
+    assert_memory_equal(sums, ((float[]){104, 8, 100, 0, 117, 34, 100, 0}), sizeof sums);
+}
+
+/* ---- dropout ---- */
+
+enum { VALUES = 100000 };
+
+static float *mask(nn_noise noise, size_t place, float keep)
+{
+    float *values = malloc(VALUES * sizeof *values);
+    for (size_t i = 0; i < VALUES; i++) values[i] = 1.0f;
+    nn_dropout(&noise, place, keep, values, VALUES);
+    return values;
+}
+
+/* Counts are binomial: 5 standard deviations away is far beyond chance, and the seed is fixed. */
+static void assert_count(size_t count, size_t of, double probability)
+{
+    assert_near((double)count, (double)of * probability, 5.0 * sqrt((double)of * probability * (1.0 - probability)));
+}
+
+static void dropout_keeps_the_share_it_should(void **state)
+{
+    static const float keeps[] = {0.01f, 0.35f, 0.5f, 0.9f, 0.999f};
+    (void)state;
+    for (size_t k = 0; k < sizeof keeps / sizeof *keeps; k++) {
+        float *values = mask((nn_noise){1, k}, 0, keeps[k]);
+        size_t kept = 0, neighbours = 0, far = 0;
+        for (size_t i = 0; i < VALUES; i++) {
+            assert_true(values[i] == 0.0f || values[i] == 1.0f / keeps[k]);
+            kept += values[i] > 0.0f;
+            if (i > 0) neighbours += values[i] > 0.0f && values[i - 1] > 0.0f;
+            if (i >= 650) far += values[i] > 0.0f && values[i - 650] > 0.0f;
+        }
+        assert_count(kept, VALUES, keeps[k]);
+        assert_count(neighbours, VALUES - 1, keeps[k] * keeps[k]); /* one value's fate says nothing of another's */
+        assert_count(far, VALUES - 650, keeps[k] * keeps[k]);
+        free(values);
+    }
+}
+
+static void masks_differ_by_seed_step_and_place(void **state)
+{
+    static const struct {
+        nn_noise noise;
+        size_t place;
+    } keys[] = {{{1, 1}, 0}, {{2, 1}, 0}, {{1, 2}, 0}, {{1, 1}, 1}, {{1, 0}, 1}, {{1, 256}, 0}};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    float *masks[KEYS];
+    (void)state;
+    for (size_t a = 0; a < KEYS; a++) {
+        masks[a] = mask(keys[a].noise, keys[a].place, 0.5f);
+        for (size_t b = 0; b < a; b++) {
+            size_t both = 0;
+            for (size_t i = 0; i < VALUES; i++) both += masks[a][i] > 0.0f && masks[b][i] > 0.0f;
+            assert_count(both, VALUES, 0.25);
+        }
+    }
+    for (size_t a = 0; a < KEYS; a++) free(masks[a]);
+}
+
+/* Backward multiplies by what forward multiplied by; a part of an array is dropped as the beginning of the whole. */
+static void the_same_values_go_every_time(void **state)
+{
+    const nn_noise noise = {3, 4};
+    float *ones = mask(noise, 2, 0.7f), *values = random_floats(1, VALUES), *dropped = random_floats(1, VALUES);
+    (void)state;
+    nn_dropout(&noise, 2, 0.7f, dropped, VALUES);
+    for (size_t i = 0; i < VALUES; i++) assert_true(dropped[i] == values[i] * ones[i]);
+    float *part = random_floats(1, 77);
+    nn_dropout(&noise, 2, 0.7f, part, 77);
+    assert_memory_equal(part, dropped, 77 * sizeof *part);
+    nn_dropout(&noise, 2, 1.0f, values, VALUES);
+    float *again = random_floats(1, VALUES);
+    assert_memory_equal(values, again, VALUES * sizeof *values); /* keep = 1 is identity */
+    float *all[] = {ones, values, dropped, part, again};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* ---- softmax ---- */
+
+enum { ROWS = 7 };
+
+static void check_softmax(size_t classes)
+{
+    float *logits = random_floats(classes, ROWS * classes), *gradient = random_floats(1, ROWS * classes);
+    int32_t targets[ROWS];
+    double expected = 0.0;
+    size_t correct = 0, counted = 0;
+    for (size_t i = 0; i < ROWS * classes; i++) logits[i] *= 8.0f;
+    for (size_t r = 0; r < ROWS; r++) targets[r] = r == 2 ? NN_NO_TARGET : (int32_t)(r * 31 % classes);
+    if (classes > 1) logits[0] = logits[classes - 1] = 9.0f; /* of equals the first counts: row 0, class 0 */
+    nn_token_loss loss = nn_token_cross_entropy(logits, targets, ROWS, classes, gradient);
+    for (size_t r = 0; r < ROWS; r++) {
+        const float *row = logits + r * classes;
+        double sum = 0.0, row_sum = 0.0;
+        size_t best = 0;
+        for (size_t c = 0; c < classes; c++) sum += exp(row[c]);
+        for (size_t c = 0; c < classes; c++) {
+            double wanted = targets[r] < 0 ? 0.0 : (exp(row[c]) / sum - ((size_t)targets[r] == c)) / (ROWS - 1);
+            assert_near(gradient[r * classes + c], wanted, 1e-7);
+            row_sum += gradient[r * classes + c];
+            if (row[c] > row[best]) best = c;
+        }
+        assert_near(row_sum, 0.0, 5e-7);
+        if (targets[r] < 0) continue;
+        expected += log(sum) - row[targets[r]];
+        correct += best == (size_t)targets[r];
+        counted++;
+    }
+    assert_near(loss.sum, expected, 2e-6 * (1.0 + expected));
+    assert_int_equal(loss.correct, correct);
+    assert_int_equal(loss.counted, counted);
+    nn_token_loss in_place = nn_token_cross_entropy(logits, targets, ROWS, classes, logits);
+    assert_true(in_place.sum == loss.sum);
+    assert_memory_equal(logits, gradient, ROWS * classes * sizeof *logits);
+    free(logits);
+    free(gradient);
+}
+
+static void token_loss_and_gradient_are_their_definitions(void **state)
+{
+    (void)state;
+    for (size_t classes = 1; classes < 70; classes++) check_softmax(classes);
+    check_softmax(1000);
+    check_softmax(10000);
+}
+
+static void nothing_counted_costs_nothing(void **state)
+{
+    const int32_t targets[2] = {NN_NO_TARGET, NN_NO_TARGET};
+    const float logits[4] = {1, 2, 3, 4};
+    float gradient[4] = {9, 9, 9, 9};
+    (void)state;
+    nn_token_loss loss = nn_token_cross_entropy(logits, targets, 2, 2, gradient);
+    assert_true(loss.sum == 0.0 && loss.counted == 0);
+    for (size_t i = 0; i < 4; i++) assert_true(gradient[i] == 0.0f);
+}
+
+static void large_logits_neither_overflow_nor_vanish(void **state)
+{
+    const float logits[2 * 3] = {1e4f, 0.0f, -1e4f, 1e30f, -1e30f, 0.0f};
+    const int32_t targets[2] = {1, 0};
+    float gradient[6], nan[2] = {NAN, 0.0f};
+    (void)state;
+    nn_token_loss loss = nn_token_cross_entropy(logits, targets, 2, 3, gradient);
+    assert_near(loss.sum, 1e4, 1e-9);
+    const float expected[6] = {0.5f, -0.5f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (size_t i = 0; i < 6; i++) assert_near(gradient[i], expected[i], 1e-30);
+    assert_true(isnan(nn_token_cross_entropy(nan, targets, 1, 2, NULL).sum)); /* divergence is not hidden */
+}
+
+static void log_softmax_is_its_definition(void **state)
+{
+    (void)state;
+    for (size_t classes = 1; classes < 70; classes += 3) {
+        float *rows = random_floats(1, ROWS * classes), *result = random_floats(1, ROWS * classes);
+        nn_log_softmax(result, ROWS, classes);
+        for (size_t r = 0; r < ROWS; r++) {
+            double sum = 0.0;
+            for (size_t c = 0; c < classes; c++) sum += exp(rows[r * classes + c]);
+            for (size_t c = 0; c < classes; c++)
+                assert_near(result[r * classes + c], rows[r * classes + c] - log(sum), 1e-6);
+        }
+        free(rows);
+        free(result);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_are_those_of_the_library),
+        cmocka_unit_test(functions_end_well),
+        cmocka_unit_test(affine_and_its_gradients_are_their_definitions),
+        cmocka_unit_test(embedding_gathers_and_adds),
+        cmocka_unit_test(dropout_keeps_the_share_it_should),
+        cmocka_unit_test(masks_differ_by_seed_step_and_place),
+        cmocka_unit_test(the_same_values_go_every_time),
+        cmocka_unit_test(token_loss_and_gradient_are_their_definitions),
+        cmocka_unit_test(nothing_counted_costs_nothing),
+        cmocka_unit_test(large_logits_neither_overflow_nor_vanish),
+        cmocka_unit_test(log_softmax_is_its_definition),
+    };
+    return cmocka_run_group_tests_name("sequence layers", tests, NULL, NULL);
+}
