@@ -22,6 +22,7 @@ help:
 deps:
 	@tools/install-packages build-essential cmake ninja-build pkg-config python3 \
 		libdnnl-dev libopenmpi-dev openmpi-bin libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
+		libsndfile1-dev libsamplerate0-dev libkissfft-dev \
 		dataset-fashion-mnist gnuplot-nox
 
 deps-dev: deps

@@ -1,0 +1,16 @@
+/* code_point.h - characters of UTF-8. */
+#ifndef TRAINER_AUDIO_CODE_POINT_H
+#define TRAINER_AUDIO_CODE_POINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CODE_POINT_BYTES = 4 };
+
+/* Reads one character of bytes[0 .. size), size > 0. Returns how many bytes it takes; 0 when they are not UTF-8: cut
+ * off, longer than need be, a surrogate, beyond U+10FFFF. */
+size_t code_point_read(const char *bytes, size_t size, uint32_t *point);
+/* Returns how many bytes were written. */
+size_t code_point_write(uint32_t point, char bytes[CODE_POINT_BYTES]);
+
+#endif

@@ -1,0 +1,54 @@
+/* speech_data.h - the features and the transcripts of utterances, in memory. */
+#ifndef TRAINER_AUDIO_SPEECH_DATA_H
+#define TRAINER_AUDIO_SPEECH_DATA_H
+
+#include <stdint.h>
+
+#include "alphabet.h"
+#include "feature_settings.h"
+#include "skips.h"
+#include "speech_corpus.h"
+
+typedef struct speech_request {
+    feature_settings features;
+    int channel;         /* of files with several; SOUND_MONO: such files are left out */
+    double most_seconds; /* longer utterances are left out */
+    size_t most_bytes;   /* of features in memory; a corpus with more is refused */
+} speech_request;
+
+typedef struct speech_item {
+    size_t source; /* its place in the list it was loaded from */
+    size_t frames;
+    float *rows;       /* (frames, width) */
+    uint32_t *targets; /* letters' numbers, or one class a frame */
+    size_t target_count;
+} speech_item;
+
+typedef struct speech_set {
+    feature_settings features;
+    size_t width; /* feature_width() */
+    size_t count;
+    speech_item *items;
+    double seconds; /* of sound in them */
+    skips skipped;
+} speech_set;
+
+/* The letters of all transcripts of a list; NULLs are passed over. */
+tw_status speech_alphabet(const speech_list *list, alphabet *letters);
+
+/* Loads a list. Left out and counted are utterances without a transcript, with letters the alphabet has not, with
+ * unusable sound, and those too short for their transcript under CTC; when none is left, that is TW_ERROR_FORMAT with
+ * the counts. `letters` may be NULL: transcripts are then not looked at, and there are no targets. TW_ERROR_MEMORY when
+ * the features need more than most_bytes. */
+tw_status speech_load(const speech_list *list, const alphabet *letters, const speech_request *request, speech_set *set);
+void speech_release(speech_set *set);
+
+/* The fewest frames that can say these targets under CTC: one each, and a blank between equal neighbours. */
+size_t speech_least_frames(const uint32_t *targets, size_t count);
+
+/* Releases an item; it is to be overwritten or forgotten. */
+void speech_item_release(speech_item *item);
+/* TW_OK unless no item is left. */
+tw_status speech_check_left(const speech_set *set, size_t listed);
+
+#endif
