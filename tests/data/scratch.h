@@ -25,7 +25,7 @@ typedef struct blob {
 enum { SCRATCH_PATH = 512 };
 static char scratch[SCRATCH_PATH / 2]; /* the folder */
 
-static int scratch_make(void **state)
+static inline int scratch_make(void **state)
 {
     const char *root = getenv("TMPDIR");
     (void)state;
@@ -33,14 +33,14 @@ static int scratch_make(void **state)
     return mkdtemp(scratch) ? 0 : -1;
 }
 
-static const char *scratch_path(const char *name)
+static inline const char *scratch_path(const char *name)
 {
     static char path[SCRATCH_PATH];
     snprintf(path, sizeof path, "%s/%s", scratch, name);
     return path;
 }
 
-static int scratch_remove(void **state)
+static inline int scratch_remove(void **state)
 {
     DIR *folder = opendir(scratch);
     (void)state;
@@ -52,7 +52,7 @@ static int scratch_remove(void **state)
     return rmdir(scratch);
 }
 
-static void scratch_write(const char *name, const void *bytes, size_t size)
+static inline void scratch_write(const char *name, const void *bytes, size_t size)
 {
     FILE *file = fopen(scratch_path(name), "wb");
     assert_non_null(file);
@@ -61,7 +61,7 @@ static void scratch_write(const char *name, const void *bytes, size_t size)
 }
 
 /* The load fails like that, names the file, says those words, and leaves nothing behind. */
-static void assert_refused(tw_status status, const char *name, const char *words)
+static inline void assert_refused(tw_status status, const char *name, const char *words)
 {
     dataset data;
     assert_int_equal(dataset_load(scratch, &data), status);

@@ -1,0 +1,97 @@
+/* Texts that cannot be read, and what is said about them: the file, and where in it. */
+#include "support.h"
+
+#include <sys/stat.h>
+
+static const corpus_options words = {.unit = TEXT_WORDS};
+
+static void assert_text_refused(const char *path, corpus_options options, tw_status status, const char *name,
+                                const char *said)
+{
+    corpus c;
+    assert_int_equal(corpus_load(path, &options, &c), status);
+    if (!strstr(tw_last_error(), name) || !strstr(tw_last_error(), said))
+        fail_msg("\"%s\" should name %s and say \"%s\"", tw_last_error(), name, said);
+    assert_null(strchr(tw_last_error(), '\n'));
+    assert_null(c.vocabulary);
+    assert_null(c.train.tokens);
+}
+
+static void a_folder_must_hold_three(void **state)
+{
+    (void)state;
+    write_text("ptb.train.txt", "a\n");
+    write_text("valid.txt", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_IO, scratch, "no test text");
+    write_text("test.txt", "a\n");
+    write_text("train.tokens", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt", "both are named as the train text");
+    assert_text_refused(scratch_path("nowhere"), words, TW_ERROR_IO, "nowhere", "cannot open");
+}
+
+static void other_encodings(void **state)
+{
+    (void)state;
+    write_folder("a\nb\xe9\n", "a\n", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt: line 2, byte offset 3: 0xe9", "not UTF-8");
+    write_folder("a\n", "ab \xc3", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1, byte offset 3: 0xc3", "not UTF-8");
+    scratch_write("ptb.valid.txt", "a\n\nb\0", 5);
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3, byte offset 4", "zero byte");
+}
+
+static void empty_texts(void **state)
+{
+    (void)state;
+    write_folder("a\n", "a\n", "");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.test.txt", "empty");
+    write_folder("  ", "a\n", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt: line 1, byte offset 0", "no text");
+    write_text("short.txt", "a");
+    assert_text_refused(scratch_path("short.txt"), words, TW_ERROR_FORMAT, "short.txt", "no text");
+}
+
+static void too_many_different_words(void **state)
+{
+    (void)state;
+    write_folder("a b\nc a\nd", "a\n", "a\n"); /* a, b, the end of a line, c, d */
+    assert_text_refused(scratch, (corpus_options){.unit = TEXT_WORDS, .limit = 4}, TW_ERROR_FORMAT,
+                        "ptb.train.txt: line 3", "more than 4 different words");
+    assert_text_refused(scratch, (corpus_options){.unit = TEXT_WORDS, .limit = 2}, TW_ERROR_FORMAT,
+                        "ptb.train.txt: line 1", "more than 2 different words");
+}
+
+static void unknown_tokens(void **state)
+{
+    (void)state;
+    write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
+                        "\"zwei\" is not in the training text");
+    write_folder("a b\n", "a\n", "a\n\nb\x1b[m\n");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.test.txt: line 3", "\"b?[m\"");
+    write_folder("ab", "a", "b\na");
+    assert_text_refused(scratch, (corpus_options){.unit = TEXT_CHARACTERS}, TW_ERROR_FORMAT, "ptb.test.txt: line 1",
+                        "\"?\"");
+    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1", "\"a\"");
+}
+
+/* Of a part of a file, lines count from the file's beginning. */
+static void lines_of_a_single_file(void **state)
+{
+    char text[512] = "";
+    (void)state;
+    for (int i = 0; i < 99; i++) strcat(text, "same\n");
+    strcat(text, "other");
+    write_text("input.txt", text);
+    assert_text_refused(scratch_path("input.txt"), words, TW_ERROR_FORMAT, "input.txt: line 100", "\"other\"");
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, scratch_make, scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(a_folder_must_hold_three), CASE(other_encodings), CASE(empty_texts),
+        CASE(too_many_different_words), CASE(unknown_tokens),  CASE(lines_of_a_single_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

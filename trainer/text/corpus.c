@@ -1,0 +1,245 @@
+#include "corpus.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "error.h"
+#include "file.h"
+#include "text_folder.h"
+
+enum { LIMIT = 1 << 22 };
+
+static const char *const unit_names[] = {[TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters"};
+
+/* A file's bytes, or a part of them: [at, end). Lines and offsets in messages count from `start`. */
+typedef struct piece {
+    const char *path, *start, *at, *end;
+} piece;
+
+static size_t line_at(const piece *p, const char *at)
+{
+    size_t line = 1;
+    for (const char *c = p->start; c < at; c++) line += *c == '\n';
+    return line;
+}
+
+/* ---- bytes ---- */
+
+static tw_status refuse_byte(const piece *p, const char *at)
+{
+    unsigned char byte = (unsigned char)*at;
+    if (byte == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: a zero byte; a text in UTF-8 has none", p->path,
+                       line_at(p, at), (size_t)(at - p->start));
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s: line %zu, byte offset %zu: 0x%02x is not UTF-8 there; iconv can convert a text", p->path,
+                   line_at(p, at), (size_t)(at - p->start), byte);
+}
+
+static tw_status check_text(const piece *p)
+{
+    const char *at = p->at;
+    while (at < p->end) {
+        size_t length = *at ? utf8_length(at, (size_t)(p->end - at)) : 0;
+        if (length == 0) return refuse_byte(p, at);
+        at += length;
+    }
+    return TW_OK;
+}
+
+/* Some editors mark UTF-8 by a code point that is not of the text. */
+static void skip_mark(piece *p)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    if (p->end - p->at >= 3 && memcmp(p->at, mark, 3) == 0) p->at += 3;
+}
+
+/* The bytes are *space's, for free(). */
+static tw_status read_text(const char *path, piece *p, char **space)
+{
+    uint8_t *bytes;
+    size_t size;
+    TW_TRY(file_read(path, &bytes, &size));
+    *space = (char *)bytes;
+    *p = (piece){path, *space, *space, *space + size};
+    TW_TRY(check_text(p));
+    skip_mark(p);
+    return TW_OK;
+}
+
+/* ---- tokens ---- */
+
+static tw_status allocate_tokens(const piece *p, text_unit unit, token_stream *stream)
+{
+    token_reader reader = {p->at, p->end, unit};
+    const char *token;
+    size_t length, count = 0;
+    while (token_next(&reader, &token, &length)) count++;
+    if (count == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: no text from there on", p->path,
+                       line_at(p, p->at), (size_t)(p->at - p->start));
+    stream->tokens = malloc(count * sizeof *stream->tokens);
+    if (!stream->tokens) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for its %zu tokens", p->path, count);
+    return TW_OK;
+}
+
+/* Numbers the tokens in the order in which they are met. */
+static tw_status meet_tokens(const piece *p, size_t limit, vocabulary *met, token_stream *stream)
+{
+    text_unit unit = vocabulary_unit(met);
+    token_reader reader = {p->at, p->end, unit};
+    const char *token;
+    size_t length;
+    TW_TRY(allocate_tokens(p, unit, stream));
+    while (token_next(&reader, &token, &length)) {
+        TW_TRY(vocabulary_add(met, token, length, &stream->tokens[stream->count++]));
+        if (vocabulary_count(met) > limit)
+            return tw_fail(TW_ERROR_FORMAT, "%s: line %zu: more than %zu different %s up to there; is it a text?",
+                           p->path, line_at(p, reader.at - 1), limit, unit_names[unit]);
+    }
+    return TW_OK;
+}
+
+/* Ranks what was met, and gives the stream the new numbers. */
+static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *stream, vocabulary **out)
+{
+    size_t count = vocabulary_count(met);
+    uint64_t *often = calloc(count, sizeof *often);
+    uint32_t *id_of = malloc(count * sizeof *id_of);
+    tw_status status = TW_OK;
+    if (!often || !id_of) status = tw_fail(TW_ERROR_MEMORY, "no memory to count %zu different tokens", count);
+    if (status == TW_OK) {
+        for (size_t i = 0; i < stream->count; i++) often[stream->tokens[i]]++;
+        status = vocabulary_rank(met, often, most, out, id_of);
+    }
+    for (size_t i = 0; status == TW_OK && i < stream->count; i++) stream->tokens[i] = id_of[stream->tokens[i]];
+    free(often);
+    free(id_of);
+    return status;
+}
+
+static tw_status encode_training(const piece *p, const corpus_options *options, corpus *c)
+{
+    vocabulary *met;
+    TW_TRY(vocabulary_create(options->unit, &met));
+    tw_status status = meet_tokens(p, options->limit ? options->limit : LIMIT, met, &c->train);
+    if (status == TW_OK) status = rank_tokens(met, options->most, &c->train, &c->vocabulary);
+    vocabulary_destroy(met);
+    return status;
+}
+
+enum { SHOWN = 64 };
+
+/* A token for a message: without control characters, and not too much of it. */
+static const char *show(const char *token, size_t length, char shown[SHOWN])
+{
+    size_t used = 0;
+    while (used < length && used + 4 < SHOWN) {
+        size_t bytes = utf8_length(token + used, length - used);
+        memcpy(shown + used, token + used, bytes);
+        if ((unsigned char)shown[used] < ' ' || shown[used] == 0x7f) shown[used] = '?';
+        used += bytes;
+    }
+    shown[used] = 0;
+    return shown;
+}
+
+/* The reader stands behind the token. */
+static tw_status refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
+{
+    char shown[SHOWN];
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s: line %zu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
+                   "--vocabulary N, with N below the number of different %s, makes one of the rarest",
+                   p->path, line_at(p, reader->at - 1), show(token, length, shown), unit_names[reader->unit]);
+}
+
+/* Numbers the tokens by the vocabulary of the training stream. */
+static tw_status encode(const piece *p, const vocabulary *v, token_stream *stream)
+{
+    token_reader reader = {p->at, p->end, vocabulary_unit(v)};
+    const char *token;
+    size_t length;
+    TW_TRY(allocate_tokens(p, reader.unit, stream));
+    while (token_next(&reader, &token, &length)) {
+        uint32_t id = vocabulary_find(v, token, length);
+        if (id == VOCABULARY_NONE) {
+            id = vocabulary_find_or_unknown(v, token, length);
+            stream->unknown++;
+        }
+        if (id == VOCABULARY_NONE) return refuse_unknown(p, &reader, token, length);
+        stream->tokens[stream->count++] = id;
+    }
+    return TW_OK;
+}
+
+/* ---- files ---- */
+
+/* Where a part of a file ends that should be about `share` of it: behind a line, where one ends soon; behind a word;
+ * between two characters. */
+static const char *cut(const piece *p, double share)
+{
+    size_t size = (size_t)(p->end - p->at), near = size / 40;
+    const char *mark = p->at + (size_t)((double)size * share);
+    const char *behind = memchr(mark, '\n', near);
+    if (!behind) behind = memchr(mark, ' ', near);
+    if (behind) return behind + 1;
+    while (mark < p->end && ((unsigned char)*mark & 0xC0) == 0x80) mark++;
+    return mark;
+}
+
+static tw_status encode_pieces(const piece pieces[3], const corpus_options *options, corpus *c)
+{
+    TW_TRY(encode_training(&pieces[0], options, c));
+    TW_TRY(encode(&pieces[1], c->vocabulary, &c->valid));
+    return encode(&pieces[2], c->vocabulary, &c->test);
+}
+
+static tw_status load_file(const char *path, const corpus_options *options, corpus *c)
+{
+    piece whole;
+    char *space = NULL;
+    tw_status status = read_text(path, &whole, &space);
+    if (status == TW_OK) {
+        const char *valid = cut(&whole, 0.9), *test = cut(&whole, 0.95);
+        piece pieces[3] = {whole, whole, whole};
+        pieces[0].end = pieces[1].at = valid;
+        pieces[1].end = pieces[2].at = test;
+        status = encode_pieces(pieces, options, c);
+    }
+    free(space);
+    return status;
+}
+
+static tw_status load_folder(const char *path, const corpus_options *options, corpus *c)
+{
+    char paths[3][TEXT_PATH];
+    piece pieces[3];
+    char *spaces[3] = {NULL};
+    TW_TRY(text_folder_find(path, paths));
+    tw_status status = TW_OK;
+    for (int i = 0; i < 3 && status == TW_OK; i++) status = read_text(paths[i], &pieces[i], &spaces[i]);
+    if (status == TW_OK) status = encode_pieces(pieces, options, c);
+    for (int i = 0; i < 3; i++) free(spaces[i]);
+    return status;
+}
+
+tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
+{
+    struct stat about;
+    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    *out = (corpus){0};
+    tw_status status = folder ? load_folder(path, options, out) : load_file(path, options, out);
+    if (status != TW_OK) corpus_release(out);
+    return status;
+}
+
+void corpus_release(corpus *c)
+{
+    vocabulary_destroy(c->vocabulary);
+    free(c->train.tokens);
+    free(c->valid.tokens);
+    free(c->test.tokens);
+    *c = (corpus){0};
+}

@@ -1,0 +1,51 @@
+#include "tokens.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+static bool next_word(token_reader *r, const char **token, size_t *length)
+{
+    while (r->at < r->end && is_space(*r->at)) r->at++;
+    if (r->at == r->end) return false;
+    *token = r->at;
+    if (*r->at == '\n') {
+        r->at++;
+        *token = TOKEN_END_OF_LINE;
+        *length = strlen(TOKEN_END_OF_LINE);
+        return true;
+    }
+    while (r->at < r->end && !is_space(*r->at) && *r->at != '\n') r->at++;
+    *length = (size_t)(r->at - *token);
+    return true;
+}
+
+bool token_next(token_reader *r, const char **token, size_t *length)
+{
+    if (r->unit == TEXT_WORDS) return next_word(r, token, length);
+    if (r->at == r->end) return false;
+    *token = r->at;
+    *length = utf8_length(r->at, (size_t)(r->end - r->at));
+    r->at += *length;
+    return true;
+}
+
+size_t utf8_length(const char *text, size_t size)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: below, a shorter form would do */
+    const unsigned char *bytes = (const unsigned char *)text;
+    if (bytes[0] < 0x80) return 1;
+    size_t length = bytes[0] >= 0xF0 ? 4 : bytes[0] >= 0xE0 ? 3 : 2;
+    if (bytes[0] < 0xC2 || bytes[0] > 0xF4 || length > size) return 0;
+    uint32_t point = bytes[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xC0) != 0x80) return 0;
+        point = point << 6 | (bytes[i] & 0x3F);
+    }
+    int surrogate = point >= 0xD800 && point <= 0xDFFF;
+    return point < least[length] || surrogate || point > 0x10FFFF ? 0 : length;
+}

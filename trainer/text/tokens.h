@@ -1,0 +1,29 @@
+/* tokens.h - what a language model reads one at a time: words, or characters. */
+#ifndef TRAINER_TOKENS_H
+#define TRAINER_TOKENS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum text_unit {
+    TEXT_WORDS,     /* what stands between spaces (ASCII's); the end of a line is a token of its own */
+    TEXT_CHARACTERS /* Unicode code points, the ends of lines among them */
+} text_unit;
+
+#define TOKEN_END_OF_LINE "<eos>" /* what TEXT_WORDS makes of a newline */
+#define TOKEN_UNKNOWN "<unk>"     /* what stands for tokens that a vocabulary lacks */
+
+/* A text in UTF-8 without zero bytes, read from `at` on. */
+typedef struct token_reader {
+    const char *at, *end;
+    text_unit unit;
+} token_reader;
+
+/* The next token, in the text or a constant, not terminated; false at the end. */
+bool token_next(token_reader *reader, const char **token, size_t *length);
+
+/* How many bytes the code point at `text` takes, of `size` > 0 there are: 1 .. 4, or 0 where it is not UTF-8 (cut off,
+ * overlong, a surrogate, beyond U+10FFFF). */
+size_t utf8_length(const char *text, size_t size);
+
+#endif

@@ -1,0 +1,144 @@
+/* The tokens stand in one array of bytes, found by a hash table with open addressing. */
+#include "vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+struct vocabulary {
+    text_unit unit;
+    char *bytes; /* every token with a zero byte behind it */
+    size_t byte_count, byte_capacity;
+    size_t *offsets; /* of the tokens in `bytes` */
+    size_t count, capacity;
+    uint32_t *slots; /* ids, or VOCABULARY_NONE where free; a power of two, at most half of them taken */
+    size_t slot_count;
+};
+
+static tw_status no_memory(void)
+{
+    return tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
+}
+
+static tw_status allocate_slots(vocabulary *v, size_t count)
+{
+    uint32_t *slots = malloc(count * sizeof *slots);
+    if (!slots) return no_memory();
+    memset(slots, 0xff, count * sizeof *slots);
+    free(v->slots);
+    v->slots = slots;
+    v->slot_count = count;
+    return TW_OK;
+}
+
+tw_status vocabulary_create(text_unit unit, vocabulary **out)
+{
+    vocabulary *v = calloc(1, sizeof *v);
+    if (!v) return no_memory();
+    v->unit = unit;
+    tw_status status = allocate_slots(v, 1024);
+    if (status == TW_OK)
+        *out = v;
+    else
+        vocabulary_destroy(v);
+    return status;
+}
+
+void vocabulary_destroy(vocabulary *v)
+{
+    if (!v) return;
+    free(v->bytes);
+    free(v->offsets);
+    free(v->slots);
+    free(v);
+}
+
+text_unit vocabulary_unit(const vocabulary *v)
+{
+    return v->unit;
+}
+
+size_t vocabulary_count(const vocabulary *v)
+{
+    return v->count;
+}
+
+const char *vocabulary_token(const vocabulary *v, uint32_t id)
+{
+    return v->bytes + v->offsets[id];
+}
+
+static bool is_token(const vocabulary *v, uint32_t id, const char *token, size_t length)
+{
+    size_t end = id + 1 < v->count ? v->offsets[id + 1] : v->byte_count;
+    return end - v->offsets[id] == length + 1 && memcmp(vocabulary_token(v, id), token, length) == 0;
+}
+
+/* The slot of the token, or the free one where it belongs. */
+static uint32_t *find_slot(const vocabulary *v, const char *token, size_t length)
+{
+    size_t at = tw_crc32c(0, token, length) & (v->slot_count - 1);
+    while (v->slots[at] != VOCABULARY_NONE && !is_token(v, v->slots[at], token, length))
+        at = (at + 1) & (v->slot_count - 1);
+    return &v->slots[at];
+}
+
+static tw_status grow_slots(vocabulary *v)
+{
+    TW_TRY(allocate_slots(v, 2 * v->slot_count));
+    for (uint32_t id = 0; id < v->count; id++) {
+        const char *token = vocabulary_token(v, id);
+        *find_slot(v, token, strlen(token)) = id;
+    }
+    return TW_OK;
+}
+
+/* Makes room for `wanted` things of a size by doubling. */
+static tw_status reserve(void *pointer, size_t *capacity, size_t wanted, size_t size)
+{
+    if (wanted <= *capacity) return TW_OK;
+    size_t doubled = 2 * wanted;
+    void *grown = realloc(*(void **)pointer, doubled * size);
+    if (!grown) return no_memory();
+    *(void **)pointer = grown;
+    *capacity = doubled;
+    return TW_OK;
+}
+
+static tw_status append(vocabulary *v, const char *token, size_t length)
+{
+    if (v->count == VOCABULARY_NONE) return tw_fail(TW_ERROR_ARGUMENT, "more tokens than there are ids");
+    TW_TRY(reserve(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1));
+    TW_TRY(reserve(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets));
+    memcpy(v->bytes + v->byte_count, token, length);
+    v->bytes[v->byte_count + length] = 0;
+    v->offsets[v->count++] = v->byte_count;
+    v->byte_count += length + 1;
+    return TW_OK;
+}
+
+tw_status vocabulary_add(vocabulary *v, const char *token, size_t length, uint32_t *id)
+{
+    uint32_t *slot = find_slot(v, token, length);
+    *id = *slot;
+    if (*slot != VOCABULARY_NONE) return TW_OK;
+    if (2 * (v->count + 1) > v->slot_count) {
+        TW_TRY(grow_slots(v));
+        slot = find_slot(v, token, length);
+    }
+    TW_TRY(append(v, token, length));
+    *slot = *id = (uint32_t)(v->count - 1);
+    return TW_OK;
+}
+
+uint32_t vocabulary_find(const vocabulary *v, const char *token, size_t length)
+{
+    return *find_slot(v, token, length);
+}
+
+uint32_t vocabulary_find_or_unknown(const vocabulary *v, const char *token, size_t length)
+{
+    uint32_t id = vocabulary_find(v, token, length);
+    return id != VOCABULARY_NONE ? id : vocabulary_find(v, TOKEN_UNKNOWN, strlen(TOKEN_UNKNOWN));
+}

@@ -1,0 +1,70 @@
+/* From the tokens met in a text to the vocabulary of a model. */
+#include "vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+typedef struct entry {
+    const char *token;
+    uint64_t often;
+    uint32_t met; /* its id among the tokens met */
+} entry;
+
+static int by_frequency(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+    if (a->often != b->often) return a->often < b->often ? 1 : -1;
+    return strcmp(a->token, b->token);
+}
+
+/* Leaves `most` entries of more, the rarest and <unk> itself become one; returns how many there are. */
+static size_t merge_rarest(entry *entries, size_t count, size_t most)
+{
+    entry unknown = {.token = TOKEN_UNKNOWN, .met = VOCABULARY_NONE};
+    size_t kept = 0;
+    if (most == 0 || count <= most) return count;
+    for (size_t i = 0; i < count; i++) {
+        if (kept < most - 1 && strcmp(entries[i].token, TOKEN_UNKNOWN) != 0)
+            entries[kept++] = entries[i];
+        else
+            unknown.often += entries[i].often;
+    }
+    entries[kept++] = unknown;
+    qsort(entries, kept, sizeof *entries, by_frequency);
+    return kept;
+}
+
+static tw_status number(const entry *entries, size_t count, vocabulary *v, size_t met_count, uint32_t *id_of)
+{
+    memset(id_of, 0xff, met_count * sizeof *id_of);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id;
+        TW_TRY(vocabulary_add(v, entries[i].token, strlen(entries[i].token), &id));
+        if (entries[i].met != VOCABULARY_NONE) id_of[entries[i].met] = id;
+    }
+    uint32_t unknown = vocabulary_find(v, TOKEN_UNKNOWN, strlen(TOKEN_UNKNOWN));
+    for (size_t i = 0; i < met_count; i++)
+        if (id_of[i] == VOCABULARY_NONE) id_of[i] = unknown;
+    return TW_OK;
+}
+
+tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out, uint32_t *id_of)
+{
+    size_t count = vocabulary_count(met);
+    vocabulary *v = NULL;
+    entry *entries = malloc((count + 1) * sizeof *entries);
+    if (!entries) return tw_fail(TW_ERROR_MEMORY, "no memory to sort %zu tokens", count);
+    for (uint32_t id = 0; id < count; id++) entries[id] = (entry){vocabulary_token(met, id), often[id], id};
+    qsort(entries, count, sizeof *entries, by_frequency);
+    size_t kept = merge_rarest(entries, count, most);
+    tw_status status = vocabulary_create(vocabulary_unit(met), &v);
+    if (status == TW_OK) status = number(entries, kept, v, count, id_of);
+    free(entries);
+    if (status == TW_OK)
+        *out = v;
+    else
+        vocabulary_destroy(v);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* A vocabulary as a text, and back. */
+#include "vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+static const char *const unit_names[] = {[TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters"};
+
+/* Appends a token and the end of its line. `dst` may take two bytes for one. */
+static char *escape(char *dst, const char *token)
+{
+    for (; *token; token++) {
+        if (*token == '\n' || *token == '\\') *dst++ = '\\';
+        *dst++ = *token == '\n' ? 'n' : *token;
+    }
+    *dst++ = '\n';
+    return dst;
+}
+
+tw_status vocabulary_write(const vocabulary *v, char **text)
+{
+    const char *unit = unit_names[vocabulary_unit(v)];
+    size_t room = strlen(unit) + 2;
+    for (uint32_t id = 0; id < vocabulary_count(v); id++) room += 2 * strlen(vocabulary_token(v, id)) + 1;
+    *text = malloc(room);
+    if (!*text) return tw_fail(TW_ERROR_MEMORY, "no memory to write the vocabulary: %zu bytes", room);
+    char *end = escape(*text, unit);
+    for (uint32_t id = 0; id < vocabulary_count(v); id++) end = escape(end, vocabulary_token(v, id));
+    *end = 0;
+    return TW_OK;
+}
+
+/* The line at `src`, without its escapes, into `dst`, which has room for it; returns where the next begins, or NULL
+ * where the line has no end or holds an escape that is none. */
+static const char *unescape(const char *src, char *dst, size_t *length)
+{
+    const char *start = dst;
+    for (; *src && *src != '\n'; src++) {
+        if (*src != '\\') {
+            *dst++ = *src;
+            continue;
+        }
+        src++;
+        if (*src != 'n' && *src != '\\') return NULL;
+        *dst++ = *src == 'n' ? '\n' : '\\';
+    }
+    *length = (size_t)(dst - start);
+    return *src ? src + 1 : NULL;
+}
+
+/* A character is one code point, or stands for those that are unknown. */
+static bool fits(text_unit unit, const char *token, size_t length)
+{
+    if (length == 0) return false;
+    if (unit == TEXT_WORDS) return true;
+    if (length == strlen(TOKEN_UNKNOWN) && memcmp(token, TOKEN_UNKNOWN, length) == 0) return true;
+    return utf8_length(token, length) == length;
+}
+
+static tw_status read_tokens(const char *text, char *token, vocabulary *v)
+{
+    for (size_t line = 2; *text; line++) {
+        size_t length;
+        uint32_t id;
+        text = unescape(text, token, &length);
+        if (!text || !fits(vocabulary_unit(v), token, length))
+            return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: line %zu is not a token", line);
+        TW_TRY(vocabulary_add(v, token, length, &id));
+        if (id != line - 2)
+            return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: line %zu repeats line %u", line, id + 2);
+    }
+    if (vocabulary_count(v)) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "the vocabulary is empty");
+}
+
+static tw_status read_unit(const char **text, text_unit *unit)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(unit_names[i]);
+        if (strncmp(*text, unit_names[i], length) != 0 || (*text)[length] != '\n') continue;
+        *unit = (text_unit)i;
+        *text += length + 1;
+        return TW_OK;
+    }
+    return tw_fail(TW_ERROR_FORMAT,
+                   "the vocabulary is damaged: it begins neither with \"words\" nor with \"characters\"");
+}
+
+tw_status vocabulary_read(const char *text, vocabulary **out)
+{
+    text_unit unit;
+    vocabulary *v;
+    TW_TRY(read_unit(&text, &unit));
+    TW_TRY(vocabulary_create(unit, &v));
+    char *token = malloc(strlen(text) + 1);
+    tw_status status = token ? read_tokens(text, token, v) : tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
+    free(token);
+    if (status == TW_OK)
+        *out = v;
+    else
+        vocabulary_destroy(v);
+    return status;
+}
