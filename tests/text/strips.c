@@ -13,7 +13,8 @@ static token_stream numbered(uint32_t tokens[COUNT])
 /* Reads a whole pass of all workers; seen[i] is how often token i was read, and is checked against its place. */
 static void read_all(size_t strip_count, int workers, size_t unroll, unsigned char seen[COUNT])
 {
-    uint32_t tokens[COUNT], inputs[COUNT], targets[COUNT];
+    uint32_t tokens[COUNT];
+    int32_t inputs[COUNT], targets[COUNT];
     token_stream stream = numbered(tokens);
     size_t batch = strip_count / (size_t)workers, length = COUNT / strip_count;
     for (int rank = 0; rank < workers; rank++) {

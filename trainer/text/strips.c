@@ -20,13 +20,13 @@ tw_status strips_cut(const token_stream *stream, const char *name, size_t batch,
     return TW_OK;
 }
 
-void strips_read(const strips *s, uint64_t step, uint32_t *inputs, uint32_t *targets)
+void strips_read(const strips *s, uint64_t step, int32_t *inputs, int32_t *targets)
 {
     const uint32_t *tokens = s->tokens + step * s->unroll;
     for (size_t t = 0; t < s->unroll; t++) {
         for (size_t strip = 0; strip < s->batch; strip++) {
-            *inputs++ = tokens[strip * s->length + t];
-            *targets++ = tokens[strip * s->length + t + 1];
+            *inputs++ = (int32_t)tokens[strip * s->length + t];
+            *targets++ = (int32_t)tokens[strip * s->length + t + 1];
         }
     }
 }

@@ -24,6 +24,6 @@ tw_status strips_cut(const token_stream *stream, const char *name, size_t batch,
 
 /* Step 0 .. steps-1 of a pass: inputs and targets (unroll, batch), time before strip; the target is the token that
  * follows in the strip. */
-void strips_read(const strips *s, uint64_t step, uint32_t *inputs, uint32_t *targets);
+void strips_read(const strips *s, uint64_t step, int32_t *inputs, int32_t *targets);
 
 #endif

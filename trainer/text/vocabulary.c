@@ -108,7 +108,7 @@ static tw_status reserve(void *pointer, size_t *capacity, size_t wanted, size_t 
 
 static tw_status append(vocabulary *v, const char *token, size_t length)
 {
-    if (v->count == VOCABULARY_NONE) return tw_fail(TW_ERROR_ARGUMENT, "more tokens than there are ids");
+    if (v->count == INT32_MAX) return tw_fail(TW_ERROR_ARGUMENT, "more different tokens than there are ids");
     TW_TRY(reserve(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1));
     TW_TRY(reserve(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets));
     memcpy(v->bytes + v->byte_count, token, length);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 
-/* Different tokens with the ids 0 .. count-1, in the order in which they were added. */
+/* Different tokens with the ids 0 .. count-1, below 2^31, in the order in which they were added. */
 typedef struct vocabulary vocabulary;
 
 #define VOCABULARY_NONE UINT32_MAX /* no token has this id */

@@ -20,6 +20,15 @@ size_t scheme_find_gossip(const char *spec)
     return find(spec, tw_gossip_name, tw_gossip_scheme_count());
 }
 
+int scheme_is_exact(const char *spec)
+{
+    static const char *const exact[] = {"allreduce", "fp16", "bf16"};
+    size_t length = strcspn(spec, ":");
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        if (strlen(exact[i]) == length && memcmp(exact[i], spec, length) == 0) return 1;
+    return 0;
+}
+
 static void list_names(const char *(*name)(size_t), size_t count, char *text, size_t capacity)
 {
     text[0] = '\0';

@@ -8,6 +8,8 @@
 size_t scheme_find(const char *spec);
 /* Likewise, among the gossip schemes; tw_gossip_scheme_count(). */
 size_t scheme_find_gossip(const char *spec);
+/* True of a scheme for gradients that holds nothing back: what comes out is the mean of what went in. */
+int scheme_is_exact(const char *spec);
 /* TW_ERROR_ARGUMENT, with the names of both kinds, unless the spec begins with one of them. */
 tw_status scheme_check(const char *spec);
 

@@ -45,6 +45,9 @@ static const option_row rows[] = {
      .help = "where the scheme of --sync does not apply its own", .binding = true},
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum", .binding = true},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .help = "not applied to biases and norms"},
+    {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9,
+     .help = "scale the mean gradient down to this norm where it is longer; where --sync compresses or averages "
+             "weights, each worker's own to NORM times the root of the number of workers; 0: never"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation",
      .binding = true},
 

@@ -1,5 +1,6 @@
 #include "worker.h"
 #include "agree.h"
+#include "clip.h"
 #include "error.h"
 #include "folder.h"
 #include "gossip.h"
@@ -32,6 +33,7 @@ static tw_status choose_scheme(worker *w)
     TW_TRY(scheme_check(s->sync));
     size_t index = scheme_find_gossip(s->sync);
     w->gossips = index < tw_gossip_scheme_count();
+    w->clips_own = s->clip > 0 && !scheme_is_exact(s->sync);
     w->synchronous = !w->gossips || tw_gossip_is_synchronous(index);
     if (!w->gossips || s->expect_ratio == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
@@ -185,13 +187,34 @@ static tw_status submit(void *context, size_t index, float *gradient)
     return w->gossips ? TW_OK : tw_reducer_submit(w->reducer, index, gradient);
 }
 
+static tw_status hold(void *context, size_t index, float *gradient)
+{
+    (void)context, (void)index, (void)gradient;
+    return TW_OK;
+}
+
+/* A norm is known when all gradients are: they go out one by one afterwards. That of a mean of N gradients which have
+ * little in common is about that of each by the root of N (Lin et al. 2018, section 3.2). */
+static tw_status step_clipped(worker *w, task_score *score)
+{
+    const learner *l = w->learner;
+    TW_TRY(w->task->ops->step(w->learner, w->step, hold, w, score));
+    clip_norm(l->gradients, l->parameter_count, w->settings.clip * sqrt(w->size));
+    float *gradient = l->gradients + l->parameter_count;
+    for (size_t i = l->tensor_count; i-- > 0;) {
+        gradient -= tw_tensor_count(&l->tensors[i]);
+        TW_TRY(submit(w, i, gradient));
+    }
+    return TW_OK;
+}
+
 /* One forward and backward pass; to a reducer the gradients go out as they become ready. All ranks know which steps are
  * kept, so a full disk ends all of them alike; by gossip they are not all here. */
 static tw_status backward(worker *w, task_score *score)
 {
     int due = capture_is_due(&w->capture, w->step + 1);
     if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
-    TW_TRY(w->task->ops->step(w->learner, w->step, submit, w, score));
+    TW_TRY(w->clips_own ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
     return w->gossips ? saved : agree_status(w, saved);
@@ -215,6 +238,8 @@ tw_status worker_lost(const worker *w)
 static tw_status reducer_step(worker *w, float rate)
 {
     TW_TRY(tw_reducer_wait(w->reducer));
+    if (w->settings.clip > 0 && !w->clips_own)
+        clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
     optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
     return TW_OK;
 }

@@ -54,6 +54,7 @@ typedef struct worker {
     optimiser *optimiser;
     tw_reducer *reducer; /* NULL where the scheme is one of gossip */
     int gossips;
+    int clips_own;                /* this worker's gradient, not the mean: what a scheme holds back must be clipped */
     int synchronous;              /* all workers take a step together, by gossip too */
     tw_gossip *gossip;            /* between gossip_join and gossip_leave */
     float **weights, **gradients; /* the learner's, by tensor, for the gossip */

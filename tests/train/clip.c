@@ -1,0 +1,60 @@
+/* Clipping against norms of Pythagorean numbers, which are exact. */
+#include "clip.h"
+#include "support.h"
+
+#include <math.h>
+
+static void assert_clipped(double limit, float x, float y)
+{
+    float values[20] = {0};
+    values[1] = 3;
+    values[18] = -4; /* behind the last full row of lanes */
+    clip_norm(values, 20, limit);
+    assert_true(values[1] == x);
+    assert_true(values[18] == y);
+    for (int i = 0; i < 20; i++)
+        if (i != 1 && i != 18) assert_true(values[i] == 0);
+}
+
+static void only_longer_gradients_are_scaled(void **state)
+{
+    (void)state;
+    assert_clipped(6, 3, -4);
+    assert_clipped(5, 3, -4);
+    assert_clipped(2.5, 1.5f, -2);
+    assert_clipped(1.25, 0.75f, -1);
+}
+
+static void every_element_counts(void **state)
+{
+    float values[33];
+    (void)state;
+    for (int i = 0; i < 33; i++) {
+        memset(values, 0, sizeof values);
+        values[i] = 8;
+        clip_norm(values, 33, 2);
+        assert_true(values[i] == 2);
+    }
+}
+
+/* The reducer, or the gossip, has to see them. */
+static void what_is_not_finite_stays(void **state)
+{
+    float values[2] = {1, NAN};
+    (void)state;
+    clip_norm(values, 2, 0.5);
+    assert_true(values[0] == 1 && isnan(values[1]));
+    values[1] = INFINITY;
+    clip_norm(values, 2, 0.5);
+    assert_true(values[0] == 1 && isinf(values[1]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_longer_gradients_are_scaled),
+        cmocka_unit_test(every_element_counts),
+        cmocka_unit_test(what_is_not_finite_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
