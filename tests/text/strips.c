@@ -2,7 +2,7 @@
 #include "strips.h"
 #include "support.h"
 
-enum { COUNT = 1003 };
+enum { COUNT = 1003, STRIPS = 12, LENGTH = (COUNT - 1) / STRIPS };
 
 static token_stream numbered(uint32_t tokens[COUNT])
 {
@@ -10,22 +10,23 @@ static token_stream numbered(uint32_t tokens[COUNT])
     return (token_stream){.tokens = tokens, .count = COUNT};
 }
 
-/* Reads a whole pass of all workers; seen[i] is how often token i was read, and is checked against its place. */
-static void read_all(size_t strip_count, int workers, size_t unroll, unsigned char seen[COUNT])
+/* Reads all strips by slices; seen[i] is how often token i was read, and is checked against its place. */
+static void read_all(size_t workers, size_t steps, unsigned char seen[COUNT])
 {
     uint32_t tokens[COUNT];
     int32_t inputs[COUNT], targets[COUNT];
     token_stream stream = numbered(tokens);
-    size_t batch = strip_count / (size_t)workers, length = COUNT / strip_count;
-    for (int rank = 0; rank < workers; rank++) {
-        strips s;
-        assert_int_equal(strips_cut(&stream, "training", batch, workers, rank, unroll, &s), TW_OK);
-        assert_int_equal(s.steps, (length - 1) / unroll);
-        for (uint64_t step = 0; step < s.steps; step++) {
-            strips_read(&s, step, inputs, targets);
-            for (size_t i = 0; i < unroll * batch; i++) {
-                size_t strip = (size_t)rank * batch + i % batch;
-                assert_int_equal(inputs[i], strip * length + step * unroll + i / batch);
+    size_t batch = STRIPS / workers;
+    strips all;
+    assert_int_equal(strips_cut(&stream, "training", STRIPS, 1, &all), TW_OK);
+    assert_int_equal(all.length, LENGTH);
+    for (size_t rank = 0; rank < workers; rank++) {
+        strips s = strips_slice(&all, rank * batch, batch);
+        for (size_t at = 0; at < s.length; at += steps) {
+            size_t count = s.length - at < steps ? s.length - at : steps;
+            strips_read(&s, at, count, inputs, targets);
+            for (size_t i = 0; i < count * batch; i++) {
+                assert_int_equal(inputs[i], (rank * batch + i % batch) * LENGTH + at + i / batch);
                 assert_int_equal(targets[i], inputs[i] + 1);
                 seen[inputs[i]]++;
             }
@@ -36,28 +37,24 @@ static void read_all(size_t strip_count, int workers, size_t unroll, unsigned ch
 static void strips_partition_the_stream(void **state)
 {
     (void)state;
-    for (size_t unroll = 1; unroll < 40; unroll += 6) {
-        unsigned char one[COUNT] = {0}, four[COUNT] = {0}, twelve[COUNT] = {0};
-        read_all(12, 1, unroll, one);
-        read_all(12, 4, unroll, four);
-        read_all(12, 12, unroll, twelve);
-        assert_memory_equal(one, four, COUNT);
-        assert_memory_equal(one, twelve, COUNT);
-        size_t length = COUNT / 12, read = (length - 1) / unroll * unroll;
-        for (size_t i = 0; i < COUNT; i++) assert_int_equal(one[i], i < 12 * length && i % length < read);
+    for (size_t workers = 1; workers <= STRIPS; workers++) {
+        for (size_t steps = 1; STRIPS % workers == 0 && steps < 2 * LENGTH; steps += 7) {
+            unsigned char seen[COUNT] = {0};
+            read_all(workers, steps, seen);
+            for (size_t i = 0; i < COUNT; i++) assert_int_equal(seen[i], i < STRIPS * LENGTH);
+        }
     }
 }
 
-static void the_steps_of_zarembas_small_model(void **state)
+static void the_lengths_of_zarembas_strips(void **state)
 {
     uint32_t none;
     token_stream stream = {.tokens = &none, .count = 929589};
     strips s;
     (void)state;
-    assert_int_equal(strips_cut(&stream, "training", 20, 1, 0, 20, &s), TW_OK);
-    assert_int_equal(s.steps, 2323);
-    assert_int_equal(strips_cut(&stream, "training", 20, 1, 0, 35, &s), TW_OK);
-    assert_int_equal(s.steps, 1327);
+    assert_int_equal(strips_cut(&stream, "training", 20, 35, &s), TW_OK);
+    assert_int_equal(s.length / 20, 2323);
+    assert_int_equal(s.length / 35, 1327);
 }
 
 static void short_streams_are_refused(void **state)
@@ -66,19 +63,20 @@ static void short_streams_are_refused(void **state)
     token_stream stream = numbered(tokens);
     strips s;
     (void)state;
-    assert_int_equal(strips_cut(&stream, "training", 50, 2, 1, 9, &s), TW_OK);
-    assert_int_equal(s.steps, 1);
-    assert_int_equal(strips_cut(&stream, "training", 50, 2, 0, 10, &s), TW_ERROR_ARGUMENT);
-    assert_non_null(strstr(tw_last_error(), "the training text has 1003 tokens; 100 strips"));
-    assert_non_null(strstr(tw_last_error(), "need 1100"));
-    assert_int_equal(strips_cut(&stream, "training", 65536, 4096, 0, 1, &s), TW_ERROR_ARGUMENT);
+    assert_int_equal(strips_cut(&stream, "training", 100, 10, &s), TW_OK);
+    assert_int_equal(s.length, 10);
+    assert_int_equal(strips_cut(&stream, "training", 100, 11, &s), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "the training text has 1003 tokens"));
+    assert_non_null(strstr(tw_last_error(), "100 strips of 11 and one to end with take 1101"));
+    stream.count = 1;
+    assert_int_equal(strips_cut(&stream, "test", 1, 1, &s), TW_ERROR_ARGUMENT);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strips_partition_the_stream),
-        cmocka_unit_test(the_steps_of_zarembas_small_model),
+        cmocka_unit_test(the_lengths_of_zarembas_strips),
         cmocka_unit_test(short_streams_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,29 +1,28 @@
 /* strips.h - a stream of tokens cut into parallel strips, read a few tokens of each at a time.
  *
- * A model with a state that is carried from batch to batch reads every strip from its beginning to its end. The stream
- * is cut into `count` strips of equal length, one after the other; a worker reads `batch` of them, and all workers
- * together read the same strips however many they are. What is left over at the end of the stream is dropped, and so
- * is what at the end of a strip does not fill a step. */
+ * A model with a state that is carried from batch to batch reads every strip from its beginning to its end. Workers
+ * read slices of one set of strips, so that together they read the same however many they are. */
 #ifndef TRAINER_STRIPS_H
 #define TRAINER_STRIPS_H
 
 #include "corpus.h"
 
 typedef struct strips {
-    const uint32_t *tokens; /* of this worker's first strip; borrowed */
+    const uint32_t *tokens; /* the first strip's; the others follow. Borrowed */
     size_t length;          /* tokens of a strip */
-    size_t batch;           /* strips of this worker */
-    size_t unroll;          /* tokens of each strip a step reads */
-    uint64_t steps;         /* of a pass over the strips */
+    size_t count;
 } strips;
 
-/* Worker `rank` of `workers` gets the strips rank * batch .. rank * batch + batch - 1 of workers * batch. `name` stands
- * for the stream in the text of TW_ERROR_ARGUMENT: it is too short for a single step. */
-tw_status strips_cut(const token_stream *stream, const char *name, size_t batch, int workers, int rank, size_t unroll,
-                     strips *out);
+/* Cuts a stream into `count` strips of equal length. The last token to predict in a strip is the first of the next, and
+ * what is left over at the end of the stream, fewer than `count` tokens and one, is dropped. TW_ERROR_ARGUMENT where
+ * strips would have less than `least` tokens; `name` stands for the stream in its text. */
+tw_status strips_cut(const token_stream *stream, const char *name, size_t count, size_t least, strips *out);
 
-/* Step 0 .. steps-1 of a pass: inputs and targets (unroll, batch), time before strip; the target is the token that
- * follows in the strip. */
-void strips_read(const strips *s, uint64_t step, int32_t *inputs, int32_t *targets);
+/* The strips first .. first + count - 1. */
+strips strips_slice(const strips *s, size_t first, size_t count);
+
+/* Reads the tokens from .. from + steps - 1 of each strip into inputs (steps, count), and those that follow each of
+ * them into targets. */
+void strips_read(const strips *s, size_t from, size_t steps, int32_t *inputs, int32_t *targets);
 
 #endif

@@ -90,7 +90,7 @@ static tw_status read_unit(const char **text, text_unit *unit)
 
 tw_status vocabulary_read(const char *text, vocabulary **out)
 {
-    text_unit unit;
+    text_unit unit = TEXT_WORDS;
     vocabulary *v;
     TW_TRY(read_unit(&text, &unit));
     TW_TRY(vocabulary_create(unit, &v));
