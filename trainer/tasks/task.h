@@ -118,7 +118,7 @@ struct task_ops {
 /* Room for any task's settings, in the structs that hold one. */
 enum { TASK_SETTINGS_MOST = 512 };
 
-extern const task_ops image_task;
+extern const task_ops image_task, lm_task;
 
 /* The tasks there are; NULL past the end. */
 const task_ops *task_at(size_t index);

@@ -39,13 +39,8 @@ static tw_status refuse_byte(const piece *p, const char *at)
 
 static tw_status check_text(const piece *p)
 {
-    const char *at = p->at;
-    while (at < p->end) {
-        size_t length = *at ? utf8_length(at, (size_t)(p->end - at)) : 0;
-        if (length == 0) return refuse_byte(p, at);
-        at += length;
-    }
-    return TW_OK;
+    const char *at = p->at + utf8_prefix(p->at, (size_t)(p->end - p->at));
+    return at == p->end ? TW_OK : refuse_byte(p, at);
 }
 
 /* Some editors mark UTF-8 by a code point that is not of the text. */
@@ -129,30 +124,14 @@ static tw_status encode_training(const piece *p, const corpus_options *options, 
     return status;
 }
 
-enum { SHOWN = 64 };
-
-/* A token for a message: without control characters, and not too much of it. */
-static const char *show(const char *token, size_t length, char shown[SHOWN])
-{
-    size_t used = 0;
-    while (used < length && used + 4 < SHOWN) {
-        size_t bytes = utf8_length(token + used, length - used);
-        memcpy(shown + used, token + used, bytes);
-        if ((unsigned char)shown[used] < ' ' || shown[used] == 0x7f) shown[used] = '?';
-        used += bytes;
-    }
-    shown[used] = 0;
-    return shown;
-}
-
 /* The reader stands behind the token. */
 static tw_status refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
 {
-    char shown[SHOWN];
+    char shown[TOKEN_SHOWN];
     return tw_fail(TW_ERROR_FORMAT,
                    "%s: line %zu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
                    "--vocabulary N, with N below the number of different %s, makes one of the rarest",
-                   p->path, line_at(p, reader->at - 1), show(token, length, shown), unit_names[reader->unit]);
+                   p->path, line_at(p, reader->at - 1), token_show(token, length, shown), unit_names[reader->unit]);
 }
 
 /* Numbers the tokens by the vocabulary of the training stream. */

@@ -34,6 +34,19 @@ bool token_next(token_reader *r, const char **token, size_t *length)
     return true;
 }
 
+const char *token_show(const char *token, size_t length, char shown[TOKEN_SHOWN])
+{
+    size_t used = 0;
+    while (used < length && used + 4 < TOKEN_SHOWN) {
+        size_t bytes = utf8_length(token + used, length - used);
+        memcpy(shown + used, token + used, bytes);
+        if ((unsigned char)shown[used] < ' ' || shown[used] == 0x7f) shown[used] = '?';
+        used += bytes;
+    }
+    shown[used] = 0;
+    return shown;
+}
+
 size_t utf8_length(const char *text, size_t size)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: below, a shorter form would do */
@@ -48,4 +61,15 @@ size_t utf8_length(const char *text, size_t size)
     }
     int surrogate = point >= 0xD800 && point <= 0xDFFF;
     return point < least[length] || surrogate || point > 0x10FFFF ? 0 : length;
+}
+
+size_t utf8_prefix(const char *text, size_t size)
+{
+    size_t at = 0;
+    while (at < size && text[at]) {
+        size_t length = utf8_length(text + at, size - at);
+        if (length == 0) break;
+        at += length;
+    }
+    return at;
 }

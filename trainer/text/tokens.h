@@ -22,8 +22,14 @@ typedef struct token_reader {
 /* The next token, in the text or a constant, not terminated; false at the end. */
 bool token_next(token_reader *reader, const char **token, size_t *length);
 
+/* The token for a message: without control characters, and not too much of it. */
+enum { TOKEN_SHOWN = 64 };
+const char *token_show(const char *token, size_t length, char shown[TOKEN_SHOWN]);
+
 /* How many bytes the code point at `text` takes, of `size` > 0 there are: 1 .. 4, or 0 where it is not UTF-8 (cut off,
  * overlong, a surrogate, beyond U+10FFFF). */
 size_t utf8_length(const char *text, size_t size);
+/* How many bytes there are before one that is zero or not UTF-8: `size` where none is. */
+size_t utf8_prefix(const char *text, size_t size);
 
 #endif

@@ -1,26 +1,24 @@
 #include "checkpoint.h"
 #include "agree.h"
 #include "error.h"
-#include "folder.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FORMAT "thinwire checkpoint 1"
 #define SCHEME "scheme."
 #define TASK "task."
 
-/* A path in a checkpoint folder. */
-#define FILE_PATH (FOLDER_PATH + 64)
-
-static void model_path(const char *folder, char path[FILE_PATH])
+static void model_path(const char *folder, char path[CHECKPOINT_PATH])
 {
-    snprintf(path, FILE_PATH, "%s/model.safetensors", folder);
+    snprintf(path, CHECKPOINT_PATH, "%s/model.safetensors", folder);
 }
 
-static void worker_path(const char *folder, int rank, char path[FILE_PATH])
+static void worker_path(const char *folder, int rank, char path[CHECKPOINT_PATH])
 {
-    snprintf(path, FILE_PATH, "%s/worker-%d.safetensors", folder, rank);
+    snprintf(path, CHECKPOINT_PATH, "%s/worker-%d.safetensors", folder, rank);
 }
 
 /* Puts the file's name before the last error's text, which knows only the tensor. */
@@ -251,7 +249,7 @@ static tw_status save_packed(worker *w, tw_status (*pack)(worker *, tw_state *),
 
 static tw_status write_files(worker *w, const char *folder)
 {
-    char path[FILE_PATH];
+    char path[CHECKPOINT_PATH];
     worker_path(folder, w->rank, path);
     TW_TRY(save_packed(w, pack_worker, path));
     if (w->rank != 0) return TW_OK;
@@ -276,7 +274,7 @@ tw_status checkpoint_write(worker *w)
 
 static tw_status load_model(worker *w, const char *folder)
 {
-    char path[FILE_PATH];
+    char path[CHECKPOINT_PATH];
     tw_state *state;
     model_path(folder, path);
     TW_TRY(load_and_verify(path, &state));
@@ -291,7 +289,7 @@ static tw_status load_model(worker *w, const char *folder)
 
 static tw_status load_worker(worker *w, const char *folder)
 {
-    char path[FILE_PATH];
+    char path[CHECKPOINT_PATH];
     tw_state *state;
     worker_path(folder, w->rank, path);
     TW_TRY(load_and_verify(path, &state));
@@ -325,4 +323,23 @@ tw_status checkpoint_resume(worker *w)
     w->step = found.step;
     w->schedule = found.schedule;
     return agree_status(w, load_worker(w, found.folder));
+}
+
+tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state **state)
+{
+    char folder[FOLDER_PATH];
+    struct stat about;
+    if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    if (S_ISREG(about.st_mode)) {
+        snprintf(file, CHECKPOINT_PATH, "%s", path);
+    } else {
+        TW_TRY(folder_find(path, folder));
+        model_path(folder, file);
+    }
+    return load_and_verify(file, state);
+}
+
+tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values)
+{
+    return get_table(state, "", tensors, count, values);
 }

@@ -8,7 +8,11 @@
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
+#include "folder.h"
 #include "worker.h"
+
+/* A path in a checkpoint's folder. */
+#define CHECKPOINT_PATH (FOLDER_PATH + 64)
 
 /* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps (by gossip, after
  * gossip_leave), and all learn whether it succeeded; if it did not, nothing older is lost. Does nothing when the run
@@ -18,5 +22,11 @@ tw_status checkpoint_write(worker *w);
 /* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out. Every rank
  * calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
+
+/* For those who use what was trained: the model.safetensors of a checkpoint, of the newest in a run's folder, or of
+ * that path itself; `file` receives its path. */
+tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state **state);
+/* Copies its weights. The tensors' values stand one after the other. */
+tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values);
 
 #endif

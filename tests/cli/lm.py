@@ -1,0 +1,239 @@
+"""Language models end to end: a source of known entropy, workers, resuming, wrong texts, generating."""
+import json
+import math
+import random
+import struct
+import unittest
+
+from support import CommandLineTest
+
+WORDS, CHOICES = 12, 3
+
+
+def followers(word):
+    """After each word one of three follows, all as likely: the source's perplexity is exactly 3."""
+    return [(3 * word + choice) % WORDS for choice in range(CHOICES)]
+
+
+def write_source(path, count, generator):
+    text, word = [], 0
+    for _ in range(count):
+        word = generator.choice(followers(word))
+        text.append(f"w{word}")
+    path.write_text(" ".join(text) + "\n")
+
+
+def write_texts(folder):
+    """PTB's layout. The training text is longest."""
+    folder.mkdir(parents=True)
+    generator = random.Random(3)
+    for split, count in (("train", 4000), ("valid", 600), ("test", 1500)):
+        write_source(folder / f"source.{split}.txt", count, generator)
+    return folder
+
+
+class LanguageTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.texts = write_texts(cls.shared / "texts")
+
+    def train_words(self, *options):
+        """A small network that learns the source in a few hundred steps."""
+        return ["train", "lm", "--data", self.texts, "--layers", 1, "--hidden", 16, "--init", 0.5, "--batch", 4,
+                "--bptt", 10, "--lr", 2, "--schedule", "constant", *options]
+
+    def metadata(self, out):
+        with open(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors", "rb") as file:
+            return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))["__metadata__"]
+
+
+class TrainingTest(LanguageTest):
+    def test_the_entropy_of_a_source_is_approached_and_not_beaten(self):
+        out = self.folder / "run"
+        summary = self.train("--epochs", 8, "--schedule", "decay:0.5,4", "--out", out)
+        self.assertEqual(summary["metric"]["name"], "perplexity")
+        self.assertLess(summary["metric"]["value"], CHOICES * 1.05)
+        self.assertGreater(summary["metric"]["value"], CHOICES * 0.995)
+        self.assertAlmostEqual(summary["metric"]["value"], math.exp(summary["loss"]))
+        self.assertAlmostEqual(summary["metrics"]["bits_per_token"], summary["loss"] / math.log(2))
+        done = self.run_program("generate", out, "--tokens", 300, "--top-k", CHOICES, "--prompt", "w1")
+        words = [int(word[1:]) for word in done.stdout.split()]
+        self.assertEqual(words[0], 1)
+        self.assertGreater(len(words), 250)
+        for word, after in zip(words, words[1:]):
+            self.assertIn(after, followers(word))
+
+    def test_epochs_end_with_validation_and_the_run_with_the_test(self):
+        out = self.folder / "run"
+        summary = self.train("--epochs", 2, "--out", out)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        epochs = [line for line in lines if line["kind"] == "epoch"]
+        self.assertEqual(["validation_loss" in line for line in epochs], [True, True, False])
+        self.assertEqual(epochs[-1]["test_loss"], summary["loss"])
+        self.assertEqual(lines[0]["steps_per_epoch"], 4000 // 4 // 10)
+
+    def test_workers_with_small_batches_are_one_with_a_large_batch(self):
+        losses = [self.train("--workers", workers, "--batch", 4 // workers, "--steps", 40)["loss"]
+                  for workers in (1, 2, 4)]
+        for loss in losses[1:]:
+            self.assertAlmostEqual(loss / losses[0], 1, places=5)
+
+    def test_a_text_is_evaluated_alike_by_any_number_of_workers(self):
+        losses = [self.train("--workers", workers, "--batch", batch, "--steps", 1, "--lr", 0)["loss"]
+                  for workers, batch in ((1, 4), (1, 32), (3, 2), (8, 1))]
+        for loss in losses[1:]:
+            self.assertAlmostEqual(loss / losses[0], 1, places=6)
+
+    def test_every_kind_of_scheme_trains(self):
+        for sync in ("dgc:density=0.02,momentum=0", "scalecom", "powersgd", "adpsgd-random", "dpsgd"):
+            with self.subTest(sync=sync):
+                summary = self.train("--workers", 2, "--batch", 2, "--epochs", 2, "--sync", sync)
+                self.assertLess(summary["metric"]["value"], WORDS - 2)
+
+    def test_characters_of_a_single_file(self):
+        text = self.folder / "input.txt"
+        text.write_text("\u00e4 b\\\n" * 400)
+        out = self.folder / "run"
+        summary = self.train("--data", text, "--unit", "char", "--epochs", 5, "--out", out, "--model", "medium")
+        self.assertLess(summary["metric"]["value"], 1.5)
+        self.assertEqual(self.metadata(out)["vocabulary.txt"], "characters\n\\n\n \n\\\\\nb\n\u00e4\n")
+        done = self.run_program("generate", out, "--temperature", 0, "--tokens", 10)
+        self.assertEqual(done.stdout, "\u00e4 b\\\n" * 2)
+
+    def test_defaults_follow_the_model(self):
+        for model, lr, epochs in (("small", 20, 13), ("medium", 35, 39), ("tied", 20, 40)):
+            out = self.folder / model
+            done = self.run_program("train", "lm", "--data", self.texts, "--hidden", 16, "--model", model, "--steps", 1,
+                                    "--quiet", "--out", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            config = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["configuration"]
+            self.assertEqual((config["lr"], config["epochs"], config["momentum"]), (lr, epochs, 0))
+            self.assertTrue(config["schedule"].startswith("plateau" if model == "tied" else "decay"))
+
+
+class ResumingTest(LanguageTest):
+    def test_resumed_equals_uninterrupted_in_the_middle_of_an_epoch(self):
+        for sync in ("allreduce", "dgc:density=0.05,momentum=0", "dpsgd"):
+            for workers in (1, 2):
+                if sync == "dpsgd" and workers == 1:
+                    continue
+                with self.subTest(sync=sync, workers=workers):
+                    out = self.folder / f"{sync[:3]}-{workers}"
+                    options = ("--sync", sync, "--workers", workers, "--dropout", 0.3)
+                    whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
+                    self.train(*options, "--steps", 65, "--out", out)
+                    resumed = self.train(*options, "--steps", 130, "--out", out, "--resume")
+                    self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+                    self.assertEqual(resumed["metric"], whole["metric"])
+                    self.assertEqual(resumed["train_loss"], whole["train_loss"])
+
+    def test_a_plateau_is_remembered(self):
+        options = ("--schedule", "plateau:0.25", "--lr", 8)
+        whole = self.train(*options, "--epochs", 6)
+        self.train(*options, "--epochs", 4, "--out", self.folder / "run")
+        resumed = self.train(*options, "--epochs", 6, "--out", self.folder / "run", "--resume")
+        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_another_text_or_vocabulary_is_refused(self):
+        out = self.folder / "run"
+        self.train("--steps", 2, "--out", out)
+        other = self.folder / "other"
+        other.mkdir()
+        for path in self.texts.iterdir():
+            (other / path.name).write_text(path.read_text().replace("w1 w3", "w1 w4", 1))
+        for options in (("--data", other), ("--vocabulary", 8), ("--unit", "char"), ("--bptt", 12)):
+            self.refuse_training(2, ["model.safetensors"], *options, "--steps", 4, "--out", out, "--resume")
+
+
+class WrongTextTest(LanguageTest):
+    def refuse_text(self, culprits, **texts):
+        folder = self.folder / str(len(list(self.folder.iterdir())))
+        folder.mkdir()
+        for split, text in {"train": "a b\n" * 40, "valid": "a b\n", "test": "b a\n", **texts}.items():
+            if text is not None:
+                (folder / f"{split}.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
+        self.refuse_training(2, culprits, "--data", folder)
+
+    def test_wrong_files(self):
+        self.refuse_text(["no test text"], test=None)
+        self.refuse_text(["valid.txt", "empty"], valid="")
+        self.refuse_text(["train.txt", "line 2", "offset 5", "UTF-8"], train=b"abc\nd\xff\n")
+        self.refuse_text(["test.txt", "line 2", "zebra", "--vocabulary"], test="a b\na zebra\n")
+        self.refuse_text(["training text has 5 tokens", "4 strips of 10"], train="a b a b\n")
+        self.refuse_text(["validation text has 1 tokens"], valid="a")
+
+    def test_unknown_words_are_counted_where_the_vocabulary_has_a_place_for_them(self):
+        (self.folder / "train.txt").write_text("a b c <unk>\n" * 40)
+        (self.folder / "valid.txt").write_text("a zebra b\n")
+        (self.folder / "test.txt").write_text("a b\n")
+        done = self.run_program(*self.train_words("--data", self.folder, "--steps", 1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 unknown", done.stdout)
+
+    def test_wrong_options(self):
+        self.refuse(2, ["--data"], "train", "lm", "--quiet")
+        self.refuse_training(2, ["nowhere"], "--data", self.folder / "nowhere")
+        self.refuse_training(2, ["huge", "small, medium, large"], "--model", "huge")
+        self.refuse_training(2, ["--vocabulary 1"], "--vocabulary", 1)
+        self.refuse_training(2, ["--unit", "syllable"], "--unit", "syllable")
+        self.refuse_training(2, ["plateau", "adpsgd-random"], "--schedule", "plateau:0.5", "--sync", "adpsgd-random",
+                             "--workers", 2)
+
+
+class GeneratingTest(LanguageTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_folder = cls.shared / "run"
+        cls().train("--epochs", 2, "--out", cls.run_folder)
+
+    def runTest(self):
+        pass
+
+    def generate(self, *options, path=None):
+        done = self.run_program("generate", path or self.run_folder, *options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_the_seed_decides(self):
+        first = self.generate("--seed", 4)
+        self.assertEqual(first, self.generate("--seed", 4))
+        self.assertNotEqual(first, self.generate("--seed", 5))
+        likeliest = self.generate("--temperature", 0, "--seed", 4)
+        self.assertEqual(likeliest, self.generate("--top-k", 1, "--seed", 5))
+
+    def test_the_prompt_stands_first_and_tokens_are_counted(self):
+        text = self.generate("--prompt", " w3  w9", "--tokens", 25)
+        self.assertTrue(text.startswith("w3 w9"))
+        self.assertTrue(text.endswith("\n"))
+        self.assertEqual(len(text.replace("\n", " \n ").split(" ")) - text.count("\n"), 27 + text.count("\n"))
+        self.assertEqual(self.generate("--prompt", "w3 w9", "--tokens", 0), "w3 w9\n")
+        whole = self.generate("--tokens", 30)
+        self.assertTrue(whole.startswith(self.generate("--tokens", 20).rstrip()))
+
+    def test_every_name_of_a_checkpoint(self):
+        newest = sorted((self.run_folder / "checkpoints").iterdir())[-1]
+        texts = {self.generate(path=path) for path in (self.run_folder, newest, newest / "model.safetensors")}
+        self.assertEqual(len(texts), 1)
+
+    def test_what_cannot_be_used(self):
+        newest = sorted((self.run_folder / "checkpoints").iterdir())[-1] / "model.safetensors"
+        damaged = bytearray(newest.read_bytes())
+        damaged[-5] ^= 1
+        (self.folder / "damaged").write_bytes(damaged)
+        self.refuse(2, ["nowhere"], "generate", self.folder / "nowhere")
+        self.refuse(2, ["damaged"], "generate", self.folder / "damaged")
+        self.refuse(2, ["damaged"], "generate", self.folder / "damaged", "--prompt", "x")
+        self.refuse(2, ["zebra", "vocabulary"], "generate", self.run_folder, "--prompt", "w1 zebra")
+        self.refuse(2, ["--prompt", "UTF-8"], "generate", self.run_folder, "--prompt", "\udcff")
+        self.refuse(2, ["CHECKPOINT"], "generate")
+        self.refuse(2, ["--temperature"], "generate", self.run_folder, "--temperature", -1)
+        image = self.folder / "image"
+        done = self.run_program("train", "image", "--data", self.data, "--steps", 1, "--quiet", "--out", image)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.refuse(2, [image, "vocabulary"], "generate", image)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,382 @@
+/* lm.c - language models: the next word of a text, or the next character. */
+#include "corpus.h"
+#include "error.h"
+#include "language_model.h"
+#include "strips.h"
+#include "task.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct lm_settings {
+    char *data; /* a folder, or a file */
+    char *model;
+    int unit; /* text_unit */
+    long vocabulary, bptt;
+    long layers, hidden;   /* 0: the model's */
+    double dropout, range; /* below 0: the model's */
+    bool tied;
+} lm_settings;
+
+#define AT(field) offsetof(lm_settings, field)
+
+static const option_row rows[] = {
+    {.help = "What to train"},
+    {"data", "PATH", OPTION_TEXT, AT(data),
+     .help =
+         "folder of texts, named like ptb.train.txt, ptb.valid.txt and ptb.test.txt or wiki.train.tokens ...; or one "
+         "text file, of which 90 % train, 5 % validate and 5 % test"},
+    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char", .help = "what the model predicts",
+     .binding = true},
+    {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
+     .help = "keep the N most frequent words or characters, <unk> for the others among them; 0: all", .binding = true},
+    {"model", "NAME", OPTION_TEXT, AT(model), "small",
+     .help =
+         "small, medium and large of Zaremba et al. 2014, or tied, that of the Deep Gradient Compression paper; the "
+         "learning rate, its schedule, --clip and --epochs follow it",
+     .binding = true},
+    {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers; 0: the model's", .binding = true},
+    {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536,
+     .help = "cells of a layer, and features of a word; 0: the model's", .binding = true},
+    {"tied", NULL, OPTION_FLAG, AT(tied), .help = "one matrix for the words that come in and those predicted",
+     .binding = true},
+    {"dropout", "P", OPTION_REAL, AT(dropout), "-1", -1, 0.99,
+     .help = "share of values dropped between layers; -1: the model's", .binding = true},
+    {"init", "R", OPTION_REAL, AT(range), "-1", -1, 10,
+     .help = "weights begin uniformly between -R and R; -1: the model's"},
+    {"bptt", "T", OPTION_INTEGER, AT(bptt), "0", 0, 65536,
+     .help = "tokens after which back-propagation is cut; 0: the model's", .binding = true},
+};
+
+/* ---- recipes ---- */
+
+/* A published model's training. Zaremba's loss is a sum over the --bptt steps, ours a mean: rates are times, and norms
+ * to clip at divided by, their number. That of DGC's model is PyTorch's example's. */
+typedef struct recipe {
+    const char *model, *lr, *clip, *schedule, *epochs;
+} recipe;
+
+static const recipe recipes[] = {
+    {"small", "20", "0.25", "decay:0.5,4", "13"},
+    {"medium", "35", "0.14285714285714285", "decay:0.8,6", "39"},
+    {"large", "35", "0.2857142857142857", "decay:0.86956521739130432,14", "55"},
+    {"tied", "20", "0.25", "plateau:0.25", "40"},
+};
+
+static const recipe *recipe_for(const char *model)
+{
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (strcmp(recipes[i].model, model) == 0) return &recipes[i];
+    return &recipes[0];
+}
+
+static const char *fallback(const void *settings, const char *option)
+{
+    const recipe *r = recipe_for(settings ? ((const lm_settings *)settings)->model : "small");
+    const struct {
+        const char *option, *value;
+    } suits[] = {{"lr", r->lr},         {"clip", r->clip}, {"schedule", r->schedule},
+                 {"epochs", r->epochs}, {"batch", "20"},   {"momentum", "0"},
+                 {"warmup", "0"}};
+    for (size_t i = 0; i < sizeof suits / sizeof *suits; i++)
+        if (strcmp(suits[i].option, option) == 0) return suits[i].value;
+    return NULL;
+}
+
+static tw_status find_model(const char *name, const language_model_definition **definition)
+{
+    char names[256] = "";
+    size_t used = 0;
+    *definition = language_model_find(name);
+    if (*definition) return TW_OK;
+    for (const language_model_definition *d = language_model_definitions; d->name; d++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", d->name);
+    return tw_fail(TW_ERROR_ARGUMENT, "there is no language model \"%s\"; there are %s", name, names);
+}
+
+static language_model_config configure(const lm_settings *s, const language_model_definition *definition)
+{
+    language_model_config c = definition->config;
+    if (s->layers > 0) c.layers = (size_t)s->layers;
+    if (s->hidden > 0) c.hidden = c.embedding = (size_t)s->hidden;
+    if (s->tied) c.tied = 1;
+    if (s->dropout >= 0) c.keep = (float)(1 - s->dropout);
+    if (s->range >= 0) c.range = (float)s->range;
+    return c;
+}
+
+/* ---- metrics ---- */
+
+static double perplexity(const task_score *score)
+{
+    return exp(score->loss / score->count);
+}
+
+static double bits(const task_score *score)
+{
+    return score->loss / score->count / log(2);
+}
+
+static const task_metric metrics[] = {{"perplexity", perplexity, false}, {"bits_per_token", bits, false}, {0}};
+
+static void take_result(task_score *score, const language_model_result *result)
+{
+    score->loss += result->loss;
+    score->count += (double)result->tokens;
+}
+
+/* ---- data ---- */
+
+typedef struct lm_data {
+    task base;
+    corpus corpus;
+    const language_model_definition *definition;
+} lm_data;
+
+static void describe_text(const lm_settings *s, lm_data *d)
+{
+    task *t = &d->base;
+    const corpus *c = &d->corpus;
+    const char *unit = s->unit == TEXT_WORDS ? "words" : "characters";
+    size_t unknown = c->valid.unknown + c->test.unknown;
+    int used =
+        snprintf(t->description, sizeof t->description, "%zu, %zu and %zu %s to train, validate and test, %zu types",
+                 c->train.count, c->valid.count, c->test.count, unit, vocabulary_count(c->vocabulary));
+    if (unknown > 0) snprintf(t->description + used, sizeof t->description - (size_t)used, "; %zu unknown", unknown);
+    snprintf(t->identity, sizeof t->identity, "of %zu %s (%08x)", c->train.count, unit,
+             tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens));
+    snprintf(t->path, sizeof t->path, "%s", s->data);
+}
+
+static tw_status fill_data(const lm_settings *s, lm_data *d)
+{
+    corpus_options wanted = {.unit = (text_unit)s->unit, .most = (size_t)s->vocabulary};
+    if (!s->data) return tw_fail(TW_ERROR_ARGUMENT, "--data is missing: the folder of the texts, or a text file");
+    if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
+    TW_TRY(find_model(s->model, &d->definition));
+    strips any;
+    TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
+    TW_TRY(strips_cut(&d->corpus.valid, "validation", 1, 1, &any));
+    TW_TRY(strips_cut(&d->corpus.test, "test", 1, 1, &any));
+    describe_text(s, d);
+    return TW_OK;
+}
+
+static void release(task *t)
+{
+    if (!t) return;
+    corpus_release(&((lm_data *)t)->corpus);
+    free(t);
+}
+
+static tw_status load(const void *settings, task **out)
+{
+    lm_data *d = calloc(1, sizeof *d);
+    if (!d) return tw_fail(TW_ERROR_MEMORY, "no memory for a text");
+    d->base.ops = &lm_task;
+    d->base.settings = settings;
+    tw_status status = fill_data(settings, d);
+    if (status == TW_OK)
+        *out = &d->base;
+    else
+        release(&d->base);
+    return status;
+}
+
+/* ---- a worker ---- */
+
+/* A split to evaluate is cut into as many strips as a published model's validation text, for any number of workers. */
+enum { EVALUATION_STRIPS = 20 };
+
+typedef struct lm_learner {
+    learner base;
+    learner_place place;
+    language_model *net;
+    strips text; /* this worker's of the training text */
+    size_t bptt;
+    int32_t *tokens, *targets; /* (bptt, strips of a call) */
+} lm_learner;
+
+static const lm_data *data_of(const lm_learner *l)
+{
+    return (const lm_data *)l->base.task;
+}
+
+static tw_status cut_text(lm_learner *l)
+{
+    const lm_settings *s = l->base.task->settings;
+    const learner_place *p = &l->place;
+    strips all;
+    l->bptt = s->bptt > 0 ? (size_t)s->bptt : data_of(l)->definition->steps;
+    TW_TRY(strips_cut(&data_of(l)->corpus.train, "training", p->batch * (size_t)p->size, l->bptt, &all));
+    l->text = strips_slice(&all, p->batch * (size_t)p->rank, p->batch);
+    l->base.steps_per_epoch = l->text.length / l->bptt;
+    return TW_OK;
+}
+
+static void show_arrays(lm_learner *l)
+{
+    learner *base = &l->base;
+    const parameter_set *parameters = language_model_parameters(l->net);
+    base->model = data_of(l)->definition->name;
+    base->tensors = parameters->table->tensors;
+    base->tensor_count = parameters->table->count;
+    base->parameter_count = parameters->table->elements;
+    base->parameters = parameters->values;
+    base->gradients = parameters->gradients;
+}
+
+static tw_status create_model(lm_learner *l)
+{
+    const lm_data *d = data_of(l);
+    language_model_config config = configure(l->base.task->settings, d->definition);
+    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch};
+    TW_TRY(language_model_create(&config, &shape, &l->net));
+    language_model_initialise(l->net, l->place.seed);
+    show_arrays(l);
+    size_t most = l->place.batch > EVALUATION_STRIPS ? l->place.batch : EVALUATION_STRIPS;
+    l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
+    l->targets = malloc(l->bptt * most * sizeof *l->targets);
+    return l->tokens && l->targets ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu strips", most);
+}
+
+static void destroy(learner *base)
+{
+    lm_learner *l = (lm_learner *)base;
+    if (!l) return;
+    language_model_destroy(l->net);
+    free(l->tokens);
+    free(l->targets);
+    free(l);
+}
+
+static tw_status create(const task *t, const learner_place *place, learner **out)
+{
+    lm_learner *l = calloc(1, sizeof *l);
+    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    l->base.task = t;
+    l->place = *place;
+    tw_status status = cut_text(l);
+    if (status == TW_OK) status = create_model(l);
+    if (status == TW_OK)
+        *out = &l->base;
+    else
+        destroy(&l->base);
+    return status;
+}
+
+static language_model_text read_text(lm_learner *l, const strips *text, size_t from, size_t steps)
+{
+    strips_read(text, from, steps, l->tokens, l->targets);
+    return (language_model_text){l->tokens, l->targets, steps};
+}
+
+/* Every worker drops other values: its rank stands above the bits of any seed. */
+static language_model_noise noise_of(const lm_learner *l, uint64_t step)
+{
+    return (language_model_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
+}
+
+static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+{
+    lm_learner *l = (lm_learner *)base;
+    uint64_t in_epoch = number % base->steps_per_epoch;
+    if (in_epoch == 0) language_model_reset(l->net);
+    language_model_text text = read_text(l, &l->text, in_epoch * l->bptt, l->bptt);
+    language_model_noise noise = noise_of(l, number);
+    language_model_result result = {0};
+    TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
+    *score = (task_score){0};
+    take_result(score, &result);
+    return TW_OK;
+}
+
+static tw_status evaluate_strips(lm_learner *l, const strips *s, task_score *score)
+{
+    TW_TRY(language_model_start_evaluation(l->net, s->count));
+    for (size_t at = 0; at < s->length; at += l->bptt) {
+        size_t steps = s->length - at < l->bptt ? s->length - at : l->bptt;
+        language_model_text text = read_text(l, s, at, steps);
+        language_model_result result = {0};
+        TW_TRY(language_model_evaluate(l->net, &text, &result));
+        take_result(score, &result);
+    }
+    return TW_OK;
+}
+
+/* Short texts are cut into fewer strips: the first tokens of each are predicted out of nothing. */
+static tw_status evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+{
+    lm_learner *l = (lm_learner *)base;
+    const corpus *c = &data_of(l)->corpus;
+    const token_stream *stream = split == TASK_VALIDATION ? &c->valid : &c->test;
+    size_t count = stream->count / l->bptt;
+    strips all;
+    if (count > EVALUATION_STRIPS) count = EVALUATION_STRIPS;
+    if (count == 0) count = 1;
+    TW_TRY(strips_cut(stream, split == TASK_VALIDATION ? "validation" : "test", count, 1, &all));
+    size_t first = count * part / parts, end = count * (part + 1) / parts;
+    if (first == end) return TW_OK;
+    strips own = strips_slice(&all, first, end - first);
+    return evaluate_strips(l, &own, score);
+}
+
+/* ---- checkpoints ---- */
+
+static const char *state_name(const char *prefix, char name[64])
+{
+    snprintf(name, 64, "%sstate", prefix);
+    return name;
+}
+
+static tw_status save(const learner *base, const char *prefix, tw_state *state)
+{
+    char name[64];
+    size_t count;
+    const float *values = language_model_state(((const lm_learner *)base)->net, &count);
+    return tw_state_put(state, state_name(prefix, name), TW_F32, 1, &count, values);
+}
+
+static tw_status restore(learner *base, const char *prefix, const tw_state *state)
+{
+    char name[64];
+    size_t count;
+    float *values = language_model_state(((lm_learner *)base)->net, &count);
+    return tw_state_get(state, state_name(prefix, name), TW_F32, count, values);
+}
+
+static tw_status describe(const learner *base, tw_state *state)
+{
+    char *text;
+    TW_TRY(vocabulary_write(data_of((const lm_learner *)base)->corpus.vocabulary, &text));
+    tw_status status = tw_state_put_text(state, "vocabulary.txt", text);
+    free(text);
+    return status;
+}
+
+const task_ops lm_task = {
+    .name = "lm",
+    .summary = "model language: the next word or character of a plain text",
+    .examples = "  thinwire train lm --data ptb --out runs/ptb\n"
+                "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc:density=0.001,momentum=0\n"
+                "  thinwire train lm --data shakespeare.txt --unit char --bptt 64 --out runs/shakespeare\n"
+                "  thinwire generate runs/shakespeare\n",
+    .items = "tokens",
+    .batch_of = "strips of the text",
+    .rows = rows,
+    .row_count = sizeof rows / sizeof *rows,
+    .settings_bytes = sizeof(lm_settings),
+    .has_validation = true,
+    .metrics = metrics,
+    .fallback = fallback,
+    .load = load,
+    .release = release,
+    .create = create,
+    .destroy = destroy,
+    .step = step,
+    .evaluate = evaluate,
+    .save = save,
+    .restore = restore,
+    .describe = describe,
+};
