@@ -23,7 +23,7 @@ static edit_counts try_all(const uint32_t *r, size_t n, const uint32_t *h, size_
 {
     if (n == 0) return (edit_counts){.insertions = m};
     if (m == 0) return (edit_counts){.deletions = n};
-    edit_counts pair = *r == *h ? (edit_counts){.correct = 1} : (edit_counts){.substitutions = 1};
+    edit_counts pair = {.correct = *r == *h, .substitutions = *r != *h};
     edit_counts best = plus(pair, try_all(r + 1, n - 1, h + 1, m - 1));
     edit_counts deleted = plus((edit_counts){.deletions = 1}, try_all(r + 1, n - 1, h, m));
     edit_counts inserted = plus((edit_counts){.insertions = 1}, try_all(r, n, h + 1, m - 1));

@@ -6,6 +6,8 @@
 
 /* An alignment's cost is EDIT * edits - correct: the fewest edits first, and of those the most correct. */
 #define EDIT ((int64_t)1 << 32)
+/* The costs of more tokens would overflow; nobody waits for their square of comparisons. */
+#define MOST ((size_t)1 << 30)
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -30,9 +32,12 @@ static void align(const uint32_t *reference, size_t reference_count, const uint3
 tw_status edit_tokens(const uint32_t *reference, size_t reference_count, const uint32_t *hypothesis,
                       size_t hypothesis_count, edit_counts *sum)
 {
-    int64_t *costs = calloc(hypothesis_count + 1, sizeof *costs);
-    if (!costs) return tw_fail(TW_ERROR_MEMORY, "no memory to compare texts of %zu tokens", hypothesis_count);
-    for (size_t j = 0; j <= hypothesis_count; j++) costs[j] = (int64_t)j * EDIT;
+    int fits = reference_count <= MOST && hypothesis_count <= MOST;
+    int64_t *costs = fits ? calloc(hypothesis_count + 1, sizeof *costs) : NULL;
+    if (!costs)
+        return tw_fail(TW_ERROR_MEMORY, "no memory to compare texts of %zu and %zu tokens", reference_count,
+                       hypothesis_count);
+    for (size_t j = 0; j < hypothesis_count; j++) costs[j + 1] = costs[j] + EDIT;
     align(reference, reference_count, hypothesis, hypothesis_count, costs);
     uint64_t cost = (uint64_t)(costs[hypothesis_count] + EDIT - 1); /* rounds up where it is shifted */
     free(costs);
