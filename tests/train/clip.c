@@ -23,6 +23,7 @@ static void only_longer_gradients_are_scaled(void **state)
     assert_clipped(5, 3, -4);
     assert_clipped(2.5, 1.5f, -2);
     assert_clipped(1.25, 0.75f, -1);
+    assert_clipped(0x1p-120, 0.6f * 0x1p-120f, -0.8f * 0x1p-120f);
 }
 
 static void every_element_counts(void **state)
@@ -35,6 +36,15 @@ static void every_element_counts(void **state)
         clip_norm(values, 33, 2);
         assert_true(values[i] == 2);
     }
+}
+
+/* Whose square no float holds. */
+static void huge_gradients_are_scaled(void **state)
+{
+    float values[2] = {0x1p127f, 0};
+    (void)state;
+    clip_norm(values, 2, 1);
+    assert_true(values[0] == 1 && values[1] == 0);
 }
 
 /* The reducer, or the gossip, has to see them. */
@@ -54,6 +64,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_longer_gradients_are_scaled),
         cmocka_unit_test(every_element_counts),
+        cmocka_unit_test(huge_gradients_are_scaled),
         cmocka_unit_test(what_is_not_finite_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,9 +72,9 @@ static void directed_without_decay_is_plain_sgd(void **state)
 static const optimiser_settings kinds[] = {
     {.momentum = 0.5f, .nesterov = 1, .weight_decay = 0.125f},
     {.momentum = 0.5f, .weight_decay = 0.125f, .directed = 1},
-    {.momentum = 0.9f, .weight_decay = 0.1f, .clip = 1.5f},
+    {.momentum = 0.9f, .weight_decay = 0.1f},
     {.momentum = 0.9f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f},
-    {.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f, .clip = 0.5f},
+    {.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -258,77 +258,15 @@ static void adamw_decays_beside_the_moments(void **state)
 }
 
 /* One step of plain SGD at rate 1 shows the gradient as it was taken. */
-static void check_clip(float clip, const float gradient[2], const float expected[2])
-{
-    float w[2] = {0, 0};
-    optimiser *o;
-    assert_ok(optimiser_create(&(optimiser_settings){.clip = clip}, tensors, 2, &o));
-    optimiser_step(o, 1, gradient, w);
-    assert_true(w[0] == -expected[0] && w[1] == -expected[1]);
-    optimiser_destroy(o);
-}
-
-static void long_gradients_are_scaled_down_to_the_clip(void **state)
-{
-    (void)state;
-    check_clip(2.5f, (float[]){3, -4}, (float[]){1.5f, -2});
-    check_clip(5, (float[]){3, -4}, (float[]){3, -4}); /* not longer */
-    check_clip(0, (float[]){3e6f, -4e6f}, (float[]){3e6f, -4e6f});
-    check_clip(1, (float[]){0, 0}, (float[]){0, 0});
-    check_clip(0x1p-126f, (float[]){0x1p-100f, 0}, (float[]){0x1p-126f, 0});
-    check_clip(1, (float[]){0x1p127f, 0}, (float[]){1, 0}); /* whose square no float holds */
-}
-
-/* Of many parameters, over all tensors, whatever their number leaves over. */
-static void the_norm_is_over_all_parameters(void **state)
-{
-    (void)state;
-    for (size_t count = 1; count <= 40; count++) {
-        const tw_tensor two[] = {{"weight", 2, {1, count}}, {"bias", 1, {3}}};
-        float gradient[43], w[43] = {0};
-        optimiser *o;
-        for (size_t i = 0; i < count + 3; i++) gradient[i] = i % 2 ? 2 : -2;
-        assert_ok(optimiser_create(&(optimiser_settings){.clip = 1}, two, 2, &o));
-        optimiser_step(o, 1, gradient, w);
-        float factor = (float)(1 / (2 * sqrt((double)(count + 3))));
-        for (size_t i = 0; i < count + 3; i++) assert_true(w[i] == -(factor * gradient[i]));
-        optimiser_destroy(o);
-    }
-}
-
-/* The decay is no part of the length, and the clipped gradient is what the moments see. */
-static void clipping_comes_first(void **state)
-{
-    optimiser_settings clipped = {.momentum = 0.5f, .weight_decay = 0.5f, .clip = 2.5f}, plain = clipped;
-    float a[2] = {8, 1}, b[2] = {8, 1};
-    optimiser *one, *other;
-    (void)state;
-    plain.clip = 0;
-    assert_ok(optimiser_create(&clipped, tensors, 2, &one));
-    assert_ok(optimiser_create(&plain, tensors, 2, &other));
-    for (int t = 0; t < 3; t++) {
-        optimiser_step(one, 0.25f, (float[]){3, -4}, a);
-        optimiser_step(other, 0.25f, (float[]){1.5f, -2}, b);
-    }
-    assert_memory_equal(a, b, sizeof a);
-    assert_same_memory(one, other);
-    optimiser_destroy(one);
-    optimiser_destroy(other);
-}
-
 static void what_does_not_go_together_is_refused(void **state)
 {
     optimiser_settings s = adam;
     (void)state;
     assert_ok(optimiser_check(&s, "topk:density=0.01"));
-    s.clip = 5;
-    assert_ok(optimiser_check(&s, "allreduce"));
     s.directed = 1;
     assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--optimizer adam: scheme dgc ");
     assert_fails(optimiser_check(&s, "sdagc"), TW_ERROR_ARGUMENT, "--sync sdagc:momentum=0");
     s.kind = OPTIMISER_SGD;
-    assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--sync dgc:clip=5");
-    s.clip = 0;
     s.nesterov = 1;
     assert_ok(optimiser_check(&s, "dgc"));
     s = adam;
@@ -349,9 +287,6 @@ int main(void)
         cmocka_unit_test(adams_first_step_is_the_rate_against_the_sign),
         cmocka_unit_test(adam_does_not_see_the_gradients_scale),
         cmocka_unit_test(adamw_decays_beside_the_moments),
-        cmocka_unit_test(long_gradients_are_scaled_down_to_the_clip),
-        cmocka_unit_test(the_norm_is_over_all_parameters),
-        cmocka_unit_test(clipping_comes_first),
         cmocka_unit_test(what_does_not_go_together_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

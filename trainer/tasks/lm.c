@@ -273,9 +273,9 @@ static language_model_text read_text(lm_learner *l, const strips *text, size_t f
 }
 
 /* Every worker drops other values: its rank stands above the bits of any seed. */
-static language_model_noise noise_of(const lm_learner *l, uint64_t step)
+static nn_noise noise_of(const lm_learner *l, uint64_t step)
 {
-    return (language_model_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
+    return (nn_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
 }
 
 static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
@@ -284,7 +284,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     uint64_t in_epoch = number % base->steps_per_epoch;
     if (in_epoch == 0) language_model_reset(l->net);
     language_model_text text = read_text(l, &l->text, in_epoch * l->bptt, l->bptt);
-    language_model_noise noise = noise_of(l, number);
+    nn_noise noise = noise_of(l, number);
     language_model_result result = {0};
     TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
     *score = (task_score){0};

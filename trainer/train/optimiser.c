@@ -22,7 +22,6 @@ typedef struct pass {
     optimiser_settings settings;
     float rate;
     const float *gradients;
-    float clip;                       /* what they are multiplied by */
     float fresh, fresh_square;        /* 1 - beta1, 1 - beta2 */
     float correction, correct_square; /* 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
 } pass;
@@ -46,17 +45,11 @@ tw_status optimiser_check(const optimiser_settings *s, const char *sync)
         return tw_fail(TW_ERROR_ARGUMENT, "--nesterov is a form of SGD's momentum; leave it out with --optimizer %s",
                        name_of(s->kind));
     if (!s->directed) return TW_OK;
-    if (adaptive)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
-                       "for SGD, and no gradient to take moments of; write --optimizer sgd, or --sync %.*s:momentum=0",
-                       name_of(s->kind), scheme, sync, scheme, sync);
-    if (s->clip > 0)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--clip %g: scheme %.*s applies momentum before it sends, so what arrives is a direction for "
-                       "SGD, and no gradient to clip; write --sync %.*s:clip=%g",
-                       (double)s->clip, scheme, sync, scheme, sync, (double)s->clip);
-    return TW_OK;
+    if (!adaptive) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
+                   "for SGD, and no gradient to take moments of; write --optimizer sgd, or --sync %.*s:momentum=0",
+                   name_of(s->kind), scheme, sync, scheme, sync);
 }
 
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out)
@@ -84,30 +77,10 @@ void optimiser_destroy(optimiser *o)
     free(o);
 }
 
-/* In double, in an order that depends on nothing: each lane has every eighth value. */
-static double norm(const float *values, size_t count)
-{
-    enum { LANES = 8 };
-    double lanes[LANES] = {0}, sum = 0;
-    for (size_t at = 0; at + LANES <= count; at += LANES)
-        for (size_t i = 0; i < LANES; i++) lanes[i] += (double)values[at + i] * values[at + i];
-    for (size_t at = count - count % LANES; at < count; at++) lanes[at % LANES] += (double)values[at] * values[at];
-    for (size_t i = 0; i < LANES; i++) sum += lanes[i];
-    return sqrt(sum);
-}
-
-static float clip_factor(const optimiser *o, const float *gradients)
-{
-    double most = o->settings.clip;
-    if (most == 0) return 1;
-    double length = norm(gradients, o->parameter_count);
-    return length > most ? (float)(most / length) : 1;
-}
-
 static pass begin(optimiser *o, float rate, const float *gradients)
 {
     const optimiser_settings s = o->settings;
-    pass p = {.settings = s, .rate = rate, .gradients = gradients, .clip = clip_factor(o, gradients)};
+    pass p = {.settings = s, .rate = rate, .gradients = gradients};
     if (s.kind == OPTIMISER_SGD) return p;
     double beta1 = s.momentum, beta2 = s.beta2, steps = *o->steps += 1;
     p.fresh = (float)(1 - beta1);
@@ -142,7 +115,7 @@ static inline void run_sgd(const optimiser *o, const pass p, stretch all, const 
     float *buffer = o->momentum;
     for (size_t i = all.begin; i < all.end; i++) {
         float w = parameters[i];
-        float step = p.rate * descend(p.settings, all.decay, p.clip * p.gradients[i], w, &buffer[i]);
+        float step = p.rate * descend(p.settings, all.decay, p.gradients[i], w, &buffer[i]);
         dst[i] = taken ? w - step : -step;
     }
 }
@@ -153,7 +126,7 @@ static inline void run_adam(const optimiser *o, const pass p, stretch all, const
     float *first = o->momentum, *second = o->second_moment;
     for (size_t i = all.begin; i < all.end; i++) {
         float w = parameters[i];
-        float step = p.rate * adapt(&p, all.decay, p.clip * p.gradients[i], w, &first[i], &second[i]);
+        float step = p.rate * adapt(&p, all.decay, p.gradients[i], w, &first[i], &second[i]);
         dst[i] = taken ? w - step : -step;
     }
 }

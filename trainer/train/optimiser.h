@@ -21,7 +21,6 @@ typedef struct optimiser_settings {
     int directed;
     optimiser_kind kind;
     float beta2; /* Adam's, 0 .. 1, usually 0.999 */
-    float clip;  /* longer gradients, in the norm over all parameters, are scaled to this length; 0: none are */
 } optimiser_settings;
 
 /* Whether these go together, and with the scheme of `sync`. TW_ERROR_ARGUMENT says why not, and what to write. */
@@ -31,7 +30,7 @@ tw_status optimiser_check(const optimiser_settings *settings, const char *sync);
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out);
 void optimiser_destroy(optimiser *o);
 
-/* One step, PyTorch's forms. Gradients are clipped first, before the decay, which is no part of their length.
+/* One step, PyTorch's forms.
  * SGD: force = gradient + lambda * w; buffer = momentum * buffer + force;
  *     w -= rate * (nesterov ? force + momentum * buffer : buffer). Directed: force = lambda * w, and the direction is
  *     added beside the buffer.

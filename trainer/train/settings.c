@@ -41,13 +41,18 @@ static const option_row rows[] = {
          "did not lower the validation loss); without it the model's own"},
     {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
      .help = "steps in which the learning rate rises to --lr"},
+    {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
+     .help = "sgd goes with every scheme; adam and adamw not with one that applies momentum itself, and nobody has "
+             "shown that they thrive on what sparse schemes send late"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,
-     .help = "where the scheme of --sync does not apply its own", .binding = true},
+     .help = "of sgd, where the scheme of --sync does not apply its own; beta1 of adam", .binding = true},
+    {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .help = "of adam: how long it remembers squares",
+     .binding = true},
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum", .binding = true},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .help = "not applied to biases and norms"},
     {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9,
-     .help = "scale the mean gradient down to this norm where it is longer; where --sync compresses or averages "
-             "weights, each worker's own to NORM times the root of the number of workers; 0: never"},
+     .help = "scale the mean gradient down to this norm where it is longer; where --sync compresses, each worker's own "
+             "to NORM times the root of the number of workers, and by gossip each to NORM; 0: never"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation",
      .binding = true},
 

@@ -25,7 +25,8 @@ typedef struct train_settings {
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */
     long epochs, steps, batch, warmup, seed, checkpoint_every, check_every;
-    double lr, momentum, weight_decay, clip, timeout;
+    int optimizer; /* optimiser_kind */
+    double lr, momentum, beta2, weight_decay, clip, timeout;
     double expect_ratio; /* 0: nothing is expected */
     bool nesterov, quiet;
     max_align_t own[TASK_SETTINGS_MOST / sizeof(max_align_t)]; /* the task's */

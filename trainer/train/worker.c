@@ -33,7 +33,7 @@ static tw_status choose_scheme(worker *w)
     TW_TRY(scheme_check(s->sync));
     size_t index = scheme_find_gossip(s->sync);
     w->gossips = index < tw_gossip_scheme_count();
-    w->clips_own = s->clip > 0 && !scheme_is_exact(s->sync);
+    w->own_clip = scheme_is_exact(s->sync) ? 0 : w->gossips ? s->clip : s->clip * sqrt(w->size);
     w->synchronous = !w->gossips || tw_gossip_is_synchronous(index);
     if (!w->gossips || s->expect_ratio == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
@@ -63,7 +63,12 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     train_settings *s = &w->settings;
     int nesterov = 0;
     float owned = w->gossips ? 0 : tw_reducer_momentum(w->reducer, &nesterov);
-    *resolved = (optimiser_settings){(float)s->momentum, s->nesterov, (float)s->weight_decay, owned > 0};
+    *resolved = (optimiser_settings){.momentum = (float)s->momentum,
+                                     .nesterov = s->nesterov,
+                                     .weight_decay = (float)s->weight_decay,
+                                     .directed = owned > 0,
+                                     .kind = (optimiser_kind)s->optimizer,
+                                     .beta2 = (float)s->beta2};
     TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
@@ -193,13 +198,12 @@ static tw_status hold(void *context, size_t index, float *gradient)
     return TW_OK;
 }
 
-/* A norm is known when all gradients are: they go out one by one afterwards. That of a mean of N gradients which have
- * little in common is about that of each by the root of N (Lin et al. 2018, section 3.2). */
+/* A norm is known when all gradients are: they go out one by one afterwards. */
 static tw_status step_clipped(worker *w, task_score *score)
 {
     const learner *l = w->learner;
     TW_TRY(w->task->ops->step(w->learner, w->step, hold, w, score));
-    clip_norm(l->gradients, l->parameter_count, w->settings.clip * sqrt(w->size));
+    clip_norm(l->gradients, l->parameter_count, w->own_clip);
     float *gradient = l->gradients + l->parameter_count;
     for (size_t i = l->tensor_count; i-- > 0;) {
         gradient -= tw_tensor_count(&l->tensors[i]);
@@ -214,7 +218,7 @@ static tw_status backward(worker *w, task_score *score)
 {
     int due = capture_is_due(&w->capture, w->step + 1);
     if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
-    TW_TRY(w->clips_own ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
+    TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
     return w->gossips ? saved : agree_status(w, saved);
@@ -238,7 +242,7 @@ tw_status worker_lost(const worker *w)
 static tw_status reducer_step(worker *w, float rate)
 {
     TW_TRY(tw_reducer_wait(w->reducer));
-    if (w->settings.clip > 0 && !w->clips_own)
+    if (w->settings.clip > 0 && w->own_clip == 0)
         clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
     optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
     return TW_OK;

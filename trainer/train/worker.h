@@ -54,7 +54,10 @@ typedef struct worker {
     optimiser *optimiser;
     tw_reducer *reducer; /* NULL where the scheme is one of gossip */
     int gossips;
-    int clips_own;                /* this worker's gradient, not the mean: what a scheme holds back must be clipped */
+    /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
+     * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N
+     * workers that have little in common are longer than their mean by the root of N (Lin et al. 2018, section 3.2). */
+    double own_clip;
     int synchronous;              /* all workers take a step together, by gossip too */
     tw_gossip *gossip;            /* between gossip_join and gossip_leave */
     float **weights, **gradients; /* the learner's, by tensor, for the gossip */
