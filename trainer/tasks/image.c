@@ -75,7 +75,7 @@ static tw_status load(const void *settings, task **out)
     task *base = &t->base;
     t->train = t->data.train;
     if (s->limit_train > 0 && (size_t)s->limit_train < t->train.count) t->train.count = (size_t)s->limit_train;
-    *base = (task){.ops = &image_task, .settings = settings};
+    *base = (task){.ops = &image_task, .settings = settings, .metrics = metrics};
     snprintf(base->path, sizeof base->path, "%s", t->data.path);
     snprintf(base->description, sizeof base->description, "%zu training and %zu test images", t->train.count,
              t->data.test.count);
@@ -240,7 +240,6 @@ const task_ops image_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(image_settings),
-    .metrics = metrics,
     .fallback = fallback,
     .load = load,
     .release = release,

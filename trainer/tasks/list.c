@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const task_ops *const tasks[] = {&image_task, &lm_task};
+static const task_ops *const tasks[] = {&image_task, &lm_task, &asr_task};
 
 const task_ops *task_at(size_t index)
 {

@@ -176,6 +176,7 @@ static tw_status load(const void *settings, task **out)
     if (!d) return tw_fail(TW_ERROR_MEMORY, "no memory for a text");
     d->base.ops = &lm_task;
     d->base.settings = settings;
+    d->base.metrics = metrics;
     tw_status status = fill_data(settings, d);
     if (status == TW_OK)
         *out = &d->base;
@@ -368,7 +369,6 @@ const task_ops lm_task = {
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(lm_settings),
     .has_validation = true,
-    .metrics = metrics,
     .fallback = fallback,
     .load = load,
     .release = release,

@@ -38,10 +38,12 @@ const char *task_metric_text(const task_metric *metric, const task_score *score,
 /* A workload's data, in memory, and its settings. All workers of a process share it and nobody changes it. */
 typedef struct task {
     const task_ops *ops;
-    const void *settings;  /* the task's own; borrowed */
-    char path[4096];       /* where the data came from */
-    char description[128]; /* "60000 training and 10000 test images" */
-    char identity[128];    /* of the training data: what a checkpoint and the run that resumes it must share */
+    const void *settings;       /* the task's own; borrowed */
+    char path[4096];            /* where the data came from */
+    char description[128];      /* "60000 training and 10000 test images" */
+    char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
+    char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
+    const task_metric *metrics; /* ends with one without a name */
 } task;
 
 /* Where a worker stands among the others. */
@@ -85,7 +87,6 @@ struct task_ops {
     size_t row_count;
     size_t settings_bytes; /* at most TASK_SETTINGS_MOST */
     bool has_validation;
-    const task_metric *metrics; /* ends with one without a name */
 
     /* The default of one of the shared options (the optimiser's, the schedule's), given the task's own settings, or,
      * for the help page, NULL. NULL leaves it as it is. May be NULL. */
@@ -118,7 +119,7 @@ struct task_ops {
 /* Room for any task's settings, in the structs that hold one. */
 enum { TASK_SETTINGS_MOST = 512 };
 
-extern const task_ops image_task, lm_task;
+extern const task_ops image_task, lm_task, asr_task;
 
 /* The tasks there are; NULL past the end. */
 const task_ops *task_at(size_t index);

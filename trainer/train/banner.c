@@ -42,6 +42,7 @@ void banner_print(FILE *stream, const worker *w)
             w->task->description);
     fprintf(stream, "%zu parameters, %d worker%s over %s, --sync %s\n", l->parameter_count, w->size,
             w->size == 1 ? "" : "s", tw_comm_transport(w->comm), s->sync);
+    if (*w->task->note) fprintf(stream, "%s\n", w->task->note);
     print_tensors(stream, w);
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
     fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,

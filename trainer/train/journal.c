@@ -134,7 +134,7 @@ static tw_status record_split(journal *j, const worker *w, const evaluation *res
     cJSON_AddNumberToObject(line, name, result->loss);
     snprintf(name, sizeof name, "%s/loss", split);
     TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)result->loss));
-    for (const task_metric *m = w->task->ops->metrics; m->name; m++) {
+    for (const task_metric *m = w->task->metrics; m->name; m++) {
         double value = m->value(&result->score);
         snprintf(name, sizeof name, "%s/%s", split, m->name);
         cJSON_AddNumberToObject(line, m->name, value);
@@ -160,7 +160,7 @@ tw_status journal_end(journal *j, const worker *w, const evaluation *result, con
     const double *v = mean->values;
     char sent[BYTES_TEXT], dense[BYTES_TEXT], metric[TASK_METRIC_TEXT];
     progress_say(&j->progress, "%s after %llu steps; %s sent a worker, dense fp32 would have sent %s",
-                 task_metric_text(w->task->ops->metrics, &result->score, metric), (unsigned long long)w->step,
+                 task_metric_text(w->task->metrics, &result->score, metric), (unsigned long long)w->step,
                  bytes_text(v[TOTAL_BYTES_SENT], sent), bytes_text(v[TOTAL_BYTES_DENSE], dense));
     if (w->rank != 0) return TW_OK;
     cJSON *summary = summary_json(w, result, mean);

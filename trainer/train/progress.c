@@ -115,6 +115,6 @@ void progress_epoch(progress *p, const worker *w, const evaluation *result, cons
     progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  %s loss %.4f  %s%s  %s sent a worker  %s",
                  (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
                  (unsigned long long)w->step, result->train_loss, split_name(w, result->split), result->loss,
-                 task_metric_text(w->task->ops->metrics, &result->score, metric), result->own ? " (rank 0's)" : "",
+                 task_metric_text(w->task->metrics, &result->score, metric), result->own ? " (rank 0's)" : "",
                  bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
 }

@@ -79,7 +79,7 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     cJSON_AddNumberToObject(object, "epochs", (double)w->step / (double)w->steps_per_epoch);
     cJSON_AddNumberToObject(object, "steps", (double)w->step);
     cJSON_AddNumberToObject(object, "steps_skipped", mean->values[TOTAL_STEPS_SKIPPED]);
-    add_metrics(object, w->task->ops->metrics, &result->score);
+    add_metrics(object, w->task->metrics, &result->score);
     cJSON_AddNumberToObject(object, "loss", result->loss);
     cJSON_AddNumberToObject(object, "train_loss", result->train_loss);
     cJSON_AddStringToObject(object, "weights_crc32c", checksum);

@@ -1,0 +1,86 @@
+/* asr.h - what the two ways to train a speech recogniser share. Inside tasks/ only.
+ *
+ * asr_ctc.c learns whole utterances from their transcripts, asr_frames.c windows of frames from an alignment. */
+#ifndef TRAINER_TASKS_ASR_H
+#define TRAINER_TASKS_ASR_H
+
+#include "acoustic_model.h"
+#include "spec_augment.h"
+#include "speech_data.h"
+#include "task.h"
+
+typedef enum asr_model { ASR_CTC, ASR_FRAMES } asr_model;
+
+typedef struct asr_settings {
+    char *data, *test;                /* see speech_corpus_load */
+    char *alignment, *test_alignment; /* ASR_FRAMES */
+    char *features;                   /* see feature_settings_parse */
+    int model;                        /* asr_model */
+    long layers, hidden, bottleneck;
+    long window; /* ASR_FRAMES: frames */
+    long channel, memory_mb;
+    long time_masks, time_mask, frequency_masks, frequency_mask;
+    double dropout, most_seconds;
+} asr_settings;
+
+typedef struct asr_kind asr_kind;
+
+/* The data, whichever way it is learned. */
+typedef struct asr_data {
+    task base;
+    const asr_kind *kind;
+    speech_corpus corpus;
+    speech_request request;
+    size_t labels; /* that the network tells apart */
+    void *sets;    /* the kind's own */
+} asr_data;
+
+typedef struct asr_learner {
+    learner base;
+    learner_place place;
+    acoustic_model *net;
+    uint32_t *order; /* of epoch `order_epoch` */
+    uint64_t order_epoch;
+    void *own; /* the kind's */
+} asr_learner;
+
+struct asr_kind {
+    const char *name;
+    const task_metric *metrics;
+    /* Fills d->sets, d->labels and the texts of d->base. */
+    tw_status (*load)(asr_data *d);
+    void (*release)(asr_data *d);
+    /* Fills l->own, l->order and steps_per_epoch; the network is made afterwards. */
+    tw_status (*prepare)(asr_learner *l);
+    void (*clear)(asr_learner *l);
+    tw_status (*step)(asr_learner *l, uint64_t step, learner_gradient_ready ready, void *context, task_score *score);
+    tw_status (*evaluate)(asr_learner *l, size_t part, size_t parts, task_score *score);
+    /* May be NULL. */
+    tw_status (*describe)(const asr_data *d, tw_state *state);
+};
+
+extern const asr_kind asr_ctc, asr_frames;
+
+static inline const asr_data *asr_data_of(const asr_learner *l)
+{
+    return (const asr_data *)l->base.task;
+}
+
+static inline const asr_settings *asr_settings_of(const task *t)
+{
+    return (const asr_settings *)t->settings;
+}
+
+/* Every worker drops other values: its rank stands above the bits of any seed. */
+static inline nn_noise asr_noise(const asr_learner *l, uint64_t step)
+{
+    return (nn_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
+}
+
+/* Says in d->base.note what was left out of the two sets. */
+void asr_note_skips(asr_data *d, const skips *train, const skips *test);
+
+/* TW_ERROR_ARGUMENT when a step takes more than there is. `things`: "utterances", "windows". */
+tw_status asr_check_batch(const asr_learner *l, size_t count, const char *things);
+
+#endif

@@ -1,0 +1,302 @@
+/* asr_ctc.c - letters from whole utterances and their transcripts, by connectionist temporal classification. */
+#include "asr.h"
+#include "ctc.h"
+#include "decode.h"
+#include "edit_distance.h"
+#include "error.h"
+#include "speech_batch.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ctc_sets {
+    alphabet letters; /* of the training transcripts */
+    speech_set train, test;
+} ctc_sets;
+
+/* ---- metrics ---- */
+
+enum { SUBSTITUTIONS, INSERTIONS, DELETIONS, WORDS, CHARACTER_EDITS, CHARACTERS };
+_Static_assert((int)CHARACTERS < (int)TASK_PARTS, "a score has a part for each");
+
+static double wer(const task_score *score)
+{
+    const double *p = score->parts;
+    return (p[SUBSTITUTIONS] + p[INSERTIONS] + p[DELETIONS]) / p[WORDS];
+}
+
+static double cer(const task_score *score)
+{
+    return score->parts[CHARACTER_EDITS] / score->parts[CHARACTERS];
+}
+
+static double substitutions(const task_score *score)
+{
+    return score->parts[SUBSTITUTIONS];
+}
+
+static double insertions(const task_score *score)
+{
+    return score->parts[INSERTIONS];
+}
+
+static double deletions(const task_score *score)
+{
+    return score->parts[DELETIONS];
+}
+
+static double words(const task_score *score)
+{
+    return score->parts[WORDS];
+}
+
+static const task_metric metrics[] = {{"wer", wer, true},
+                                      {"cer", cer, true},
+                                      {"substitutions", substitutions, false},
+                                      {"insertions", insertions, false},
+                                      {"deletions", deletions, false},
+                                      {"words", words, false},
+                                      {0}};
+
+static void add_edits(task_score *score, const edit_counts *by_word, const edit_counts *by_character)
+{
+    double *p = score->parts;
+    p[SUBSTITUTIONS] += (double)by_word->substitutions;
+    p[INSERTIONS] += (double)by_word->insertions;
+    p[DELETIONS] += (double)by_word->deletions;
+    p[WORDS] += (double)(by_word->correct + by_word->substitutions + by_word->deletions);
+    p[CHARACTER_EDITS] += (double)(by_character->substitutions + by_character->insertions + by_character->deletions);
+    p[CHARACTERS] += (double)(by_character->correct + by_character->substitutions + by_character->deletions);
+}
+
+/* ---- data ---- */
+
+static void describe_sets(asr_data *d, const ctc_sets *s)
+{
+    task *t = &d->base;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < s->train.count; i++)
+        sum = tw_crc32c(sum, s->train.items[i].targets, s->train.items[i].target_count * sizeof(uint32_t));
+    snprintf(t->description, sizeof t->description,
+             "%zu training and %zu test utterances, %.1f and %.1f minutes, %zu letters", s->train.count, s->test.count,
+             s->train.seconds / 60, s->test.seconds / 60, s->letters.count);
+    snprintf(t->identity, sizeof t->identity, "of %zu utterances (transcripts %08x)", s->train.count, sum);
+    asr_note_skips(d, &s->train.skipped, &s->test.skipped);
+}
+
+static tw_status load(asr_data *d)
+{
+    ctc_sets *s = d->sets = calloc(1, sizeof *s);
+    if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
+    TW_TRY(speech_alphabet(&d->corpus.train, &s->letters));
+    TW_TRY(speech_load(&d->corpus.train, &s->letters, &d->request, &s->train));
+    TW_TRY(speech_load(&d->corpus.test, &s->letters, &d->request, &s->test));
+    d->labels = s->letters.count + 1;
+    describe_sets(d, s);
+    return TW_OK;
+}
+
+static void release(asr_data *d)
+{
+    ctc_sets *s = d->sets;
+    speech_release(&s->train);
+    speech_release(&s->test);
+    alphabet_release(&s->letters);
+    free(s);
+}
+
+static tw_status describe(const asr_data *d, tw_state *state)
+{
+    char *text;
+    TW_TRY(alphabet_text(&((const ctc_sets *)d->sets)->letters, &text));
+    tw_status status = tw_state_put_text(state, "alphabet", text);
+    free(text);
+    return status;
+}
+
+/* ---- a worker ---- */
+
+typedef struct ctc_worker {
+    speech_batch batch;
+    size_t *lengths; /* of the batch, as the network wants them */
+    ctc *loss;
+    uint32_t *by_length;     /* the test set, from short to long */
+    uint32_t *own, *letters; /* indices of a batch; what was recognised */
+    char *said, *heard;
+} ctc_worker;
+
+static const ctc_sets *sets_of(const asr_learner *l)
+{
+    return asr_data_of(l)->sets;
+}
+
+static void grow_to(const speech_set *set, size_t *frames, size_t *targets)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->items[i].frames > *frames) *frames = set->items[i].frames;
+        if (set->items[i].target_count > *targets) *targets = set->items[i].target_count;
+    }
+}
+
+static tw_status prepare(asr_learner *l)
+{
+    const ctc_sets *s = sets_of(l);
+    size_t frames = 1, targets = 1, batch = l->place.batch;
+    TW_TRY(asr_check_batch(l, s->train.count, "utterances"));
+    l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->place.size, batch);
+    grow_to(&s->train, &frames, &targets);
+    grow_to(&s->test, &frames, &targets);
+    ctc_worker *w = l->own = calloc(1, sizeof *w);
+    if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    TW_TRY(ctc_create(frames, s->letters.count + 1, targets, &w->loss));
+    size_t text = 4 * (frames > targets ? frames : targets) + 1;
+    l->order = malloc(s->train.count * sizeof *l->order);
+    w->by_length = malloc(s->test.count * sizeof *w->by_length);
+    w->lengths = malloc(batch * sizeof *w->lengths);
+    w->own = malloc(batch * sizeof *w->own);
+    w->letters = malloc(frames * sizeof *w->letters);
+    w->said = malloc(text);
+    w->heard = malloc(text);
+    if (!l->order || !w->by_length || !w->lengths || !w->own || !w->letters || !w->said || !w->heard)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu utterances", batch);
+    return speech_order_by_length(&s->test, w->by_length);
+}
+
+static void clear(asr_learner *l)
+{
+    ctc_worker *w = l->own;
+    speech_batch_release(&w->batch);
+    ctc_destroy(w->loss);
+    free(w->lengths);
+    free(w->by_length);
+    free(w->own);
+    free(w->letters);
+    free(w->said);
+    free(w->heard);
+    free(w);
+}
+
+static spec_augmentation augmentation_of(const asr_settings *s)
+{
+    return (spec_augmentation){.frequency_masks = (int)s->frequency_masks,
+                               .time_masks = (int)s->time_masks,
+                               .widest_band = (int)s->frequency_mask,
+                               .longest_span = (int)s->time_mask,
+                               .most_of_it = 0.2};
+}
+
+static acoustic_model_batch show_batch(ctc_worker *w)
+{
+    for (size_t i = 0; i < w->batch.count; i++) w->lengths[i] = w->batch.lengths[i];
+    return (acoustic_model_batch){w->batch.time, w->batch.count, w->lengths, w->batch.features};
+}
+
+/* A batch's loss, with respect to logits: scores are logits too, since they are normalised already. */
+static tw_status lose(const asr_learner *l, const float *scores, float *gradient, task_score *score)
+{
+    const ctc_worker *w = l->own;
+    const speech_batch *b = &w->batch;
+    ctc_result result;
+    ctc_batch batch = {b->time,    b->count,        sets_of(l)->letters.count + 1, scores, b->lengths,
+                       b->targets, b->target_counts};
+    TW_TRY(ctc_loss(w->loss, &batch, CTC_BY_LABEL, gradient, &result));
+    score->loss += result.sum;
+    score->count += (double)b->count;
+    return TW_OK;
+}
+
+typedef struct loss_context {
+    const asr_learner *learner;
+    task_score *score;
+} loss_context;
+
+static tw_status compute_loss(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient)
+{
+    loss_context *c = context;
+    (void)batch;
+    return lose(c->learner, scores, gradient, c->score);
+}
+
+/* The first epoch goes from short to long (SortaGrad, Amodei et al. 2016): long utterances are hard to begin with. */
+static tw_status order_epoch(asr_learner *l, uint64_t epoch)
+{
+    if (epoch == l->order_epoch) return TW_OK;
+    const learner_place *p = &l->place;
+    TW_TRY(speech_order(&sets_of(l)->train, (size_t)p->size, p->batch, p->seed, epoch, epoch == 0, l->order));
+    l->order_epoch = epoch;
+    return TW_OK;
+}
+
+static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+{
+    ctc_worker *w = l->own;
+    const learner_place *p = &l->place;
+    uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
+    TW_TRY(order_epoch(l, epoch));
+    const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
+    spec_augmentation augment = augmentation_of(asr_settings_of(l->base.task));
+    TW_TRY(speech_fill(&sets_of(l)->train, own, p->batch, &augment, p->seed, epoch, &w->batch));
+    acoustic_model_batch batch = show_batch(w);
+    loss_context to = {l, score};
+    nn_noise noise = asr_noise(l, number);
+    return acoustic_model_step(l->net, &batch, &(acoustic_model_loss){compute_loss, &to}, &noise, ready, context);
+}
+
+/* ---- evaluation ---- */
+
+static tw_status compare(const asr_learner *l, const speech_item *item, const utterance *u, task_score *score)
+{
+    ctc_worker *w = l->own;
+    edit_counts by_word = {0}, by_character = {0};
+    size_t count = decode_greedy(u, w->letters);
+    alphabet_decode(&sets_of(l)->letters, item->targets, item->target_count, w->said);
+    alphabet_decode(&sets_of(l)->letters, w->letters, count, w->heard);
+    TW_TRY(edit_words(w->said, w->heard, &by_word));
+    TW_TRY(edit_characters(w->said, w->heard, &by_character));
+    add_edits(score, &by_word, &by_character);
+    return TW_OK;
+}
+
+static tw_status evaluate_batch(asr_learner *l, size_t count, task_score *score)
+{
+    ctc_worker *w = l->own;
+    const speech_set *test = &sets_of(l)->test;
+    const float *scores;
+    TW_TRY(speech_fill(test, w->own, count, NULL, 0, 0, &w->batch));
+    acoustic_model_batch batch = show_batch(w);
+    TW_TRY(acoustic_model_evaluate(l->net, &batch, &scores));
+    TW_TRY(lose(l, scores, NULL, score));
+    size_t labels = sets_of(l)->letters.count + 1;
+    for (size_t i = 0; i < count; i++) {
+        utterance u = {scores + i * labels, count * labels, w->batch.lengths[i], labels};
+        TW_TRY(compare(l, &test->items[w->own[i]], &u, score));
+    }
+    return TW_OK;
+}
+
+/* Every `parts`-th utterance, so that each part has short and long ones. */
+static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score *score)
+{
+    ctc_worker *w = l->own;
+    size_t count = 0, total = sets_of(l)->test.count;
+    for (size_t i = part; i < total; i += parts) {
+        w->own[count++] = w->by_length[i];
+        if (count < l->place.batch && i + parts < total) continue;
+        TW_TRY(evaluate_batch(l, count, score));
+        count = 0;
+    }
+    return TW_OK;
+}
+
+const asr_kind asr_ctc = {
+    .name = "ctc",
+    .metrics = metrics,
+    .load = load,
+    .release = release,
+    .prepare = prepare,
+    .clear = clear,
+    .step = step,
+    .evaluate = evaluate,
+    .describe = describe,
+};

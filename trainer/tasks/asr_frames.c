@@ -1,0 +1,159 @@
+/* asr_frames.c - a class for every frame, from an alignment: the acoustic models of hybrid recognisers, in windows. */
+#include "asr.h"
+#include "dataset.h"
+#include "error.h"
+#include "frame_data.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct frame_sets {
+    frame_set train, test;
+} frame_sets;
+
+enum { CORRECT };
+
+static double accuracy(const task_score *score)
+{
+    return score->parts[CORRECT] / score->count;
+}
+
+static const task_metric metrics[] = {{"frame_accuracy", accuracy, true}, {0}};
+
+static void take_result(task_score *score, const acoustic_model_result *result)
+{
+    score->loss += result->loss;
+    score->count += (double)result->frames;
+    score->parts[CORRECT] += (double)result->correct;
+}
+
+/* ---- data ---- */
+
+static void describe_sets(asr_data *d, const frame_sets *s)
+{
+    task *t = &d->base;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < s->train.speech.count; i++) {
+        const speech_item *item = &s->train.speech.items[i];
+        sum = tw_crc32c(sum, item->targets, item->target_count * sizeof(uint32_t));
+    }
+    snprintf(t->description, sizeof t->description,
+             "%zu training and %zu test windows of %zu frames, %.1f and %.1f minutes, %zu classes", s->train.count,
+             s->test.count, s->train.length, s->train.speech.seconds / 60, s->test.speech.seconds / 60,
+             s->train.classes);
+    snprintf(t->identity, sizeof t->identity, "of %zu windows (classes %08x)", s->train.count, sum);
+    asr_note_skips(d, &s->train.speech.skipped, &s->test.speech.skipped);
+}
+
+static tw_status load(asr_data *d)
+{
+    const asr_settings *settings = asr_settings_of(&d->base);
+    const char *test = settings->test_alignment ? settings->test_alignment : settings->alignment;
+    size_t length = (size_t)settings->window;
+    if (!settings->alignment)
+        return tw_fail(TW_ERROR_ARGUMENT, "--alignment is missing: --model frames learns the class of every frame");
+    frame_sets *s = d->sets = calloc(1, sizeof *s);
+    if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
+    TW_TRY(frame_load(&d->corpus.train, settings->alignment, &d->request, length, 0, &s->train));
+    TW_TRY(frame_load(&d->corpus.test, test, &d->request, length, s->train.classes, &s->test));
+    d->labels = s->train.classes;
+    describe_sets(d, s);
+    return TW_OK;
+}
+
+static void release(asr_data *d)
+{
+    frame_sets *s = d->sets;
+    frame_release(&s->train);
+    frame_release(&s->test);
+    free(s);
+}
+
+/* ---- a worker ---- */
+
+typedef struct frame_worker {
+    float *features;  /* (window, batch, width) */
+    int32_t *targets; /* (window, batch) */
+    uint32_t *own;    /* indices of a batch */
+} frame_worker;
+
+static const frame_sets *sets_of(const asr_learner *l)
+{
+    return asr_data_of(l)->sets;
+}
+
+static tw_status prepare(asr_learner *l)
+{
+    const frame_set *train = &sets_of(l)->train;
+    size_t batch = l->place.batch, frames = train->length * batch;
+    TW_TRY(asr_check_batch(l, train->count, "windows"));
+    l->base.steps_per_epoch = train->count / (batch * (size_t)l->place.size);
+    frame_worker *w = l->own = calloc(1, sizeof *w);
+    if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    l->order = malloc(train->count * sizeof *l->order);
+    w->features = malloc(frames * train->speech.width * sizeof *w->features);
+    w->targets = malloc(frames * sizeof *w->targets);
+    w->own = malloc(batch * sizeof *w->own);
+    if (!l->order || !w->features || !w->targets || !w->own)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu windows", batch);
+    return TW_OK;
+}
+
+static void clear(asr_learner *l)
+{
+    frame_worker *w = l->own;
+    free(w->features);
+    free(w->targets);
+    free(w->own);
+    free(w);
+}
+
+static acoustic_model_batch take_windows(const frame_worker *w, const frame_set *set, const uint32_t *order,
+                                         size_t count)
+{
+    frame_fill(set, order, count, w->features, w->targets);
+    return (acoustic_model_batch){.steps = set->length, .batch = count, .frames = w->features};
+}
+
+static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+{
+    const frame_worker *w = l->own;
+    const frame_set *train = &sets_of(l)->train;
+    const learner_place *p = &l->place;
+    uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
+    if (epoch != l->order_epoch) dataset_shuffle(l->order, train->count, p->seed, epoch);
+    l->order_epoch = epoch;
+    const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
+    acoustic_model_batch batch = take_windows(w, train, own, p->batch);
+    acoustic_model_result result = {0};
+    nn_noise noise = asr_noise(l, number);
+    TW_TRY(acoustic_model_step_frames(l->net, &batch, w->targets, &noise, ready, context, &result));
+    take_result(score, &result);
+    return TW_OK;
+}
+
+static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score *score)
+{
+    const frame_worker *w = l->own;
+    const frame_set *test = &sets_of(l)->test;
+    size_t last = test->count * (part + 1) / parts;
+    for (size_t at = test->count * part / parts, count; at < last; at += count) {
+        acoustic_model_result result = {0};
+        count = last - at < l->place.batch ? last - at : l->place.batch;
+        for (size_t i = 0; i < count; i++) w->own[i] = (uint32_t)(at + i);
+        acoustic_model_batch batch = take_windows(w, test, w->own, count);
+        TW_TRY(acoustic_model_evaluate_frames(l->net, &batch, w->targets, &result));
+        take_result(score, &result);
+    }
+    return TW_OK;
+}
+
+const asr_kind asr_frames = {
+    .name = "frames",
+    .metrics = metrics,
+    .load = load,
+    .release = release,
+    .prepare = prepare,
+    .clear = clear,
+    .step = step,
+    .evaluate = evaluate,
+};
