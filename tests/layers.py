@@ -26,7 +26,7 @@ MAY_SEE = {
     "trainer/text": ["trainer/data", "trainer"],
     "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/data", "trainer/audio", "trainer/text", "trainer/speech", "trainer/options", "trainer"],
     "trainer/train": ["trainer/tasks", "trainer/options", "trainer"],
-    "trainer/commands": ["trainer/train", "trainer/tasks", "trainer/models", "trainer/data", "trainer/text", "trainer/options", "trainer/nn", "trainer"],
+    "trainer/commands": ["trainer/train", "trainer/tasks", "trainer/audio", "trainer/speech", "trainer/models", "trainer/data", "trainer/text", "trainer/options", "trainer/nn", "trainer"],
     "trainer": ["trainer/commands", "trainer/options"],
     "examples": [],
     "include/thinwire": [],

@@ -6,6 +6,7 @@ static const command commands[] = {
     {"demo", "the main job: real images, four workers, dense against compressed", command_demo},
     {"train", "train a network on several workers", command_train},
     {"generate", "text from a language model that was trained", command_generate},
+    {"transcribe", "text from recorded speech, by a recogniser that was trained", command_transcribe},
     {"schemes", "the ways to exchange gradients, and their options", command_schemes},
     {"bench", "figures beside their limits: compression, training steps", command_bench},
     {"doctor", "what this machine offers: instruction set, memory, oneDNN, MPI, data", command_doctor},

@@ -22,6 +22,7 @@ int command_bench(int argc, char **argv);
 int command_demo(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_transcribe(int argc, char **argv);
 int command_schemes(int argc, char **argv);
 
 /* Runs the command that the first word names; explains the list where it is "help", missing or unknown. */

@@ -80,6 +80,18 @@ static const option_row rows[] = {
 #define COUNT (sizeof rows / sizeof *rows)
 static_assert(COUNT < OPTIONS_MOST, "room for a task's rows");
 
+static void describe_tasks(const task_ops *ops, char *text, size_t room)
+{
+    int used = snprintf(text, room,
+                        "Trains a network on several workers that exchange compressed gradients, or weights. Under "
+                        "mpirun each rank is a worker; otherwise the workers are threads of this process. These are "
+                        "the options of task %s (%s).",
+                        ops->name, ops->summary);
+    for (size_t i = 0; task_at(i) && (size_t)used < room; i++)
+        if (task_at(i) != ops)
+            used += snprintf(text + used, room - (size_t)used, " %s: %s.", task_at(i)->name, task_at(i)->summary);
+}
+
 void settings_page(const task_ops *ops, train_page *p)
 {
     size_t own = ops->row_count;
@@ -93,12 +105,10 @@ void settings_page(const task_ops *ops, train_page *p)
         const char *suits = ops->fallback && row->name ? ops->fallback(NULL, row->name) : NULL;
         if (suits) row->fallback = suits;
     }
+    describe_tasks(ops, p->description, sizeof p->description);
     p->page = (option_page){
         .usage = "thinwire train TASK [options]",
-        .description =
-            "Trains a network on several workers that exchange compressed gradients, or weights. TASK is image; the "
-            "options below are TASK's. Under mpirun each rank is a worker; otherwise the workers are threads of this "
-            "process.",
+        .description = p->description,
         .examples = ops->examples,
         .rows = p->rows,
         .count = own + COUNT,

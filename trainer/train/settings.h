@@ -37,6 +37,7 @@ typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI
 /* The table of options for a task, for parsing and help: its own and those of every run. */
 typedef struct train_page {
     option_row rows[OPTIONS_MOST];
+    char description[1024];
     option_page page;
 } train_page;
 void settings_page(const task_ops *ops, train_page *page);
