@@ -49,57 +49,69 @@ static bool fit(speech_item *item, uint32_t *classes, size_t count)
     return true;
 }
 
-static void leave_out(frame_set *set, skip_reason reason, const char *id, const char *why, size_t count, size_t frames)
+/* What the items of a set are aligned with. */
+typedef struct aligner {
+    const char *path;
+    kaldi_table table;
+    size_t known; /* classes; 0: those that are met */
+    frame_set *set;
+} aligner;
+
+/* Counts an utterance as left out, which is no failure. */
+static tw_status leave_out(aligner *a, skip_reason reason, const char *id, const char *why, size_t number)
 {
     char example[SKIP_EXAMPLE];
-    snprintf(example, sizeof example, "%s: %zu %s for %zu frames", id, count, why, frames);
-    skips_add(&set->speech.skipped, reason, example);
-}
-
-static size_t largest(const speech_item *item)
-{
-    uint32_t most = 0;
-    for (size_t t = 0; t < item->target_count; t++)
-        if (item->targets[t] > most) most = item->targets[t];
-    return most;
-}
-
-static tw_status align(const char *path, const kaldi_table *table, const char *id, size_t known, frame_set *set,
-                       speech_item *item, bool *usable)
-{
-    const kaldi_entry *entry = kaldi_table_find(table, id);
-    uint32_t *classes = NULL;
-    size_t count = 0;
-    *usable = false;
-    if (item->frames < set->length) {
-        leave_out(set, SKIP_TOO_SHORT, id, "needed", set->length, item->frames);
-        return TW_OK;
-    }
-    if (entry) TW_TRY(parse_classes(path, entry, &classes, &count));
-    if (!fit(item, classes, count)) {
-        free(classes);
-        leave_out(set, SKIP_ALIGNMENT, id, "classes", count, item->frames);
-        return TW_OK;
-    }
-    size_t most = largest(item);
-    *usable = known == 0 || most < known;
-    if (!*usable) leave_out(set, SKIP_ALIGNMENT, id, "is a class that training has not,", most, item->frames);
-    if (*usable && most >= set->classes) set->classes = most + 1;
+    snprintf(example, sizeof example, "%s: %s %zu", id, why, number);
+    skips_add(&a->set->speech.skipped, reason, example);
     return TW_OK;
 }
 
-/* Keeps the items that have targets. */
-static tw_status align_all(const char *path, const kaldi_table *table, const speech_list *list, size_t known,
-                           frame_set *set)
+static size_t largest(const uint32_t *classes, size_t count)
 {
-    speech_set *speech = &set->speech;
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (classes[i] > most) most = classes[i];
+    return most;
+}
+
+/* Takes over `classes`. */
+static tw_status take_classes(aligner *a, const char *id, uint32_t *classes, size_t count, speech_item *item)
+{
+    size_t most = largest(classes, count);
+    if (a->known && most >= a->known) {
+        free(classes);
+        return leave_out(a, SKIP_ALIGNMENT, id, "training has no class", most);
+    }
+    if (!fit(item, classes, count)) {
+        free(classes);
+        return leave_out(a, SKIP_ALIGNMENT, id, "frames are not as many as classes,", count);
+    }
+    if (most >= a->set->classes) a->set->classes = most + 1;
+    return TW_OK;
+}
+
+/* The item has targets afterwards, or it is left out. */
+static tw_status align(aligner *a, const char *id, speech_item *item)
+{
+    uint32_t *classes = NULL;
+    size_t count = 0;
+    const kaldi_entry *entry = kaldi_table_find(&a->table, id);
+    if (item->frames < a->set->length) return leave_out(a, SKIP_TOO_SHORT, id, "frames", item->frames);
+    if (!entry) return leave_out(a, SKIP_ALIGNMENT, id, "not in the file; frames", item->frames);
+    TW_TRY(parse_classes(a->path, entry, &classes, &count));
+    return take_classes(a, id, classes, count, item);
+}
+
+/* Keeps the items that have targets. */
+static tw_status align_all(aligner *a, const speech_list *list)
+{
+    speech_set *speech = &a->set->speech;
     size_t all = speech->count, kept = 0;
     tw_status status = TW_OK;
     for (size_t i = 0; i < all; i++) {
-        bool usable = false;
         speech_item *item = &speech->items[i];
-        if (status == TW_OK) status = align(path, table, list->items[item->source].id, known, set, item, &usable);
-        if (usable)
+        if (status == TW_OK) status = align(a, list->items[item->source].id, item);
+        if (item->targets)
             speech->items[kept++] = *item;
         else
             speech_item_release(item);
@@ -110,10 +122,10 @@ static tw_status align_all(const char *path, const kaldi_table *table, const spe
 
 static tw_status read_alignment(const char *path, const speech_list *list, size_t known, frame_set *set)
 {
-    kaldi_table table = {0};
-    TW_TRY(kaldi_table_read(path, &table));
-    tw_status status = align_all(path, &table, list, known, set);
-    kaldi_table_release(&table);
+    aligner a = {.path = path, .known = known, .set = set};
+    TW_TRY(kaldi_table_read(path, &a.table));
+    tw_status status = align_all(&a, list);
+    kaldi_table_release(&a.table);
     return status;
 }
 

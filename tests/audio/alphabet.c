@@ -1,0 +1,166 @@
+/* Transcripts and alphabets, and the characters under them. */
+#include "alphabet.h"
+#include "audio/folder.h"
+#include "code_point.h"
+#include "text_lines.h"
+
+static void every_character_there_and_back(void **state)
+{
+    char bytes[CODE_POINT_BYTES];
+    uint32_t read;
+    (void)state;
+    for (uint32_t point = 0; point <= 0x10ffff; point++) {
+        if (point >= 0xd800 && point < 0xe000) continue;
+        size_t length = code_point_write(point, bytes);
+        assert_int_equal(code_point_read(bytes, sizeof bytes, &read), length);
+        assert_int_equal(read, point);
+        if (length > 1) assert_int_equal(code_point_read(bytes, length - 1, &read), 0);
+    }
+}
+
+static void refuses_what_is_not_utf8(void **state)
+{
+    static const char *const wrong[] = {
+        "\x80",         "\xbf",         "\xc0\x80",         "\xc1\xbf",         "\xe0\x9f\xbf",
+        "\xed\xa0\x80", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
+        "\xff",         "\xc3(",        "\xe2\x82("};
+    uint32_t point;
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(code_point_read(wrong[i], strlen(wrong[i]), &point), 0);
+}
+
+static void normalises(const char *src, const char *expected)
+{
+    char *dst = malloc(transcript_capacity(src));
+    assert_non_null(dst);
+    assert_int_equal(transcript_normalise(src, dst), TW_OK);
+    assert_string_equal(dst, expected);
+    free(dst);
+}
+
+static void transcripts_are_normalised(void **state)
+{
+    (void)state;
+    normalises("IT'S JUST SO HARD", "it's just so hard");
+    normalises("  well-known,\tTHINGS\u2019  (2) ... ", "well known things' 2");
+    normalises("\u00c4RGER \u0416\u0415 \u0391\u03a9 \u4f60\u597d",
+               "\u00e4rger \u0436\u0435 \u03b1\u03c9 \u4f60\u597d");
+    normalises("\u023a\u023a\u023a", "\u2c65\u2c65\u2c65"); /* two bytes become three */
+    normalises("...", "");
+    normalises("", "");
+    char dst[16];
+    assert_int_equal(transcript_normalise("caf\xe9", dst), TW_ERROR_FORMAT);
+    assert_said("not UTF-8", NULL);
+}
+
+static void grows_from_transcripts(void **state)
+{
+    alphabet letters = {0}, again = {0};
+    uint32_t numbers[32];
+    size_t count;
+    char *text, spoken[64];
+    (void)state;
+    assert_int_equal(alphabet_add(&letters, "b c\u00e9a'"), TW_OK);
+    assert_int_equal(alphabet_add(&letters, "cab"), TW_OK);
+    assert_int_equal(alphabet_text(&letters, &text), TW_OK);
+    assert_string_equal(text, " 'abc\u00e9");
+    assert_int_equal(alphabet_encode(&letters, "a cab\u00e9", numbers, &count), TW_OK);
+    static const uint32_t expected[] = {3, 1, 5, 3, 4, 6};
+    assert_int_equal(count, 6);
+    assert_memory_equal(numbers, expected, sizeof expected);
+    alphabet_decode(&letters, numbers, count, spoken);
+    assert_string_equal(spoken, "a cab\u00e9");
+
+    assert_int_equal(alphabet_parse(text, &again), TW_OK);
+    assert_int_equal(again.count, letters.count);
+    assert_memory_equal(again.letters, letters.letters, again.count * sizeof *again.letters);
+    free(text);
+    alphabet_release(&again);
+    assert_int_equal(alphabet_parse("\u00e9cb'a ", &again), TW_OK);
+    assert_memory_equal(again.letters, letters.letters, again.count * sizeof *again.letters);
+    alphabet_release(&again);
+    assert_int_equal(alphabet_encode(&letters, "abd", numbers, &count), TW_ERROR_FORMAT);
+    assert_said("no \"d\"", NULL);
+    assert_int_equal(alphabet_encode(&letters, "a\u00fcb", numbers, &count), TW_ERROR_FORMAT);
+    assert_said("no \"\u00fc\"", NULL);
+    alphabet_release(&letters);
+}
+
+static void holds_thousands_of_letters(void **state)
+{
+    alphabet letters = {0};
+    uint32_t numbers[1];
+    size_t count;
+    (void)state;
+    for (uint32_t point = 0x4e00 + 4999; point >= 0x4e00; point--) {
+        char text[CODE_POINT_BYTES + 1] = "";
+        code_point_write(point, text);
+        assert_int_equal(alphabet_add(&letters, text), TW_OK);
+    }
+    assert_int_equal(letters.count, 5000);
+    assert_int_equal(alphabet_encode(&letters, "\u4e03", numbers, &count), TW_OK);
+    assert_int_equal(numbers[0], 4);
+    alphabet_release(&letters);
+}
+
+static void refuses_alphabets(void **state)
+{
+    alphabet letters = {0};
+    (void)state;
+    assert_int_equal(alphabet_parse("", &letters), TW_ERROR_FORMAT);
+    assert_int_equal(alphabet_parse("ab\xff", &letters), TW_ERROR_FORMAT);
+    assert_int_equal(alphabet_parse("aba", &letters), TW_ERROR_FORMAT);
+    assert_said("letter twice: \"a\"", NULL);
+    assert_null(letters.letters);
+}
+
+static void reads_lines(void **state)
+{
+    text_lines lines;
+    (void)state;
+    write_text("lines", "\xef\xbb\xbf"
+                        "first  line\r\n\n \t\n  third\tone");
+    assert_int_equal(text_lines_open(in_folder("lines"), &lines), TW_OK);
+    char *line = text_lines_next(&lines);
+    assert_string_equal(text_word(&line), "first");
+    assert_string_equal(text_word(&line), "line");
+    assert_string_equal(text_word(&line), "");
+    line = text_lines_next(&lines);
+    assert_int_equal(lines.number, 4);
+    assert_string_equal(line, "third\tone");
+    assert_null(text_lines_next(&lines));
+    text_lines_close(&lines);
+}
+
+static void refuses_lines(void **state)
+{
+    text_lines lines;
+    (void)state;
+    write_text("latin", "one\ntwo\ncaf\xe9\n");
+    assert_int_equal(text_lines_open(in_folder("latin"), &lines), TW_ERROR_FORMAT);
+    assert_said(in_folder("latin"), "line 3 is not UTF-8", "0xe9", NULL);
+    write_bytes("zero", "one\nt\0o\n", 8);
+    assert_int_equal(text_lines_open(in_folder("zero"), &lines), TW_ERROR_FORMAT);
+    assert_said("line 2", NULL);
+    write_text("empty", "");
+    assert_int_equal(text_lines_open(in_folder("empty"), &lines), TW_ERROR_FORMAT);
+    assert_said(in_folder("empty"), "empty", NULL);
+    assert_int_equal(text_lines_open(in_folder("missing"), &lines), TW_ERROR_IO);
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_character_there_and_back),
+        cmocka_unit_test(refuses_what_is_not_utf8),
+        cmocka_unit_test(transcripts_are_normalised),
+        cmocka_unit_test(grows_from_transcripts),
+        cmocka_unit_test(holds_thousands_of_letters),
+        cmocka_unit_test(refuses_alphabets),
+        IN_FOLDER(reads_lines),
+        IN_FOLDER(refuses_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

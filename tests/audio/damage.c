@@ -1,0 +1,194 @@
+/* Sounds that cannot be used: each is told so in a sentence, and none does harm. */
+#include "audio/folder.h"
+#include "sound.h"
+
+#include <math.h>
+
+enum { RATE = 8000, COUNT = 2000, BYTES = 16384 };
+
+static const sound_request whole = {.rate = RATE, .channel = SOUND_MONO, .most_seconds = 1};
+static float noise[2 * RATE];
+
+static int set_up(void **state)
+{
+    unsigned seed = 7;
+    for (int i = 0; i < 2 * RATE; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        noise[i] = (float)(seed >> 8) / 16777216.0f - 0.5f;
+    }
+    return folder_make(state);
+}
+
+static void refused(const char *name, const sound_request *request, tw_status expected, const char *words)
+{
+    float *samples = NULL;
+    size_t count = 0;
+    assert_int_equal(sound_read(in_folder(name), request, &samples, &count), expected);
+    assert_null(samples);
+    assert_said(in_folder(name), words, NULL);
+}
+
+static void refuses_what_is_not_a_sound(void **state)
+{
+    (void)state;
+    refused("missing.wav", &whole, TW_ERROR_IO, "cannot open it");
+    write_text("empty.wav", "");
+    refused("empty.wav", &whole, TW_ERROR_FORMAT, "empty");
+    write_text("text.wav", "this is not a sound, whatever its name says");
+    refused("text.wav", &whole, TW_ERROR_FORMAT, "not a sound file");
+    assert_int_equal(mkdir(in_folder("folder.wav"), 0700), 0);
+    refused("folder.wav", &whole, TW_ERROR_IO, "not a regular file");
+    assert_int_equal(mkfifo(in_folder("pipe.wav"), 0600), 0);
+    refused("pipe.wav", &whole, TW_ERROR_IO, "not a regular file");
+}
+
+static void refuses_no_samples(void **state)
+{
+    (void)state;
+    write_sound("none.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, 0);
+    refused("none.wav", &whole, TW_ERROR_FORMAT, "zero length");
+}
+
+static void refuses_stereo(void **state)
+{
+    sound_request third = whole;
+    (void)state;
+    write_sound("stereo.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2, RATE, noise, 500);
+    refused("stereo.wav", &whole, TW_ERROR_FORMAT, "2 channels");
+    third.channel = 2;
+    refused("stereo.wav", &third, TW_ERROR_FORMAT, "no channel 2");
+}
+
+static void refuses_what_is_too_long(void **state)
+{
+    (void)state;
+    write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE + 1);
+    refused("long.wav", &whole, TW_ERROR_FORMAT, "longer than 1 s");
+    write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE);
+    float *samples;
+    size_t count;
+    assert_int_equal(sound_read(in_folder("long.wav"), &whole, &samples, &count), TW_OK);
+    free(samples);
+}
+
+static void refuses_numbers_that_are_none(void **state)
+{
+    (void)state;
+    noise[77] = NAN;
+    write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
+    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is not a finite number");
+    noise[77] = -INFINITY;
+    write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
+    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77");
+}
+
+static void refuses_rates_that_are_none(void **state)
+{
+    (void)state;
+    write_sound("slow.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 1, noise, COUNT);
+    refused("slow.wav", &whole, TW_ERROR_FORMAT, "1 samples a second");
+}
+
+static void refuses_pieces_that_are_not_there(void **state)
+{
+    sound_request piece = whole;
+    (void)state;
+    write_sound("short.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT); /* 0.25 s */
+    piece.offset = 0.25;
+    refused("short.wav", &piece, TW_ERROR_FORMAT, "begins at 0.25 s");
+    piece.offset = -1;
+    refused("short.wav", &piece, TW_ERROR_FORMAT, "not a piece");
+    piece.offset = 1e300;
+    refused("short.wav", &piece, TW_ERROR_FORMAT, "not a piece");
+    piece.offset = 0.2;
+    piece.duration = 0.6;
+    refused("short.wav", &piece, TW_ERROR_FORMAT, "ends after 0.05 s");
+}
+
+static size_t read_bytes(const char *name, uint8_t bytes[BYTES])
+{
+    FILE *file = fopen(in_folder(name), "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, BYTES, file);
+    assert_true(size < BYTES);
+    fclose(file);
+    return size;
+}
+
+/* Either it is read, as finite numbers within the limit, or a sentence names it. */
+static void survive(const uint8_t *bytes, size_t size)
+{
+    float *samples = NULL;
+    size_t count = 0;
+    write_bytes("damaged", bytes, size);
+    tw_status status = sound_read(in_folder("damaged"), &whole, &samples, &count);
+    if (status == TW_OK) {
+        assert_true(count > 0 && count <= RATE);
+        for (size_t i = 0; i < count; i++) assert_true(isfinite(samples[i]));
+    } else {
+        assert_int_equal(status, TW_ERROR_FORMAT);
+        assert_said(in_folder("damaged"), NULL);
+    }
+    free(samples);
+}
+
+static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_WAV | SF_FORMAT_FLOAT,
+                              SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
+
+static void survives_every_damaged_byte_of_a_header(void **state)
+{
+    static const uint8_t values[] = {0x00, 0x7f, 0xff};
+    static uint8_t bytes[BYTES];
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        write_sound("whole", formats[f], 1, RATE, noise, COUNT);
+        size_t size = read_bytes("whole", bytes);
+        for (size_t at = 0; at < 64; at++) {
+            uint8_t kept = bytes[at];
+            for (size_t v = 0; v < sizeof values; v++) {
+                bytes[at] = values[v];
+                survive(bytes, size);
+            }
+            bytes[at] = kept;
+        }
+    }
+}
+
+static void survives_every_truncation(void **state)
+{
+    static uint8_t bytes[BYTES];
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        write_sound("whole", formats[f], 1, RATE, noise, COUNT);
+        size_t size = read_bytes("whole", bytes);
+        for (size_t cut = 1; cut < size; cut += cut < 100 ? 1 : 97) survive(bytes, cut);
+    }
+}
+
+static void notices_that_a_flac_is_cut_off(void **state)
+{
+    static uint8_t bytes[BYTES];
+    (void)state;
+    write_sound("whole", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT);
+    size_t size = read_bytes("whole", bytes);
+    write_bytes("cut.flac", bytes, size / 2);
+    refused("cut.flac", &whole, TW_ERROR_FORMAT, "");
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(refuses_what_is_not_a_sound),
+        CASE(refuses_no_samples),
+        CASE(refuses_stereo),
+        CASE(refuses_what_is_too_long),
+        CASE(refuses_numbers_that_are_none),
+        CASE(refuses_rates_that_are_none),
+        CASE(refuses_pieces_that_are_not_there),
+        CASE(survives_every_damaged_byte_of_a_header),
+        CASE(survives_every_truncation),
+        CASE(notices_that_a_flac_is_cut_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

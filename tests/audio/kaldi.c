@@ -1,0 +1,110 @@
+/* Kaldi directories: sounds, segments, speakers, and why pipes are refused. */
+#include "audio/folder.h"
+#include "speech_corpus.h"
+
+static speech_corpus corpus;
+
+static void load(void)
+{
+    if (speech_corpus_load(in_folder("data"), in_folder("data"), &corpus) != TW_OK) fail_msg("%s", tw_last_error());
+}
+
+static void reads_sounds(void **state)
+{
+    (void)state;
+    write_text("data/text", "s2-b TWO WORDS\ns1-a ONE\n");
+    write_text("data/wav.scp", "s2-b /somewhere/b.wav\ns1-a\twav/a.wav\ns3-c up.wav\ns4-d lost.wav\n");
+    write_text("data/utt2spk", "s1-a s1\ns2-b s2\n");
+    mkdir(in_folder("data/wav"), 0700);
+    write_text("data/wav/a.wav", "x");
+    write_text("up.wav", "x");
+    load();
+    const speech_list *list = &corpus.train;
+    assert_string_equal(corpus.format, "kaldi");
+    assert_int_equal(list->count, 4);
+    assert_string_equal(list->items[0].id, "s1-a"); /* in the order of their ids */
+    assert_string_equal(list->items[0].path, in_folder("data/wav/a.wav"));
+    assert_string_equal(list->items[0].text, "ONE");
+    assert_string_equal(list->items[0].speaker, "s1");
+    assert_string_equal(list->items[1].path, "/somewhere/b.wav");
+    assert_string_equal(list->items[1].text, "TWO WORDS");
+    assert_string_equal(list->items[2].path, in_folder("data/../up.wav"));
+    assert_null(list->items[2].text);
+    assert_string_equal(list->items[2].speaker, "");
+    assert_string_equal(list->items[3].path, in_folder("data/lost.wav"));
+    speech_corpus_release(&corpus);
+}
+
+static void reads_segments(void **state)
+{
+    (void)state;
+    write_text("data/text", "u1 one\nu2 two\n");
+    write_text("data/wav.scp", "rec /x/rec.wav\nunused cat x |\n");
+    write_text("data/segments", "u1 rec 0.25 1.5\nu2 rec 2 2.125\n");
+    load();
+    assert_int_equal(corpus.train.count, 2);
+    assert_true(corpus.train.items[0].offset == 0.25 && corpus.train.items[0].duration == 1.25);
+    assert_true(corpus.train.items[1].offset == 2 && corpus.train.items[1].duration == 0.125);
+    assert_string_equal(corpus.train.items[1].path, "/x/rec.wav");
+    assert_string_equal(corpus.train.items[1].text, "two");
+    speech_corpus_release(&corpus);
+}
+
+static void reads_sounds_named_by_id(void **state)
+{
+    (void)state;
+    write_text("data/text", "1\tIT'S\n2\tSO\n");
+    mkdir(in_folder("data/flac"), 0700);
+    load();
+    assert_int_equal(corpus.train.count, 2);
+    assert_string_equal(corpus.train.items[0].path, in_folder("data/flac/1.flac"));
+    assert_string_equal(corpus.train.items[0].text, "IT'S");
+    speech_corpus_release(&corpus);
+}
+
+static void refuses(const char *file, const char *line, const char *words)
+{
+    assert_int_equal(speech_corpus_load(in_folder("data"), in_folder("data"), &corpus), TW_ERROR_FORMAT);
+    assert_said(in_folder(file), line, words, NULL);
+    assert_null(corpus.train.items);
+}
+
+static void refuses_wrong_tables(void **state)
+{
+    (void)state;
+    write_text("data/text", "u1 one\n");
+    write_text("data/wav.scp", "u0 a.wav\n\nu1 sph2pipe -f wav a.sph |\n");
+    refuses("data/wav.scp", "line 3", "a command, which is not run (sph2pipe -f wav a.sph |)");
+    write_text("data/wav.scp", "u1\n");
+    refuses("data/wav.scp", "line 1", "no file for \"u1\"");
+    write_text("data/wav.scp", "u1 a.wav\nu2 b.wav\nu1 c.wav\n");
+    refuses("data/wav.scp", "line 1 and in line 3", "\"u1\"");
+    write_text("data/wav.scp", "rec a.wav\n");
+    static const char *const wrong[] = {"u1 rec 1",    "u1 rec 2 1",   "u1 rec -1 1", "u1 rec a b",
+                                        "u1 rec 0 1x", "u1 rec 0 inf", "u1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        write_text("data/segments", wrong[i]);
+        refuses("data/segments", "line 1", "begin and end");
+    }
+    write_text("data/segments", "u1 other 0 1\n");
+    refuses("data/segments", "\"other\"", "not in wav.scp");
+    write_text("data/text", "u1 caf\xe9\n");
+    refuses("data/text", "line 1", "not UTF-8");
+    write_text("data/text", "");
+    refuses("data/text", "empty", "");
+    remove(in_folder("data/text"));
+    assert_int_equal(speech_corpus_load(in_folder("data"), NULL, &corpus), TW_ERROR_IO);
+    assert_said(in_folder("data/text"), NULL);
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(reads_sounds),
+        CASE(reads_segments),
+        CASE(reads_sounds_named_by_id),
+        CASE(refuses_wrong_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

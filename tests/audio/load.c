@@ -1,0 +1,163 @@
+/* Loading: what is kept equals sound, features and transcript by themselves; what is left out is counted. */
+#include "audio/folder.h"
+#include "log_mel.h"
+#include "sound.h"
+#include "speech_data.h"
+
+static speech_corpus corpus;
+static alphabet letters;
+static speech_set set;
+static speech_request request = {.channel = SOUND_MONO, .most_seconds = 1.01, .most_bytes = 1 << 20};
+
+static int set_up(void **state)
+{
+    assert_int_equal(feature_settings_parse("rate=8000,bins=8,stack=2,stride=2", &request.features), TW_OK);
+    return folder_make(state);
+}
+
+static void list_corpus(const char *text)
+{
+    write_text("train.json", text);
+    if (speech_corpus_load(in_folder("train.json"), in_folder("train.json"), &corpus) != TW_OK)
+        fail_msg("%s", tw_last_error());
+    assert_int_equal(speech_alphabet(&corpus.train, &letters), TW_OK);
+}
+
+static void forget(void)
+{
+    speech_release(&set);
+    alphabet_release(&letters);
+    speech_corpus_release(&corpus);
+}
+
+static void keeps_features_and_targets(void **state)
+{
+    float *samples, *rows;
+    size_t count;
+    log_mel *extractor;
+    (void)state;
+    write_noise("a.wav", 1, 4000);
+    write_noise("b.wav", 2, 6000);
+    list_corpus("{\"audio_filepath\": \"a.wav\", \"text\": \"Abba\"}\n"
+                "{\"audio_filepath\": \"b.wav\", \"text\": \"c a\", \"offset\": 0.25}\n");
+    assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_OK);
+    assert_int_equal(set.count, 2);
+    assert_int_equal(set.width, 16);
+    assert_float_equal(set.seconds, 1.0, 1e-9);
+    static const uint32_t abba[] = {2, 3, 3, 2}, c_a[] = {4, 1, 2};
+    assert_int_equal(set.items[0].target_count, 4);
+    assert_memory_equal(set.items[0].targets, abba, sizeof abba);
+    assert_int_equal(set.items[1].target_count, 3);
+    assert_memory_equal(set.items[1].targets, c_a, sizeof c_a);
+
+    const sound_request piece = {.rate = 8000, .channel = SOUND_MONO, .offset = 0.25, .most_seconds = 1};
+    assert_int_equal(sound_read(in_folder("b.wav"), &piece, &samples, &count), TW_OK);
+    size_t frames = feature_frames(&request.features, count);
+    assert_int_equal(set.items[1].frames, frames);
+    rows = malloc(frames * 16 * sizeof *rows);
+    assert_non_null(rows);
+    assert_int_equal(log_mel_create(&request.features, &extractor), TW_OK);
+    assert_int_equal(log_mel_extract(extractor, samples, count, rows), TW_OK);
+    assert_memory_equal(set.items[1].rows, rows, frames * 16 * sizeof *rows);
+    log_mel_destroy(extractor);
+    free(rows);
+    free(samples);
+    assert_int_equal(skips_total(&set.skipped), 0);
+    forget();
+}
+
+static void counts_what_it_leaves_out(void **state)
+{
+    float stereo[800] = {0};
+    char text[SKIPS_TEXT];
+    alphabet known = {0};
+    (void)state;
+    write_noise("good.wav", 1, 4000);
+    write_noise("long.wav", 1, 8100);
+    write_noise("short.wav", 1, 360); /* 3 windows: 2 rows */
+    write_text("text.wav", "not a sound");
+    write_text("empty.wav", "");
+    write_sound("stereo.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2, 8000, stereo, 400);
+    list_corpus("{\"audio_filepath\": \"good.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"silent.wav\"}\n"
+                "{\"audio_filepath\": \"good.wav\", \"text\": \" ... \"}\n"
+                "{\"audio_filepath\": \"long.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"empty.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"missing.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"stereo.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"good.wav\", \"text\": \"abx\"}\n"
+                "{\"audio_filepath\": \"short.wav\", \"text\": \"ab\"}\n"
+                "{\"audio_filepath\": \"short.wav\", \"text\": \"aa\"}\n");
+    assert_int_equal(alphabet_parse("ab ", &known), TW_OK);
+    assert_int_equal(speech_load(&corpus.train, &known, &request, &set), TW_OK);
+    assert_int_equal(set.count, 2);
+    assert_int_equal(set.items[1].source, 9);
+    static const size_t expected[SKIP_REASONS] = {2, 5, 1, 1, 0};
+    assert_memory_equal(set.skipped.count, expected, sizeof expected);
+    skips_text(&set.skipped, text);
+    assert_null(strchr(text, '\n'));
+    assert_non_null(strstr(text, "9 utterances skipped: 2 without a transcript (first: silent.wav), 5 with unusable "
+                                 "audio (first: "));
+    assert_non_null(strstr(text, "long.wav: longer than 1.01 s"));
+    assert_non_null(strstr(text, "1 with characters outside the alphabet (good.wav: the alphabet has no \"x\"), 1 too "
+                                 "short (short.wav: 2 frames for 2 letters)"));
+    alphabet_release(&known);
+    forget();
+}
+
+static void needs_something_left(void **state)
+{
+    (void)state;
+    write_text("text.wav", "not a sound");
+    list_corpus("{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n{\"audio_filepath\": \"b.wav\"}\n");
+    assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_ERROR_FORMAT);
+    assert_said("none of 2 utterances can be used", "1 without a transcript (b.wav)", "text.wav: not a sound", NULL);
+    assert_null(set.items);
+    forget();
+}
+
+static void keeps_to_its_memory(void **state)
+{
+    speech_request small = request;
+    (void)state;
+    write_noise("a.wav", 1, 4000);
+    list_corpus("{\"audio_filepath\": \"a.wav\", \"text\": \"a\"}\n{\"audio_filepath\": \"a.wav\", \"text\": \"b\"}\n");
+    small.most_bytes = 2 * 24 * 16 * sizeof(float); /* 48 windows are 24 rows */
+    assert_int_equal(speech_load(&corpus.train, &letters, &small, &set), TW_OK);
+    speech_release(&set);
+    small.most_bytes--;
+    assert_int_equal(speech_load(&corpus.train, &letters, &small, &set), TW_ERROR_MEMORY);
+    assert_said("a.wav", "MiB", NULL);
+    forget();
+}
+
+static void does_without_transcripts(void **state)
+{
+    (void)state;
+    write_noise("a.wav", 1, 4000);
+    list_corpus("{\"audio_filepath\": \"a.wav\"}\n");
+    assert_int_equal(speech_load(&corpus.train, NULL, &request, &set), TW_OK);
+    assert_int_equal(set.count, 1);
+    assert_null(set.items[0].targets);
+    forget();
+}
+
+static void knows_how_many_frames_ctc_needs(void **state)
+{
+    static const uint32_t targets[] = {1, 1, 2, 2, 2, 1};
+    (void)state;
+    assert_int_equal(speech_least_frames(NULL, 0), 0);
+    assert_int_equal(speech_least_frames(targets, 1), 1);
+    assert_int_equal(speech_least_frames(targets, 6), 9);
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(keeps_features_and_targets), CASE(counts_what_it_leaves_out), CASE(needs_something_left),
+        CASE(keeps_to_its_memory),        CASE(does_without_transcripts),  CASE(knows_how_many_frames_ctc_needs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* Sounds are read as they were written, in every encoding, piece and rate. */
+#include "sound.h"
+#include "audio/folder.h"
+
+#include <math.h>
+
+enum { RATE = 8000, COUNT = 4000, PIPE_COUNT = 1000 };
+
+static const sound_request whole = {.rate = RATE, .channel = SOUND_MONO, .most_seconds = 10};
+static float wave[COUNT];
+
+static int set_up(void **state)
+{
+    for (int i = 0; i < COUNT; i++) wave[i] = 0.8f * sinf(0.05f * (float)i) * cosf(0.0013f * (float)i);
+    return folder_make(state);
+}
+
+static float *read_good(const char *path, const sound_request *request, size_t expected)
+{
+    float *samples = NULL;
+    size_t count = 0;
+    if (sound_read(path, request, &samples, &count) != TW_OK) fail_msg("%s", tw_last_error());
+    assert_int_equal(count, expected);
+    return samples;
+}
+
+static void reads_every_encoding(void **state)
+{
+    static const struct {
+        int format;
+        double error; /* the largest: one step of the encoding; half of mu-law's widest; what Vorbis allows itself */
+    } cases[] = {
+        {SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1.0 / 32000}, {SF_FORMAT_WAV | SF_FORMAT_PCM_24, 1.0 / 8e6},
+        {SF_FORMAT_WAV | SF_FORMAT_PCM_32, 1e-7},        {SF_FORMAT_WAV | SF_FORMAT_FLOAT, 0},
+        {SF_FORMAT_WAV | SF_FORMAT_DOUBLE, 0},           {SF_FORMAT_WAV | SF_FORMAT_ULAW, 0.02},
+        {SF_FORMAT_WAV | SF_FORMAT_ALAW, 0.02},          {SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1.0 / 32000},
+        {SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0.1},
+    };
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        write_sound("sound", cases[c].format, 1, RATE, wave, COUNT);
+        float *samples = read_good(in_folder("sound"), &whole, COUNT);
+        for (int i = 0; i < COUNT; i++) assert_true(fabs(samples[i] - wave[i]) <= cases[c].error);
+        free(samples);
+    }
+}
+
+static void takes_the_channel_that_is_named(void **state)
+{
+    static float three[3 * COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        for (int c = 0; c < 3; c++) three[3 * i + c] = wave[i] / (float)(c + 1);
+    write_sound("three.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 3, RATE, three, COUNT);
+    for (int c = 0; c < 3; c++) {
+        sound_request one = whole;
+        one.channel = c;
+        float *samples = read_good(in_folder("three.wav"), &one, COUNT);
+        for (int i = 0; i < COUNT; i++) assert_true(samples[i] == wave[i] / (float)(c + 1));
+        free(samples);
+    }
+}
+
+static void takes_the_piece_that_is_named(void **state)
+{
+    static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
+    sound_request piece = whole;
+    (void)state;
+    piece.offset = 0.125;
+    piece.duration = 0.25;
+    for (int f = 0; f < 2; f++) {
+        write_sound("sound", formats[f], 1, RATE, wave, COUNT);
+        float *samples = read_good(in_folder("sound"), &piece, RATE / 4);
+        for (int i = 0; i < RATE / 4; i++) assert_float_equal(samples[i], wave[RATE / 8 + i], 1.0 / 32000);
+        free(samples);
+    }
+    piece.duration = 0;
+    free(read_good(in_folder("sound"), &piece, COUNT - RATE / 8));
+    piece.duration = 0.375 + 0.4; /* of which 0.4 s are missing */
+    free(read_good(in_folder("sound"), &piece, COUNT - RATE / 8));
+}
+
+/* A tone is the same tone at another rate: compared with the formula, away from the ends. */
+static void resamples(void **state)
+{
+    static const int rates[] = {16000, 11025, 44100};
+    static float tone[50000];
+    (void)state;
+    for (int r = 0; r < 3; r++) {
+        int rate = rates[r], count = rate / 2, half = RATE / 2;
+        for (int i = 0; i < count; i++) tone[i] = 0.5f * (float)sin(2 * M_PI * 440 * i / rate);
+        write_sound("tone.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, rate, tone, (size_t)count);
+        float *samples = NULL;
+        size_t got = 0;
+        assert_int_equal(sound_read(in_folder("tone.wav"), &whole, &samples, &got), TW_OK);
+        assert_in_range(got, half - 2, half + 2);
+        for (int i = 200; i < half - 200; i++)
+            assert_float_equal(samples[i], 0.5 * sin(2 * M_PI * 440 * i / RATE), 1e-3);
+        free(samples);
+    }
+}
+
+static void upsamples(void **state)
+{
+    sound_request doubled = whole;
+    (void)state;
+    doubled.rate = 2 * RATE;
+    write_sound("sound", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, wave, COUNT);
+    float *samples = read_good(in_folder("sound"), &doubled, 2 * COUNT);
+    for (int i = 200; i < COUNT - 200; i++) assert_float_equal(samples[2 * i], wave[i], 1e-3);
+    free(samples);
+}
+
+/* What writes to a pipe leaves the lengths in a WAV's header at their largest. */
+static void reads_what_was_written_to_a_pipe(void **state)
+{
+    static uint8_t bytes[44 + 2 * PIPE_COUNT];
+    (void)state;
+    write_sound("piped.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
+    FILE *file = fopen(in_folder("piped.wav"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, file), sizeof bytes);
+    fclose(file);
+    memset(bytes + 4, 0xff, 4);
+    memset(bytes + 40, 0xff, 4);
+    write_bytes("piped.wav", bytes, sizeof bytes);
+    free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(reads_every_encoding),
+        CASE(takes_the_channel_that_is_named),
+        CASE(takes_the_piece_that_is_named),
+        CASE(resamples),
+        CASE(upsamples),
+        CASE(reads_what_was_written_to_a_pipe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
