@@ -36,6 +36,8 @@ static void refuses_what_is_not_a_sound(void **state)
     refused("empty.wav", &whole, TW_ERROR_FORMAT, "empty");
     write_text("text.wav", "this is not a sound, whatever its name says");
     refused("text.wav", &whole, TW_ERROR_FORMAT, "not a sound file");
+    int rate;
+    assert_int_equal(sound_rate(in_folder("text.wav"), &rate), TW_ERROR_FORMAT);
     assert_int_equal(mkdir(in_folder("folder.wav"), 0700), 0);
     refused("folder.wav", &whole, TW_ERROR_IO, "not a regular file");
     assert_int_equal(mkfifo(in_folder("pipe.wav"), 0600), 0);

@@ -93,6 +93,9 @@ static void resamples(void **state)
         float *samples = NULL;
         size_t got = 0;
         assert_int_equal(sound_read(in_folder("tone.wav"), &whole, &samples, &got), TW_OK);
+        int own = 0;
+        assert_int_equal(sound_rate(in_folder("tone.wav"), &own), TW_OK);
+        assert_int_equal(own, rate);
         assert_in_range(got, half - 2, half + 2);
         for (int i = 200; i < half - 200; i++)
             assert_float_equal(samples[i], 0.5 * sin(2 * M_PI * 440 * i / RATE), 1e-3);

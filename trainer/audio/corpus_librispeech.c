@@ -39,7 +39,7 @@ static tw_status add_line(const char *folder, char *line, speech_list *list)
     char path[CORPUS_PATH], speaker[64] = "";
     speech_utterance one = {.id = text_word(&line), .path = path, .text = line, .speaker = speaker};
     size_t named = strcspn(one.id, "-");
-    if (one.id[named] && named < sizeof speaker) memcpy(speaker, one.id, named);
+    if (named < sizeof speaker && one.id[named]) memcpy(speaker, one.id, named);
     TW_TRY(corpus_path(path, folder, one.id, ".flac"));
     return speech_list_add(list, &one);
 }

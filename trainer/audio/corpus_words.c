@@ -59,7 +59,7 @@ static const char *sounds_folder(const char *path, char folder[CORPUS_PATH])
 /* One whose name says nothing has no transcript. */
 static tw_status add_file(const char *folder, const char *name, speech_list *list)
 {
-    word_name parsed;
+    word_name parsed = {0};
     char path[CORPUS_PATH], id[STEM];
     speech_utterance one = {.id = id, .path = path};
     snprintf(id, sizeof id, "%.*s", (int)(strlen(name) - 4), name);
@@ -100,7 +100,7 @@ static tw_status read_words(const char *path, speech_list *list)
 static bool found_words(const char *path)
 {
     char place[CORPUS_PATH];
-    word_name parsed;
+    word_name parsed = {0};
     bool found = false;
     DIR *folder = opendir(sounds_folder(path, place));
     if (!folder) return false;
@@ -112,7 +112,7 @@ static bool found_words(const char *path)
 
 static bool is_test(const speech_utterance *one)
 {
-    word_name parsed;
+    word_name parsed = {0};
     return parse_name(one->id, &parsed) && strtoul(parsed.index, NULL, 10) < TEST_RECORDINGS;
 }
 

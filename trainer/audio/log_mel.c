@@ -186,7 +186,7 @@ tw_status log_mel_extract(log_mel *f, const float *samples, size_t count, float 
     size_t bins = (size_t)settings->bins, columns = feature_columns(settings);
     size_t windows = feature_windows(settings, count);
     if (windows == 0) return TW_OK;
-    float *table = malloc(windows * columns * sizeof *table);
+    float *table = calloc(windows * columns, sizeof *table);
     if (!table) return tw_fail(TW_ERROR_MEMORY, "no memory for the features of %zu frames", windows);
     for (size_t t = 0; t < windows; t++) {
         fill_frame(f, samples + t * f->hop);

@@ -18,6 +18,7 @@ enum { LEAST_RATE = 1000, MOST_RATE = 768000, BLOCK = 4096 }; /* BLOCK: values r
 /* An open file, and the part of it that is wanted. */
 typedef struct source {
     const char *path;
+    int descriptor;
     SNDFILE *file;
     SF_INFO info;
     int channel;
@@ -31,30 +32,45 @@ typedef struct samples {
 } samples;
 
 /* O_NONBLOCK, because opening a pipe would wait for somebody to write to it. */
-static tw_status open_regular(const char *path, int *descriptor)
+static tw_status open_regular(source *src)
 {
     struct stat about;
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened < 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
-    *descriptor = opened;
-    if (fstat(opened, &about) != 0 || !S_ISREG(about.st_mode))
-        return tw_fail(TW_ERROR_IO, "%s: cannot read it: not a regular file", path);
-    if (about.st_size == 0) return tw_fail(TW_ERROR_FORMAT, "%s: empty, 0 bytes", path);
+    src->descriptor = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (src->descriptor < 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", src->path, strerror(errno));
+    if (fstat(src->descriptor, &about) != 0 || !S_ISREG(about.st_mode))
+        return tw_fail(TW_ERROR_IO, "%s: cannot read it: not a regular file", src->path);
+    if (about.st_size == 0) return tw_fail(TW_ERROR_FORMAT, "%s: empty, 0 bytes", src->path);
     return TW_OK;
 }
 
-static tw_status check_header(const source *src)
+/* Whatever becomes of it, close_source follows. */
+static tw_status open_source(source *src)
 {
-    const SF_INFO *info = &src->info;
-    if (info->samplerate < LEAST_RATE || info->samplerate > MOST_RATE)
+    TW_TRY(open_regular(src));
+    src->file = sf_open_fd(src->descriptor, SFM_READ, &src->info, 0);
+    if (!src->file)
+        return tw_fail(TW_ERROR_FORMAT, "%s: not a sound file that can be read: %s", src->path, sf_strerror(NULL));
+    if (src->info.samplerate < LEAST_RATE || src->info.samplerate > MOST_RATE)
         return tw_fail(TW_ERROR_FORMAT, "%s: its header says %d samples a second; speech has %d to %d", src->path,
-                       info->samplerate, LEAST_RATE, MOST_RATE);
-    if (src->channel == SOUND_MONO && info->channels != 1)
+                       src->info.samplerate, LEAST_RATE, MOST_RATE);
+    return TW_OK;
+}
+
+static void close_source(source *src)
+{
+    if (src->file) sf_close(src->file);
+    if (src->descriptor >= 0) close(src->descriptor);
+}
+
+static tw_status check_channel(const source *src)
+{
+    int channels = src->info.channels;
+    if (src->channel == SOUND_MONO && channels != 1)
         return tw_fail(TW_ERROR_FORMAT, "%s: %d channels; mix them to one, or name the channel to take", src->path,
-                       info->channels);
-    if (src->channel >= info->channels)
+                       channels);
+    if (src->channel >= channels)
         return tw_fail(TW_ERROR_FORMAT, "%s: there is no channel %d; the file has %d, counted from 0", src->path,
-                       src->channel, info->channels);
+                       src->channel, channels);
     return TW_OK;
 }
 
@@ -146,7 +162,7 @@ static tw_status resample(const source *src, int rate, samples *sound)
 
 static tw_status read_source(source *src, const sound_request *request, samples *sound)
 {
-    TW_TRY(check_header(src));
+    TW_TRY(check_channel(src));
     TW_TRY(go_to_start(src, request));
     sound->most = (size_t)(request->most_seconds * src->info.samplerate);
     TW_TRY(read_blocks(src, sound));
@@ -154,24 +170,13 @@ static tw_status read_source(source *src, const sound_request *request, samples 
     return src->info.samplerate == request->rate ? TW_OK : resample(src, request->rate, sound);
 }
 
-static tw_status read_descriptor(const char *path, int descriptor, const sound_request *request, samples *sound)
-{
-    source src = {.path = path, .channel = request->channel};
-    src.file = sf_open_fd(descriptor, SFM_READ, &src.info, 0);
-    if (!src.file)
-        return tw_fail(TW_ERROR_FORMAT, "%s: not a sound file that can be read: %s", path, sf_strerror(NULL));
-    tw_status status = read_source(&src, request, sound);
-    sf_close(src.file);
-    return status;
-}
-
 tw_status sound_read(const char *path, const sound_request *request, float **values, size_t *count)
 {
     samples sound = {0};
-    int descriptor = -1;
-    tw_status status = open_regular(path, &descriptor);
-    if (status == TW_OK) status = read_descriptor(path, descriptor, request, &sound);
-    if (descriptor >= 0) close(descriptor);
+    source src = {.path = path, .descriptor = -1, .channel = request->channel};
+    tw_status status = open_source(&src);
+    if (status == TW_OK) status = read_source(&src, request, &sound);
+    close_source(&src);
     if (status != TW_OK) {
         free(sound.values);
         return status;
@@ -179,4 +184,13 @@ tw_status sound_read(const char *path, const sound_request *request, float **val
     *values = sound.values;
     *count = sound.count;
     return TW_OK;
+}
+
+tw_status sound_rate(const char *path, int *rate)
+{
+    source src = {.path = path, .descriptor = -1};
+    tw_status status = open_source(&src);
+    if (status == TW_OK) *rate = src.info.samplerate;
+    close_source(&src);
+    return status;
 }

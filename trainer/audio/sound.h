@@ -21,4 +21,7 @@ typedef struct sound_request {
  * who writes one to a pipe cannot know its length: what is there is read. */
 tw_status sound_read(const char *path, const sound_request *request, float **samples, size_t *count);
 
+/* The file's own rate, from its header. */
+tw_status sound_rate(const char *path, int *rate);
+
 #endif
