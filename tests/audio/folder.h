@@ -95,15 +95,14 @@ static inline void write_noise(const char *name, unsigned seed, size_t count)
     free(samples);
 }
 
-/* The last failure is one line that says all these words, up to a NULL. */
-static inline void assert_said(const char *word, ...)
+/* The last failure is one line that says all these words. */
+#define assert_said(...) assert_words((const char *const[]){__VA_ARGS__, NULL})
+
+static inline void assert_words(const char *const words[])
 {
-    va_list words;
-    va_start(words, word);
     assert_null(strchr(tw_last_error(), '\n'));
-    for (; word; word = va_arg(words, const char *))
-        if (!strstr(tw_last_error(), word)) fail_msg("\"%s\" should say \"%s\"", tw_last_error(), word);
-    va_end(words);
+    for (; *words; words++)
+        if (!strstr(tw_last_error(), *words)) fail_msg("\"%s\" should say \"%s\"", tw_last_error(), *words);
 }
 
 #endif

@@ -112,7 +112,7 @@ static void needs_something_left(void **state)
     write_text("text.wav", "not a sound");
     list_corpus("{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n{\"audio_filepath\": \"b.wav\"}\n");
     assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_ERROR_FORMAT);
-    assert_said("none of 2 utterances can be used", "1 without a transcript (b.wav)", "text.wav: not a sound", NULL);
+    assert_said("none of 2 utterances can be used", "1 without a transcript (b.wav)", "text.wav: not a sound");
     assert_null(set.items);
     forget();
 }
@@ -128,7 +128,7 @@ static void keeps_to_its_memory(void **state)
     speech_release(&set);
     small.most_bytes--;
     assert_int_equal(speech_load(&corpus.train, &letters, &small, &set), TW_ERROR_MEMORY);
-    assert_said("a.wav", "MiB", NULL);
+    assert_said("a.wav", "MiB");
     forget();
 }
 

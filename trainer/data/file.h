@@ -1,4 +1,4 @@
-/* file.h - whole files in memory, packed by gzip or not. Private to this folder. */
+/* file.h - whole files in memory, packed by gzip or not. For the layers that read data. */
 #ifndef TRAINER_DATA_FILE_H
 #define TRAINER_DATA_FILE_H
 
