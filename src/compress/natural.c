@@ -52,7 +52,7 @@ static int top_of(float x)
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
-    uint32_t code[BLOCK];
+    _Alignas(64) uint32_t code[BLOCK];
     int top = top_of(block->scale * rows->peak(block->values, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)top;
@@ -81,7 +81,7 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
-    uint32_t code[BLOCK];
+    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     rows->unpack(code, section + head_bytes(n) + first, count, 8);
     rows->add_powers(sum, code, count, power_of_two(section[first / BLOCK]));

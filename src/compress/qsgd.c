@@ -77,7 +77,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     const qsgd *self = (const qsgd *)scheme;
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)self->bits;
-    uint32_t code[TW_QUANTISED_BLOCK];
+    _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
     tw_noise noise = block->noise;
     for (size_t at = 0; at < block->count; at += bucket, noise.first += (uint32_t)bucket) {
         size_t part = part_of(at, bucket, block->count);
@@ -111,7 +111,7 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)((const qsgd *)scheme)->bits;
-    uint32_t code[TW_QUANTISED_BLOCK];
+    _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
     rows->unpack(code, section + head_bytes(scheme, n) + first / 8 * bits, count, (unsigned)bits);
     for (size_t at = 0; at < count; at += bucket) {
         float step = tw_quantised_get_float(section + (first + at) / bucket * sizeof step);

@@ -56,7 +56,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
     float limit = tw_quantised_get_float(section);
-    uint32_t code[BLOCK];
+    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     rows->ternarise(code, block->values, block->count, block->scale, limit > 0 ? 1 / limit : 0, block->noise);
     rows->pack_trits(section + sizeof limit + block->first / 5, code, block->count);
@@ -85,7 +85,7 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
-    uint32_t code[BLOCK];
+    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     (void)n;
     rows->unpack_trits(code, section + sizeof(float) + first / 5, count);

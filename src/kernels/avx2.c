@@ -16,6 +16,16 @@ TW_INLINE __m256d widen(const float *src)
     return _mm256_cvtps_pd(_mm_loadu_ps(src));
 }
 
+TW_INLINE __m256 larger(__m256 a, __m256 b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+TW_INLINE __m256 smaller(__m256 a, __m256 b)
+{
+    return _mm256_min_ps(a, b);
+}
+
 #define append tw_append_each
 #include "rows.h"
 

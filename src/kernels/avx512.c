@@ -15,6 +15,16 @@ TW_INLINE __m512d widen(const float *src)
     return _mm512_cvtps_pd(_mm256_loadu_ps(src));
 }
 
+TW_INLINE __m512 larger(__m512 a, __m512 b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+TW_INLINE __m512 smaller(__m512 a, __m512 b)
+{
+    return _mm512_min_ps(a, b);
+}
+
 /* Lists the lanes of one vector whose bit in `hits` is set; `first` is the number of lane 0. */
 TW_INLINE size_t append_lanes(__mmask16 hits, const float *v, uint32_t first, uint32_t *index, float *value)
 {

@@ -17,6 +17,16 @@ TW_INLINE float64x2_t widen(const float *src)
     return vcvt_f64_f32(vld1_f32(src));
 }
 
+TW_INLINE float32x4_t larger(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+
+TW_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+
 #define append tw_append_each
 #include "rows.h"
 

@@ -7,6 +7,8 @@
  *       Bit i, from the lowest, is 1 if |x[i]| > threshold; NaN is not above.
  *   DOUBLES widen(const float *src)
  *       The first WIDTH / 2 floats of src as doubles.
+ *   VECTOR larger(VECTOR a, VECTOR b), smaller(VECTOR a, VECTOR b)
+ *       Lane by lane a > b ? a : b, and a < b ? a : b.
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
  *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
  *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.

@@ -2,6 +2,7 @@
 
 /* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
  * trits. */
+enum { LINE = 16, AHEAD = 1024 };
 enum { PACK_PARTS = TW_PACK_LANES / WIDTH, PACK_BYTES = 4 * TW_PACK_LANES, GROUP = TW_PACK_GROUP };
 
 typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
@@ -41,12 +42,6 @@ static void accumulate(float *v, const float *g, size_t n, float a)
     size_t whole = n / WIDTH * WIDTH;
     for (size_t i = 0; i < whole; i += WIDTH) updated(TW_ACCUMULATE, v + i, v + i, g + i, a, 0);
     tw_quantise_scalar.accumulate(v + whole, g + whole, n - whole, a);
-}
-
-/* Two numbers that are not negative. */
-TW_INLINE vector larger(vector a, vector b)
-{
-    return blend((word_vector)(a > b), a, b);
 }
 
 /* As many maxima as a block has vectors: each comparison waits for the one before it. */
@@ -142,18 +137,21 @@ typedef struct rounding {
 
 typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
 
-/* Rounds the whole rows of 64; returns how many elements that are. */
+/* Rounds the whole rows of 64; returns how many elements that are. A caller that looks at a block twice, the second time
+ * here, keeps memory busy meanwhile: what comes AHEAD is fetched, past the end at worst, which is harmless. */
 TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
 {
     size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
     word_vector number = lane_numbers() + noise.first;
-    for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW)
+    for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW) {
+        for (size_t line = 0; line < TW_NOISE_ROW; line += LINE) __builtin_prefetch(x + row + AHEAD + line);
         for (size_t part = 0; part < PACK_PARTS; part++) {
             size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
             word_vector random = hash(&noise, number + (uint32_t)(part * WIDTH));
             store_words(code + i, round(how.a * load(x + i) * how.factor, how.most, random));
             store_words(code + j, round(how.a * load(x + j) * how.factor, how.most, random << 16 | random >> 16));
         }
+    }
     return whole;
 }
 
@@ -173,9 +171,7 @@ static void dither(uint32_t *code, const float *x, size_t n, float a, float inve
 TW_INLINE word_vector round_trit(vector level, uint32_t most, word_vector random)
 {
     const vector high = broadcast(0x1p24f), low = -high;
-    level = blend((word_vector)(level < high), level, high);
-    level = blend((word_vector)(level > low), level, low);
-    return round_level(level, most, random);
+    return round_level((vector)larger((vector)smaller(level, high), low), most, random);
 }
 
 static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
