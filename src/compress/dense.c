@@ -85,50 +85,31 @@ void tw_dense_destroy(tw_dense *dense)
 
 /* ---- pack -------------------------------------------------------------------------------------------------------- */
 
-/* What is sent of a residual: as much of it as the format holds. */
-static void round_block(const tw_dense *dense, uint16_t *dst, const float *residual, size_t n)
+static const tw_half_rows *half_rows(tw_dtype dtype)
 {
-    float within[BLOCK], most = dense->largest;
-    for (size_t i = 0; i < n; i++) { /* not fminf and fmaxf: what they make of NaN keeps them out of vectors */
-        float x = residual[i] < most ? residual[i] : most;
-        within[i] = x > -most ? x : -most;
-    }
-    tw_dense_put(dense->settings.dtype, dst, 0, within, n);
-}
-
-/* residual -= sign * halves. Both ways are exact, so that taking a step back restores every bit: what rounding loses
- * has fewer digits than the number that was rounded. (A value beyond `largest` may come back an ulp off.) */
-static void subtract_halves(const tw_dense *dense, float *residual, const uint16_t *halves, size_t n, float sign)
-{
-    float sent[BLOCK];
-    tw_dense_get(dense->settings.dtype, halves, 0, sent, n);
-    for (size_t i = 0; i < n; i++) residual[i] -= sign * sent[i];
-}
-
-/* gradient * scale, in scratch unless that changes nothing. */
-static const float *scaled(float *scratch, const float *gradient, size_t n, float scale)
-{
-    if (scale == 1) return gradient;
-    memcpy(scratch, gradient, n * sizeof *scratch);
-    tw_kernels_best()->scale(scratch, scale, n);
-    return scratch;
+    const tw_kernels *kernels = tw_kernels_best();
+    return dtype == TW_F16 ? &kernels->fp16 : &kernels->bf16;
 }
 
 static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
 {
-    const tw_kernels *kernels = tw_kernels_best();
+    const tw_half_rows *rows = half_rows(dense->settings.dtype);
     uint16_t *halves = (uint16_t *)dense->values + at;
-    float scratch[BLOCK];
-    const float *share = scaled(scratch, gradient, n, scale);
     if (!dense->residual) {
-        tw_dense_put(dense->settings.dtype, halves, 0, share, n);
+        rows->share(halves, gradient, n, scale);
         return;
     }
-    float *residual = dense->residual + at;
-    kernels->add(residual, share, n);
-    round_block(dense, halves, residual, n);
+    rows->share_and_keep(halves, dense->residual + at, gradient, n, scale, dense->largest);
     memcpy(dense->own + at, halves, n * sizeof *halves);
-    subtract_halves(dense, residual, halves, n, 1);
+}
+
+/* The residual plus what was sent of it. Taking that out was exact, and so is this: every bit is restored, as what
+ * rounding loses has fewer digits than the number that was rounded. (A value beyond `largest` may be an ulp off.) */
+static void put_back(const tw_dense *dense, size_t at, size_t n)
+{
+    float sent[BLOCK];
+    tw_dense_get(dense->settings.dtype, dense->own, at, sent, n);
+    tw_kernels_best()->add(dense->residual + at, sent, n);
 }
 
 static void pack_floats(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)
@@ -200,8 +181,7 @@ void tw_dense_revert(tw_dense *dense)
 {
     if (!dense->residual || dense->packed != dense->scheme->begun) return;
     for (size_t at = 0; at < dense->count; at += BLOCK)
-        subtract_halves(dense, dense->residual + at, dense->own + at,
-                        dense->count - at < BLOCK ? dense->count - at : BLOCK, -1);
+        put_back(dense, at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
 }
 
 /* Visits an array laid out like the values, a tensor at a time. */

@@ -13,6 +13,8 @@ static void fill_tables(void)
     tables[TW_ISA_SCALAR].chunks = tw_chunks_scalar;
     tables[TW_ISA_SCALAR].quantise = tw_quantise_scalar;
     tables[TW_ISA_SCALAR].lowrank = tw_lowrank_scalar;
+    tables[TW_ISA_SCALAR].fp16 = tw_fp16_scalar;
+    tables[TW_ISA_SCALAR].bf16 = tw_bf16_scalar;
 #if defined(TW_KERNELS_X86)
     tables[TW_ISA_AVX2] = tables[TW_ISA_SCALAR];
     tw_kernels_fill_avx2(&tables[TW_ISA_AVX2]);

@@ -8,6 +8,7 @@
 
 #include "chunks.h"
 #include "cpu.h"
+#include "halves.h"
 #include "lowrank.h"
 #include "moments.h"
 #include "quantise.h"
@@ -49,6 +50,7 @@ typedef struct tw_kernels {
     tw_chunks_rows chunks;
     tw_quantise_rows quantise;
     tw_lowrank_rows lowrank;
+    tw_half_rows fp16, bf16;
 } tw_kernels;
 
 /* The table of the level tw_isa_best() names. Never NULL. */

@@ -1,4 +1,4 @@
-/* Four floats at a time. The conversions to and from bf16 are the reference, of which the compiler makes vectors. */
+/* Four floats at a time. */
 #include "levels.h"
 
 #include <arm_neon.h>
@@ -27,26 +27,20 @@ TW_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b)
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
 
+TW_INLINE void store_fp16(uint16_t *dst, float32x4_t x)
+{
+    vst1_u16(dst, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+}
+
+TW_INLINE float32x4_t load_fp16(const uint16_t *src)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(src)));
+}
+
 #define append tw_append_each
 #include "rows.h"
-
-static void to_fp16(uint16_t *dst, const float *src, size_t n)
-{
-    size_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < whole; i += WIDTH) vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
-    tw_kernels_scalar.to_fp16(dst + whole, src + whole, n - whole);
-}
-
-static void from_fp16(float *dst, const uint16_t *src, size_t n)
-{
-    size_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < whole; i += WIDTH) vst1q_f32(dst + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(src + i))));
-    tw_kernels_scalar.from_fp16(dst + whole, src + whole, n - whole);
-}
 
 void tw_kernels_fill_neon(tw_kernels *table)
 {
     fill_rows(table);
-    table->to_fp16 = to_fp16;
-    table->from_fp16 = from_fp16;
 }

@@ -9,14 +9,15 @@
  *       The first WIDTH / 2 floats of src as doubles.
  *   VECTOR larger(VECTOR a, VECTOR b), smaller(VECTOR a, VECTOR b)
  *       Lane by lane a > b ? a : b, and a < b ? a : b.
+ *   void store_fp16(uint16_t *dst, VECTOR x), VECTOR load_fp16(const uint16_t *src)
+ *       Conversions as in half.h.
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
  *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
  *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.
  *
  * VECTOR and DOUBLES are the instruction set's own types. All else is C's own arithmetic on vectors, an extension of
  * gcc and clang: operators act lane by lane, and a float beside a vector stands for a vector of it. No fused
- * multiply-add: each product and each sum is rounded, as in the reference. Rows not here (conversions) are the level's
- * own, or what dispatch.c put into the table before. */
+ * multiply-add: each product and each sum is rounded, as in the reference. */
 #ifndef TW_KERNELS_ROWS_H
 #define TW_KERNELS_ROWS_H
 
@@ -44,6 +45,11 @@ TW_INLINE word_vector lane_numbers(void)
     word_vector numbers = {0};
     for (uint32_t lane = 0; lane < WIDTH; lane++) numbers[lane] = lane;
     return numbers;
+}
+
+TW_INLINE vector broadcast(float x)
+{
+    return x - (vector){0}; /* not x + 0, which loses the sign of -0 */
 }
 
 TW_INLINE void store(float *dst, vector x)
@@ -172,12 +178,15 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 #include "rows_moments.h"
 #include "rows_quantise.h"
 
+#include "rows_halves.h"
+
 static void fill_rows(tw_kernels *table)
 {
     fill_moments(&table->moments);
     fill_chunks(&table->chunks);
     fill_quantise(&table->quantise);
     fill_lowrank(&table->lowrank);
+    fill_halves(table);
     table->all_finite = all_finite;
     table->sum_squares = sum_squares;
     table->add = add;

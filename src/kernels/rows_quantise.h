@@ -2,7 +2,7 @@
 
 /* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
  * trits. */
-enum { LINE = 16, AHEAD = 1024 };
+enum { LINE = 64, NEXT_BLOCK = 4096 }; /* bytes; quantising schemes take 1,024 elements at a time */
 enum { PACK_PARTS = TW_PACK_LANES / WIDTH, PACK_BYTES = 4 * TW_PACK_LANES, GROUP = TW_PACK_GROUP };
 
 typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
@@ -23,11 +23,6 @@ TW_INLINE void store_words(void *dst, word_vector x)
 TW_INLINE vector blend(word_vector mask, vector yes, vector no)
 {
     return (vector)(((word_vector)yes & mask) | ((word_vector)no & ~mask));
-}
-
-TW_INLINE vector broadcast(float x)
-{
-    return x - (vector){0}; /* not x + 0, which loses the sign of -0 */
 }
 
 TW_INLINE word_vector hash(const tw_noise *noise, word_vector number)
@@ -137,14 +132,15 @@ typedef struct rounding {
 
 typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
 
-/* Rounds the whole rows of 64; returns how many elements that are. A caller that looks at a block twice, the second time
- * here, keeps memory busy meanwhile: what comes AHEAD is fetched, past the end at worst, which is harmless. */
+/* Rounds the whole rows of 64; returns how many elements that are. Who needs a block's peak first reads it twice: so
+ * that memory is not idle the second time, here, the next block is fetched. */
 TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
 {
     size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
     word_vector number = lane_numbers() + noise.first;
     for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW) {
-        for (size_t line = 0; line < TW_NOISE_ROW; line += LINE) __builtin_prefetch(x + row + AHEAD + line);
+        uintptr_t next = (uintptr_t)(x + row) + NEXT_BLOCK; /* a number: it may lie behind the array */
+        for (size_t line = 0; line < TW_NOISE_ROW * 4; line += LINE) __builtin_prefetch((const void *)(next + line));
         for (size_t part = 0; part < PACK_PARTS; part++) {
             size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
             word_vector random = hash(&noise, number + (uint32_t)(part * WIDTH));
