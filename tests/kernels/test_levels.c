@@ -94,6 +94,30 @@ static double from_bf16(const tw_kernels *kernels, const problem *p, const array
     return 0;
 }
 
+static double share_fp16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->fp16.share(x->half, x->g, p->n, p->a);
+    return 0;
+}
+
+static double share_bf16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->bf16.share(x->half, x->g, p->n, p->a);
+    return 0;
+}
+
+static double share_and_keep_fp16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->fp16.share_and_keep(x->half, x->v, x->g, p->n, p->a, p->threshold);
+    return 0;
+}
+
+static double share_and_keep_bf16(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->bf16.share_and_keep(x->half, x->v, x->g, p->n, p->a, p->threshold);
+    return 0;
+}
+
 typedef struct row {
     const char *name;
     double (*run)(const tw_kernels *kernels, const problem *p, const arrays *x);
@@ -113,6 +137,10 @@ static const row rows[] = {
     {"from_fp16", from_fp16, 0},
     {"to_bf16", to_bf16, 0},
     {"from_bf16", from_bf16, 0},
+    {"share_fp16", share_fp16, 0},
+    {"share_bf16", share_bf16, 0},
+    {"share_and_keep_fp16", share_and_keep_fp16, 1},
+    {"share_and_keep_bf16", share_and_keep_bf16, 1},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -93,12 +93,64 @@ static void sum_squares_folds_sixteen_sums(void **state)
         assert_same_number(folded(x, n, 0, 1), tw_kernels_at(TW_ISA_SCALAR)->sum_squares(x, n), "sum_squares");
 }
 
+/* The format that a row of halves.h rounds to. */
+typedef struct format {
+    const tw_half_rows *rows;
+    uint16_t (*to)(float x);
+    float (*from)(uint16_t half);
+} format;
+
+static void check_shares(const format *f, float a, float most, content kind)
+{
+    float v[SAMPLE], g[SAMPLE], old[SAMPLE];
+    uint16_t share[SAMPLE], kept[SAMPLE];
+    fill(v, kind, 0);
+    fill(g, kind, SAMPLE);
+    memcpy(old, v, sizeof v);
+    f->rows->share(share, g, SAMPLE, a);
+    f->rows->share_and_keep(kept, v, g, SAMPLE, a, most);
+    for (size_t i = 0; i < SAMPLE; i++) {
+        float step = a * g[i], sum = old[i] + step;
+        assert_true(f->to(step) == share[i] || isnan(step));
+        if (!isfinite(sum)) continue;
+        assert_int_equal(f->to(sum > most ? most : sum < -most ? -most : sum), kept[i]);
+        assert_same_float(sum - f->from(kept[i]), v[i]);
+    }
+}
+
+/* Nothing is lost: what was there is what was sent and what is left, in double, where the sum is exact. */
+static void check_conservation(const format *f)
+{
+    float v[SAMPLE], g[SAMPLE] = {0}, old[SAMPLE];
+    uint16_t sent[SAMPLE];
+    fill(v, ORDINARY, 0);
+    memcpy(old, v, sizeof v);
+    f->rows->share_and_keep(sent, v, g, SAMPLE, 1, INFINITY);
+    for (size_t i = 0; i < SAMPLE; i++) assert_true((double)f->from(sent[i]) + v[i] == old[i]);
+}
+
+static void shares_are_scaled_cut_and_rounded(void **state)
+{
+    (void)state;
+    const format formats[] = {{&tw_kernels_at(TW_ISA_SCALAR)->fp16, tw_to_fp16, tw_from_fp16},
+                              {&tw_kernels_at(TW_ISA_SCALAR)->bf16, tw_to_bf16, tw_from_bf16}};
+    for (size_t k = 0; k < 2; k++) {
+        for (int kind = 0; kind < CONTENTS; kind++) {
+            check_shares(&formats[k], 1, INFINITY, (content)kind);
+            check_shares(&formats[k], 1 / 3.0f, 0.25f, (content)kind);
+            check_shares(&formats[k], -0x1p20f, 21834, (content)kind);
+        }
+        check_conservation(&formats[k]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(momentum_is_its_formula),
         cmocka_unit_test(selection_is_brute_force),
         cmocka_unit_test(sum_squares_folds_sixteen_sums),
+        cmocka_unit_test(shares_are_scaled_cut_and_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
