@@ -9,6 +9,7 @@ enum { CODEC_THREADS = 64 };
 /* Medians of milliseconds; means over the timed steps of what a step weighed, over all tensors. */
 typedef struct codec_figures {
     double encode_ms, decode_ms, floor_ms;
+    double first_ms;                 /* of encode: what comes before the first exchange */
     double message_bytes;            /* all that a rank contributes */
     double exact_bytes, index_bytes; /* of these */
     double elements_sent;            /* of compressed tensors */
