@@ -52,13 +52,11 @@ static int top_of(float x)
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
-    _Alignas(64) uint32_t code[BLOCK];
     int top = top_of(block->scale * rows->peak(block->values, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)top;
-    rows->round_powers(code, block->values, block->count, block->scale, 1 / power_of_two(top ? top : 127),
-                       block->noise);
-    rows->pack(section + head_bytes(block->n) + block->first, code, block->count, 8);
+    rows->send_powers(section + head_bytes(block->n) + block->first, block->values, block->count, block->scale,
+                      1 / power_of_two(top ? top : 127), block->noise);
 }
 
 static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
@@ -80,11 +78,9 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
-    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
-    rows->unpack(code, section + head_bytes(n) + first, count, 8);
-    rows->add_powers(sum, code, count, power_of_two(section[first / BLOCK]));
+    tw_kernels_best()->quantise.add_powers(sum, section + head_bytes(n) + first, count,
+                                           power_of_two(section[first / BLOCK]));
 }
 
 static const tw_quantised_ops sections = {

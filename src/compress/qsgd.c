@@ -18,7 +18,7 @@ typedef struct qsgd {
     int bucket, norm, feedback;
 } qsgd;
 
-enum { NORM_MAX, NORM_L2 };
+enum { NORM_MAX, NORM_L2, LEAST_BUCKET = 128 };
 
 #define LEAST_STEP 0x1p-100
 #define MOST_STEP 0x1p119 /* with a code of 8 bits, still a number */
@@ -35,7 +35,7 @@ static const tw_option options[] = {
 
 static size_t bucket_of(const tw_scheme *scheme)
 {
-    return (size_t)128 << ((const qsgd *)scheme)->bucket;
+    return (size_t)LEAST_BUCKET << ((const qsgd *)scheme)->bucket;
 }
 
 /* s: levels go from -s to s. */
@@ -72,19 +72,21 @@ static float find_step(const qsgd *self, const float *values, size_t n, float sc
     return (float)fmin(fmax(step, LEAST_STEP), MOST_STEP);
 }
 
+/* The steps come first, all of them: dividing takes long, and so nothing waits for it. */
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const qsgd *self = (const qsgd *)scheme;
     const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)self->bits;
+    float step[TW_QUANTISED_BLOCK / LEAST_BUCKET];
     _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
     tw_noise noise = block->noise;
-    for (size_t at = 0; at < block->count; at += bucket, noise.first += (uint32_t)bucket) {
-        size_t part = part_of(at, bucket, block->count);
-        float step = find_step(self, block->values + at, part, block->scale);
-        tw_quantised_put_float(section + (block->first + at) / bucket * sizeof step, step);
-        rows->dither(code + at, block->values + at, part, block->scale, step > 0 ? 1 / step : 0, levels_of(scheme),
-                     noise);
+    for (size_t at = 0, b = 0; at < block->count; at += bucket, b++)
+        step[b] = find_step(self, block->values + at, part_of(at, bucket, block->count), block->scale);
+    for (size_t at = 0, b = 0; at < block->count; at += bucket, b++, noise.first += (uint32_t)bucket) {
+        tw_quantised_put_float(section + (block->first + at) / bucket * sizeof *step, step[b]);
+        rows->dither(code + at, block->values + at, part_of(at, bucket, block->count), block->scale,
+                     step[b] > 0 ? 1 / step[b] : 0, levels_of(scheme), noise);
     }
     rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
 }

@@ -55,10 +55,11 @@ typedef struct tw_quantise_rows {
     void (*add_levels)(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit);
 
     /* Rounds |a*x| * inverse, at most 1, to one of the two powers of two around it, or below 2^-126 to 0 or 2^-126, so
-     * that it is the mean of what it becomes. code is p for 2^(p-127), 0 for 0, and 128 more if x is negative. */
-    void (*round_powers)(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise);
+     * that it is the mean of what it becomes. A code, of 8 bits and packed already, is p for 2^(p-127), 0 for 0, and
+     * 128 more if x is negative. */
+    void (*send_powers)(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise);
     /* sum += the power * top */
-    void (*add_powers)(float *sum, const uint32_t *code, size_t n, float top);
+    void (*add_powers)(float *sum, const unsigned char *codes, size_t n, float top);
 
     /* Codes below 2^bits, of 1 to 8 bits. */
     void (*pack)(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits);

@@ -57,6 +57,12 @@ TW_INLINE void store(float *dst, vector x)
     memcpy(dst, &x, sizeof x);
 }
 
+/* Bit by bit: a where the mask is 1, else b. */
+TW_INLINE word_vector choose(word_vector mask, word_vector a, word_vector b)
+{
+    return (mask & a) | (~mask & b);
+}
+
 static int all_finite(const float *x, size_t n)
 {
     size_t whole = n / BLOCK * BLOCK;
@@ -174,11 +180,10 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 }
 
 #include "rows_chunks.h"
+#include "rows_halves.h"
 #include "rows_lowrank.h"
 #include "rows_moments.h"
 #include "rows_quantise.h"
-
-#include "rows_halves.h"
 
 static void fill_rows(tw_kernels *table)
 {

@@ -10,12 +10,6 @@ TW_INLINE vector magnitude_of(vector x)
     return (vector)((word_vector)x & 0x7FFFFFFFu);
 }
 
-/* The lanes of a where mask is all ones, else those of b. */
-TW_INLINE word_vector choose(word_vector mask, word_vector a, word_vector b)
-{
-    return (mask & a) | (~mask & b);
-}
-
 /* Each lane's largest so far, and where it was. */
 typedef struct lane_tops {
     vector magnitude;

@@ -2,7 +2,6 @@
 
 /* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
  * trits. */
-enum { LINE = 64, NEXT_BLOCK = 4096 }; /* bytes; quantising schemes take 1,024 elements at a time */
 enum { PACK_PARTS = TW_PACK_LANES / WIDTH, PACK_BYTES = 4 * TW_PACK_LANES, GROUP = TW_PACK_GROUP };
 
 typedef int32_t integer_vector __attribute__((vector_size(WIDTH * 4)));
@@ -22,7 +21,7 @@ TW_INLINE void store_words(void *dst, word_vector x)
 /* yes in the lanes where mask is all ones, no where it is zero */
 TW_INLINE vector blend(word_vector mask, vector yes, vector no)
 {
-    return (vector)(((word_vector)yes & mask) | ((word_vector)no & ~mask));
+    return (vector)choose(mask, (word_vector)yes, (word_vector)no);
 }
 
 TW_INLINE word_vector hash(const tw_noise *noise, word_vector number)
@@ -132,20 +131,32 @@ typedef struct rounding {
 
 typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
 
-/* Rounds the whole rows of 64; returns how many elements that are. Who needs a block's peak first reads it twice: so
- * that memory is not idle the second time, here, the next block is fetched. */
+/* Who needs a block's peak first reads it twice: so that memory is not idle the second time, the next one is fetched.
+ */
+TW_INLINE void fetch_next_block(const float *x, size_t n)
+{
+    enum { LINE = 64, BLOCK_BYTES = 4096 };      /* quantising schemes take 1,024 elements at a time */
+    uintptr_t next = (uintptr_t)x + BLOCK_BYTES; /* a number: it may lie behind the array */
+    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(next + at));
+}
+
+TW_INLINE word_vector swap_halves(word_vector random)
+{
+    return random << 16 | random >> 16;
+}
+
+/* Rounds the whole rows of 64; returns how many elements that are. */
 TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
 {
     size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
     word_vector number = lane_numbers() + noise.first;
     for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW) {
-        uintptr_t next = (uintptr_t)(x + row) + NEXT_BLOCK; /* a number: it may lie behind the array */
-        for (size_t line = 0; line < TW_NOISE_ROW * 4; line += LINE) __builtin_prefetch((const void *)(next + line));
+        fetch_next_block(x + row, TW_NOISE_ROW);
         for (size_t part = 0; part < PACK_PARTS; part++) {
             size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
             word_vector random = hash(&noise, number + (uint32_t)(part * WIDTH));
             store_words(code + i, round(how.a * load(x + i) * how.factor, how.most, random));
-            store_words(code + j, round(how.a * load(x + j) * how.factor, how.most, random << 16 | random >> 16));
+            store_words(code + j, round(how.a * load(x + j) * how.factor, how.most, swap_halves(random)));
         }
     }
     return whole;
@@ -187,28 +198,56 @@ static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most
     tw_quantise_scalar.add_levels(sum + whole, code + whole, n - whole, most, unit);
 }
 
-TW_INLINE word_vector round_power(vector scaled, uint32_t most, word_vector random)
+/* Of at most 1 in size: the addition carries neither into the sign nor into the bit below it, and what follows moves
+ * the sign there. */
+TW_INLINE word_vector round_power(vector scaled, word_vector random)
 {
-    word_vector bits = (word_vector)scaled;
-    (void)most;
-    return ((bits & 0x7FFFFFFFu) + (random >> 9)) >> 23 | bits >> 31 << 7;
+    const word_vector power = (word_vector){0} + 127;
+    word_vector sum = (word_vector)scaled + (random >> 9);
+    return choose(power, sum >> 23, sum >> 24);
 }
 
-static void round_powers(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+/* The words of four rows: those of the lanes at x, of which the first has that number, and those below. */
+TW_INLINE word_vector round_word(const float *x, rounding how, const tw_noise *noise, word_vector number)
 {
-    size_t done = round_rows(code, x, n, (rounding){.a = a, .factor = inverse}, noise, round_power);
-    noise.first += (uint32_t)done;
-    tw_quantise_scalar.round_powers(code + done, x + done, n - done, a, inverse, noise);
-}
-
-static void add_powers(float *sum, const uint32_t *code, size_t n, float top)
-{
-    size_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < whole; i += WIDTH) {
-        word_vector x = load_words(code + i);
-        store(sum + i, load(sum + i) + (vector)((x & 127) << 23 | x >> 7 << 31) * top);
+    word_vector word = {0};
+    for (unsigned row = 0; row < 4; row += 2) {
+        const float *first = x + row * TW_PACK_LANES, *second = first + TW_PACK_LANES;
+        word_vector random = hash(noise, number + row * TW_PACK_LANES);
+        word |= round_power(how.a * load(first) * how.factor, random) << 8 * row;
+        word |= round_power(how.a * load(second) * how.factor, swap_halves(random)) << 8 * (row + 1);
     }
-    tw_quantise_scalar.add_powers(sum + whole, code + whole, n - whole, top);
+    return word;
+}
+
+static void send_powers(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise)
+{
+    const rounding how = {.a = a, .factor = inverse};
+    size_t whole = n / GROUP * GROUP;
+    word_vector number = lane_numbers() + noise.first;
+    for (size_t i = 0; i < whole; i += PACK_BYTES) {
+        fetch_next_block(x + i, PACK_BYTES);
+        for (size_t part = 0; part < PACK_PARTS; part++, number += WIDTH)
+            store_words(codes + i + 4 * part * WIDTH, round_word(x + i + part * WIDTH, how, &noise, number));
+        number += PACK_BYTES - TW_PACK_LANES;
+    }
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.send_powers(codes + whole, x + whole, n - whole, a, inverse, noise);
+}
+
+static void add_powers(float *sum, const unsigned char *codes, size_t n, float top)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t i = 0; i < whole; i += PACK_BYTES)
+        for (size_t part = 0; part < PACK_PARTS; part++) {
+            word_vector word = load_words(codes + i + 4 * part * WIDTH);
+            for (size_t row = 0; row < 4; row++, word >>= 8) {
+                float *at = sum + i + row * TW_PACK_LANES + part * WIDTH;
+                vector power = (vector)((word & 127) << 23 | (word & 128) << 24);
+                store(at, load(at) + power * top);
+            }
+        }
+    tw_quantise_scalar.add_powers(sum + whole, codes + whole, n - whole, top);
 }
 
 /* ---- packing: a part of a group at a time, its words in a register ----------------------------------------------- */
@@ -319,7 +358,7 @@ static void fill_quantise(tw_quantise_rows *table)
         .dither = dither,
         .ternarise = ternarise,
         .add_levels = add_levels,
-        .round_powers = round_powers,
+        .send_powers = send_powers,
         .add_powers = add_powers,
         .pack = pack,
         .unpack = unpack,

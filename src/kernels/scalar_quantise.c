@@ -114,20 +114,30 @@ static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most
     for (size_t i = 0; i < n; i++) sum[i] += (float)(int32_t)(code[i] - most) * unit;
 }
 
+/* Where element i's byte is: as pack lays out codes of 8 bits. */
+static size_t byte_place(size_t i, size_t n)
+{
+    size_t at = i % TW_PACK_GROUP, lane = at % LANES, row = at / LANES;
+    return i < n / TW_PACK_GROUP * TW_PACK_GROUP ? i - at + 4 * (row / 4 * LANES + lane) + row % 4 : i;
+}
+
 /* A float's mantissa is how far it is from the power below it to the one above: adding random bits there carries into
  * the exponent with just that probability. Of a denormal number, the power below is 0. */
-static void round_powers(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+static void send_powers(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = tw_float_bits(a * x[i] * inverse);
-        uint32_t power = ((bits & 0x7FFFFFFFu) + (draw(&noise, i) >> 9)) >> 23;
-        code[i] = power | bits >> 31 << 7;
+        uint32_t power = (bits & 0x7FFFFFFFu) + (draw(&noise, i) >> 9);
+        codes[byte_place(i, n)] = (unsigned char)((power >> 23 & 127) | bits >> 31 << 7);
     }
 }
 
-static void add_powers(float *sum, const uint32_t *code, size_t n, float top)
+static void add_powers(float *sum, const unsigned char *codes, size_t n, float top)
 {
-    for (size_t i = 0; i < n; i++) sum[i] += tw_bits_float((code[i] & 127) << 23 | code[i] >> 7 << 31) * top;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t code = codes[byte_place(i, n)];
+        sum[i] += tw_bits_float((code & 127) << 23 | code >> 7 << 31) * top;
+    }
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
@@ -243,7 +253,7 @@ const tw_quantise_rows tw_quantise_scalar = {
     .dither = dither,
     .ternarise = ternarise,
     .add_levels = add_levels,
-    .round_powers = round_powers,
+    .send_powers = send_powers,
     .add_powers = add_powers,
     .pack = pack,
     .unpack = unpack,

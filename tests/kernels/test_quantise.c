@@ -66,17 +66,17 @@ static double add_levels(const tw_quantise_rows *rows, const question *q, arrays
     return 0;
 }
 
-static double round_powers(const tw_quantise_rows *rows, const question *q, arrays *x)
+static double send_powers(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
     float largest = rows->peak(x->g + q->shift, q->n);
-    rows->round_powers(x->code + q->shift, x->g + q->shift, q->n, q->a, largest > 0 ? 0.9f / (largest * q->a) : 0,
-                       noise);
+    rows->send_powers(x->bytes + q->shift, x->g + q->shift, q->n, q->a, largest > 0 ? 0.9f / (largest * q->a) : 0,
+                      noise);
     return 0;
 }
 
 static double add_powers(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->add_powers(x->v + q->shift, x->code + q->shift, q->n, q->a);
+    rows->add_powers(x->v + q->shift, x->bytes + q->shift, q->n, q->a);
     return 0;
 }
 
@@ -119,7 +119,7 @@ static const row rows[] = {
     {"dither", dither, 256, 0, 1},
     {"ternarise", ternarise, 256, 0, 1},
     {"add_levels", add_levels, 256, 0, 1},
-    {"round_powers", round_powers, 256, 0, 1},
+    {"send_powers", send_powers, 256, 1, 1},
     {"add_powers", add_powers, 256, 0, 1},
     {"pack", pack, 0, 0, 0},
     {"unpack", unpack, 256, 0, 1},
@@ -343,6 +343,7 @@ static double power_of(uint32_t code)
 static void powers_are_unbiased(void **state)
 {
     (void)state;
+    static unsigned char codes[DRAWS];
     static const float inputs[] = {1,         -1,          0.5f,      0.75f,      -0.3f,           1e-5f,
                                    0x1p-126f, 0x1.8p-126f, 0x1p-127f, -0x1p-128f, 0x1.fffffep-80f, 0};
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
@@ -353,7 +354,8 @@ static void powers_are_unbiased(void **state)
         double high = low == 0 ? 0x1p-126 : 2 * low, unit = high - low, part = (x - low) / unit;
         for (size_t i = 0; i < DRAWS; i++) samples[i] = inputs[k];
         tw_noise own = {{(uint32_t)k * 77 + 1, 5}, 0};
-        tw_kernels_best()->quantise.round_powers(drawn, samples, DRAWS, 2, 0.5f, own);
+        tw_kernels_best()->quantise.send_powers(codes, samples, DRAWS, 2, 0.5f, own);
+        tw_kernels_best()->quantise.unpack(drawn, codes, DRAWS, 8);
         for (size_t i = 0; i < DRAWS; i++) {
             double power = power_of(drawn[i]) * (inputs[k] < 0 ? -1 : 1);
             if (power != low && !(power == high && part > 0)) fail_msg("%g becomes %g", inputs[k], power);
