@@ -131,8 +131,7 @@ typedef struct rounding {
 
 typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
 
-/* Who needs a block's peak first reads it twice: so that memory is not idle the second time, the next one is fetched.
- */
+/* Who needs a block's peak first reads it twice: the second time, here, memory would idle. */
 TW_INLINE void fetch_next_block(const float *x, size_t n)
 {
     enum { LINE = 64, BLOCK_BYTES = 4096 };      /* quantising schemes take 1,024 elements at a time */
@@ -225,7 +224,7 @@ static void send_powers(unsigned char *codes, const float *x, size_t n, float a,
     const rounding how = {.a = a, .factor = inverse};
     size_t whole = n / GROUP * GROUP;
     word_vector number = lane_numbers() + noise.first;
-    for (size_t i = 0; i < whole; i += PACK_BYTES) {
+    for (size_t i = 0; i < whole; i += PACK_BYTES) { /* four rows fill a word a lane */
         fetch_next_block(x + i, PACK_BYTES);
         for (size_t part = 0; part < PACK_PARTS; part++, number += WIDTH)
             store_words(codes + i + 4 * part * WIDTH, round_word(x + i + part * WIDTH, how, &noise, number));
