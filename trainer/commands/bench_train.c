@@ -1,10 +1,10 @@
-/* thinwire bench train: training steps of one worker on made-up images, one thread, no exchange. */
+/* thinwire bench train: training steps of one worker on made-up data, one thread, no exchange. */
 #include "bench.h"
+#include "bench_workload.h"
 #include "commands.h"
 #include "error.h"
 #include "json_file.h"
 #include "launch.h"
-#include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,10 @@ typedef struct train_bench {
 } train_bench;
 
 static const option_row rows[] = {
-    {"model", "NAME", OPTION_TEXT, offsetof(train_bench, model), "resnet20", 0, 0, .help = "network"},
-    {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "128", 1, 4096, .help = "images a step"},
+    {"model", "NAME", OPTION_TEXT, offsetof(train_bench, model), "resnet20", 0, 0,
+     .help = "image network; lm-small, lm-medium, lm-large, lm-tied; lstm-2x650, bilstm-2x256 (layers alone)"},
+    {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "0", 0, 4096,
+     .help = "images or sequences a step; 0: 128 images, or what is usual for the model"},
     {"steps", "S", OPTION_INTEGER, offsetof(train_bench, steps), "10", 1, 10000,
      .help = "steps timed, after two that are not"},
     {"size", "PIXELS", OPTION_INTEGER, offsetof(train_bench, size), "32", 8, 512,
@@ -29,87 +31,60 @@ static const option_row rows[] = {
 static const option_page page = {
     .usage = "thinwire bench train [options]",
     .description = "Times whole training steps (forward, backward, update with momentum) of one worker on one thread. "
-                   "bench/train.sh in the source tree runs the same network in PyTorch beside it.",
-    .examples = "  thinwire bench train --model resnet20 --batch 128\n",
+                   "bench/train.sh and bench/lstm.sh in the source tree run the same networks in PyTorch beside it.",
+    .examples = "  thinwire bench train --model resnet20 --batch 128\n"
+                "  thinwire bench train --model lm-medium\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
 };
 
-/* The images of every step, and the network they are for. */
-typedef struct bench_run {
-    model *net;
-    float *images;
-    uint8_t *labels;
-    float *velocity;
-} bench_run;
-
-static tw_status create_run(const train_bench *settings, bench_run *run)
+/* With momentum and weight decay, as PyTorch's SGD. */
+static void update(const workload *w, float *velocity)
 {
-    size_t size = (size_t)settings->size, batch = (size_t)settings->batch, channels = (size_t)settings->channels;
-    model_shape shape = {channels, size, size, 10, batch};
-    TW_TRY(model_create(settings->model, &shape, &run->net));
-    model_initialise(run->net, 1);
-    size_t pixels = batch * channels * size * size;
-    run->images = malloc(pixels * sizeof *run->images);
-    run->labels = malloc(batch);
-    run->velocity = calloc(model_parameter_count(run->net), sizeof *run->velocity);
-    if (!run->images || !run->labels || !run->velocity)
-        return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu", batch);
-    uint32_t words[4];
-    for (size_t i = 0; i < pixels; i++) {
-        tw_random(2, 0, i, words);
-        run->images[i] = (float)words[0] / 2147483648.0f - 1;
+    for (size_t i = 0; i < w->parameter_count; i++) {
+        velocity[i] = 0.9f * velocity[i] + w->gradients[i] + 1e-4f * w->parameters[i];
+        w->parameters[i] -= 0.01f * velocity[i];
     }
-    for (size_t i = 0; i < batch; i++) run->labels[i] = (uint8_t)(i % 10);
-    return TW_OK;
 }
 
-static void destroy_run(bench_run *run)
+/* Seconds of each step, after the first two. */
+static tw_status time_steps(workload *w, float *velocity, long steps, double *seconds)
 {
-    model_destroy(run->net);
-    free(run->images);
-    free(run->labels);
-    free(run->velocity);
-}
-
-static tw_status step(const train_bench *settings, bench_run *run)
-{
-    model_result result = {0};
-    TW_TRY(model_step(run->net, run->images, run->labels, (size_t)settings->batch, NULL, NULL, &result));
-    float *weights = model_parameters(run->net);
-    const float *gradients = model_gradients(run->net);
-    for (size_t i = 0; i < model_parameter_count(run->net); i++) {
-        run->velocity[i] = 0.9f * run->velocity[i] + gradients[i] + 1e-4f * weights[i];
-        weights[i] -= 0.01f * run->velocity[i];
-    }
-    return TW_OK;
-}
-
-static tw_status measure(const train_bench *settings, bench_run *run, double *median_seconds)
-{
-    double *seconds = malloc((size_t)settings->steps * sizeof *seconds);
-    tw_status status = seconds ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory");
-    for (long i = -2; i < settings->steps && status == TW_OK; i++) {
+    for (long i = -2; i < steps; i++) {
         double start = tw_clock();
-        status = step(settings, run);
+        TW_TRY(w->step(w));
+        update(w, velocity);
         if (i >= 0) seconds[i] = tw_clock() - start;
     }
-    if (status == TW_OK) *median_seconds = bench_median(seconds, (size_t)settings->steps);
+    return TW_OK;
+}
+
+static tw_status measure(workload *w, long steps, double *median_seconds)
+{
+    double *seconds = malloc((size_t)steps * sizeof *seconds);
+    float *velocity = calloc(w->parameter_count, sizeof *velocity);
+    tw_status status = seconds && velocity ? time_steps(w, velocity, steps, seconds)
+                                           : tw_fail(TW_ERROR_MEMORY, "no memory for the benchmark's momentum");
+    if (status == TW_OK) *median_seconds = bench_median(seconds, (size_t)steps);
     free(seconds);
+    free(velocity);
     return status;
 }
 
-static tw_status report(const train_bench *settings, double seconds)
+static tw_status report(const train_bench *settings, const workload *w, double seconds)
 {
-    double rate = (double)settings->batch / seconds;
-    fprintf(json_beside(settings->json), "%s, batch %ld, %ldx%ld: %.1f ms a step, %.0f images a second\n",
-            settings->model, settings->batch, settings->size, settings->size, 1e3 * seconds, rate);
+    double rate = w->items_per_step / seconds;
+    char key[64];
+    fprintf(json_beside(settings->json), "%s, batch %zu, size %zu: %.1f ms a step, %.0f %s a second\n", settings->model,
+            w->batch, w->size, 1e3 * seconds, rate, w->items);
     if (!settings->json) return TW_OK;
     cJSON *root = cJSON_CreateObject();
+    snprintf(key, sizeof key, "%s_per_second", w->items);
     cJSON_AddStringToObject(root, "model", settings->model);
-    cJSON_AddNumberToObject(root, "batch", (double)settings->batch);
+    cJSON_AddNumberToObject(root, "batch", (double)w->batch);
+    cJSON_AddNumberToObject(root, "size", (double)w->size);
     cJSON_AddNumberToObject(root, "step_ms", 1e3 * seconds);
-    cJSON_AddNumberToObject(root, "images_per_second", rate);
+    cJSON_AddNumberToObject(root, key, rate);
     tw_status status = json_write(settings->json, root);
     cJSON_Delete(root);
     return status;
@@ -117,13 +92,16 @@ static tw_status report(const train_bench *settings, double seconds)
 
 static tw_status run_bench(const train_bench *settings)
 {
-    bench_run run = {0};
+    const workload_options wanted = {settings->model, (size_t)settings->batch, (size_t)settings->size,
+                                     (size_t)settings->channels};
+    workload *w = NULL;
     double seconds = 0;
     if (settings->json) TW_TRY(json_check(settings->json));
-    tw_status status = create_run(settings, &run);
-    if (status == TW_OK) status = measure(settings, &run, &seconds);
-    destroy_run(&run);
-    return status == TW_OK ? report(settings, seconds) : status;
+    TW_TRY(workload_create(&wanted, &w));
+    tw_status status = measure(w, settings->steps, &seconds);
+    if (status == TW_OK) status = report(settings, w, seconds);
+    w->destroy(w);
+    return status;
 }
 
 static int run(void *settings, options *set)
