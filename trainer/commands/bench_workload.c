@@ -164,7 +164,7 @@ static void destroy_lstm(workload *w)
 static tw_status fill_lstm(const workload_options *o, const lstm_definition *d, lstm_workload *l)
 {
     workload *w = &l->base;
-    *w = (workload){step_lstm, destroy_lstm, "steps of sequences", o->batch ? o->batch : d->batch, d->steps};
+    *w = (workload){step_lstm, destroy_lstm, "frames", o->batch ? o->batch : d->batch, d->steps};
     size_t rows = w->batch * w->size;
     w->items_per_step = (double)rows;
     TW_TRY(recurrent_create(&d->options, &l->table, &l->stack));
