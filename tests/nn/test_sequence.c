@@ -176,7 +176,8 @@ static void check_softmax(size_t classes)
     size_t correct = 0, counted = 0;
     for (size_t i = 0; i < ROWS * classes; i++) logits[i] *= 8.0f;
     for (size_t r = 0; r < ROWS; r++) targets[r] = r == 2 ? NN_NO_TARGET : (int32_t)(r * 31 % classes);
-    if (classes > 1) logits[0] = logits[classes - 1] = 9.0f; /* of equals the first counts: row 0, class 0 */
+    logits[0] = logits[classes - 1] = 9.0f; /* of equals the first counts, so row 0 is wrong unless it has one class */
+    targets[0] = (int32_t)classes - 1;
     nn_token_loss loss = nn_token_cross_entropy(logits, targets, ROWS, classes, gradient);
     for (size_t r = 0; r < ROWS; r++) {
         const float *row = logits + r * classes;
