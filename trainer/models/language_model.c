@@ -17,11 +17,7 @@ const language_model_definition language_model_definitions[] = {
     {"small", ZAREMBA "(2 x 200, no dropout)", {2, 200, 200, 0, 1.0f, 0.1f}, 20, 20},
     {"medium", ZAREMBA "(2 x 650, half dropped)", {2, 650, 650, 0, 0.5f, 0.05f}, 35, 20},
     {"large", ZAREMBA "(2 x 1500, 65 % dropped)", {2, 1500, 1500, 0, 0.35f, 0.04f}, 35, 20},
-    {"tied",
-     "LSTM of 2 x 1500 with tied weights, as Deep Gradient Compression trained",
-     {2, 1500, 1500, 1, 0.35f, 0.04f},
-     35,
-     20},
+    {"tied", "LSTM of Deep Gradient Compression (2 x 1500, tied)", {2, 1500, 1500, 1, 0.35f, 0.04f}, 35, 20},
     {0},
 };
 
