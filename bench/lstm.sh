@@ -1,5 +1,6 @@
 #!/bin/sh
 # lstm.sh [THINWIRE]: milliseconds of an LSTM training step, thinwire and PyTorch turn by turn on one thread; JSON.
+# cpu_ratio compares processor time instead of wall time: the figure to look at where others use the machine too.
 # PyTorch is whatever PYTHON (default /usr/bin/python3) imports; without it, thinwire's figures stand alone. STEPS
 # (default 5) are timed in each of TURNS (default 3).
 set -eu
@@ -19,14 +20,16 @@ python3 - "$work" << 'PY'
 import json, pathlib, statistics, sys
 def turns(name):
     return [json.loads(path.read_text()) for path in sorted(pathlib.Path(sys.argv[1]).glob(f"{name}-[0-9]*.json"))]
-def median(runs):
-    times = [run.get("step_ms") for run in runs]
+def median(runs, key):
+    times = [run.get(key) for run in runs]
     return None if None in times else statistics.median(times)
 results = []
 for model in ("lstm-2x650", "bilstm-2x256", "lm-medium"):
-    torch = turns(f"torch-{model}")
-    ours, theirs = median(turns(f"thinwire-{model}")), median(torch)
-    results.append({"model": model, "step_ms": ours, "torch_step_ms": theirs, "ratio": theirs / ours if theirs else None,
-                    "torch": torch[0].get("torch"), "blas": torch[0].get("blas")})
+    ours, theirs = turns(f"thinwire-{model}"), turns(f"torch-{model}")
+    result = {"model": model, "torch": theirs[0].get("torch"), "blas": theirs[0].get("blas")}
+    for key, ratio in (("step_ms", "ratio"), ("step_cpu_ms", "cpu_ratio")):
+        result[key], result["torch_" + key] = median(ours, key), median(theirs, key)
+        result[ratio] = result["torch_" + key] / result[key] if result["torch_" + key] else None
+    results.append(result)
 print(json.dumps({"threads": 1, "results": results}))
 PY

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef struct train_bench {
     char *model, *json;
@@ -47,43 +48,62 @@ static void update(const workload *w, float *velocity)
     }
 }
 
-/* Seconds of each step, after the first two. */
-static tw_status time_steps(workload *w, float *velocity, long steps, double *seconds)
+/* Seconds of a step. The processor's are those of this process: on a busy machine they still tell two programs apart.
+ */
+typedef struct step_seconds {
+    double wall, processor;
+} step_seconds;
+
+static double processor_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Each step after the first two. */
+static tw_status time_steps(workload *w, float *velocity, long steps, double *wall, double *processor)
 {
     for (long i = -2; i < steps; i++) {
-        double start = tw_clock();
+        double start = tw_clock(), processor_start = processor_clock();
         TW_TRY(w->step(w));
         update(w, velocity);
-        if (i >= 0) seconds[i] = tw_clock() - start;
+        if (i < 0) continue;
+        wall[i] = tw_clock() - start;
+        processor[i] = processor_clock() - processor_start;
     }
     return TW_OK;
 }
 
-static tw_status measure(workload *w, long steps, double *median_seconds)
+static tw_status measure(workload *w, long steps, step_seconds *medians)
 {
-    double *seconds = malloc((size_t)steps * sizeof *seconds);
+    size_t count = (size_t)steps;
+    double *wall = malloc(count * sizeof *wall), *processor = malloc(count * sizeof *processor);
     float *velocity = calloc(w->parameter_count, sizeof *velocity);
-    tw_status status = seconds && velocity ? time_steps(w, velocity, steps, seconds)
-                                           : tw_fail(TW_ERROR_MEMORY, "no memory for the benchmark's momentum");
-    if (status == TW_OK) *median_seconds = bench_median(seconds, (size_t)steps);
-    free(seconds);
+    tw_status status = wall && processor && velocity
+                           ? time_steps(w, velocity, steps, wall, processor)
+                           : tw_fail(TW_ERROR_MEMORY, "no memory for the benchmark's momentum");
+    if (status == TW_OK) *medians = (step_seconds){bench_median(wall, count), bench_median(processor, count)};
+    free(wall);
+    free(processor);
     free(velocity);
     return status;
 }
 
-static tw_status report(const train_bench *settings, const workload *w, double seconds)
+static tw_status report(const train_bench *settings, const workload *w, step_seconds seconds)
 {
-    double rate = w->items_per_step / seconds;
+    double rate = w->items_per_step / seconds.wall;
     char key[64];
     fprintf(json_beside(settings->json), "%s, batch %zu, size %zu: %.1f ms a step, %.0f %s a second\n", settings->model,
-            w->batch, w->size, 1e3 * seconds, rate, w->items);
+            w->batch, w->size, 1e3 * seconds.wall, rate, w->items);
     if (!settings->json) return TW_OK;
     cJSON *root = cJSON_CreateObject();
     snprintf(key, sizeof key, "%s_per_second", w->items);
     cJSON_AddStringToObject(root, "model", settings->model);
     cJSON_AddNumberToObject(root, "batch", (double)w->batch);
     cJSON_AddNumberToObject(root, "size", (double)w->size);
-    cJSON_AddNumberToObject(root, "step_ms", 1e3 * seconds);
+    cJSON_AddNumberToObject(root, "step_ms", 1e3 * seconds.wall);
+    cJSON_AddNumberToObject(root, "step_cpu_ms", 1e3 * seconds.processor);
     cJSON_AddNumberToObject(root, key, rate);
     tw_status status = json_write(settings->json, root);
     cJSON_Delete(root);
@@ -95,7 +115,7 @@ static tw_status run_bench(const train_bench *settings)
     const workload_options wanted = {settings->model, (size_t)settings->batch, (size_t)settings->size,
                                      (size_t)settings->channels};
     workload *w = NULL;
-    double seconds = 0;
+    step_seconds seconds = {0};
     if (settings->json) TW_TRY(json_check(settings->json));
     TW_TRY(workload_create(&wanted, &w));
     tw_status status = measure(w, settings->steps, &seconds);
