@@ -1,16 +1,7 @@
 /* Whole models through model.h. */
-#include <math.h>
+#include "random.h"
+
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <thinwire/thinwire_plugin.h>
 
 #include "model.h"
 
@@ -18,11 +9,6 @@ enum { CLASSES = 10, BATCH = 12 };
 
 static const model_shape grey = {1, 28, 28, CLASSES, BATCH};
 static const model_shape coloured = {3, 32, 32, CLASSES, BATCH};
-
-static void must(tw_status status)
-{
-    if (status != TW_OK) fail_msg("%s: %s", tw_status_name(status), tw_last_error());
-}
 
 static model *make(const char *name, model_shape shape, size_t batch)
 {

@@ -16,8 +16,9 @@ typedef struct nn_cell {
  * to both places, o tanh(cell). */
 void nn_cell_forward(const nn_cell *c, float *output, float *copy);
 
-/* gates: what forward left, which become the loss's gradient with respect to the sums. `output_gradient` is the sum of
- * the two given; `cell_gradient` is that of cell and becomes that of cell_before. */
+/* gates: what forward left, which become the loss's gradient with respect to the sums. That with respect to the output
+ * is from_above + from_after (the next layer's and the next step's share); cell_gradient is that of cell, and becomes
+ * that of cell_before. */
 void nn_cell_backward(const nn_cell *c, const float *from_above, const float *from_after, float *cell_gradient);
 
 #endif
