@@ -23,7 +23,7 @@ class WordsTest(CommandLineTest):
         self.refuse(2, ["TASK"], "train")
         self.refuse(2, ["--wrkers"], "train", "image", "--wrkers", "2")
         self.refuse(2, ["juggling"], "train", "juggling")
-        self.refuse(2, ["asr"], "train", "asr")
+        self.refuse(2, ["w2v-bert"], "train", "w2v-bert")
         self.refuse_training(2, ["vgg", "resnet20"], "--model", "vgg")
         self.refuse_training(2, ["linear"], "--schedule", "linear")
 
