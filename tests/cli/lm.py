@@ -86,10 +86,17 @@ class TrainingTest(LanguageTest):
             self.assertAlmostEqual(loss / losses[0], 1, places=6)
 
     def test_every_kind_of_scheme_trains(self):
-        for sync in ("dgc:density=0.02,momentum=0", "scalecom", "powersgd", "adpsgd-random", "dpsgd"):
+        for sync in ("dgc:density=0.02", "sdagc", "scalecom", "powersgd", "adpsgd-random", "dpsgd"):
             with self.subTest(sync=sync):
                 summary = self.train("--workers", 2, "--batch", 2, "--epochs", 2, "--sync", sync)
                 self.assertLess(summary["metric"]["value"], WORDS - 2)
+
+    def test_a_scheme_with_momentum_of_its_own_has_none_here(self):
+        options = ("--workers", 2, "--batch", 2, "--steps", 30)
+        weights = [self.train(*options, "--sync", sync)["weights_crc32c"]
+                   for sync in ("dgc", "dgc:momentum=0", "dgc:momentum=0.9")]
+        self.assertEqual(weights[0], weights[1])
+        self.assertNotEqual(weights[0], weights[2])
 
     def test_characters_of_a_single_file(self):
         text = self.folder / "input.txt"

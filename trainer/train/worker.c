@@ -57,6 +57,21 @@ static tw_status create_local(worker *w)
     return plan_steps(w);
 }
 
+/* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
+ * --sync does not speak of it, the scheme has none either. */
+static tw_status create_reducer(worker *w)
+{
+    const train_settings *s = &w->settings;
+    const learner *l = w->learner;
+    char plain[512];
+    TW_TRY(tw_reducer_create(w->comm, s->sync, l->tensors, l->tensor_count, &w->reducer));
+    if (s->momentum > 0 || tw_reducer_momentum(w->reducer, NULL) == 0 || strstr(s->sync, "momentum=")) return TW_OK;
+    snprintf(plain, sizeof plain, "%s%smomentum=0", s->sync, strchr(s->sync, ':') ? "," : ":");
+    tw_reducer_destroy(w->reducer);
+    w->reducer = NULL;
+    return tw_reducer_create(w->comm, plain, l->tensors, l->tensor_count, &w->reducer);
+}
+
 /* A scheme with momentum of its own leaves none to the optimiser. */
 static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
@@ -101,8 +116,7 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
     w->size = tw_comm_size(comm);
     w->settings.workers = w->size;
     TW_TRY(agree_status(w, create_local(w)));
-    const learner *l = w->learner;
-    if (!w->gossips) TW_TRY(tw_reducer_create(comm, settings->sync, l->tensors, l->tensor_count, &w->reducer));
+    if (!w->gossips) TW_TRY(create_reducer(w));
     return agree_status(w, create_optimiser(w));
 }
 
