@@ -109,14 +109,14 @@ class TrainingTest(LanguageTest):
         self.assertEqual(done.stdout, "\u00e4 b\\\n" * 2)
 
     def test_defaults_follow_the_model(self):
-        for model, lr, epochs in (("small", 20, 13), ("medium", 35, 39), ("tied", 20, 40)):
+        for model, lr, epochs in (("small", 20, 13), ("medium", 35, 39), ("dgc", 20, 40)):
             out = self.folder / model
             done = self.run_program("train", "lm", "--data", self.texts, "--hidden", 16, "--model", model, "--steps", 1,
                                     "--quiet", "--out", out)
             self.assertEqual(done.returncode, 0, done.stderr)
             config = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["configuration"]
             self.assertEqual((config["lr"], config["epochs"], config["momentum"]), (lr, epochs, 0))
-            self.assertTrue(config["schedule"].startswith("plateau" if model == "tied" else "decay"))
+            self.assertTrue(config["schedule"].startswith("plateau" if model == "dgc" else "decay"))
 
 
 class ResumingTest(LanguageTest):
@@ -181,7 +181,7 @@ class WrongTextTest(LanguageTest):
     def test_wrong_options(self):
         self.refuse(2, ["--data"], "train", "lm", "--quiet")
         self.refuse_training(2, ["nowhere"], "--data", self.folder / "nowhere")
-        self.refuse_training(2, ["huge", "small, medium, large"], "--model", "huge")
+        self.refuse_training(2, ["huge", "small, medium, large, dgc"], "--model", "huge")
         self.refuse_training(2, ["--vocabulary 1"], "--vocabulary", 1)
         self.refuse_training(2, ["--unit", "syllable"], "--unit", "syllable")
         self.refuse_training(2, ["plateau", "adpsgd-random"], "--schedule", "plateau:0.5", "--sync", "adpsgd-random",

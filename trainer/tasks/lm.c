@@ -32,9 +32,8 @@ static const option_row rows[] = {
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
      .help = "keep the N most frequent words or characters, <unk> for the others among them; 0: all", .binding = true},
     {"model", "NAME", OPTION_TEXT, AT(model), "small",
-     .help =
-         "small, medium and large of Zaremba et al. 2014, or tied, that of the Deep Gradient Compression paper; the "
-         "learning rate, its schedule, --clip and --epochs follow it",
+     .help = "small, medium and large of Zaremba et al. 2014, or dgc, that of the Deep Gradient Compression paper; the "
+             "learning rate, its schedule, --clip and --epochs follow it",
      .binding = true},
     {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers; 0: the model's", .binding = true},
     {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536,
@@ -51,29 +50,42 @@ static const option_row rows[] = {
 
 /* ---- recipes ---- */
 
-/* A published model's training. Zaremba's loss is a sum over the --bptt steps, ours a mean: rates are times, and norms
- * to clip at divided by, their number. That of DGC's model is PyTorch's example's. */
+/* A published model and how it was trained. Zaremba's loss is a sum over the --bptt steps, ours a mean: rates are
+ * times, and norms to clip at divided by, their number. That of DGC's model is the one of PyTorch's example. */
 typedef struct recipe {
-    const char *model, *lr, *clip, *schedule, *epochs;
+    const char *model, *network, *lr, *clip, *schedule, *epochs;
 } recipe;
 
 static const recipe recipes[] = {
-    {"small", "20", "0.25", "decay:0.5,4", "13"},
-    {"medium", "35", "0.14285714285714285", "decay:0.8,6", "39"},
-    {"large", "35", "0.2857142857142857", "decay:0.86956521739130432,14", "55"},
-    {"tied", "20", "0.25", "plateau:0.25", "40"},
+    {"small", "small", "20", "0.25", "decay:0.5,4", "13"},
+    {"medium", "medium", "35", "0.14285714285714285", "decay:0.8,6", "39"},
+    {"large", "large", "35", "0.2857142857142857", "decay:0.86956521739130432,14", "55"},
+    {"dgc", "tied", "20", "0.25", "plateau:0.25", "40"},
 };
+enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-static const recipe *recipe_for(const char *model)
+static const recipe *find_recipe(const char *model)
 {
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+    for (size_t i = 0; i < RECIPES; i++)
         if (strcmp(recipes[i].model, model) == 0) return &recipes[i];
-    return &recipes[0];
+    return NULL;
+}
+
+static tw_status choose_recipe(const char *model, const recipe **chosen)
+{
+    char names[256] = "";
+    size_t used = 0;
+    *chosen = find_recipe(model);
+    if (*chosen) return TW_OK;
+    for (size_t i = 0; i < RECIPES; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", recipes[i].model);
+    return tw_fail(TW_ERROR_ARGUMENT, "there is no language model \"%s\"; there are %s", model, names);
 }
 
 static const char *fallback(const void *settings, const char *option)
 {
-    const recipe *r = recipe_for(settings ? ((const lm_settings *)settings)->model : "small");
+    const recipe *r = settings ? find_recipe(((const lm_settings *)settings)->model) : &recipes[0];
+    if (!r) return NULL; /* it is refused when the data are loaded */
     const struct {
         const char *option, *value;
     } suits[] = {{"lr", r->lr},         {"clip", r->clip}, {"schedule", r->schedule},
@@ -84,20 +96,9 @@ static const char *fallback(const void *settings, const char *option)
     return NULL;
 }
 
-static tw_status find_model(const char *name, const language_model_definition **definition)
+static language_model_config configure(const lm_settings *s, const language_model_definition *network)
 {
-    char names[256] = "";
-    size_t used = 0;
-    *definition = language_model_find(name);
-    if (*definition) return TW_OK;
-    for (const language_model_definition *d = language_model_definitions; d->name; d++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", d->name);
-    return tw_fail(TW_ERROR_ARGUMENT, "there is no language model \"%s\"; there are %s", name, names);
-}
-
-static language_model_config configure(const lm_settings *s, const language_model_definition *definition)
-{
-    language_model_config c = definition->config;
+    language_model_config c = network->config;
     if (s->layers > 0) c.layers = (size_t)s->layers;
     if (s->hidden > 0) c.hidden = c.embedding = (size_t)s->hidden;
     if (s->tied) c.tied = 1;
@@ -131,7 +132,8 @@ static void take_result(task_score *score, const language_model_result *result)
 typedef struct lm_data {
     task base;
     corpus corpus;
-    const language_model_definition *definition;
+    const recipe *recipe;
+    const language_model_definition *network;
 } lm_data;
 
 static void describe_text(const lm_settings *s, lm_data *d)
@@ -154,7 +156,8 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
     corpus_options wanted = {.unit = (text_unit)s->unit, .most = (size_t)s->vocabulary};
     if (!s->data) return tw_fail(TW_ERROR_ARGUMENT, "--data is missing: the folder of the texts, or a text file");
     if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
-    TW_TRY(find_model(s->model, &d->definition));
+    TW_TRY(choose_recipe(s->model, &d->recipe));
+    d->network = language_model_find(d->recipe->network);
     strips any;
     TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
     TW_TRY(strips_cut(&d->corpus.valid, "validation", 1, 1, &any));
@@ -209,7 +212,7 @@ static tw_status cut_text(lm_learner *l)
     const lm_settings *s = l->base.task->settings;
     const learner_place *p = &l->place;
     strips all;
-    l->bptt = s->bptt > 0 ? (size_t)s->bptt : data_of(l)->definition->steps;
+    l->bptt = s->bptt > 0 ? (size_t)s->bptt : data_of(l)->network->steps;
     TW_TRY(strips_cut(&data_of(l)->corpus.train, "training", p->batch * (size_t)p->size, l->bptt, &all));
     l->text = strips_slice(&all, p->batch * (size_t)p->rank, p->batch);
     l->base.steps_per_epoch = l->text.length / l->bptt;
@@ -220,7 +223,7 @@ static void show_arrays(lm_learner *l)
 {
     learner *base = &l->base;
     const parameter_set *parameters = language_model_parameters(l->net);
-    base->model = data_of(l)->definition->name;
+    base->model = data_of(l)->recipe->model;
     base->tensors = parameters->table->tensors;
     base->tensor_count = parameters->table->count;
     base->parameter_count = parameters->table->elements;
@@ -231,7 +234,7 @@ static void show_arrays(lm_learner *l)
 static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = data_of(l);
-    language_model_config config = configure(l->base.task->settings, d->definition);
+    language_model_config config = configure(l->base.task->settings, d->network);
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch};
     TW_TRY(language_model_create(&config, &shape, &l->net));
     language_model_initialise(l->net, l->place.seed);
