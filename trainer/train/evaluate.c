@@ -13,7 +13,8 @@ static tw_status evaluate_part(worker *w, task_split split, task_score *score)
 {
     learner *l = w->learner;
     size_t bytes = l->buffer_count * sizeof(float);
-    float *own = malloc(bytes ? bytes : 1);
+    if (bytes == 0) return w->task->ops->evaluate(l, split, (size_t)w->rank, (size_t)w->size, score);
+    float *own = malloc(bytes);
     if (!own) return tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
     memcpy(own, l->buffers, bytes);
     memcpy(l->buffers, w->mean_buffers, bytes);
