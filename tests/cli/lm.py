@@ -98,6 +98,15 @@ class TrainingTest(LanguageTest):
         self.assertEqual(weights[0], weights[1])
         self.assertNotEqual(weights[0], weights[2])
 
+    def test_its_configuration_makes_the_same_run_again(self):
+        for sync in ("allreduce", "dgc", "dgc:momentum=0.5"):
+            out, again = self.folder / sync, self.folder / f"{sync} again.json"
+            first = self.train("--workers", 2, "--batch", 2, "--steps", 30, "--sync", sync, "--out", out)
+            done = self.run_program("train", "lm", "--config", out / "config.yaml", "--out", self.folder / f"{sync} again",
+                                    "--json", again, "--quiet")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(json.loads(again.read_text())["weights_crc32c"], first["weights_crc32c"])
+
     def test_characters_of_a_single_file(self):
         text = self.folder / "input.txt"
         text.write_text("\u00e4 b\\\n" * 400)

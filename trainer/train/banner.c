@@ -40,9 +40,8 @@ void banner_print(FILE *stream, const worker *w)
     double dense = 8.0 * (w->size - 1) / w->size * (double)l->parameter_count;
     fprintf(stream, "thinwire %s (%s): %s on %s, %s\n", tw_version(), tw_isa(), l->model, w->task->path,
             w->task->description);
-    double momentum = w->gossips ? 0 : tw_reducer_momentum(w->reducer, NULL);
     fprintf(stream, "%zu parameters, %d worker%s over %s, --sync %s, momentum %g\n", l->parameter_count, w->size,
-            w->size == 1 ? "" : "s", tw_comm_transport(w->comm), s->sync, momentum > 0 ? momentum : s->momentum);
+            w->size == 1 ? "" : "s", tw_comm_transport(w->comm), s->sync, s->momentum);
     if (*w->task->note) fprintf(stream, "%s\n", w->task->note);
     print_tensors(stream, w);
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));

@@ -87,16 +87,16 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
-    if (s->momentum_given && s->momentum > 0)
+    if (s->momentum_given && s->momentum > 0 && (float)s->momentum != owned)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--momentum %g: scheme %.*s applies the momentum itself; write --sync %.*s:momentum=%g",
                        s->momentum, scheme, s->sync, scheme, s->sync, s->momentum);
-    if (s->nesterov_given && s->nesterov)
+    if (s->nesterov_given && s->nesterov && !nesterov)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--nesterov: scheme %.*s applies the momentum itself; write --sync %.*s:nesterov=on", scheme,
                        s->sync, scheme, s->sync);
-    s->momentum = 0;
-    s->nesterov = false;
+    if ((float)s->momentum != owned) s->momentum = owned;
+    s->nesterov = nesterov;
     resolved->momentum = owned;
     resolved->nesterov = nesterov;
     return TW_OK;

@@ -45,7 +45,7 @@ typedef struct evaluation {
 } evaluation;
 
 typedef struct worker {
-    train_settings settings; /* resolved: the optimiser's own momentum, none where the scheme applies it */
+    train_settings settings; /* resolved: momentum and its form are the scheme's where it applies them */
     const task *task;
     tw_comm *comm;
     int rank, size;
