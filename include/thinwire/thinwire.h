@@ -256,7 +256,17 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
  * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
  * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
  * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which
- * overlaps with the computation between read and add; in these every rank must add as often as the others. */
+ * overlaps with the computation between read and add; in these every rank must add as often as the others.
+ *
+ * Lost ranks. In a synchronous scheme, and with survive=off, a rank that is lost ends the gossip of the others:
+ * TW_ERROR_PEER, as everywhere. The asynchronous schemes go on without it (survive=on, the default: where nobody waits
+ * for a slow rank, nobody should fall with a lost one). A rank is lost when the transport says that it is gone, when it
+ * leaves its gossip before finish, or when its communication thread, in whose way a computation never is, has been
+ * silent for the comm's timeout. The others agree on who is lost, average among themselves from then on, and get the
+ * mean of themselves from finish. What is lost is the lost rank's distance from them: of its weights nothing is kept
+ * but what it has given in averaging. Those that go on are always more than half of those that were there before, or
+ * half with the lowest rank among them, so that the two halves of a broken network never both do: the others get
+ * TW_ERROR_PEER, and so does a rank that was given up and comes back. */
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
@@ -265,7 +275,7 @@ typedef struct tw_gossip tw_gossip;
 TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                   const float *const *weights, tw_gossip **gossip);
 /* Frees. Before finish it leaves without an agreement: an exchange under way is waited for, at most until the deadline,
- * and the others get TW_ERROR_PEER when this rank destroys its comm, or at their deadline. */
+ * and the others go on without this rank, or get TW_ERROR_PEER when it destroys its comm, or at their deadline. */
 TW_API void tw_gossip_destroy(tw_gossip *gossip);
 
 /* These three return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
@@ -277,9 +287,15 @@ TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
 /* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_ERROR_NONFINITE, and the
  * gossip goes on; for a synchronous scheme the step then counts as zero. */
 TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
-/* Ends the gossip, as a collective: waits until every rank has called it, answering the others meanwhile, then gives
- * the mean of all ranks' weights, the same bits on every rank. */
+/* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
+ * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
 TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
+
+/* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. Where ranks were
+ * lost it takes the place of the comm the gossip was made on, whose collectives would wait for them; that one is then
+ * of no more use, but must outlive this one. A collective: all that finished call it, or none. (Whoever is lost after
+ * finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time. */
+TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
 
 typedef struct tw_gossip_stats {
     size_t struct_size;
@@ -292,6 +308,7 @@ typedef struct tw_gossip_stats {
     double seconds_exchange; /* on the wire and waiting for peers, on the communication thread */
     double seconds_wait;     /* that read, add and finish blocked their caller */
     double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
+    uint64_t ranks_lost;     /* whom this rank and the others go on without: see survive=on */
 } tw_gossip_stats;
 TW_API tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats);
 

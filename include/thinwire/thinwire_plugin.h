@@ -12,7 +12,7 @@ extern "C" {
  * 1. Writing a transport
  * ------------------------------------------------------------------------------------------------------------- */
 
-#define TW_TRANSPORT_VERSION 1
+#define TW_TRANSPORT_VERSION 2
 
 /* Point-to-point messages between ranks; thinwire builds every collective from them and counts the bytes. Messages from
  * one rank to another on one channel arrive in the order they were started. Several threads may call at once, each with
@@ -27,11 +27,17 @@ typedef struct tw_transport_ops {
     tw_status (*start_recv)(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request);
     /* Waits for a request and releases it, whatever the outcome: afterwards its buffer is the caller's again. *size
      * receives the message's bytes. TW_ERROR_PEER when `timeout` seconds pass or the peer is known to be gone,
-     * TW_ERROR_PACKET when the message is larger than the capacity. After a failure thinwire starts nothing more on the
-     * comm and takes back what is under way by waiting with a timeout of 0. A send that timed out may not be one that
-     * can be taken back (MPI's cannot): its bytes may then still be read, so that the peer finds them changed; but the
-     * peer can no longer finish anything with this rank. */
+     * TW_ERROR_PACKET when the message is larger than the capacity. With a timeout of 0 it takes a request back. A
+     * failure concerns this request alone: messages from and to other peers go on. A send that timed out may not be one
+     * that can be taken back (MPI's cannot): its bytes may then still be read, so that the peer finds them changed; but
+     * thinwire no longer uses what such a message would have brought. */
     tw_status (*wait)(void *self, void *request, double timeout, size_t *size);
+    /* 1 as soon as wait would return at once, with success or not; 0 when `timeout` seconds pass first. The request
+     * stays. */
+    int (*poll)(void *self, void *request, double timeout);
+    /* (optional) This rank gives up: the waits that its threads are in end soon, and peers that wait for it get
+     * TW_ERROR_PEER if the transport can tell. thinwire then starts nothing more; destroy does not wait for peers. */
+    void (*leave)(void *self);
     /* Leaves the group. Peers that still wait for this rank get TW_ERROR_PEER if the transport can tell. */
     void (*destroy)(void *self);
 } tw_transport_ops;

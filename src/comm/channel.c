@@ -8,6 +8,11 @@
 
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
 {
+    return tw_channel_create_wide(comm, 0, channel);
+}
+
+tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel)
+{
     tw_channel *made;
     size_t ranks = (size_t)comm->size;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
@@ -20,7 +25,8 @@ tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
         return status;
     }
     tw_mutex_lock(&comm->mutex);
-    made->number = comm->channels_created++;
+    made->number = comm->channels_created;
+    comm->channels_created += 1 + more;
     tw_mutex_unlock(&comm->mutex);
     *channel = made;
     return TW_OK;
@@ -65,7 +71,7 @@ tw_traffic tw_channel_traffic(const tw_channel *channel)
     return tw_counters_read(&channel->counters);
 }
 
-static void count(tw_counters *counters, int outgoing, size_t size)
+void tw_counters_add(tw_counters *counters, int outgoing, size_t size)
 {
     if (outgoing) {
         counters->bytes_sent += size;
@@ -90,11 +96,13 @@ static void break_comm(tw_channel *channel, tw_status status)
     tw_comm *comm = channel->comm;
     fail_phase(channel, status);
     tw_mutex_lock(&comm->mutex);
-    if (!comm->broken) {
+    int first = !comm->broken;
+    if (first) {
         snprintf(comm->reason, sizeof comm->reason, "%s", channel->reason);
         comm->broken = 1;
     }
     tw_mutex_unlock(&comm->mutex);
+    if (first) tw_comm_leave(comm);
 }
 
 /* 1 while this phase and the comm are whole. */
@@ -148,8 +156,8 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
     TW_TRY(comm->ops.wait(comm->self, transfer->request, timeout, &size));
     if (transfer->outgoing) size = transfer->size;
     TW_TRY(check_size(transfer, size));
-    count(&channel->counters, transfer->outgoing, size);
-    count(&comm->counters, transfer->outgoing, size);
+    tw_counters_add(&channel->counters, transfer->outgoing, size);
+    tw_counters_add(&comm->counters, transfer->outgoing, size);
     if (transfer->received) *transfer->received = size;
     return TW_OK;
 }

@@ -13,6 +13,7 @@ typedef struct tw_counters {
 } tw_counters;
 
 tw_traffic tw_counters_read(const tw_counters *counters);
+void tw_counters_add(tw_counters *counters, int outgoing, size_t size);
 
 struct tw_comm {
     tw_transport_ops ops;
@@ -25,6 +26,7 @@ struct tw_comm {
     unsigned channels_created;
     _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
+    int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
 };
 
 /* One message under way. */
@@ -48,6 +50,9 @@ struct tw_channel {
     const void **packets; /* one a rank */
     size_t *sizes;
 };
+
+/* The transport's leave, where it has one. */
+void tw_comm_leave(const tw_comm *comm);
 
 /* A phase of a collective: start every receive, then every send, then finish. A failure on the way is kept for finish,
  * so that the starting calls need no check. At most one message each way to each peer. */

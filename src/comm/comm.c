@@ -9,8 +9,8 @@
 
 static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, tw_comm **comm)
 {
-    if (!ops->name || !ops->start_send || !ops->start_recv || !ops->wait)
-        return tw_fail(TW_ERROR_ARGUMENT, "a transport must fill every field of tw_transport_ops");
+    if (!ops->name || !ops->start_send || !ops->start_recv || !ops->wait || !ops->poll)
+        return tw_fail(TW_ERROR_ARGUMENT, "a transport must fill every field of tw_transport_ops but leave");
     if (size < 1 || size > TW_MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0", rank, size,
                        TW_MAX_RANKS);
@@ -45,9 +45,15 @@ tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int ran
     return status;
 }
 
+void tw_comm_leave(const tw_comm *comm)
+{
+    if (comm->ops.leave) comm->ops.leave(comm->self);
+}
+
 void tw_comm_destroy(tw_comm *comm)
 {
     if (!comm) return;
+    if (comm->maimed) tw_comm_leave(comm);
     comm->ops.destroy(comm->self);
     tw_channel_destroy(comm->channel);
     tw_mutex_destroy(&comm->mutex);

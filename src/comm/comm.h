@@ -11,6 +11,8 @@
 typedef struct tw_channel tw_channel;
 
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel);
+/* The same, with `more` numbers behind its own for messages that its user starts by itself. */
+tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel);
 void tw_channel_destroy(tw_channel *channel);
 tw_traffic tw_channel_traffic(const tw_channel *channel);
 

@@ -160,10 +160,10 @@ static void clear_mailbox(const group *all, endpoint *box, int rank)
     }
 }
 
-/* The rank takes no more part: it was destroyed, or a failure made it lose its place among the others. Whoever waits
- * for it, now or later, is told. */
-static void leave(const member *me)
+/* The rank takes no more part: whoever waits for it, now or later, is told. */
+static void leave(void *self)
 {
+    const member *me = self;
     const group *all = me->group;
     if (atomic_exchange(&all->endpoints[me->rank].gone, 1)) return;
     for (int r = 0; r < all->size; r++) clear_mailbox(all, &all->endpoints[r], me->rank);
@@ -173,15 +173,13 @@ static void leave(const member *me)
 
 static tw_status fail_request(const member *me, int peer, outcome result, double timeout)
 {
-    int peer_left = me->group->endpoints[peer].gone;
-    leave(me);
     switch (result) {
     case LATE:
         return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
     case TOO_LONG:
         return tw_fail(TW_ERROR_PACKET, "rank %d sent rank %d a message larger than was agreed", peer, me->rank);
     default:
-        if (peer_left) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
+        if (me->group->endpoints[peer].gone) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
         return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
     }
 }
@@ -190,11 +188,7 @@ static tw_status start(member *me, int peer, request what, void **handle)
 {
     endpoint *home = &me->group->endpoints[me->rank];
     request *one;
-    tw_status status = take_request(home, &one);
-    if (status != TW_OK) {
-        leave(me); /* the message is missing from now on */
-        return status;
-    }
+    TW_TRY(take_request(home, &one));
     *one = what;
     if (!post(me->group, one)) {
         give_request(home, one);
@@ -228,6 +222,13 @@ static outcome sleep_until_settled(endpoint *home, request *one, double deadline
     outcome result = one->outcome;
     tw_mutex_unlock(&home->mutex);
     return result;
+}
+
+static int poll_request(void *self, void *handle, double timeout)
+{
+    const member *me = self;
+    endpoint *home = &me->group->endpoints[me->rank];
+    return sleep_until_settled(home, handle, tw_clock() + timeout) != PENDING;
 }
 
 static tw_status wait_request(void *self, void *handle, double timeout, size_t *size)
@@ -284,6 +285,8 @@ static const tw_transport_ops threads = {.version = TW_TRANSPORT_VERSION,
                                          .start_send = start_send,
                                          .start_recv = start_recv,
                                          .wait = wait_request,
+                                         .poll = poll_request,
+                                         .leave = leave,
                                          .destroy = destroy};
 
 static tw_status create_endpoint(endpoint *rank)

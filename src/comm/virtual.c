@@ -256,16 +256,20 @@ static tw_status fail_late(const tw_member *me, int peer, double timeout)
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
 }
 
+static void sleep_until_left(tw_member *me, const letter *one, double deadline)
+{
+    double now, left = one->parcel.left;
+    while ((now = now_of(me->world)) < left && now < deadline && !is_gone(me))
+        tw_virtual_wait(&me->waiters, left < deadline ? left : deadline, "a message to leave");
+}
+
 static tw_status wait_send(tw_member *me, letter *one, double timeout)
 {
-    double now = now_of(me->world), deadline = now + timeout, left = one->parcel.left;
-    while (left > now && deadline > now && !is_gone(me)) {
-        tw_virtual_wait(&me->waiters, left < deadline ? left : deadline, "a message to leave");
-        now = now_of(me->world);
-    }
     int peer = one->entry.receiver;
+    sleep_until_left(me, one, now_of(me->world) + timeout);
+    int has_left = one->parcel.left <= now_of(me->world);
     forget_send(me->world, one);
-    if (left <= now) return TW_OK;
+    if (has_left) return TW_OK;
     return is_gone(me) ? fail_gone(me, peer) : fail_late(me, peer, timeout);
 }
 
@@ -326,6 +330,19 @@ static tw_status wait_request(void *self, void *request, double timeout, size_t 
     return wait_receipt(self, request, timeout, size);
 }
 
+static int poll_request(void *self, void *request, double timeout)
+{
+    tw_member *me = self;
+    tw_entry *entry = request;
+    double deadline = now_of(me->world) + timeout;
+    if (entry->is_send)
+        sleep_until_left(me, request, deadline);
+    else
+        sleep_until_due(me, request, deadline);
+    double due = entry->is_send ? ((letter *)request)->parcel.left : receipt_due(me, request);
+    return due <= now_of(me->world) || is_gone(me);
+}
+
 static void destroy(void *self)
 {
     tw_member_leave(self);
@@ -336,6 +353,7 @@ static const tw_transport_ops virtual_ops = {.version = TW_TRANSPORT_VERSION,
                                              .start_send = start_send,
                                              .start_recv = start_recv,
                                              .wait = wait_request,
+                                             .poll = poll_request,
                                              .destroy = destroy};
 
 tw_status tw_member_join(tw_member *me)

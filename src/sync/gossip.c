@@ -2,6 +2,7 @@
  * gossip_steps.c). */
 #include "gossip.h"
 
+#include "channel.h"
 #include "error.h"
 #include "kernels.h"
 #include "sized.h"
@@ -30,7 +31,7 @@ void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *c
 
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
 {
-    TW_TRY(tw_channel_allreduce(gossip->channel, TW_F32, values, gossip->elements));
+    TW_TRY(tw_channel_allreduce(gossip->view, TW_F32, values, gossip->elements));
     float size = (float)gossip->size;
     for (size_t i = 0; i < gossip->elements; i++) values[i] /= size;
     if (tw_kernels_best()->all_finite(values, gossip->elements)) return TW_OK;
@@ -175,7 +176,7 @@ tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
     tw_traffic traffic = tw_channel_traffic(gossip->channel);
     now.bytes_sent = traffic.bytes_sent;
     now.bytes_received = traffic.bytes_received;
-    uint64_t size = (uint64_t)gossip->size;
+    uint64_t size = (uint64_t)gossip->channel->comm->size;
     now.bytes_dense = (now.steps + now.steps_skipped) * (2 * (size - 1) * 4 * gossip->elements / size);
     return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_stats");
 }

@@ -4,6 +4,7 @@
 #define TW_SYNC_GOSSIP_H
 
 #include "comm.h"
+#include "members.h"
 #include "schedule.h"
 #include "spec.h"
 #include "thread.h"
@@ -35,11 +36,13 @@ typedef struct tw_gossip_ops tw_gossip_ops;
 struct tw_gossip {
     const tw_gossip_ops *ops;
     tw_channel *channel;
-    int rank, size;
+    tw_channel *view; /* where rounds take place: the channel, or that of the group of those that are left */
+    int rank, size;   /* in the view */
     size_t count; /* tensors */
     tw_tensor *tensors;
     size_t elements; /* in all of them */
     int paced;       /* option pace: 0 by gradients, 1 free */
+    int survive;     /* option survive: go on without ranks that are lost (gossip_survive.c) */
     int adapt_first; /* synchronous: the step is added before the exchange, which then overlaps with nothing */
     tw_schedule schedule;
     tw_memory memories[TW_MOST_MEMORIES]; /* the weights, and what the scheme adds */
@@ -52,6 +55,12 @@ struct tw_gossip {
     size_t *received;         /* bytes of each */
     float **theirs;           /* the weights in each */
     int *partners;
+    int most_partners;
+    uint64_t round; /* the next one */
+    tw_members members;
+    tw_comm *group; /* what the view is of; NULL: the whole comm */
+    int *left;      /* its ranks, as numbered in the whole */
+    int concluded;  /* the weights are the consensus */
     double round_started;
     double distance; /* from the partners in the last round */
 
@@ -126,10 +135,22 @@ tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps);
 void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task);
 tw_status tw_gossip_await(tw_gossip *gossip);
 
+/* gossip_survive.c: with the option survive. */
+tw_status tw_gossip_survive(tw_gossip *gossip);
+void tw_gossip_release_survivors(tw_gossip *gossip);
+/* When, on tw_clock(), a thread that waits for no message should see to the others; and that. TW_ERROR_PEER when one of
+ * them is lost. */
+double tw_gossip_next_look(const tw_gossip *gossip);
+tw_status tw_gossip_look(tw_gossip *gossip);
+/* After a failure: TW_OK when it was the loss of ranks and those that are left have regrouped, or are concluded. */
+tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure);
+/* After the last round: makes the weights the consensus, on all ranks or none. */
+tw_status tw_gossip_conclude(tw_gossip *gossip);
+
 /* gossip.c: for the communication thread and the schemes. */
 /* weights += steps, with the lock held. */
 void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps);
-/* values becomes the mean over ranks: the sum in rank order, divided by their number. */
+/* values becomes the mean over the ranks of the view: the sum in rank order, divided by their number. */
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values);
 /* With the lock held. */
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status);

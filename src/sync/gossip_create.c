@@ -63,13 +63,16 @@ static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *t
     TW_TRY(copy_table(gossip, tensors, count));
     TW_TRY(copy_weights(gossip, weights));
     TW_TRY(gossip->ops->create(gossip));
+    if (gossip->survive) TW_TRY(tw_gossip_survive(gossip));
     return start_thread(gossip);
 }
 
 static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                        const float *const *weights)
 {
-    TW_TRY(tw_channel_create(comm, &gossip->channel));
+    unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often; one more number for the members */
+    TW_TRY(tw_channel_create_wide(comm, 1 + views, &gossip->channel));
+    gossip->view = gossip->channel;
     tw_status prepared = prepare(gossip, spec, tensors, count, weights);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
     size_t bytes = gossip->elements * sizeof *gossip->weights;
@@ -116,6 +119,7 @@ void tw_gossip_destroy(tw_gossip *gossip)
     if (gossip->lock_made) tw_mutex_destroy(&gossip->lock);
     if (gossip->ops && gossip->ops->destroy) gossip->ops->destroy(gossip);
     tw_gossip_release_messages(gossip);
+    tw_gossip_release_survivors(gossip);
     tw_schedule_release(&gossip->schedule);
     for (size_t i = 0; i < gossip->memory_count; i++) tw_free(gossip->memories[i].values);
     for (size_t i = 0; i < gossip->count; i++) tw_free((char *)(uintptr_t)gossip->tensors[i].name);

@@ -54,6 +54,7 @@ float *tw_gossip_payload(const tw_gossip *gossip, unsigned char *message)
 tw_status tw_gossip_create_messages(tw_gossip *gossip)
 {
     size_t most = (size_t)tw_schedule_most(&gossip->schedule);
+    gossip->most_partners = (int)most;
     TW_TRY(tw_allocate(mask_bytes(gossip), 1, &gossip->rumour.finished));
     TW_TRY(tw_allocate(full_bytes(gossip), 1, &gossip->outgoing));
     TW_TRY(tw_allocate(most, sizeof *gossip->incoming, &gossip->incoming));
@@ -66,7 +67,7 @@ tw_status tw_gossip_create_messages(tw_gossip *gossip)
 
 void tw_gossip_release_messages(tw_gossip *gossip)
 {
-    for (int i = 0; gossip->incoming && i < tw_schedule_most(&gossip->schedule); i++) tw_free(gossip->incoming[i]);
+    for (int i = 0; gossip->incoming && i < gossip->most_partners; i++) tw_free(gossip->incoming[i]);
     tw_free(gossip->rumour.finished);
     tw_free(gossip->outgoing);
     tw_free(gossip->incoming);
@@ -201,11 +202,11 @@ float *tw_gossip_mix(float *const *received, int partners, const float *sent, si
 static tw_status exchange(tw_gossip *gossip, int partners, size_t size)
 {
     for (int i = 0; i < partners; i++)
-        tw_channel_start_receive(gossip->channel, gossip->partners[i], gossip->incoming[i], full_bytes(gossip),
+        tw_channel_start_receive(gossip->view, gossip->partners[i], gossip->incoming[i], full_bytes(gossip),
                                  &gossip->received[i]);
     for (int i = 0; i < partners; i++)
-        tw_channel_start_send(gossip->channel, gossip->partners[i], gossip->outgoing, size);
-    return tw_channel_finish(gossip->channel);
+        tw_channel_start_send(gossip->view, gossip->partners[i], gossip->outgoing, size);
+    return tw_channel_finish(gossip->view);
 }
 
 /* From the mean of the partners' weights: the correction leads a partners/(partners + 1)th of the way there. */

@@ -37,13 +37,21 @@ static double next_start(const tw_gossip *gossip)
     return last + (interval > 0 ? interval : fmax(FIRST_PAUSE, last - gossip->begun_at));
 }
 
-/* Waits for the next round's time, with the lock held. */
-static void wait_for_start(tw_gossip *gossip)
+/* Waits for the next round's time, with the lock held but for the moments of seeing to the others. */
+static tw_status wait_for_start(tw_gossip *gossip)
 {
     double start;
-    while (!gossip->stopping && (start = next_start(gossip)) > tw_clock())
-        tw_condition_wait_until(&gossip->changed, &gossip->lock, start);
+    tw_status status = TW_OK;
+    while (status == TW_OK && !gossip->stopping && (start = next_start(gossip)) > tw_clock()) {
+        double look = tw_gossip_next_look(gossip);
+        tw_condition_wait_until(&gossip->changed, &gossip->lock, fmin(start, look));
+        if (tw_clock() < look) continue;
+        tw_mutex_unlock(&gossip->lock);
+        status = tw_gossip_look(gossip);
+        tw_mutex_lock(&gossip->lock);
+    }
     gossip->round_started = tw_clock();
+    return status;
 }
 
 /* --- what is known -------------------------------------------------------------------------------------------- */
@@ -70,18 +78,18 @@ static int all_finished(const tw_gossip *gossip)
 
 /* --- the rounds ----------------------------------------------------------------------------------------------- */
 
-/* Prepares a round: its time has come, and the weights are in the message. 0 when there is none any more. */
-static int begin_round(tw_gossip *gossip, uint64_t round)
+/* Prepares a round: its time has come, and the weights are in the message. */
+static tw_status begin_round(tw_gossip *gossip, uint64_t round, int *stopping)
 {
-    if (gossip->rumour.stop < round) return 0;
+    gossip->members.now = round;
     tw_mutex_lock(&gossip->lock);
-    wait_for_start(gossip);
+    tw_status status = wait_for_start(gossip);
     tell_own(gossip, round);
     float *payload = tw_gossip_payload(gossip, gossip->outgoing);
     memcpy(payload, gossip->weights, gossip->elements * sizeof *payload);
-    int stopping = gossip->stopping;
+    *stopping = gossip->stopping;
     tw_mutex_unlock(&gossip->lock);
-    return !stopping;
+    return status;
 }
 
 static void end_round(tw_gossip *gossip, const float *correction, double seconds)
@@ -111,17 +119,37 @@ static void wait_for_call(tw_gossip *gossip, const int *call)
     while (!*call && !gossip->stopping) tw_condition_wait(&gossip->changed, &gossip->lock);
 }
 
-static tw_status run_all(tw_gossip *gossip)
+static tw_status run_rounds(tw_gossip *gossip, int *stopping)
 {
-    tw_status status = TW_OK;
-    if (gossip->size > 1)
-        for (uint64_t round = 0; status == TW_OK && begin_round(gossip, round); round++)
-            status = run_round(gossip, round);
+    while (!*stopping && gossip->size > 1 && gossip->round <= gossip->rumour.stop) {
+        TW_TRY(begin_round(gossip, gossip->round, stopping));
+        if (!*stopping) TW_TRY(run_round(gossip, gossip->round++));
+    }
     tw_mutex_lock(&gossip->lock);
-    if (status == TW_OK) wait_for_call(gossip, &gossip->finishing); /* alone; else all have finished */
-    int stopping = gossip->stopping;
+    wait_for_call(gossip, &gossip->finishing); /* alone; else all have finished */
+    *stopping = gossip->stopping;
     tw_mutex_unlock(&gossip->lock);
-    return status != TW_OK || stopping ? status : tw_gossip_mean(gossip, gossip->weights);
+    return TW_OK;
+}
+
+static tw_status run_to_the_end(tw_gossip *gossip, int *stopping)
+{
+    TW_TRY(run_rounds(gossip, stopping));
+    if (*stopping) return TW_OK;
+    return gossip->survive ? tw_gossip_conclude(gossip) : tw_gossip_mean(gossip, gossip->weights);
+}
+
+static tw_status run_all(tw_gossip *gossip, int stopping)
+{
+    if (stopping) return TW_OK;
+    tw_status status = run_to_the_end(gossip, &stopping);
+    while (status != TW_OK && gossip->survive) {
+        status = tw_gossip_regroup(gossip, status);
+        if (status != TW_OK || gossip->concluded) break;
+        status = run_to_the_end(gossip, &stopping);
+    }
+    if (gossip->survive && !gossip->concluded) tw_members_resign(&gossip->members);
+    return status;
 }
 
 void *tw_gossip_run_rounds(void *argument)
@@ -132,7 +160,7 @@ void *tw_gossip_run_rounds(void *argument)
     gossip->begun_at = gossip->round_started = tw_clock();
     int stopping = gossip->stopping;
     tw_mutex_unlock(&gossip->lock);
-    tw_status status = stopping ? TW_OK : run_all(gossip);
+    tw_status status = run_all(gossip, stopping);
     tw_mutex_lock(&gossip->lock);
     if (status != TW_OK) tw_gossip_record_failure(gossip, status);
     gossip->ended = 1;

@@ -55,6 +55,18 @@ static tw_status faulty_wait(void *self, void *request, double timeout, size_t *
     return is_due(me) ? tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls) : status;
 }
 
+static int faulty_poll(void *self, void *request, double timeout)
+{
+    const faulty *me = self;
+    return me->inner->ops.poll(me->inner->self, request, timeout);
+}
+
+static void faulty_leave(void *self)
+{
+    const faulty *me = self;
+    me->inner->ops.leave(me->inner->self);
+}
+
 static void faulty_destroy(void *self)
 {
     faulty *me = self;
@@ -67,6 +79,8 @@ static const tw_transport_ops faulty_ops = {.version = TW_TRANSPORT_VERSION,
                                             .start_send = faulty_send,
                                             .start_recv = faulty_recv,
                                             .wait = faulty_wait,
+                                            .poll = faulty_poll,
+                                            .leave = faulty_leave,
                                             .destroy = faulty_destroy};
 
 /* --- every call fails once ----------------------------------------------------------------------------------- */

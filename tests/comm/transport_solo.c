@@ -19,6 +19,12 @@ static tw_status no_wait(void *self, void *request, double timeout, size_t *size
     return tw_fail(TW_ERROR_PEER, "nothing is under way");
 }
 
+static int no_poll(void *self, void *request, double timeout)
+{
+    (void)self, (void)request, (void)timeout;
+    return 1;
+}
+
 static void destroy(void *self)
 {
     (void)self;
@@ -28,6 +34,7 @@ TW_API tw_status tw_transport_open(tw_comm **comm);
 
 tw_status tw_transport_open(tw_comm **comm)
 {
-    static const tw_transport_ops solo = {TW_TRANSPORT_VERSION, "solo", no_send, no_recv, no_wait, destroy};
+    static const tw_transport_ops solo = {TW_TRANSPORT_VERSION, "solo", no_send, no_recv,
+                                          no_wait,              no_poll, NULL,    destroy};
     return tw_comm_create_custom(&solo, NULL, 0, 1, comm);
 }

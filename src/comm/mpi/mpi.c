@@ -4,9 +4,9 @@
  * thread, so wait polls: a short spin, because most answers are near, then ever longer naps, because the processor is
  * needed for the backward pass.
  *
- * MPI does not report a dead peer: the deadline does. After that the communicator is left alone, for freeing it and
- * finalising are collective and would hang. A send that ran into the deadline cannot be taken back from MPI either; a
- * peer that still receives it may find its bytes changed, but it can no longer finish anything with this rank. */
+ * MPI does not report a dead peer: the deadline does. Once this rank has left the group the communicator is left alone,
+ * for freeing it and finalising are collective and would hang. A send that ran into the deadline cannot be taken back
+ * from MPI either; a peer that still receives it may find its bytes changed, but makes no use of them. */
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
 
@@ -22,18 +22,21 @@
     } while (0)
 
 enum { SPINS = 50, SHORTEST_NAP = 20 * 1000, LONGEST_NAP = 200 * 1000 /* nanoseconds */ };
+#define GRACE 1.0 /* seconds */
 
 typedef struct transport {
     MPI_Comm comm;
     int largest_tag;
     int finalises;      /* MPI was initialised here */
-    _Atomic int failed; /* some wait failed: the others have nothing to wait for */
+    _Atomic int left;   /* the group: no wait has anything to wait for */
 } transport;
 
 typedef struct request {
     MPI_Request mpi;
     int peer, is_send;
     size_t size;
+    int over, error; /* over: MPI is done with it, with this error and status */
+    MPI_Status status;
 } request;
 
 static tw_status fail_mpi(const char *what, int error)
@@ -91,7 +94,6 @@ static tw_status start(transport *mpi, int peer, unsigned channel, void *data, s
         return TW_OK;
     }
     free(made);
-    mpi->failed = 1;
     return fail_mpi("a message could not be started", error);
 }
 
@@ -112,32 +114,41 @@ static void nap(long nanoseconds)
     nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
 }
 
-/* Polls until the request is done. *done stays 0 when the deadline, or another channel's failure, came first. */
-static int poll_request(transport *mpi, MPI_Request *pending, double timeout, int *done, MPI_Status *status)
+static int is_over(request *one)
 {
+    if (one->over) return 1;
+    one->error = MPI_Test(&one->mpi, &one->over, &one->status);
+    if (one->error != MPI_SUCCESS) one->over = 1;
+    return one->over;
+}
+
+/* 1 when the request is over, or there is nothing to wait for any more. */
+static int poll_request(void *self, void *handle, double timeout)
+{
+    const transport *mpi = self;
     double deadline = tw_clock() + timeout;
     long rest = SHORTEST_NAP;
     for (int polls = 1;; polls++) {
-        int error = MPI_Test(pending, done, status);
-        if (error != MPI_SUCCESS || *done || mpi->failed || tw_clock() >= deadline) return error;
+        if (is_over(handle) || mpi->left) return 1;
+        if (tw_clock() >= deadline) return 0;
         if (polls <= SPINS) continue;
         nap(rest);
         rest = rest * 2 < LONGEST_NAP ? rest * 2 : LONGEST_NAP;
     }
 }
 
-static void take_back(MPI_Request *pending)
+/* A receive whose message has begun to come cannot be cancelled: its buffer is written to until it is there. */
+static void take_back(transport *mpi, request *one)
 {
-    int done;
-    if (*pending == MPI_REQUEST_NULL) return;
-    MPI_Cancel(pending);
-    if (MPI_Test(pending, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) MPI_Request_free(pending);
+    MPI_Cancel(&one->mpi);
+    if (!one->is_send && !mpi->left) poll_request(mpi, one, GRACE);
+    if (!is_over(one)) MPI_Request_free(&one->mpi);
 }
 
-static int message_size(const request *taken, const MPI_Status *status, size_t *size)
+static int message_size(const request *taken, size_t *size)
 {
     MPI_Count bytes = (MPI_Count)taken->size; /* the status of a send does not know */
-    int error = taken->is_send ? MPI_SUCCESS : MPI_Get_elements_x(status, MPI_BYTE, &bytes);
+    int error = taken->is_send ? MPI_SUCCESS : MPI_Get_elements_x(&taken->status, MPI_BYTE, &bytes);
     if (error == MPI_SUCCESS) *size = (size_t)bytes;
     return error;
 }
@@ -146,25 +157,29 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
 {
     transport *mpi = self;
     request taken = *(request *)handle;
-    MPI_Status status;
-    int done = 0, error = poll_request(mpi, &taken.mpi, timeout, &done, &status);
     free(handle);
-    if (error == MPI_SUCCESS && done) error = message_size(&taken, &status, size);
-    if (error == MPI_SUCCESS && done) return TW_OK;
-    int failed_before = atomic_exchange(&mpi->failed, 1);
-    take_back(&taken.mpi);
-    if (error != MPI_SUCCESS) return fail_mpi("a message failed", error);
-    if (failed_before)
+    poll_request(mpi, &taken, timeout);
+    if (taken.over) {
+        int error = taken.error == MPI_SUCCESS ? message_size(&taken, size) : taken.error;
+        return error == MPI_SUCCESS ? TW_OK : fail_mpi("a message failed", error);
+    }
+    take_back(mpi, &taken);
+    if (mpi->left)
         return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", taken.peer);
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", taken.peer, timeout);
 }
 
 /* --- the comm ------------------------------------------------------------------------------------------------ */
 
+static void leave(void *self)
+{
+    ((transport *)self)->left = 1;
+}
+
 static void destroy(void *self)
 {
     transport *mpi = self;
-    if (!mpi->failed) {
+    if (!mpi->left) {
         if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
         if (mpi->finalises) MPI_Finalize();
     }
@@ -176,6 +191,8 @@ static const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
                                      .start_send = start_send,
                                      .start_recv = start_recv,
                                      .wait = wait_request,
+                                     .poll = poll_request,
+                                     .leave = leave,
                                      .destroy = destroy};
 
 static tw_status check_threads(void)

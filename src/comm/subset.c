@@ -1,0 +1,138 @@
+#include "subset.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The first look comes after this part of the whole comm's timeout, or after a second; the pauses between looks double
+ * up to another part. So waiting for a message as long as is usual costs nothing. */
+#define FIRST_LOOK 0.0625
+#define LATEST_FIRST_LOOK 1.0
+#define LONGEST_LOOK 0.125
+
+/* One rank of a subset: what the transport calls self. */
+typedef struct member {
+    tw_comm *whole;
+    unsigned first_channel;
+    tw_watch watch; /* look = NULL: there is none */
+    int ranks[];
+} member;
+
+typedef struct message {
+    void *request; /* the whole's */
+    int peer, outgoing;
+    size_t size; /* to send, or room to receive */
+} message;
+
+static tw_status start(const member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
+{
+    tw_comm *whole = me->whole;
+    unsigned number = me->first_channel + channel;
+    message *kept;
+    TW_TRY(tw_allocate(1, sizeof *kept, &kept));
+    *kept = what;
+    tw_status status =
+        what.outgoing ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, &kept->request)
+                      : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
+    if (status == TW_OK) {
+        *handle = kept;
+        return TW_OK;
+    }
+    tw_free(kept);
+    if (status == TW_ERROR_PEER && me->watch.lost) me->watch.lost(me->watch.context, what.peer);
+    return status;
+}
+
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **handle)
+{
+    const member *me = self;
+    return start(me, channel, (message){.peer = me->ranks[peer], .outgoing = 1, .size = size}, src, NULL, handle);
+}
+
+static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+{
+    const member *me = self;
+    return start(me, channel, (message){.peer = me->ranks[peer], .size = capacity}, NULL, dst, handle);
+}
+
+static int poll_request(void *self, void *handle, double timeout)
+{
+    const member *me = self;
+    return me->whole->ops.poll(me->whole->self, ((message *)handle)->request, timeout);
+}
+
+/* Until the message is there, or the watch has seen enough. */
+static tw_status watch_over(const member *me, const message *one)
+{
+    double start = tw_clock(), pause = fmin(FIRST_LOOK * me->whole->timeout, LATEST_FIRST_LOOK);
+    while (!me->whole->ops.poll(me->whole->self, one->request, pause)) {
+        TW_TRY(me->watch.look(me->watch.context, one->peer, start));
+        pause = fmin(2 * pause, LONGEST_LOOK * me->whole->timeout);
+    }
+    return TW_OK;
+}
+
+static void count(const member *me, const message *one, size_t size)
+{
+    tw_counters_add(&me->whole->counters, one->outgoing, size);
+    if (me->watch.counters) tw_counters_add(me->watch.counters, one->outgoing, size);
+}
+
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size)
+{
+    const member *me = self;
+    message one = *(message *)handle;
+    int watched = me->watch.look && timeout > 0;
+    tw_free(handle);
+    tw_status seen = watched ? watch_over(me, &one) : TW_OK;
+    if (seen != TW_OK) {
+        char text[TW_REASON_BYTES];
+        snprintf(text, sizeof text, "%s", tw_last_error());
+        (void)me->whole->ops.wait(me->whole->self, one.request, 0, size);
+        return tw_fail(seen, "%s", text);
+    }
+    tw_status status = me->whole->ops.wait(me->whole->self, one.request, watched ? 0 : timeout, size);
+    if (status == TW_OK)
+        count(me, &one, one.outgoing ? one.size : *size);
+    else if (status == TW_ERROR_PEER && watched)
+        me->watch.lost(me->watch.context, one.peer);
+    return status;
+}
+
+static void leave(void *self)
+{
+    const member *me = self;
+    if (!me->watch.look) tw_comm_leave(me->whole);
+}
+
+static void destroy(void *self)
+{
+    tw_free(self);
+}
+
+tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, unsigned first_channel,
+                                const tw_watch *watch, tw_comm **subset)
+{
+    const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+                                  .name = whole->ops.name,
+                                  .start_send = start_send,
+                                  .start_recv = start_recv,
+                                  .wait = wait_request,
+                                  .poll = poll_request,
+                                  .leave = leave,
+                                  .destroy = destroy};
+    member *me;
+    int own = 0;
+    TW_TRY(tw_allocate(1, sizeof *me + (size_t)count * sizeof *ranks, &me));
+    me->whole = whole;
+    me->first_channel = first_channel;
+    if (watch) me->watch = *watch;
+    memcpy(me->ranks, ranks, (size_t)count * sizeof *ranks);
+    while (ranks[own] != whole->rank) own++;
+    TW_TRY(tw_comm_create_custom(&ops, me, own, count, subset));
+    (*subset)->timeout = watch ? (double)INFINITY : whole->timeout;
+    return TW_OK;
+}

@@ -1,0 +1,338 @@
+/* Gossips that lose ranks: who is left goes on, agrees, and ends with the same bits, whatever the moment. All of it in a
+ * world, so every seed's kills, silences and pauses fall at the same moments in every run. */
+#include "gossip_players.h"
+
+#include <math.h>
+#include <thinwire/thinwire_sim.h>
+
+#include "channel.h"
+#include "memory.h"
+#include "thread.h"
+
+static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three", "adpsgd-random",
+                                    "prague:group=3", "prague:group=4,order=random", "adpsgd-random:mixing=three"};
+enum { SPECS = sizeof specs / sizeof *specs, MOST = 8, SEEDS = 150 };
+
+#define DEADLINE 1.0  /* seconds, all of them virtual */
+#define GRADIENT 0.01 /* how long one takes */
+#define QUIET 6.0     /* by this time whatever was lost is known, and all weights are one */
+
+typedef struct part part;
+
+/* What happens to one rank. */
+typedef struct fate {
+    double dies_at;      /* INFINITY: never */
+    double silent_from;  /* all of its messages wait from here */
+    double silent_until; /* to here */
+} fate;
+
+struct part {
+    fate fate;
+    int rank;
+    tw_transport_ops ops; /* the world's own */
+    void *transport;
+    tw_comm *comm;
+    tw_status status;
+    double ended;
+    uint64_t lost;
+    values before, weights; /* after the quiet, after finish */
+    char text[256];
+};
+
+typedef struct drama {
+    const char *spec;
+    int size, steps, conserves;
+    part parts[MOST];
+} drama;
+
+/* ---- a rank's transport that falls silent -------------------------------------------------------------------------- */
+
+static void stand_still(const part *me)
+{
+    double now = tw_clock();
+    if (now >= me->fate.silent_from && now < me->fate.silent_until) tw_pause(me->fate.silent_until - now);
+}
+
+static tw_status send_later(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+{
+    part *me = self;
+    stand_still(me);
+    return me->ops.start_send(me->transport, peer, channel, src, size, request);
+}
+
+static tw_status receive_later(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    part *me = self;
+    stand_still(me);
+    return me->ops.start_recv(me->transport, peer, channel, dst, capacity, request);
+}
+
+static tw_status wait_later(void *self, void *request, double timeout, size_t *size)
+{
+    part *me = self;
+    stand_still(me);
+    return me->ops.wait(me->transport, request, timeout, size);
+}
+
+static int poll_later(void *self, void *request, double timeout)
+{
+    part *me = self;
+    stand_still(me);
+    return me->ops.poll(me->transport, request, timeout);
+}
+
+static void put_between(part *me, tw_comm *comm)
+{
+    me->ops = comm->ops;
+    me->transport = comm->self;
+    me->comm = comm;
+    comm->self = me;
+    comm->ops.start_send = send_later;
+    comm->ops.start_recv = receive_later;
+    comm->ops.wait = wait_later;
+    comm->ops.poll = poll_later;
+}
+
+static void take_away(part *me)
+{
+    me->comm->ops = me->ops;
+    me->comm->self = me->transport;
+}
+
+/* ---- what a rank does ---------------------------------------------------------------------------------------------- */
+
+static void *die_in_time(void *argument)
+{
+    const part *me = argument;
+    tw_pause(me->fate.dies_at);
+    tw_world_kill();
+    return NULL;
+}
+
+static float step_of(int rank, int step, size_t element)
+{
+    uint32_t words[4];
+    tw_random((uint64_t)rank, (uint64_t)step, element, words);
+    return (float)words[0] / 4294967296.0f - 0.5f;
+}
+
+static void set_step(values *steps, int rank, int step)
+{
+    for (size_t i = 0; i < ELEMENTS; i++) steps->at[i] = step_of(rank, step, i);
+}
+
+static tw_status walk(const drama *all, part *me, tw_gossip *gossip)
+{
+    tw_status status = TW_OK;
+    values steps;
+    for (int step = 0; status == TW_OK && step < all->steps; step++) {
+        status = tw_gossip_read(gossip, parts_of(&me->weights));
+        tw_world_compute(GRADIENT * (1 + 0.1 * me->rank));
+        set_step(&steps, me->rank, step);
+        if (status == TW_OK) status = tw_gossip_add(gossip, (const float *const *)parts_of(&steps));
+    }
+    if (status != TW_OK || !all->conserves) return status;
+    tw_world_compute(QUIET - tw_clock());
+    status = tw_gossip_read(gossip, parts_of(&me->before));
+    tw_world_compute(1); /* all have read before anybody adds */
+    return status == TW_OK ? tw_gossip_add(gossip, (const float *const *)parts_of(&steps)) : status;
+}
+
+static tw_status play(const drama *all, part *me, tw_gossip *gossip)
+{
+    tw_status status = walk(all, me, gossip);
+    if (status == TW_OK) status = tw_gossip_finish(gossip, parts_of(&me->weights));
+    if (status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_get_stats(gossip, &stats);
+    me->lost = stats.ranks_lost;
+    return status;
+}
+
+static void live(void *context, int rank, tw_comm *comm)
+{
+    drama *all = context;
+    part *me = &all->parts[rank];
+    tw_gossip *gossip = NULL;
+    tw_thread killer;
+    int mortal = isfinite(me->fate.dies_at);
+    me->rank = rank;
+    tw_comm_set_timeout(comm, DEADLINE);
+    put_between(me, comm);
+    if (mortal && tw_thread_start(&killer, die_in_time, me) != TW_OK) abort();
+    me->status =
+        tw_gossip_create(comm, all->spec, table, TENSORS, (const float *const *)parts_of(&me->weights), &gossip);
+    if (me->status == TW_OK) me->status = play(all, me, gossip);
+    me->ended = tw_clock();
+    tw_gossip_destroy(gossip);
+    if (mortal) tw_thread_join(killer);
+    take_away(me);
+}
+
+static void run_drama(drama *all)
+{
+    tw_world *world;
+    tw_world_options options = {.struct_size = sizeof options,
+                                .workers = all->size,
+                                .bandwidth = 1e6,
+                                .latency = 5e-4,
+                                .time_limit = 500};
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    tw_status status = tw_world_run(world, live, all);
+    if (status != TW_OK) fail_msg("%s: %s", all->spec, tw_last_error());
+    tw_world_destroy(world);
+}
+
+/* ---- what is to be --------------------------------------------------------------------------------------------------- */
+
+static double draw(uint64_t seed, uint64_t what)
+{
+    uint32_t words[4];
+    tw_random(seed, 77, what, words);
+    return words[0] / 4294967296.0;
+}
+
+/* One or two ranks die, by a cut or in silence, from the first message to after the last, as often as not while all
+ * finish; others stand still for less than the deadline. */
+static void write_drama(drama *all, uint64_t seed, int conserves)
+{
+    *all = (drama){.spec = specs[seed % SPECS], .size = 5 + (int)(4 * draw(seed, 0)), .steps = 20};
+    all->conserves = conserves;
+    double end = all->steps * GRADIENT * (1 + 0.1 * (all->size - 1)), length = 1.3 * end;
+    for (int rank = 0; rank < all->size; rank++) {
+        double from = length * draw(seed, 10 + (uint64_t)rank);
+        int stands = draw(seed, 20 + (uint64_t)rank) < 0.3;
+        all->parts[rank].fate = (fate){(double)INFINITY, from, stands ? from + 0.4 * DEADLINE : from};
+    }
+    for (int i = 0; i < 1 + (draw(seed, 1) < 0.5); i++) {
+        int victim = (int)(all->size * draw(seed, 30 + (uint64_t)i));
+        double at = 0.001 + length * draw(seed, 40 + (uint64_t)i);
+        if (draw(seed, 60 + (uint64_t)i) < 0.5) at = end + 0.04 * draw(seed, 40 + (uint64_t)i);
+        int cut = draw(seed, 50 + (uint64_t)i) < 0.5;
+        all->parts[victim].fate = (fate){cut ? at : (double)INFINITY, at, cut ? at : at + 60};
+    }
+}
+
+static int is_victim(const part *one)
+{
+    return isfinite(one->fate.dies_at) || one->fate.silent_until - one->fate.silent_from > DEADLINE;
+}
+
+static int same_bits(const values *a, const values *b)
+{
+    return memcmp(a->at, b->at, sizeof a->at) == 0;
+}
+
+/* Who ends well, a victim too, ends with the same bits as all others that do. */
+static void check_ends(const drama *all, uint64_t seed)
+{
+    int victims = 0;
+    const part *first = NULL;
+    for (int rank = 0; rank < all->size; rank++) victims += is_victim(&all->parts[rank]);
+    for (int rank = 0; rank < all->size; rank++) {
+        const part *one = &all->parts[rank];
+        if (is_victim(one) && one->status == TW_ERROR_PEER) continue;
+        if (one->status != TW_OK)
+            fail_msg("seed %d, %s: rank %d of %d: %s (%s)", (int)seed, all->spec, rank, all->size,
+                     tw_status_name(one->status), one->text);
+        if (!first) first = one;
+        if (!same_bits(&one->weights, &first->weights) || one->lost != first->lost || one->lost > (uint64_t)victims)
+            fail_msg("seed %d, %s: rank %d lost %d, rank %d lost %d", (int)seed, all->spec, first->rank,
+                     (int)first->lost, rank, (int)one->lost);
+        if (!is_victim(one) && one->ended > 3 + (all->conserves ? QUIET : 0) + 4 * DEADLINE)
+            fail_msg("seed %d, %s: rank %d ended after %g s", (int)seed, all->spec, rank, one->ended);
+    }
+}
+
+static void test_survivors_end_alike(void **state)
+{
+    (void)state;
+    int losses = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        drama all;
+        write_drama(&all, seed, 0);
+        run_drama(&all);
+        check_ends(&all, seed);
+        for (int rank = 0; rank < all.size; rank++) losses += all.parts[rank].status != TW_OK;
+    }
+    assert_true(losses > SEEDS / 2); /* else nothing has been tested */
+}
+
+/* All weights are one before the last steps, so the consensus is that, and the mean of the survivors' last steps. */
+static void check_mean(const drama *all, uint64_t seed)
+{
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        double sum = 0, left = 0;
+        const part *last = NULL;
+        for (int rank = 0; rank < all->size; rank++) {
+            const part *one = &all->parts[rank];
+            if (one->status != TW_OK) continue;
+            sum += one->before.at[i] + step_of(rank, all->steps - 1, i);
+            left++;
+            last = one;
+        }
+        assert_non_null(last);
+        if (fabs(last->weights.at[i] - sum / left) > 1e-5)
+            fail_msg("seed %d, %s: element %d is %g, not %g", (int)seed, all->spec, (int)i, last->weights.at[i],
+                     sum / left);
+    }
+}
+
+static void test_the_mean_of_the_survivors_is_kept(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        drama all;
+        write_drama(&all, seed, 1);
+        run_drama(&all);
+        check_ends(&all, seed);
+        check_mean(&all, seed);
+    }
+}
+
+static void test_the_same_losses_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SPECS; seed++) {
+        drama once, again;
+        write_drama(&once, seed, 0);
+        write_drama(&again, seed, 0);
+        run_drama(&once);
+        run_drama(&again);
+        for (int rank = 0; rank < once.size; rank++) {
+            assert_true(same_bits(&once.parts[rank].weights, &again.parts[rank].weights));
+            assert_true(once.parts[rank].ended == again.parts[rank].ended);
+        }
+    }
+}
+
+/* Without the option, whoever is left is told, or had finished. */
+static void test_without_survival_all_are_told(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        drama all;
+        char spec[64];
+        write_drama(&all, seed, 0);
+        snprintf(spec, sizeof spec, "%s%csurvive=off", all.spec, strchr(all.spec, ':') ? ',' : ':');
+        all.spec = spec;
+        run_drama(&all);
+        for (int rank = 0; rank < all.size; rank++) {
+            const part *one = &all.parts[rank];
+            assert_true(one->status == TW_OK || one->status == TW_ERROR_PEER);
+            assert_true(is_victim(one) || one->ended < 3 + 4 * DEADLINE);
+            assert_int_equal(one->lost, 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_survivors_end_alike),
+        cmocka_unit_test(test_the_mean_of_the_survivors_is_kept),
+        cmocka_unit_test(test_the_same_losses_give_the_same_bits),
+        cmocka_unit_test(test_without_survival_all_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
