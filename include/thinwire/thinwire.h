@@ -309,6 +309,7 @@ typedef struct tw_gossip_stats {
     double seconds_wait;     /* that read, add and finish blocked their caller */
     double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
     uint64_t ranks_lost;     /* whom this rank and the others go on without: see survive=on */
+    uint64_t lowest_rank;    /* of those that go on */
 } tw_gossip_stats;
 TW_API tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats);
 

@@ -104,6 +104,7 @@ static tw_status shrink(tw_gossip *gossip, uint64_t round)
     gossip->size = group->size;
     gossip->round = round;
     gossip->stats.ranks_lost = (uint64_t)gossip->members.agreed;
+    gossip->stats.lowest_rank = (uint64_t)gossip->left[0];
     tw_mutex_unlock(&gossip->lock);
     return TW_OK;
 }
@@ -115,11 +116,15 @@ static float *mean_of(const tw_gossip *gossip)
     return tw_gossip_payload(gossip, gossip->outgoing);
 }
 
-static void accept_mean(tw_gossip *gossip)
+/* The mean is the consensus. Unless all know that, it is up to this rank to tell them. */
+static tw_status accept_mean(tw_gossip *gossip, int all_know)
 {
+    if (!all_know) TW_TRY(tw_members_spread(&gossip->members));
     tw_mutex_lock(&gossip->lock);
     memcpy(gossip->weights, mean_of(gossip), gossip->elements * sizeof *gossip->weights);
     tw_mutex_unlock(&gossip->lock);
+    gossip->concluded = 1;
+    return TW_OK;
 }
 
 tw_status tw_gossip_conclude(tw_gossip *gossip)
@@ -127,10 +132,8 @@ tw_status tw_gossip_conclude(tw_gossip *gossip)
     memcpy(mean_of(gossip), gossip->weights, gossip->elements * sizeof *gossip->weights);
     TW_TRY(tw_gossip_mean(gossip, mean_of(gossip)));
     TW_TRY(tw_channel_barrier(gossip->view));
-    accept_mean(gossip);
-    if (tw_channel_barrier(gossip->view) != TW_OK) (void)tw_members_commit(&gossip->members);
-    gossip->concluded = 1;
-    return TW_OK;
+    tw_members_commit(&gossip->members);
+    return accept_mean(gossip, tw_channel_barrier(gossip->view) == TW_OK);
 }
 
 tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure)
@@ -139,10 +142,7 @@ tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure)
     uint64_t round;
     if (failure != TW_ERROR_PEER || (members->lost == members->agreed && !members->refused)) return failure;
     TW_TRY(tw_members_agree(members, &round));
-    if (!members->committed) return shrink(gossip, round);
-    accept_mean(gossip);
-    gossip->concluded = 1;
-    return tw_members_commit(members);
+    return members->committed ? accept_mean(gossip, 0) : shrink(gossip, round);
 }
 
 tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)

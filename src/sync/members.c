@@ -280,7 +280,21 @@ static int has_anyone_committed(const tw_members *members)
     return any;
 }
 
-/* A rank that is cut off itself, or was given up, finds the others lost. */
+/* Whether the others have given this rank up. To one that is cut off itself, they look lost. */
+static tw_status check_self(const tw_members *members)
+{
+    if (members->refused)
+        return tw_fail(TW_ERROR_PEER, "the others went on without rank %d, which was silent for %g seconds",
+                       members->rank, members->deadline);
+    const tw_comm *comm = comm_of(members);
+    void *request = NULL;
+    unsigned char nothing;
+    TW_TRY(comm->ops.start_recv(comm->self, members->rank, members->channel->number + 1, &nothing, 1, &request));
+    take_back(members, &request);
+    return TW_OK;
+}
+
+/* And so they do to one that was given up, or to the smaller part of a broken network. */
 static tw_status check_quorum(const tw_members *members)
 {
     int left = members->size - members->lost, before = members->size - members->agreed;
@@ -308,12 +322,10 @@ tw_status tw_members_agree(tw_members *members, uint64_t *round)
     for (;;) {
         TW_TRY(tw_members_tend(members));
         if (has_anyone_committed(members)) {
-            members->committed = 1;
+            tw_members_commit(members);
             return TW_OK;
         }
-        if (members->refused)
-            return tw_fail(TW_ERROR_PEER, "the others went on without rank %d, which was silent for %g seconds",
-                           members->rank, members->deadline);
+        TW_TRY(check_self(members));
         int rank = find_undecided(members);
         if (rank < 0) return settle(members, round);
         if (tw_members_silent(members, rank, since))
@@ -331,18 +343,22 @@ static int find_uncommitted(const tw_members *members)
     return -1;
 }
 
-tw_status tw_members_commit(tw_members *members)
+void tw_members_commit(tw_members *members)
+{
+    members->committed = 1;
+    members->news++;
+}
+
+tw_status tw_members_spread(tw_members *members)
 {
     double until = tw_clock() + members->deadline / 2, pause = FIRST_PAUSE;
     int rank;
-    members->committed = 1;
-    members->news++;
     do {
         TW_TRY(tw_members_tend(members));
         rank = find_uncommitted(members);
         if (rank >= 0) pause_for(members, rank, &pause);
-    } while (rank >= 0 && tw_clock() < until);
-    return TW_OK;
+    } while (rank >= 0 && !members->refused && tw_clock() < until);
+    return check_self(members);
 }
 
 void tw_members_resign(tw_members *members)

@@ -62,9 +62,11 @@ int tw_members_silent(const tw_members *members, int rank, double since);
  * then members->committed is set: what all had before the loss stands, and nobody is taken out for it. */
 tw_status tw_members_agree(tw_members *members, uint64_t *round);
 
-/* This rank knows that all have what they were to agree on in the end. Tells those that do not know, for half the
- * deadline at most. */
-tw_status tw_members_commit(tw_members *members);
+/* This rank knows that all have what they were to agree on in the end; from now on it says so, and agrees on no further
+ * losses. */
+void tw_members_commit(tw_members *members);
+/* Sees to it that all know, for half the deadline at most. TW_ERROR_PEER when this rank is cut off itself. */
+tw_status tw_members_spread(tw_members *members);
 /* This rank leaves; tells those it can tell at once. */
 void tw_members_resign(tw_members *members);
 

@@ -14,6 +14,7 @@ static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three
 enum { SPECS = sizeof specs / sizeof *specs, MOST = 8, SEEDS = 150 };
 
 #define DEADLINE 1.0  /* seconds, all of them virtual */
+#define CREATED 0.01  /* by this time all have their gossip: create knows of no survivors */
 #define GRADIENT 0.01 /* how long one takes */
 #define QUIET 6.0     /* by this time whatever was lost is known, and all weights are one */
 
@@ -192,7 +193,7 @@ static double draw(uint64_t seed, uint64_t what)
     return words[0] / 4294967296.0;
 }
 
-/* One or two ranks die, by a cut or in silence, from the first message to after the last, as often as not while all
+/* One or two ranks die, by a cut or in silence, from the first round to after the last, as often as not while all
  * finish; others stand still for less than the deadline. */
 static void write_drama(drama *all, uint64_t seed, int conserves)
 {
@@ -200,13 +201,13 @@ static void write_drama(drama *all, uint64_t seed, int conserves)
     all->conserves = conserves;
     double end = all->steps * GRADIENT * (1 + 0.1 * (all->size - 1)), length = 1.3 * end;
     for (int rank = 0; rank < all->size; rank++) {
-        double from = length * draw(seed, 10 + (uint64_t)rank);
+        double from = CREATED + length * draw(seed, 10 + (uint64_t)rank);
         int stands = draw(seed, 20 + (uint64_t)rank) < 0.3;
         all->parts[rank].fate = (fate){(double)INFINITY, from, stands ? from + 0.4 * DEADLINE : from};
     }
     for (int i = 0; i < 1 + (draw(seed, 1) < 0.5); i++) {
         int victim = (int)(all->size * draw(seed, 30 + (uint64_t)i));
-        double at = 0.001 + length * draw(seed, 40 + (uint64_t)i);
+        double at = CREATED + length * draw(seed, 40 + (uint64_t)i);
         if (draw(seed, 60 + (uint64_t)i) < 0.5) at = end + 0.04 * draw(seed, 40 + (uint64_t)i);
         int cut = draw(seed, 50 + (uint64_t)i) < 0.5;
         all->parts[victim].fate = (fate){cut ? at : (double)INFINITY, at, cut ? at : at + 60};

@@ -159,11 +159,13 @@ static tw_status pack_model(worker *w, tw_state *state)
     return put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
 }
 
+/* By gossip as many may go on as there are: see join_late. */
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
     setting_text identity[IDENTITY];
     size_t count = identify(w, identity);
     for (size_t i = 0; i < count; i++) {
+        if (w->gossips && strcmp(identity[i].key, "workers") == 0) continue;
         const char *key = identity[i].key, *wanted = identity[i].value, *stored = tw_state_text(state, key);
         if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, key);
         if (strcmp(stored, wanted) != 0)
@@ -272,7 +274,7 @@ tw_status checkpoint_write(worker *w)
     return status;
 }
 
-static tw_status load_model(worker *w, const char *folder)
+static tw_status load_model(worker *w, const char *folder, int *workers)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
@@ -280,6 +282,8 @@ static tw_status load_model(worker *w, const char *folder)
     TW_TRY(load_and_verify(path, &state));
     tw_status status = check_identity(w, state, path);
     if (status == TW_OK) status = in_file(path, unpack_model(w, state));
+    const char *written = tw_state_text(state, "workers");
+    *workers = written ? atoi(written) : w->size;
     tw_state_destroy(state);
     TW_TRY(status);
     if (w->step <= w->steps) return TW_OK;
@@ -298,8 +302,23 @@ static tw_status load_worker(worker *w, const char *folder)
     return status;
 }
 
+/* A worker that had no part in the run yet begins with its weights, which come by gossip, and its running statistics. */
+static tw_status join_late(worker *w, const char *folder)
+{
+    char path[CHECKPOINT_PATH];
+    tw_state *state;
+    const learner *l = w->learner;
+    model_path(folder, path);
+    TW_TRY(load_and_verify(path, &state));
+    tw_status status =
+        in_file(path, get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
+    tw_state_destroy(state);
+    return status;
+}
+
 typedef struct place {
     uint64_t step;
+    int workers; /* that wrote it */
     schedule schedule;
     char folder[FOLDER_PATH];
 } place;
@@ -309,7 +328,7 @@ static tw_status find_and_load(worker *w, place *found)
 {
     const train_settings *s = &w->settings;
     TW_TRY(folder_find(*s->resume ? s->resume : s->out, found->folder));
-    TW_TRY(load_model(w, found->folder));
+    TW_TRY(load_model(w, found->folder, &found->workers));
     found->step = w->step;
     found->schedule = w->schedule;
     return TW_OK;
@@ -322,7 +341,11 @@ tw_status checkpoint_resume(worker *w)
     TW_TRY(tw_comm_broadcast(w->comm, 0, &found, sizeof found));
     w->step = found.step;
     w->schedule = found.schedule;
-    return agree_status(w, load_worker(w, found.folder));
+    if (w->rank == 0 && w->size != found.workers)
+        fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s\n", found.folder, found.workers, w->size,
+                w->size < found.workers ? "what the others remembered is left there"
+                                        : "those without a file begin with its weights and no momentum");
+    return agree_status(w, w->rank < found.workers ? load_worker(w, found.folder) : join_late(w, found.folder));
 }
 
 tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state **state)

@@ -4,7 +4,8 @@
  * statistics, the optimiser's momentum and moments, the step, and as text the settings a resumed run must share.
  * worker-R.safetensors, written by rank R, holds what is its own: the scheme's residuals and momentum, its running
  * statistics, its totals. By gossip the optimiser's are there too, and the step is the worker's own: those of
- * an interrupted run may differ, and the folder is named after rank 0's. */
+ * an interrupted run may differ, and the folder is named after rank 0's. A run by gossip can go on with more or fewer
+ * workers; with a reducer it cannot, for what lost workers held back would be missing. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 

@@ -124,6 +124,8 @@ void worker_release(worker *w)
 {
     tw_reducer_destroy(w->reducer);
     tw_gossip_destroy(w->gossip);
+    while (w->narrowed_count > 0) tw_comm_destroy(w->narrowed[--w->narrowed_count]);
+    free(w->narrowed);
     free(w->weights);
     free(w->gradients);
     optimiser_destroy(w->optimiser);
