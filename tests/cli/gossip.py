@@ -5,7 +5,7 @@ import signal
 import subprocess
 import unittest
 
-from launching import HAS_MPI, under_mpi
+from launching import HAS_MPI, MPI_ENVIRONMENT, under_mpi
 from support import PROGRAM, TEST, CommandLineTest
 
 ALONE_LIKE_ALLREDUCE = ("adpsgd-fixed", "adpsgd-random", "adpsgd-d1", "dpsgd", "prague")
@@ -129,6 +129,94 @@ class EndingTest(CommandLineTest):
                 checkpoint, = out.glob("checkpoints/*")
                 step = int(checkpoint.name.removeprefix("step-"))
                 self.assertEqual(self.train(*options, "--steps", step + 5, "--resume", out)["steps"], step + 5)
+
+
+class ResumeTest(CommandLineTest):
+    def resume(self, *options):
+        done = self.run_program(*self.train_words("--quiet", "--json", "-", "--schedule", "constant", *options))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = done.stderr.splitlines()
+        self.assertEqual(len(told), 1, done.stderr)
+        return json.loads(done.stdout), told[0]
+
+    def test_with_fewer_and_with_more_workers(self):
+        """It goes on from the consensus: the mean of two copies is exact, that of five nearly so. (The running statistics
+        of two of three workers are not those of three; whoever is new begins with their mean.)"""
+        out = self.folder / "run"
+        whole = self.train("--workers", 3, "--sync", "adpsgd-random", "--steps", 4, "--out", out,
+                           "--schedule", "constant", "--model", "resnet20")
+        for workers, word in ((2, "is left there"), (5, "no momentum")):
+            with self.subTest(workers=workers):
+                options = ("--workers", workers, "--sync", "adpsgd-random", "--model", "resnet20",
+                           "--resume", out / "checkpoints/step-00000004")
+                same, told = self.resume(*options, "--steps", 4)
+                if workers == 2:
+                    self.assertEqual(same["weights_crc32c"], whole["weights_crc32c"])
+                else:
+                    self.assertAlmostEqual(same["loss"], whole["loss"], places=3)
+                self.assertIn("of 3 workers", told)
+                self.assertIn(word, told)
+                further, _ = self.resume(*options, "--steps", 6)
+                self.assertEqual((further["steps"], further["workers"]), (6, workers))
+
+    def test_a_reducer_refuses(self):
+        """What lost workers held back would be missing."""
+        self.train("--workers", 2, "--sync", "dgc", "--steps", 2, "--out", self.folder, "--schedule", "constant")
+        for workers in (1, 3):
+            self.refuse_training(2, ["workers 2", f"workers {workers}"], "--workers", workers, "--sync", "dgc",
+                                 "--steps", 4, "--out", self.folder, "--resume", "--schedule", "constant")
+
+
+@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+class LostTest(CommandLineTest):
+    """Processes that are killed, from outside, once there is progress."""
+    def lose(self, victim, launcher_options, is_time, *options):
+        """A run of four that loses one when `is_time` says so of its folder; the launcher's code, and what was said."""
+        pids, out = self.folder, self.folder / "run"
+        script = f'echo $$ >{pids}/pid-$OMPI_COMM_WORLD_RANK; exec "$0" "$@"'
+        words = self.train_words("--quiet", "--timeout", 3, "--out", out, "--schedule", "constant", *options)
+        job = subprocess.Popen(["mpirun", "--oversubscribe", *launcher_options, "-n", "4", "sh", "-c", script, PROGRAM,
+                                *map(str, words)], env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.PIPE, text=True)
+        while not is_time(out):
+            self.assertIsNone(job.poll())
+        os.kill(int((pids / f"pid-{victim}").read_text()), signal.SIGKILL)
+        _, stderr = job.communicate(timeout=240)
+        return job.returncode, [line for line in stderr.splitlines() if line.startswith("thinwire: ")], stderr
+
+    @staticmethod
+    def has_stepped(out):
+        metrics = out / "metrics.jsonl"
+        return metrics.exists() and '"step"' in metrics.read_text().partition("\n")[2]
+
+    @staticmethod
+    def checkpoints(out):
+        return sorted(out.glob("checkpoints/step-????????"))
+
+    def test_the_others_go_on(self):
+        for victim in (2, 0):
+            with self.subTest(victim=victim):
+                self.folder = self.folder / str(victim)
+                self.folder.mkdir()
+                code, told, stderr = self.lose(victim, ["--enable-recovery"], self.has_stepped, "--sync", "adpsgd-random",
+                                               "--steps", 400)
+                self.assertEqual((code, len(told)), (0, 1), stderr)
+                self.assertIn("1 of 4 workers lost", told[0])
+                summary = json.loads((self.folder / "run/summary.json").read_text())
+                self.assertEqual((summary["workers"], summary["steps"]), (3, 400))
+                checkpoint = self.folder / "run/checkpoints/step-00000400"
+                self.assertEqual(len(list(checkpoint.glob("worker-*"))), 3)
+
+    def test_where_the_launcher_ends_the_run_fewer_take_it_up(self):
+        code, _, stderr = self.lose(1, [], self.checkpoints, "--sync", "adpsgd-random", "--steps", 100000,
+                                    "--checkpoint-every", 10)
+        self.assertNotEqual(code, 0, stderr)
+        newest = self.checkpoints(self.folder / "run")[-1]
+        step = int(newest.name.removeprefix("step-"))
+        done = self.run_program(*self.train_words("--quiet", "--json", "-", "--workers", 3, "--sync", "adpsgd-random",
+                                                  "--schedule", "constant", "--steps", step + 5, "--resume", newest))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("of 4 workers, this run has 3", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["steps"], step + 5)
 
 
 @unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")

@@ -70,9 +70,9 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(4, "diverged", "--lr", "1e6", "--steps", "100")
 
     def test_a_killed_rank_ends_the_others(self):
-        for sync in ("allreduce", "adpsgd-random"):
+        for sync in ("allreduce", "dpsgd", "adpsgd-random:survive=off"):
             with self.subTest(sync=sync):
-                folder = self.folder / sync
+                folder = self.folder / sync.split(":")[0]
                 folder.mkdir()
                 self.kill_a_rank(folder, "--sync", sync)
 
