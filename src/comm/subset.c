@@ -34,9 +34,9 @@ static tw_status start(const member *me, unsigned channel, message what, const v
     message *kept;
     TW_TRY(tw_allocate(1, sizeof *kept, &kept));
     *kept = what;
-    tw_status status =
-        what.outgoing ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, &kept->request)
-                      : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
+    tw_status status = what.outgoing
+                           ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, &kept->request)
+                           : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
     if (status == TW_OK) {
         *handle = kept;
         return TW_OK;

@@ -38,7 +38,7 @@ struct tw_gossip {
     tw_channel *channel;
     tw_channel *view; /* where rounds take place: the channel, or that of the group of those that are left */
     int rank, size;   /* in the view */
-    size_t count; /* tensors */
+    size_t count;     /* tensors */
     tw_tensor *tensors;
     size_t elements; /* in all of them */
     int paced;       /* option pace: 0 by gradients, 1 free */

@@ -26,8 +26,7 @@ enum { SCHEME_COUNT = sizeof schemes / sizeof *schemes, OPTION_SETS = 2 };
 static const tw_option round_options[] = {
     {"pace", TW_OPTION_CHOICE, offsetof(tw_gossip, paced), "gradient", 0, 0, "gradient|free",
      "a round in the time of the fastest worker's gradient, or one after the other"},
-    {"survive", TW_OPTION_SWITCH, offsetof(tw_gossip, survive), "on", 0, 0, NULL,
-     "go on without ranks that are lost"},
+    {"survive", TW_OPTION_SWITCH, offsetof(tw_gossip, survive), "on", 0, 0, NULL, "go on without ranks that are lost"},
 };
 
 /* All that a spec of this scheme may say, and where it goes. Returns how many sets. */

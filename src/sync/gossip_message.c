@@ -204,8 +204,7 @@ static tw_status exchange(tw_gossip *gossip, int partners, size_t size)
     for (int i = 0; i < partners; i++)
         tw_channel_start_receive(gossip->view, gossip->partners[i], gossip->incoming[i], full_bytes(gossip),
                                  &gossip->received[i]);
-    for (int i = 0; i < partners; i++)
-        tw_channel_start_send(gossip->view, gossip->partners[i], gossip->outgoing, size);
+    for (int i = 0; i < partners; i++) tw_channel_start_send(gossip->view, gossip->partners[i], gossip->outgoing, size);
     return tw_channel_finish(gossip->view);
 }
 

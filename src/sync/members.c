@@ -153,7 +153,8 @@ static int count_bits(const unsigned char *mask, size_t bytes)
     return count;
 }
 
-/* What one rank that is there knows, all know. (Who has committed may not have heard of the last losses, and need not.) */
+/* What one rank that is there knows, all know. (Who has committed may not have heard of the last losses, and need not.)
+ */
 static tw_status hear(tw_members *members, int sender, size_t size)
 {
     tw_peer *peer = &members->peers[sender];

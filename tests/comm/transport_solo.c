@@ -34,7 +34,7 @@ TW_API tw_status tw_transport_open(tw_comm **comm);
 
 tw_status tw_transport_open(tw_comm **comm)
 {
-    static const tw_transport_ops solo = {TW_TRANSPORT_VERSION, "solo", no_send, no_recv,
-                                          no_wait,              no_poll, NULL,    destroy};
+    static const tw_transport_ops solo = {
+        TW_TRANSPORT_VERSION, "solo", no_send, no_recv, no_wait, no_poll, NULL, destroy};
     return tw_comm_create_custom(&solo, NULL, 0, 1, comm);
 }

@@ -1,5 +1,5 @@
-/* Gossips that lose ranks: who is left goes on, agrees, and ends with the same bits, whatever the moment. All of it in a
- * world, so every seed's kills, silences and pauses fall at the same moments in every run. */
+/* Gossips that lose ranks: who is left goes on, agrees, and ends with the same bits, whatever the moment. All of it in
+ * a world, so every seed's kills, silences and pauses fall at the same moments in every run. */
 #include "gossip_players.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "memory.h"
 #include "thread.h"
 
-static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three", "adpsgd-random",
+static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three",   "adpsgd-random",
                                     "prague:group=3", "prague:group=4,order=random", "adpsgd-random:mixing=three"};
 enum { SPECS = sizeof specs / sizeof *specs, MOST = 8, SEEDS = 150 };
 
@@ -46,7 +46,8 @@ typedef struct drama {
     part parts[MOST];
 } drama;
 
-/* ---- a rank's transport that falls silent -------------------------------------------------------------------------- */
+/* ---- a rank's transport that falls silent --------------------------------------------------------------------------
+ */
 
 static void stand_still(const part *me)
 {
@@ -100,7 +101,8 @@ static void take_away(part *me)
     me->comm->self = me->transport;
 }
 
-/* ---- what a rank does ---------------------------------------------------------------------------------------------- */
+/* ---- what a rank does ----------------------------------------------------------------------------------------------
+ */
 
 static void *die_in_time(void *argument)
 {
@@ -173,18 +175,16 @@ static void live(void *context, int rank, tw_comm *comm)
 static void run_drama(drama *all)
 {
     tw_world *world;
-    tw_world_options options = {.struct_size = sizeof options,
-                                .workers = all->size,
-                                .bandwidth = 1e6,
-                                .latency = 5e-4,
-                                .time_limit = 500};
+    tw_world_options options = {
+        .struct_size = sizeof options, .workers = all->size, .bandwidth = 1e6, .latency = 5e-4, .time_limit = 500};
     assert_int_equal(tw_world_create(&options, &world), TW_OK);
     tw_status status = tw_world_run(world, live, all);
     if (status != TW_OK) fail_msg("%s: %s", all->spec, tw_last_error());
     tw_world_destroy(world);
 }
 
-/* ---- what is to be --------------------------------------------------------------------------------------------------- */
+/* ---- what is to be
+ * --------------------------------------------------------------------------------------------------- */
 
 static double draw(uint64_t seed, uint64_t what)
 {

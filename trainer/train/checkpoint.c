@@ -302,7 +302,8 @@ static tw_status load_worker(worker *w, const char *folder)
     return status;
 }
 
-/* A worker that had no part in the run yet begins with its weights, which come by gossip, and its running statistics. */
+/* A worker that had no part in the run yet begins with its weights, which come by gossip, and its running statistics.
+ */
 static tw_status join_late(worker *w, const char *folder)
 {
     char path[CHECKPOINT_PATH];

@@ -72,7 +72,7 @@ typedef struct worker {
 
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
-    int lost;      /* by gossip: this worker has diverged, and wants all to stop */
+    int lost;              /* by gossip: this worker has diverged, and wants all to stop */
     uint64_t workers_lost; /* by gossip: whom the others go on without, since they met last */
     tw_comm **narrowed;    /* the comms of those that were left each time, `comm` last */
     size_t narrowed_count;

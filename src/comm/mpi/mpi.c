@@ -27,8 +27,8 @@ enum { SPINS = 50, SHORTEST_NAP = 20 * 1000, LONGEST_NAP = 200 * 1000 /* nanosec
 typedef struct transport {
     MPI_Comm comm;
     int largest_tag;
-    int finalises;      /* MPI was initialised here */
-    _Atomic int left;   /* the group: no wait has anything to wait for */
+    int finalises;    /* MPI was initialised here */
+    _Atomic int left; /* the group: no wait has anything to wait for */
 } transport;
 
 typedef struct request {
