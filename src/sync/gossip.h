@@ -138,8 +138,8 @@ tw_status tw_gossip_await(tw_gossip *gossip);
 /* gossip_survive.c: with the option survive. */
 tw_status tw_gossip_survive(tw_gossip *gossip);
 void tw_gossip_release_survivors(tw_gossip *gossip);
-/* When, on tw_clock(), a thread that waits for no message should see to the others; and that. TW_ERROR_PEER when one of
- * them is lost. */
+/* When, on tw_clock(), a thread that does not wait for messages should see to the others; and that. TW_ERROR_PEER when
+ * one of them is lost. */
 double tw_gossip_next_look(const tw_gossip *gossip);
 tw_status tw_gossip_look(tw_gossip *gossip);
 /* After a failure: TW_OK when it was the loss of ranks and those that are left have regrouped, or are concluded. */

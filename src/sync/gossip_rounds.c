@@ -37,18 +37,24 @@ static double next_start(const tw_gossip *gossip)
     return last + (interval > 0 ? interval : fmax(FIRST_PAUSE, last - gossip->begun_at));
 }
 
-/* Waits for the next round's time, with the lock held but for the moments of seeing to the others. */
+/* Sees to the others if it is time, with the lock held but for that moment. */
+static tw_status look_if_due(tw_gossip *gossip)
+{
+    if (tw_clock() < tw_gossip_next_look(gossip)) return TW_OK;
+    tw_mutex_unlock(&gossip->lock);
+    tw_status status = tw_gossip_look(gossip);
+    tw_mutex_lock(&gossip->lock);
+    return status;
+}
+
+/* Waits for the next round's time, with the lock held. */
 static tw_status wait_for_start(tw_gossip *gossip)
 {
     double start;
-    tw_status status = TW_OK;
+    tw_status status = look_if_due(gossip);
     while (status == TW_OK && !gossip->stopping && (start = next_start(gossip)) > tw_clock()) {
-        double look = tw_gossip_next_look(gossip);
-        tw_condition_wait_until(&gossip->changed, &gossip->lock, fmin(start, look));
-        if (tw_clock() < look) continue;
-        tw_mutex_unlock(&gossip->lock);
-        status = tw_gossip_look(gossip);
-        tw_mutex_lock(&gossip->lock);
+        tw_condition_wait_until(&gossip->changed, &gossip->lock, fmin(start, tw_gossip_next_look(gossip)));
+        status = look_if_due(gossip);
     }
     gossip->round_started = tw_clock();
     return status;

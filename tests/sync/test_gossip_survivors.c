@@ -327,6 +327,122 @@ static void test_without_survival_all_are_told(void **state)
     }
 }
 
+/* ---- threads
+ * --------------------------------------------------------------------------------------------------------- */
+
+static tw_status leave_early(player *self)
+{
+    values steps = {0};
+    tw_status status = players_read(self);
+    return status == TW_OK ? players_add(self, &steps) : status;
+}
+
+static uint64_t ranks_lost(const player *self)
+{
+    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_get_stats(self->gossip, &stats);
+    return stats.ranks_lost;
+}
+
+/* The sum over the survivors' comm of 1 and of the weights: how many they are, and whether they have the same. */
+static tw_status meet_survivors(player *self)
+{
+    tw_comm *survivors;
+    float sums[2] = {1, self->weights.at[0]};
+    tw_status status = tw_gossip_survivors(self->gossip, &survivors);
+    if (status != TW_OK) return status;
+    status = tw_comm_allreduce(survivors, sums, 2);
+    int as_it_should = (uint64_t)sums[0] == (uint64_t)self->size - ranks_lost(self) &&
+                       tw_comm_size(survivors) == (int)sums[0] &&
+                       fabsf(sums[1] / sums[0] - self->weights.at[0]) < 1e-5f;
+    tw_comm_destroy(survivors);
+    return status == TW_OK && !as_it_should ? TW_ERROR_STATE : status;
+}
+
+static tw_status go_on(player *self)
+{
+    values steps = {0};
+    tw_comm *none;
+    tw_status status = TW_OK;
+    if (tw_gossip_survivors(self->gossip, &none) != TW_ERROR_ORDER) return TW_ERROR_STATE;
+    while (status == TW_OK && ranks_lost(self) < *(uint64_t *)self->shared) status = players_add(self, &steps);
+    set_step(&steps, self->rank, 0);
+    if (status == TW_OK) status = players_add(self, &steps);
+    if (status == TW_OK) status = players_finish(self);
+    return status == TW_OK ? meet_survivors(self) : status;
+}
+
+static void check_threads(const char *spec, int leaving)
+{
+    player players[MOST_RANKS] = {0};
+    uint64_t lost = leaving >= 0;
+    for (int rank = 0; rank < 5; rank++) players[rank].shared = &lost;
+    if (leaving >= 0) players[leaving].part = leave_early;
+    players_run(players, 5, spec, go_on);
+    for (int rank = 0; rank < 5; rank++) {
+        assert_int_equal(players[rank].status, TW_OK);
+        if (rank != leaving) assert_true(same_bits(&players[rank].weights, &players[(leaving + 1) % 5].weights));
+    }
+}
+
+static void test_threads_go_on_without_one_that_leaves(void **state)
+{
+    (void)state;
+    for (int leaving = -1; leaving < 2; leaving++) check_threads(specs[leaving + 1], leaving);
+}
+
+static tw_status only_finish(player *self)
+{
+    tw_comm *none;
+    tw_status status = players_finish(self);
+    if (status != TW_OK) return status;
+    return tw_gossip_survivors(self->gossip, &none) == TW_ERROR_ORDER ? TW_OK : TW_ERROR_STATE;
+}
+
+static void test_there_are_survivors_of_what_survives_only(void **state)
+{
+    (void)state;
+    static const char *const mortal[] = {"adpsgd-random:survive=off", "dpsgd"};
+    for (int i = 0; i < 2; i++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 3, mortal[i], only_finish);
+        for (int rank = 0; rank < 3; rank++) assert_int_equal(players[rank].status, TW_OK);
+    }
+}
+
+/* Of two ranks, only the first may believe that it was the other that was lost. */
+static void test_the_smaller_part_gives_up(void **state)
+{
+    (void)state;
+    for (int leaving = 0; leaving < 2; leaving++) {
+        player players[MOST_RANKS] = {0};
+        uint64_t lost = 1;
+        players[leaving].part = leave_early;
+        players[!leaving].shared = &lost;
+        players_run(players, 2, "adpsgd-fixed", go_on);
+        assert_int_equal(players[leaving].status, TW_OK);
+        assert_int_equal(players[!leaving].status, leaving == 0 ? TW_ERROR_PEER : TW_OK);
+    }
+}
+
+static void test_create_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    values start = {0};
+    tw_status status = TW_ERROR_MEMORY;
+    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
+        tw_comm *comm;
+        tw_gossip *gossip = NULL;
+        assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+        tw_fail_allocation(n);
+        status = tw_gossip_create(comm, "prague", table, TENSORS, (const float *const *)parts_of(&start), &gossip);
+        tw_fail_allocation(0);
+        assert_true(status == TW_OK || status == TW_ERROR_MEMORY);
+        tw_gossip_destroy(gossip);
+        tw_comm_destroy(comm);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +450,10 @@ int main(void)
         cmocka_unit_test(test_the_mean_of_the_survivors_is_kept),
         cmocka_unit_test(test_the_same_losses_give_the_same_bits),
         cmocka_unit_test(test_without_survival_all_are_told),
+        cmocka_unit_test(test_threads_go_on_without_one_that_leaves),
+        cmocka_unit_test(test_there_are_survivors_of_what_survives_only),
+        cmocka_unit_test(test_the_smaller_part_gives_up),
+        cmocka_unit_test(test_create_survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
