@@ -4,6 +4,7 @@
 
 #include "channel.h"
 #include "error.h"
+#include "gossip_host.h"
 #include "kernels.h"
 #include "sized.h"
 
@@ -61,8 +62,7 @@ static void begin(tw_gossip *gossip)
         tw_condition_wake_all(&gossip->changed);
 }
 
-/* Takes the lock; on failure it is free again. */
-static tw_status enter(tw_gossip *gossip)
+tw_status tw_gossip_enter(tw_gossip *gossip)
 {
     double start = tw_clock();
     tw_mutex_lock(&gossip->lock);
@@ -79,7 +79,7 @@ static tw_status enter(tw_gossip *gossip)
     return status;
 }
 
-static void copy_out(const tw_gossip *gossip, const float *src, float *const *weights)
+void tw_gossip_copy_out(const tw_gossip *gossip, const float *src, float *const *weights)
 {
     for (size_t i = 0; i < gossip->count; i++) {
         size_t count = tw_tensor_count(&gossip->tensors[i]);
@@ -88,13 +88,18 @@ static void copy_out(const tw_gossip *gossip, const float *src, float *const *we
     }
 }
 
+tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(tw_gossip_enter(gossip));
+    tw_gossip_copy_out(gossip, gossip->shown, weights);
+    tw_mutex_unlock(&gossip->lock);
+    return TW_OK;
+}
+
 tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights)
 {
     TW_TRY(check_pointers(gossip, (const void *const *)weights));
-    TW_TRY(enter(gossip));
-    copy_out(gossip, gossip->shown, weights);
-    tw_mutex_unlock(&gossip->lock);
-    return TW_OK;
+    return gossip->host.members ? tw_host_read(gossip, weights) : tw_gossip_read_alone(gossip, weights);
 }
 
 static int are_finite(const tw_gossip *gossip, const float *const *steps)
@@ -123,17 +128,22 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps)
     return TW_OK;
 }
 
-tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
+tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
 {
-    TW_TRY(check_pointers(gossip, (const void *const *)steps));
     int finite = are_finite(gossip, steps);
-    TW_TRY(enter(gossip));
+    TW_TRY(tw_gossip_enter(gossip));
     tw_status status = take_step(gossip, finite ? steps : NULL);
     gossip->stats.steps += status == TW_OK && finite;
     gossip->stats.steps_skipped += !finite;
     tw_mutex_unlock(&gossip->lock);
     if (status != TW_OK || finite) return status;
     return tw_fail(TW_ERROR_NONFINITE, "the step holds NaN or infinity; it was not added");
+}
+
+tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
+{
+    TW_TRY(check_pointers(gossip, (const void *const *)steps));
+    return gossip->host.members ? tw_host_add(gossip, steps) : tw_gossip_add_alone(gossip, steps);
 }
 
 /* What a synchronous scheme still has under way, then the mean. */
@@ -156,15 +166,27 @@ static tw_status finish_rounds(tw_gossip *gossip)
     return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
 }
 
+tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(tw_gossip_enter(gossip));
+    gossip->finishing = 1;
+    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip);
+    if (status == TW_OK) tw_gossip_copy_out(gossip, gossip->weights, weights);
+    tw_mutex_unlock(&gossip->lock);
+    return status;
+}
+
 tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights)
 {
     TW_TRY(check_pointers(gossip, (const void *const *)weights));
-    TW_TRY(enter(gossip));
-    gossip->finishing = 1;
-    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip);
-    if (status == TW_OK) copy_out(gossip, gossip->weights, weights);
-    tw_mutex_unlock(&gossip->lock);
-    return status;
+    return gossip->host.members ? tw_host_finish(gossip, weights) : tw_gossip_finish_alone(gossip, weights);
+}
+
+static void add_traffic(tw_gossip_stats *stats, const tw_channel *channel)
+{
+    tw_traffic traffic = channel ? tw_channel_traffic(channel) : (tw_traffic){0};
+    stats->bytes_sent += traffic.bytes_sent;
+    stats->bytes_received += traffic.bytes_received;
 }
 
 tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
@@ -173,10 +195,12 @@ tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
     tw_mutex_lock(lock);
     tw_gossip_stats now = gossip->stats;
     tw_mutex_unlock(lock);
-    tw_traffic traffic = tw_channel_traffic(gossip->channel);
-    now.bytes_sent = traffic.bytes_sent;
-    now.bytes_received = traffic.bytes_received;
-    uint64_t size = (uint64_t)gossip->channel->comm->size;
+    const tw_host *host = &gossip->host;
+    add_traffic(&now, gossip->channel);
+    if (host->members) add_traffic(&now, host->members->channel);
+    add_traffic(&now, host->everybody);
+    now.ranks_lost *= (uint64_t)host->size;
+    uint64_t size = (uint64_t)(host->everybody ? host->everybody : gossip->channel)->comm->size;
     now.bytes_dense = (now.steps + now.steps_skipped) * (2 * (size - 1) * 4 * gossip->elements / size);
     return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_stats");
 }

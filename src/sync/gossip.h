@@ -30,6 +30,17 @@ enum { TW_MOST_MEMORIES = 6 };
 /* What the communication thread of a synchronous scheme is asked for. */
 typedef enum tw_gossip_task { TW_TASK_NONE = 0, TW_TASK_EXCHANGE, TW_TASK_MEAN } tw_gossip_task;
 
+/* The workers of a host that act as one; see gossip_host.h. */
+typedef struct tw_host {
+    long size;             /* option per_host; 1: each acts for itself */
+    int place;             /* of this rank in its host */
+    tw_comm *members;      /* of the host; NULL: each acts for itself */
+    tw_comm *firsts;       /* of all hosts, on these: the gossip's */
+    tw_channel *everybody; /* the gossip's channel until all had agreed on it */
+    float *values;         /* of all tensors: the weights as all members have them; during a step, the step */
+    float **parts;         /* each tensor's */
+} tw_host;
+
 typedef struct tw_gossip_ops tw_gossip_ops;
 
 /* The head of every scheme's struct. */
@@ -37,8 +48,9 @@ struct tw_gossip {
     const tw_gossip_ops *ops;
     tw_channel *channel;
     tw_channel *view; /* where rounds take place: the channel, or that of the group of those that are left */
-    int rank, size;   /* in the view */
-    size_t count;     /* tensors */
+    int rank, size;   /* in the view: those of the host, where workers of a host act as one */
+    tw_host host;
+    size_t count; /* tensors */
     tw_tensor *tensors;
     size_t elements; /* in all of them */
     int paced;       /* option pace: 0 by gradients, 1 free */
@@ -147,12 +159,20 @@ tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure);
 /* After the last round: makes the weights the consensus, on all ranks or none. */
 tw_status tw_gossip_conclude(tw_gossip *gossip);
 
-/* gossip.c: for the communication thread and the schemes. */
+/* gossip.c: for the communication thread, the schemes and hosts. */
 /* weights += steps, with the lock held. */
 void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps);
 /* values becomes the mean over the ranks of the view: the sum in rank order, divided by their number. */
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values);
 /* With the lock held. */
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status);
+/* What each of the worker's calls begins with: takes the lock, and starts the communication thread with the first. On
+ * failure (the gossip failed, or is finished) the lock is free again. */
+tw_status tw_gossip_enter(tw_gossip *gossip);
+void tw_gossip_copy_out(const tw_gossip *gossip, const float *src, float *const *weights);
+/* The public calls, for a rank that gossips, with arguments that have been checked. */
+tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights);
+tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps);
+tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights);
 
 #endif

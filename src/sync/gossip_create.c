@@ -3,6 +3,7 @@
 #include "channel.h"
 #include "error.h"
 #include "gossip.h"
+#include "gossip_host.h"
 #include "kernels.h"
 #include "memory.h"
 #include "scheme.h"
@@ -24,6 +25,17 @@ static tw_status copy_table(tw_gossip *gossip, const tw_tensor *tensors, size_t 
     return TW_OK;
 }
 
+static tw_status check_weights(const tw_gossip *gossip, const float *const *weights)
+{
+    for (size_t i = 0; i < gossip->count; i++) {
+        if (!weights || !weights[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s are NULL", gossip->tensors[i].name);
+        if (!tw_kernels_best()->all_finite(weights[i], tw_tensor_count(&gossip->tensors[i])))
+            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s hold NaN or infinity", gossip->tensors[i].name);
+    }
+    return TW_OK;
+}
+
 static tw_status copy_weights(tw_gossip *gossip, const float *const *weights)
 {
     TW_TRY(tw_gossip_remember(gossip, "weights", &gossip->weights));
@@ -31,22 +43,23 @@ static tw_status copy_weights(tw_gossip *gossip, const float *const *weights)
     float *dst = gossip->weights;
     for (size_t i = 0; i < gossip->count; i++) {
         size_t count = tw_tensor_count(&gossip->tensors[i]);
-        if (!weights || !weights[i])
-            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s are NULL", gossip->tensors[i].name);
-        if (!tw_kernels_best()->all_finite(weights[i], count))
-            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s hold NaN or infinity", gossip->tensors[i].name);
         memcpy(dst, weights[i], count * sizeof *dst);
         dst += count;
     }
     return TW_OK;
 }
 
-static tw_status start_thread(tw_gossip *gossip)
+static tw_status create_lock(tw_gossip *gossip)
 {
     TW_TRY(tw_mutex_create(&gossip->lock));
     gossip->lock_made = 1;
     TW_TRY(tw_condition_create(&gossip->changed));
     gossip->condition_made = 1;
+    return TW_OK;
+}
+
+static tw_status start_thread(tw_gossip *gossip)
+{
     void *(*run)(void *) = gossip->ops->exchange ? tw_gossip_run_tasks : tw_gossip_run_rounds;
     TW_TRY(tw_thread_start(&gossip->thread, run, gossip));
     gossip->thread_made = 1;
@@ -60,25 +73,45 @@ static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *t
     TW_TRY(tw_isa_check());
     TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
     TW_TRY(tw_gossip_parse(gossip, spec));
+    TW_TRY(tw_host_prepare(gossip));
     TW_TRY(copy_table(gossip, tensors, count));
+    TW_TRY(check_weights(gossip, weights));
+    TW_TRY(create_lock(gossip));
+    gossip->ended = !tw_host_is_first(gossip); /* another gossips for it */
+    if (gossip->ended) return TW_OK;
     TW_TRY(copy_weights(gossip, weights));
     TW_TRY(gossip->ops->create(gossip));
-    if (gossip->survive) TW_TRY(tw_gossip_survive(gossip));
+    if (gossip->survive && gossip->host.size == 1) TW_TRY(tw_gossip_survive(gossip));
     return start_thread(gossip);
+}
+
+/* Nobody goes on before every rank's host stands. */
+static tw_status join_host(tw_gossip *gossip, const char *spec)
+{
+    tw_status joined = tw_host_join(gossip);
+    return tw_agree(gossip->host.everybody, "gossip", joined, spec, gossip->tensors, gossip->count);
+}
+
+/* Rank 0's weights are where all begin. */
+static tw_status spread_start(tw_gossip *gossip)
+{
+    size_t bytes = gossip->elements * sizeof *gossip->weights;
+    TW_TRY(tw_channel_broadcast_into(gossip->channel, 0, gossip->weights, bytes));
+    if (gossip->ops->start) gossip->ops->start(gossip);
+    return TW_OK;
 }
 
 static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                        const float *const *weights)
 {
-    unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often; one more number for the members */
-    TW_TRY(tw_channel_create_wide(comm, 1 + views, &gossip->channel));
+    unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
+    TW_TRY(tw_channel_create_wide(comm, views + TW_MORE_CHANNELS, &gossip->channel));
     gossip->view = gossip->channel;
     tw_status prepared = prepare(gossip, spec, tensors, count, weights);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
-    size_t bytes = gossip->elements * sizeof *gossip->weights;
-    TW_TRY(tw_channel_broadcast_into(gossip->channel, 0, gossip->weights, bytes));
-    if (gossip->ops->start) gossip->ops->start(gossip);
-    return TW_OK;
+    if (gossip->host.size > 1) TW_TRY(join_host(gossip, spec));
+    tw_status status = tw_host_is_first(gossip) ? spread_start(gossip) : TW_OK;
+    return gossip->host.members ? tw_host_show(gossip, status) : status;
 }
 
 tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
@@ -125,5 +158,6 @@ void tw_gossip_destroy(tw_gossip *gossip)
     for (size_t i = 0; i < gossip->count; i++) tw_free((char *)(uintptr_t)gossip->tensors[i].name);
     tw_free(gossip->tensors);
     tw_channel_destroy(gossip->channel);
+    tw_host_leave(gossip);
     tw_free(gossip);
 }

@@ -21,12 +21,17 @@ SCHEMES(DECLARE)
 #define POINTER(name) &tw_gossip_##name,
 static const tw_gossip_ops *const schemes[] = {SCHEMES(POINTER)};
 
-enum { SCHEME_COUNT = sizeof schemes / sizeof *schemes, OPTION_SETS = 2 };
+enum { SCHEME_COUNT = sizeof schemes / sizeof *schemes, OPTION_SETS = 3 };
 
 static const tw_option round_options[] = {
     {"pace", TW_OPTION_CHOICE, offsetof(tw_gossip, paced), "gradient", 0, 0, "gradient|free",
      "a round in the time of the fastest worker's gradient, or one after the other"},
     {"survive", TW_OPTION_SWITCH, offsetof(tw_gossip, survive), "on", 0, 0, NULL, "go on without ranks that are lost"},
+};
+
+static const tw_option host_options[] = {
+    {"per_host", TW_OPTION_INTEGER, offsetof(tw_gossip, host.size), "1", 1, 4096, NULL,
+     "workers in a row that act as one: their steps are averaged, and one of them gossips"},
 };
 
 /* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
@@ -36,6 +41,7 @@ static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set
     if (ops->option_count) sets[count++] = (tw_option_set){ops->options, ops->option_count, gossip};
     if (!ops->exchange)
         sets[count++] = (tw_option_set){round_options, sizeof round_options / sizeof *round_options, gossip};
+    sets[count++] = (tw_option_set){host_options, sizeof host_options / sizeof *host_options, gossip};
     return count;
 }
 

@@ -1,6 +1,7 @@
 /* What a gossip remembers, and saving and loading it. */
 #include "error.h"
 #include "gossip.h"
+#include "gossip_host.h"
 #include "kernels.h"
 #include "memory.h"
 
@@ -72,13 +73,19 @@ static tw_status load(tw_gossip *gossip, const char *prefix, const tw_state *sta
     return TW_OK;
 }
 
-tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state)
+static tw_status load_alone(tw_gossip *gossip, const char *prefix, const tw_state *state)
 {
     float *read;
-    if (!gossip || !prefix || !state) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, prefix or state is NULL");
     if (gossip->begun) return tw_fail(TW_ERROR_ORDER, "load the state before the first read, add or finish");
     TW_TRY(tw_allocate(gossip->memory_count * gossip->elements, sizeof *read, &read));
     tw_status status = load(gossip, prefix, state, read);
     tw_free(read);
     return status;
+}
+
+tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state)
+{
+    if (!gossip || !prefix || !state) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, prefix or state is NULL");
+    tw_status status = load_alone(gossip, prefix, state);
+    return gossip->host.members ? tw_host_show(gossip, status) : status;
 }

@@ -11,6 +11,7 @@
  * then the mean stands; if nobody has, it is made again without the lost. */
 #include "error.h"
 #include "gossip.h"
+#include "gossip_host.h"
 #include "memory.h"
 #include "subset.h"
 
@@ -145,17 +146,37 @@ tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure)
     return members->committed ? accept_mean(gossip, 0) : shrink(gossip, round);
 }
 
-tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
+/* Those that are left, as the gossip numbers them: ranks, or hosts. */
+static tw_status list_left(tw_gossip *gossip, int *list, int *count)
 {
-    if (!gossip || !survivors) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, or the place for the comm, is NULL");
     tw_mutex_lock(&gossip->lock);
     int concluded = gossip->ended && gossip->concluded;
     tw_mutex_unlock(&gossip->lock);
     if (!concluded)
         return tw_fail(TW_ERROR_ORDER, "the survivors are known after a tw_gossip_finish of a spec with survive=on");
-    tw_comm *whole = gossip->channel->comm;
+    *count = gossip->size;
+    memcpy(list, gossip->left, (size_t)gossip->size * sizeof *list);
+    return TW_OK;
+}
+
+static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, tw_comm **survivors)
+{
+    int count = 0;
+    tw_status status = tw_host_is_first(gossip) ? list_left(gossip, list, &count) : TW_OK;
+    TW_TRY(gossip->host.members ? tw_host_expand(gossip, status, list, &count) : status);
     tw_mutex_lock(&whole->mutex);
     unsigned first = whole->channels_created;
     tw_mutex_unlock(&whole->mutex);
-    return tw_comm_create_subset(whole, gossip->left, gossip->size, first, NULL, survivors);
+    return tw_comm_create_subset(whole, list, count, first, NULL, survivors);
+}
+
+tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
+{
+    int *list;
+    if (!gossip || !survivors) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, or the place for the comm, is NULL");
+    tw_comm *whole = (gossip->host.everybody ? gossip->host.everybody : gossip->channel)->comm;
+    TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
+    tw_status status = create_survivors(gossip, whole, list, survivors);
+    tw_free(list);
+    return status;
 }

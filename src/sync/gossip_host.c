@@ -1,0 +1,253 @@
+#include "gossip_host.h"
+
+#include "channel.h"
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "subset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the first rank met. */
+typedef struct verdict {
+    uint32_t status;  /* other than TW_OK: the end of the gossip */
+    uint32_t refused; /* the mean of the steps was not finite */
+    uint32_t lost;    /* hosts that the others go on without */
+    char text[TW_REASON_BYTES];
+} verdict;
+
+int tw_host_is_first(const tw_gossip *gossip)
+{
+    return gossip->host.place == 0;
+}
+
+tw_status tw_host_prepare(tw_gossip *gossip)
+{
+    tw_host *host = &gossip->host;
+    int workers = gossip->size, size = (int)host->size;
+    if (workers % size != 0)
+        return tw_fail(TW_ERROR_SPEC,
+                       "per_host=%d does not divide the %d workers: every host must have as many; %d would do", size,
+                       workers, (workers / size + 1) * size);
+    host->place = gossip->rank % size;
+    gossip->rank /= size;
+    gossip->size /= size;
+    return TW_OK;
+}
+
+static tw_status create_values(tw_gossip *gossip)
+{
+    tw_host *host = &gossip->host;
+    TW_TRY(tw_allocate(gossip->elements + 1, sizeof *host->values, &host->values));
+    TW_TRY(tw_allocate(gossip->count, sizeof *host->parts, &host->parts));
+    float *part = host->values;
+    for (size_t i = 0; i < gossip->count; i++) {
+        host->parts[i] = part;
+        part += tw_tensor_count(&gossip->tensors[i]);
+    }
+    return TW_OK;
+}
+
+/* The comm of `count` of the ranks, from `rank` on, `stride` apart. */
+static tw_status create_subset(tw_comm *comm, int rank, int stride, int count, unsigned number, tw_comm **subset)
+{
+    int *ranks;
+    TW_TRY(tw_allocate((size_t)count, sizeof *ranks, &ranks));
+    for (int i = 0; i < count; i++) ranks[i] = rank + i * stride;
+    tw_status status = tw_comm_create_subset(comm, ranks, count, number, NULL, subset);
+    tw_free(ranks);
+    return status;
+}
+
+/* The gossip moves to the first ranks of all hosts. */
+static tw_status join_firsts(tw_gossip *gossip)
+{
+    tw_host *host = &gossip->host;
+    tw_channel *whole = host->everybody;
+    unsigned hosts = (unsigned)gossip->size;
+    TW_TRY(create_subset(whole->comm, 0, (int)host->size, gossip->size, whole->number + 2, &host->firsts));
+    TW_TRY(tw_channel_create_wide(host->firsts, 1 + hosts, &gossip->channel));
+    gossip->view = gossip->channel;
+    return gossip->survive ? tw_gossip_survive(gossip) : TW_OK;
+}
+
+tw_status tw_host_join(tw_gossip *gossip)
+{
+    tw_host *host = &gossip->host;
+    int size = (int)host->size;
+    tw_channel *whole = gossip->channel;
+    host->everybody = whole;
+    gossip->channel = gossip->view = NULL;
+    TW_TRY(create_subset(whole->comm, gossip->rank * size, 1, size, whole->number + 1, &host->members));
+    TW_TRY(create_values(gossip));
+    return tw_host_is_first(gossip) ? join_firsts(gossip) : TW_OK;
+}
+
+void tw_host_leave(tw_gossip *gossip)
+{
+    tw_host *host = &gossip->host;
+    if (host->firsts) host->firsts->maimed = 0; /* the whole comm is: it is the one to be left */
+    tw_comm_destroy(host->firsts);
+    tw_comm_destroy(host->members);
+    tw_channel_destroy(host->everybody);
+    tw_free(host->parts);
+    tw_free(host->values);
+}
+
+/* --- from the first rank to all -------------------------------------------------------------------------------- */
+
+static tw_status broadcast(tw_gossip *gossip, void *data, size_t size)
+{
+    return tw_channel_broadcast_into(gossip->host.members->channel, 0, data, size);
+}
+
+static uint32_t count_lost(tw_gossip *gossip)
+{
+    tw_mutex_lock(&gossip->lock);
+    uint32_t lost = (uint32_t)gossip->stats.ranks_lost;
+    tw_mutex_unlock(&gossip->lock);
+    return lost;
+}
+
+static void note_lost(tw_gossip *gossip, uint32_t lost)
+{
+    if (!lost) return;
+    gossip->host.everybody->comm->maimed = 1;
+    if (!tw_host_is_first(gossip)) gossip->stats.ranks_lost = lost;
+}
+
+/* The first rank's status becomes everybody's. */
+static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
+{
+    verdict all = {.status = (uint32_t)status, .refused = (uint32_t)*refused, .lost = count_lost(gossip)};
+    if (status != TW_OK) snprintf(all.text, sizeof all.text, "%s", tw_last_error());
+    verdict own = all;
+    tw_status sent = broadcast(gossip, &all, sizeof all);
+    if (status != TW_OK) return tw_fail(status, "%s", own.text);
+    TW_TRY(sent);
+    *refused = all.refused != 0;
+    note_lost(gossip, all.lost);
+    return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
+}
+
+/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. */
+static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
+{
+    TW_TRY(share(gossip, status, refused));
+    return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
+}
+
+tw_status tw_host_show(tw_gossip *gossip, tw_status status)
+{
+    int refused = 0;
+    size_t bytes = gossip->elements * sizeof *gossip->shown;
+    if (tw_host_is_first(gossip) && status == TW_OK) memcpy(gossip->host.values, gossip->shown, bytes);
+    return hand_out(gossip, status, &refused);
+}
+
+tw_status tw_host_expand(tw_gossip *gossip, tw_status status, int *list, int *count)
+{
+    int refused = 0, size = (int)gossip->host.size;
+    TW_TRY(share(gossip, status, &refused));
+    TW_TRY(broadcast(gossip, count, sizeof *count));
+    TW_TRY(broadcast(gossip, list, (size_t)*count * sizeof *list));
+    *count *= size;
+    for (int i = *count; i-- > 0;) list[i] = list[i / size] * size + i % size;
+    return TW_OK;
+}
+
+/* What a call inside the host, begun at `start`, has come to. */
+static tw_status record(tw_gossip *gossip, tw_status status, double start)
+{
+    tw_mutex_lock(&gossip->lock);
+    if (status != TW_OK && gossip->failure == TW_OK) tw_gossip_record_failure(gossip, status);
+    gossip->stats.seconds_wait += tw_clock() - start;
+    tw_mutex_unlock(&gossip->lock);
+    return status;
+}
+
+/* --- the members' steps ---------------------------------------------------------------------------------------- */
+
+static void set_step(tw_gossip *gossip, const float *const *steps)
+{
+    tw_host *host = &gossip->host;
+    memset(host->values, 0, gossip->elements * sizeof *host->values);
+    for (size_t i = 0; steps && i < gossip->count; i++)
+        memcpy(host->parts[i], steps[i], tw_tensor_count(&gossip->tensors[i]) * sizeof **steps);
+    tw_kernels_best()->scale(host->values, 1.0f / (float)host->size, gossip->elements);
+}
+
+/* `values` becomes the mean of the members' steps, with the bits that a reducer gives. One float more counts those that
+ * have come to their end (steps = NULL); *all_ended: every one. */
+static tw_status average(tw_gossip *gossip, const float *const *steps, int *all_ended)
+{
+    tw_host *host = &gossip->host;
+    double start = tw_clock();
+    float *ended = host->values + gossip->elements;
+    set_step(gossip, steps);
+    *ended = steps ? 0 : 1;
+    tw_status status = tw_channel_allreduce(host->members->channel, TW_F32, host->values, gossip->elements + 1);
+    *all_ended = *ended == (float)host->size;
+    return record(gossip, status, start);
+}
+
+/* On the first rank: the mean goes into the weights, and `values` become what they are then. */
+static tw_status move(tw_gossip *gossip, int *refused)
+{
+    tw_host *host = &gossip->host;
+    tw_status added = tw_gossip_add_alone(gossip, (const float *const *)host->parts);
+    if (added != TW_OK && added != TW_ERROR_NONFINITE) return added;
+    *refused = added != TW_OK;
+    return tw_gossip_read_alone(gossip, host->parts);
+}
+
+/* One step of the host. */
+static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *refused, int *all_ended)
+{
+    int first = tw_host_is_first(gossip);
+    *refused = 0;
+    TW_TRY(average(gossip, steps, all_ended));
+    if (*all_ended) return TW_OK;
+    tw_status moved = first ? move(gossip, refused) : TW_OK;
+    double start = tw_clock();
+    TW_TRY(record(gossip, hand_out(gossip, moved, refused), start));
+    if (first) return TW_OK; /* counted where it was added */
+    gossip->stats.steps += !*refused;
+    gossip->stats.steps_skipped += *refused;
+    return TW_OK;
+}
+
+/* --- the calls ------------------------------------------------------------------------------------------------- */
+
+tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(tw_gossip_enter(gossip));
+    tw_gossip_copy_out(gossip, gossip->host.values, weights);
+    tw_mutex_unlock(&gossip->lock);
+    return TW_OK;
+}
+
+tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
+{
+    int refused, all_ended;
+    TW_TRY(tw_gossip_enter(gossip));
+    tw_mutex_unlock(&gossip->lock);
+    TW_TRY(take_step(gossip, steps, &refused, &all_ended));
+    if (!refused) return TW_OK;
+    return tw_fail(TW_ERROR_NONFINITE, "a step of this host holds NaN or infinity; none of them was added");
+}
+
+tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
+{
+    int refused = 0, all_ended = 0;
+    TW_TRY(tw_gossip_enter(gossip));
+    tw_mutex_unlock(&gossip->lock);
+    while (!all_ended) TW_TRY(take_step(gossip, NULL, &refused, &all_ended));
+    tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;
+    double start = tw_clock();
+    TW_TRY(record(gossip, hand_out(gossip, finished, &refused), start));
+    tw_gossip_copy_out(gossip, gossip->host.values, weights);
+    gossip->finishing = 1;
+    return TW_OK;
+}

@@ -1,0 +1,449 @@
+/* The hierarchical form, option per_host: the workers of a host act as one, with every scheme of the list. */
+#include "gossip_players.h"
+#include "gossip_world.h"
+
+#include "memory.h"
+
+enum { PLAYED = 12, AGREEMENT = 8 /* bytes to each other rank, when a gossip is made */ };
+
+typedef struct play {
+    int per_host;
+    int alike;                                      /* all members of a host take the same steps */
+    int sick_step;                                  /* rank 1 hands over a NaN; 0: never */
+    tw_status sick;                                 /* what rank 1 got for it */
+    float starts[MOST_WORKERS][PLAYED][MOST_WIDTH]; /* what each read gave */
+} play;
+
+static float step_of(const play *self, int rank, int k, int i)
+{
+    return scene_draw(5 + (uint64_t)k, self->alike ? rank / self->per_host : rank, i);
+}
+
+/* Members of a host take as long as each other, hosts do not. */
+static tw_status walk(scene *all, int rank, tw_gossip *gossip)
+{
+    play *self = all->context;
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < PLAYED; k++) {
+        float step[MOST_WIDTH];
+        status = scene_read(all, rank, gossip);
+        memcpy(self->starts[rank][k], all->at[rank], sizeof all->at[rank]);
+        for (int i = 0; i < all->width; i++) step[i] = step_of(self, rank, k, i);
+        if (rank == 1 && self->sick_step && k == self->sick_step) step[all->width - 1] = NAN;
+        tw_world_compute(1 + 0.3 * scene_draw(2, rank / self->per_host, k));
+        if (status == TW_OK) status = scene_add(gossip, step);
+        if (status == TW_ERROR_NONFINITE && k == self->sick_step) {
+            self->sick = rank == 1 ? status : self->sick;
+            status = TW_OK;
+        }
+    }
+    return status == TW_OK ? scene_finish(all, rank, gossip) : status;
+}
+
+/* `scheme` among `hosts` hosts of `per_host` workers; 0: the plain scheme. */
+static scene *run(const char *scheme, int hosts, int per_host, play *self)
+{
+    char spec[96];
+    scene *all = calloc(1, sizeof *all);
+    snprintf(spec, sizeof spec, per_host ? "%s:per_host=%d" : "%s", scheme, per_host);
+    self->per_host = per_host ? per_host : 1;
+    *all = (scene){.spec = spec,
+                   .workers = hosts * self->per_host,
+                   .bandwidth = 1e4,
+                   .latency = 1e-3,
+                   .per_host = per_host,
+                   .play = walk,
+                   .context = self};
+    scene_run(all);
+    all->spec = scheme;
+    return all;
+}
+
+static void test_members_hold_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++)
+        for (int per_host = 2; per_host <= 3; per_host++) {
+            play *self = calloc(1, sizeof *self);
+            scene *all = run(tw_gossip_name(s), 3, per_host, self);
+            for (int rank = 0; rank < all->workers; rank++) {
+                int first = rank / per_host * per_host;
+                assert_memory_equal(self->starts[rank], self->starts[first], sizeof self->starts[first]);
+                assert_memory_equal(all->at[rank], all->at[0], sizeof all->at[0]);
+                assert_int_equal(all->stats[rank].steps, PLAYED);
+            }
+            assert_memory_not_equal(self->starts[0], self->starts[per_host], sizeof self->starts[0]);
+            free(all);
+            free(self);
+        }
+}
+
+/* Schemes whose weights at a read are all steps so far: on one host those of synchronous SGD. */
+static void test_one_host_is_synchronous_sgd(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"dpsgd", "adpsgd-fixed", "adpsgd-random", "prague", "adpsgd-d1"};
+    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
+        for (int workers = 1; workers <= 5; workers++) {
+            play *self = calloc(1, sizeof *self);
+            scene *all = run(schemes[s], 1, workers, self);
+            for (int i = 0; i < all->width; i++) {
+                float weight = 0;
+                for (int k = 0; k < PLAYED; k++) {
+                    assert_memory_equal(&self->starts[workers - 1][k][i], &weight, sizeof weight);
+                    /* What a reducer of allreduce makes of these: shares, added in rank order. */
+                    float share = 1.0f / (float)workers, mean = step_of(self, 0, k, i) * share;
+                    for (int rank = 1; rank < workers; rank++) mean += step_of(self, rank, k, i) * share;
+                    weight += mean;
+                }
+                assert_memory_equal(&all->at[0][i], &weight, sizeof weight);
+            }
+            free(all);
+            free(self);
+        }
+}
+
+/* A host of one is a worker; a host of two whose members take the same steps is one, too, to the other hosts. */
+static void check_equal(const char *scheme, int hosts, int per_host)
+{
+    play *plain_play = calloc(1, sizeof *plain_play), *play_of_hosts = calloc(1, sizeof *play_of_hosts);
+    play_of_hosts->alike = 1;
+    plain_play->alike = 1;
+    scene *plain = run(scheme, hosts, 0, plain_play), *among = run(scheme, hosts, per_host, play_of_hosts);
+    int others = among->workers - per_host;
+    for (int host = 0; host < hosts; host++) {
+        int first = host * per_host;
+        assert_memory_equal(play_of_hosts->starts[first], plain_play->starts[host], sizeof plain_play->starts[host]);
+        assert_memory_equal(among->at[first], plain->at[host], sizeof plain->at[host]);
+        assert_int_equal(among->stats[first].rounds, plain->stats[host].rounds);
+        /* And it sends what one sends; all ranks introduce themselves to all, once more where there are hosts. */
+        uint64_t told = per_host > 1 ? 2 : 1, sent = plain->crossed[host] - AGREEMENT * (uint64_t)(hosts - 1);
+        assert_true(hosts == 1 || sent > PLAYED * 4);
+        assert_int_equal(among->crossed[first], sent + told * AGREEMENT * (uint64_t)others);
+        for (int rank = first + 1; rank < first + per_host; rank++)
+            assert_int_equal(among->crossed[rank], told * AGREEMENT * (uint64_t)others);
+    }
+    free(plain);
+    free(among);
+    free(plain_play);
+    free(play_of_hosts);
+}
+
+static void test_to_the_others_a_host_is_a_worker(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++)
+        for (int hosts = 1; hosts <= 5; hosts += 2) {
+            check_equal(tw_gossip_name(s), hosts, 1);
+            check_equal(tw_gossip_name(s), hosts, 2);
+            check_equal(tw_gossip_name(s), hosts, 4);
+        }
+}
+
+/* No step is lost: the consensus is the sum of the means over all workers. */
+static void test_the_mean_is_kept(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++) {
+        play *self = calloc(1, sizeof *self);
+        scene *all = run(tw_gossip_name(s), 4, 3, self);
+        for (int i = 0; i < all->width; i++) {
+            double sum = 0;
+            for (int rank = 0; rank < all->workers; rank++)
+                for (int k = 0; k < PLAYED; k++) sum += step_of(self, rank, k, i);
+            assert_float_equal(all->at[0][i], (float)(sum / all->workers), 2e-6);
+        }
+        free(all);
+        free(self);
+    }
+}
+
+/* A member that has come to its end answers those of its host that have not. */
+static tw_status walk_some_way(scene *all, int rank, tw_gossip *gossip)
+{
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < rank * 3 % 7; k++) {
+        float step[MOST_WIDTH];
+        status = scene_read(all, rank, gossip);
+        if (rank == 0 && k == 1) status = scene_read(all, rank, gossip); /* as often as one likes */
+        for (int i = 0; i < all->width; i++) step[i] = scene_draw(5 + (uint64_t)k, rank, i);
+        tw_world_compute(1 + rank % 2);
+        if (status == TW_OK) status = scene_add(gossip, step);
+    }
+    return status == TW_OK ? scene_finish(all, rank, gossip) : status;
+}
+
+static void test_members_may_end_one_after_the_other(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++) {
+        if (tw_gossip_is_synchronous(s)) continue;
+        char spec[96];
+        scene *all = calloc(1, sizeof *all);
+        snprintf(spec, sizeof spec, "%s:per_host=3", tw_gossip_name(s));
+        *all = (scene){.spec = spec, .workers = 9, .per_host = 3, .latency = 1e-3, .play = walk_some_way};
+        scene_run(all);
+        for (int i = 0; i < all->width; i++) {
+            double sum = 0;
+            for (int rank = 0; rank < 9; rank++)
+                for (int k = 0; k < rank * 3 % 7; k++) sum += scene_draw(5 + (uint64_t)k, rank, i);
+            for (int rank = 0; rank < 9; rank++) assert_float_equal(all->at[rank][i], (float)(sum / 9), 1e-6);
+        }
+        free(all);
+    }
+}
+
+/* The same over threads, where members really run at once: as many steps as the rank's number, and three. */
+static tw_status walk_on_threads(player *self)
+{
+    values steps;
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < self->rank + 3; k++) {
+        for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)(self->rank + k) + (float)i;
+        status = players_read(self);
+        if (status == TW_OK) status = players_add(self, &steps);
+    }
+    return status == TW_OK ? players_finish(self) : status;
+}
+
+static void test_hosts_of_threads_lose_no_step(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"adpsgd-fixed:per_host=2", "adpsgd-random:per_host=3", "prague:per_host=1",
+                                        "adpsgd-random:per_host=6,pace=free"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 6, specs[s], walk_on_threads);
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            double sum = 0;
+            for (int rank = 0; rank < 6; rank++)
+                for (int k = 0; k < rank + 3; k++) sum += rank + k + (double)i;
+            for (int rank = 0; rank < 6; rank++) {
+                if (players[rank].status != TW_OK) fail_msg("%s: %s", specs[s], players[rank].text);
+                assert_float_equal(players[rank].weights.at[i], (float)(sum / 6), 1e-3);
+            }
+        }
+    }
+}
+
+/* ---- saved and continued ----------------------------------------------------------------------------------------- */
+
+static tw_status descend(scene *all, int rank, tw_gossip *gossip)
+{
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < PLAYED; k++) {
+        float step[MOST_WIDTH];
+        status = scene_read(all, rank, gossip);
+        for (int i = 0; i < all->width; i++) step[i] = -0.1f * (all->at[rank][i] - scene_draw(9, rank, i));
+        if (status == TW_OK) status = scene_add(gossip, step);
+    }
+    tw_world_compute(1); /* nobody leaves while others still ask */
+    return status == TW_OK ? scene_read(all, rank, gossip) : status;
+}
+
+static tw_status descend_twice(scene *all, int rank, tw_gossip *gossip)
+{
+    tw_status status = descend(all, rank, gossip);
+    return status == TW_OK ? descend(all, rank, gossip) : status;
+}
+
+/* The first ranks keep what there is to keep; the others have nothing, and get it from them. */
+static tw_status descend_and_save(scene *all, int rank, tw_gossip *gossip)
+{
+    tw_state **saved = all->context;
+    tw_status status = descend(all, rank, gossip);
+    if (status == TW_OK) status = tw_state_create(&saved[rank]);
+    return status == TW_OK ? tw_gossip_save_state(gossip, "g/", saved[rank]) : status;
+}
+
+static tw_status load_and_descend(scene *all, int rank, tw_gossip *gossip)
+{
+    tw_state **saved = all->context;
+    tw_status status = tw_gossip_load_state(gossip, "g/", saved[rank]);
+    return status == TW_OK ? descend(all, rank, gossip) : status;
+}
+
+static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"dpsgd:per_host=2", "adpsgd-d1:per_host=2", "adpsgd-d1:mode=B,per_host=2",
+                                        "choco:per_host=2", "cold:per_host=2"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        tw_state *saved[6] = {0};
+        scene *cut = calloc(1, sizeof *cut), *whole = calloc(1, sizeof *whole);
+        *cut = *whole = (scene){.spec = specs[s], .workers = 6, .per_host = 2, .context = saved};
+        whole->play = descend_twice;
+        scene_run(whole);
+        cut->play = descend_and_save;
+        scene_run(cut);
+        cut->play = load_and_descend;
+        scene_run(cut);
+        for (int rank = 0; rank < 6; rank++) {
+            assert_memory_equal(cut->at[rank], whole->at[rank], sizeof whole->at[rank]);
+            tw_state_destroy(saved[rank]);
+        }
+        free(cut);
+        free(whole);
+    }
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------------------------------- */
+
+/* A NaN in one member's step: the whole host goes without that step, and goes on. */
+static void test_a_step_that_is_not_finite_is_the_hosts(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++) {
+        play *self = calloc(1, sizeof *self);
+        self->sick_step = 4;
+        scene *all = run(tw_gossip_name(s), 3, 2, self);
+        assert_int_equal(self->sick, TW_ERROR_NONFINITE);
+        for (int rank = 0; rank < all->workers; rank++) {
+            assert_int_equal(all->stats[rank].steps_skipped, rank < 2);
+            assert_int_equal(all->stats[rank].steps, PLAYED - (rank < 2));
+            assert_memory_equal(all->at[rank], all->at[0], sizeof all->at[0]);
+        }
+        free(all);
+        free(self);
+    }
+}
+
+static tw_status unreached(scene *all, int rank, tw_gossip *gossip)
+{
+    (void)all, (void)rank, (void)gossip;
+    return TW_ERROR_STATE;
+}
+
+static void test_hosts_have_to_be_of_one_size(void **state)
+{
+    (void)state;
+    scene all = {.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached};
+    scene_run_freely(&all);
+    for (int rank = 0; rank < 6; rank++) {
+        assert_int_equal(all.status[rank], TW_ERROR_SPEC);
+        assert_non_null(strstr(all.text[rank], "per_host=4 does not divide the 6 workers"));
+    }
+}
+
+/* ---- hosts that are lost ----------------------------------------------------------------------------------------- */
+
+enum { LEFT_AFTER = 3, HOSTS = 4, MEMBERS = 2 };
+
+/* One member goes in the middle; the others make a few steps more, and those that go on meet without its host. */
+typedef struct loss {
+    int leaver;
+    int met[HOSTS * MEMBERS]; /* ranks of the survivors' comm, by rank of the whole */
+    float sum[HOSTS * MEMBERS];
+} loss;
+
+static tw_status meet_survivors(loss *self, int rank, tw_gossip *gossip)
+{
+    tw_comm *survivors;
+    tw_status status = tw_gossip_survivors(gossip, &survivors);
+    if (status != TW_OK) return status;
+    self->met[rank] = tw_comm_rank(survivors);
+    self->sum[rank] = (float)rank;
+    status = tw_comm_allreduce(survivors, &self->sum[rank], 1);
+    tw_comm_destroy(survivors);
+    return status;
+}
+
+static tw_status leave_early(scene *all, int rank, tw_gossip *gossip)
+{
+    loss *self = all->context;
+    static const float nothing[MOST_WIDTH];
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < PLAYED; k++) {
+        if (rank == self->leaver && k == LEFT_AFTER) return TW_OK;
+        status = scene_read(all, rank, gossip);
+        tw_world_compute(1);
+        if (status == TW_OK) status = scene_add(gossip, nothing);
+    }
+    if (status == TW_OK) status = scene_finish(all, rank, gossip);
+    return status == TW_OK ? meet_survivors(self, rank, gossip) : status;
+}
+
+static void check_loss(const char *scheme, int leaver, int survives)
+{
+    loss self = {.leaver = leaver};
+    char spec[96];
+    scene *all = calloc(1, sizeof *all);
+    snprintf(spec, sizeof spec, "%s:per_host=%d", scheme, MEMBERS);
+    *all = (scene){.spec = spec, .workers = HOSTS * MEMBERS, .per_host = MEMBERS, .latency = 1e-3, .play = leave_early};
+    all->context = &self;
+    scene_run_freely(all);
+    int host = leaver / MEMBERS, met = 0, sum = HOSTS * MEMBERS * (HOSTS * MEMBERS - 1) / 2;
+    sum -= 2 * host * MEMBERS + 1; /* the two ranks of the lost host */
+    for (int rank = 0; rank < all->workers; rank++) {
+        if (rank == leaver) continue;
+        tw_status want = survives && rank / MEMBERS != host ? TW_OK : TW_ERROR_PEER;
+        if (all->status[rank] != want) fail_msg("%s, rank %d: %s", spec, rank, all->text[rank]);
+        if (want != TW_OK) continue;
+        assert_int_equal(all->stats[rank].ranks_lost, MEMBERS);
+        assert_int_equal(self.met[rank], met++);
+        assert_true(self.sum[rank] == (float)sum);
+    }
+    free(all);
+}
+
+/* It takes its host with it. The others go on without that host, all of its members, where the scheme can. */
+static void test_a_member_that_leaves_takes_its_host_along(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < tw_gossip_scheme_count(); s++)
+        for (int leaver = MEMBERS; leaver < 2 * MEMBERS; leaver++)
+            check_loss(tw_gossip_name(s), leaver, !tw_gossip_is_synchronous(s));
+}
+
+/* Wherever memory runs out on a rank while the gossip is made, it says so, and the others' calls end. */
+static void create_with_little_memory(void *context, int rank, tw_comm *comm)
+{
+    scene *all = context;
+    const float start[MOST_WIDTH] = {0}, *weights = start;
+    const tw_tensor tensor = {"weights", 1, {MOST_WIDTH}};
+    tw_gossip *gossip = NULL;
+    if (rank == all->width) tw_fail_allocation(all->shown);
+    all->status[rank] = tw_gossip_create(comm, all->spec, &tensor, 1, &weights, &gossip);
+    tw_fail_allocation(0);
+    tw_gossip_destroy(gossip);
+}
+
+static int runs_out(int rank, int allocation)
+{
+    scene all = {.spec = "dpsgd:per_host=2", .width = rank, .shown = allocation};
+    tw_world *world;
+    tw_world_options options = {.struct_size = sizeof options, .workers = 4};
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, create_with_little_memory, &all), TW_OK);
+    tw_world_destroy(world);
+    assert_true(all.status[rank] == TW_OK || all.status[rank] == TW_ERROR_MEMORY);
+    return all.status[rank] != TW_OK;
+}
+
+static void test_create_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 4; rank += 3) {
+        int allocation = 1;
+        while (runs_out(rank, allocation)) allocation++;
+        assert_true(allocation > 10);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_members_hold_the_same_bits),
+        cmocka_unit_test(test_one_host_is_synchronous_sgd),
+        cmocka_unit_test(test_to_the_others_a_host_is_a_worker),
+        cmocka_unit_test(test_the_mean_is_kept),
+        cmocka_unit_test(test_members_may_end_one_after_the_other),
+        cmocka_unit_test(test_hosts_of_threads_lose_no_step),
+        cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
+        cmocka_unit_test(test_a_step_that_is_not_finite_is_the_hosts),
+        cmocka_unit_test(test_hosts_have_to_be_of_one_size),
+        cmocka_unit_test(test_a_member_that_leaves_takes_its_host_along),
+        cmocka_unit_test(test_create_survives_every_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
