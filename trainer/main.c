@@ -7,6 +7,7 @@ static const command commands[] = {
     {"train", "train a network on several workers", command_train},
     {"generate", "text from a language model that was trained", command_generate},
     {"transcribe", "text from recorded speech, by a recogniser that was trained", command_transcribe},
+    {"simulate", "the same training on workers and over a network there are not", command_simulate},
     {"schemes", "the ways to exchange gradients, and their options", command_schemes},
     {"bench", "figures beside their limits: compression, training steps", command_bench},
     {"doctor", "what this machine offers: instruction set, memory, oneDNN, MPI, data", command_doctor},

@@ -35,6 +35,9 @@ typedef struct tw_world_options {
     double overhead;      /* seconds that starting a message occupies its sender's line */
     double time_limit;    /* virtual seconds after which the world ends with TW_ERROR_PEER everywhere; 0: none */
     size_t stack_bytes;   /* of each thread; 0 is taken for 1 MiB, of which only what is used takes memory */
+    /* What a reducer's scheme, or averaging by gossip, takes in the exchange, which this clock cannot see. */
+    double element_seconds; /* for each element of its message */
+    double byte_seconds;    /* for each byte that came from the others, or was summed */
 } tw_world_options;
 
 TW_API tw_status tw_world_create(const tw_world_options *options, tw_world **world);

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "channel.h"
+#include "comm.h"
 #include "error.h"
 #include "memory.h"
 
@@ -24,8 +25,8 @@ static tw_status check_options(const tw_world_options *options)
     if (options->workers_per_host < 1)
         return tw_fail(TW_ERROR_ARGUMENT, "workers_per_host is %d: want 1 or more", options->workers_per_host);
     if (!is_span(options->bandwidth) || !is_span(options->latency) || !is_span(options->overhead) ||
-        !is_span(options->time_limit))
-        return tw_fail(TW_ERROR_ARGUMENT, "bandwidth, latency, overhead and time_limit of a world are 0 to 1e15");
+        !is_span(options->time_limit) || !is_span(options->element_seconds) || !is_span(options->byte_seconds))
+        return tw_fail(TW_ERROR_ARGUMENT, "bandwidth, latency, overhead and all times of a world are 0 to 1e15");
     if (options->stack_bytes < LEAST_STACK)
         return tw_fail(TW_ERROR_ARGUMENT, "a stack of %zu bytes: want at least %zu", options->stack_bytes, LEAST_STACK);
     return TW_OK;
@@ -151,6 +152,14 @@ tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context)
 void tw_world_compute(double seconds)
 {
     if (tw_virtual_self && seconds > 0) tw_pause(seconds);
+}
+
+void tw_comm_charge(uint64_t elements, uint64_t bytes)
+{
+    if (!tw_virtual_self) return;
+    const tw_member *me = tw_virtual_owned_by().context;
+    const tw_world_options *options = &me->world->options;
+    tw_world_compute((double)elements * options->element_seconds + (double)bytes * options->byte_seconds);
 }
 
 void tw_world_kill(void)

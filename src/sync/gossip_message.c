@@ -208,6 +208,13 @@ static tw_status exchange(tw_gossip *gossip, int partners, size_t size)
     return tw_channel_finish(gossip->view);
 }
 
+static uint64_t received_bytes(const tw_gossip *gossip, int partners)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < partners; i++) bytes += gossip->received[i];
+    return bytes;
+}
+
 /* From the mean of the partners' weights: the correction leads a partners/(partners + 1)th of the way there. */
 static double distance_of(const tw_gossip *gossip, const float *correction, int partners)
 {
@@ -224,6 +231,7 @@ tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, float **correction)
     if (!bare && !tw_kernels_best()->all_finite(sent, gossip->elements))
         return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more");
     TW_TRY(exchange(gossip, partners, write_message(gossip, round, bare)));
+    tw_comm_charge(gossip->elements, received_bytes(gossip, partners));
     TW_TRY(read_messages(gossip, round, partners));
     if (bare) return TW_OK;
     *correction = tw_gossip_mix(gossip->theirs, partners, sent, gossip->elements);

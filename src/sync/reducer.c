@@ -42,12 +42,30 @@ static double gradient_norm(const tw_reducer *reducer, const tw_message *message
     return sqrt(sum);
 }
 
+static size_t message_elements(const tw_scheme *scheme)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < scheme->count; i++) elements += scheme->tensors[i].count;
+    return elements;
+}
+
+/* Bytes that a round brings from the others, or sums. */
+static uint64_t round_bytes(const tw_reducer *reducer, const tw_round *round)
+{
+    if (round->kind == TW_ROUND_ALLREDUCE) return round->count * (round->dtype == TW_F32 ? 4 : 2);
+    int packets = round->kind == TW_ROUND_ALLGATHER ? reducer->size : 1;
+    uint64_t bytes = 0;
+    for (int i = 0; i < packets; i++) bytes += round->sizes[i];
+    return bytes;
+}
+
 /* Runs a message's rounds; times what the scheme does and what the exchange does. */
 static tw_status run_message(tw_reducer *reducer, tw_message *message, double *codec, double *exchange)
 {
     tw_round round = {0};
     double start = tw_clock();
     TW_TRY(tw_scheme_begin(message->scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
+    tw_comm_charge(message_elements(message->scheme), 0);
     for (;;) {
         TW_TRY(tw_scheme_next(message->scheme, &round));
         tw_channel_release(reducer->channel);
@@ -57,6 +75,7 @@ static tw_status run_message(tw_reducer *reducer, tw_message *message, double *c
         TW_TRY(run_round(reducer, &round));
         start = tw_clock();
         *exchange += start - asked;
+        tw_comm_charge(0, round_bytes(reducer, &round));
     }
 }
 
@@ -67,13 +86,6 @@ static size_t compressed_elements(const tw_scheme *scheme)
     size_t elements = 0;
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
-    return elements;
-}
-
-static size_t message_elements(const tw_scheme *scheme)
-{
-    size_t elements = 0;
-    for (size_t i = 0; i < scheme->count; i++) elements += scheme->tensors[i].count;
     return elements;
 }
 

@@ -24,6 +24,7 @@ int command_doctor(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_transcribe(int argc, char **argv);
 int command_schemes(int argc, char **argv);
+int command_simulate(int argc, char **argv);
 
 /* Runs the command that the first word names; explains the list where it is "help", missing or unknown. */
 int command_choose(const command_list *list, int argc, char **argv);

@@ -1,15 +1,12 @@
 #include "demo_plot.h"
 #include "error.h"
 #include "folder.h"
+#include "gnuplot.h"
 
 #include <cJSON.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-
-extern char **environ;
 
 /* A worker's loss is of one small batch: a moving average shows where it goes. */
 #define SMOOTHING 0.95
@@ -73,31 +70,12 @@ static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS]
     return fclose(script) == 0 ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written", path);
 }
 
-/* Runs gnuplot in the folder, so that no path has to be quoted. */
-static tw_status run_gnuplot(const char *folder)
-{
-    char *words[] = {"gnuplot", "demo.gnuplot", NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int outcome = 0;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    int error = posix_spawnp(&child, "gnuplot", &actions, NULL, words, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "gnuplot is not installed (apt install gnuplot-nox); the curves are in %s",
-                       folder);
-    if (waitpid(child, &outcome, 0) != child || outcome != 0)
-        return tw_fail(TW_ERROR_IO, "gnuplot failed on %s/demo.gnuplot", folder);
-    return TW_OK;
-}
-
 tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
                     char *path, size_t capacity)
 {
     for (int i = 0; i < DEMO_RUNS; i++) TW_TRY(write_curve(folder, &runs[i], &figures[i]));
     TW_TRY(write_script(folder, runs));
-    TW_TRY(run_gnuplot(folder));
+    TW_TRY(gnuplot_run(folder, "demo.gnuplot"));
     snprintf(path, capacity, "%s/demo.svg", folder);
     return TW_OK;
 }

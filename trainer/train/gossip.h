@@ -1,5 +1,5 @@
-/* gossip.h - a worker that trains weights of its own, which a tw_gossip draws towards the others'. Inside train/ only.
- */
+/* gossip.h - a worker that trains weights of its own, which a tw_gossip draws towards the others'. Inside train/ and
+ * sim/ only. */
 #ifndef TRAINER_GOSSIP_H
 #define TRAINER_GOSSIP_H
 

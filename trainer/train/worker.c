@@ -204,6 +204,7 @@ tw_status worker_plan_capture(worker *w)
 static tw_status submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
+    if (w->gradient_ready) w->gradient_ready(w->pace);
     if (w->capture.state) TW_TRY(capture_put(&w->capture, &w->learner->tensors[index], gradient));
     return w->gossips ? TW_OK : tw_reducer_submit(w->reducer, index, gradient);
 }
@@ -292,7 +293,7 @@ tw_status worker_step(worker *w, double *loss)
     double ready = tw_clock();
     task_score score = {0};
     TW_TRY(backward(w, &score));
-    handicap_suffer(&w->handicap, w->step + 1, tw_clock() - ready);
+    if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, tw_clock() - ready);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));
     w->step++;

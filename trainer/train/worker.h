@@ -1,4 +1,4 @@
-/* worker.h - one worker of a run: its model, its optimiser, its place among the ranks. Inside train/ only. */
+/* worker.h - one worker of a run: its model, its optimiser, its place among the ranks. Inside train/ and sim/ only. */
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
@@ -67,6 +67,10 @@ typedef struct worker {
     uint64_t steps_per_epoch, steps;
     uint64_t step;       /* how many are done: the next step's number */
     float *mean_buffers; /* the learner's buffers, averaged over the workers: see worker_average_buffers */
+
+    /* In a simulation: what lets time pass as a gradient becomes ready. NULL: it passes by itself. */
+    void (*gradient_ready)(void *pace);
+    void *pace;
 
     capture capture; /* the same steps on every rank; rank 0 keeps them */
 

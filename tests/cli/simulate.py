@@ -1,0 +1,176 @@
+"""Simulated runs: the same every time, stragglers, what the schemes send, runs that were recorded, and refusals."""
+import json
+import unittest
+
+from support import CommandLineTest
+
+ALL_TENSORS = "min_elements=1,min_dims=1"  # biases are compressed, too
+SCALE = (f"allreduce;topk:density=0.01,{ALL_TENSORS};dgc:density=0.01,warmup_steps=0,{ALL_TENSORS};"
+         f"scalecom:warmup_steps=0;adpsgd-random")
+
+
+class SimulateTest(CommandLineTest):
+    def simulate(self, *options, task="image"):
+        """Simulates, and returns the JSON; fails the test unless the program succeeds."""
+        words = ["simulate", task, "--quiet", "--json", "-", *options]
+        if task != "none":
+            words += ["--data", self.data, "--batch", 4, "--warmup", 4]
+        done = self.run_program(*words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def by_scheme(self, *options, task="none"):
+        """{scheme: {workers: run}}"""
+        runs = {}
+        for run in self.simulate(*options, task=task)["runs"]:
+            runs.setdefault(run["sync"].partition(":")[0], {})[run["workers"]] = run
+        return runs
+
+
+class TrainingTest(SimulateTest):
+    def test_twice_the_same(self):
+        """All that is told but for the real seconds, by every kind of scheme and with every kind of chance."""
+        options = ("--workers", "3,4", "--steps", 3, "--step-time", 0.01, "--jitter", 0.3, "--slow", "1:3", "--pause",
+                   "0:2:0.1", "--sync", "allreduce;dgc;adpsgd-random;dpsgd")
+        first, again = (self.simulate(*options)["runs"] for _ in range(2))
+        for run in first + again:
+            self.assertGreater(run.pop("wall_seconds"), 0)
+        self.assertEqual(first, again)
+        self.assertEqual([(run["sync"], run["workers"]) for run in first],
+                         [(sync, workers) for sync in ("allreduce", "dgc", "adpsgd-random", "dpsgd")
+                          for workers in (3, 4)])
+        other = self.simulate(*options, "--seed", 2)["runs"]
+        self.assertNotEqual(first[0]["virtual_seconds"], other[0]["virtual_seconds"])
+
+    def test_it_is_the_training_that_is_real(self):
+        """A synchronous run in a world has the loss and the metric of the same run over threads."""
+        for sync in ("allreduce", "dgc:warmup_steps=2", "dpsgd"):
+            real = self.train("--workers", 3, "--steps", 5, "--batch", 4, "--warmup", 4, "--sync", sync)
+            run, = self.simulate("--workers", 3, "--steps", 5, "--step-time", 0.01, "--sync", sync)["runs"]
+            self.assertEqual((run["loss"], run["metric"], run["parameters"]),
+                             (real["loss"], real["metric"], real["parameters"]))
+
+    def test_a_straggler_delays_those_who_wait_for_it(self):
+        """decentralised training, 16 workers, one ten times slower: 15.1 of 16 in theory, and 1.6 for who waits."""
+        runs = self.by_scheme("--workers", 16, "--slow", "0:10", "--steps", 12, "--step-time", 0.1, "--sync",
+                              "allreduce;adpsgd-d1;adpsgd-fixed;adpsgd-random", task="image")
+        of_16 = {sync: 16 * run[16]["gradients_per_virtual_second"] / run[16]["gradients_ideal"]
+                 for sync, run in runs.items()}
+        self.assertEqual(runs["allreduce"][16]["gradients_ideal"], 160)
+        for sync in ("adpsgd-fixed", "adpsgd-random"):
+            self.assertGreaterEqual(of_16[sync], 15.0)
+            self.assertLessEqual(of_16[sync], 15.2)
+        for sync in ("allreduce", "adpsgd-d1"):
+            self.assertAlmostEqual(of_16[sync], 1.6, delta=0.05)
+        self.assertEqual(runs["allreduce"][16]["consensus_distance"], 0)
+        self.assertGreater(runs["adpsgd-random"][16]["consensus_distance"], 0)
+
+    def test_a_loss_ends_a_run(self):
+        options = ("--workers", 4, "--epochs", 30, "--step-time", 0.01, "--lr", 0.02, "--schedule", "constant", "--sync",
+                   "allreduce;dpsgd;adpsgd-random")
+        for run in self.simulate(*options, "--until-loss", 2)["runs"]:
+            reached = [point["seconds"] for point in run["curve"] if point["loss"] <= 2]
+            self.assertEqual(run["seconds_to_loss"], reached[0])
+            self.assertLess(run["steps"], 200)
+        for run in self.simulate(*options, "--until-loss", 1e-9, "--steps", 3)["runs"]:
+            self.assertEqual((run["seconds_to_loss"], run["gradients"]), (None, 12))
+
+    def test_a_diverged_run_is_a_result(self):
+        runs = self.simulate("--workers", 2, "--steps", 30, "--step-time", 0.01, "--lr", 1e6, "--momentum", 0.99,
+                             "--sync", "allreduce;adpsgd-random")["runs"]
+        for run in runs:
+            self.assertEqual((run["diverged"], run["loss"], run["metric"]), (True, None, None))
+
+    def test_a_recorded_run_gives_the_times(self):
+        out = self.folder / "run"
+        recorded = self.train("--workers", 2, "--steps", 4, "--sync", "dgc", "--slow", "1:3", "--out", out)
+        seconds = recorded["seconds"]
+        result = self.simulate("--trace", out, "--workers", 2, "--steps", 1, "--sync", "allreduce", "--link",
+                               "1000Gbit,0us")
+        trace, machine = result["trace"], result["machine"]
+        self.assertAlmostEqual(trace["measured_step_seconds"], seconds["training"] / 4)
+        self.assertAlmostEqual(machine["pass_seconds"], seconds["compute"] / 4 / 2)  # factors 1 and 3
+        self.assertEqual((trace["sync"], trace["workers"]), ("dgc", 2))
+        self.assertGreaterEqual(trace["predicted_step_seconds"], 3 * machine["pass_seconds"])
+
+
+class ExchangeTest(SimulateTest):
+    """Without a model."""
+
+    def test_bytes_and_times_over_the_number_of_workers(self):
+        """The two that are to be flat are, but for the last worker's share, and top-k's bytes are N - 1 packets."""
+        numbers = (8, 16, 32)
+        runs = self.by_scheme("--workers", "8,16,32", "--parameters", "20k", "--steps", 4, "--step-time", 0.02, "--sync",
+                              SCALE)
+        sent = {sync: [run[n]["bytes_per_worker_step"] for n in numbers] for sync, run in runs.items()}
+        for n, bytes_sent in zip(numbers, sent["allreduce"]):
+            self.assertEqual(bytes_sent, 2 * (n - 1) / n * 4 * 20000)
+        for sync in ("topk", "dgc"):
+            self.assertAlmostEqual(sent[sync][2] / sent[sync][0], 31 / 7, delta=0.1)
+        self.assertAlmostEqual(sent["scalecom"][2] / sent["scalecom"][0], 1, delta=0.12)
+        self.assertAlmostEqual(sent["adpsgd-random"][2] / sent["adpsgd-random"][0], 1, delta=0.05)
+        for sync, run in runs.items():
+            for n in numbers:
+                self.assertIsNone(run[n]["loss"])
+                self.assertLessEqual(run[n]["gradients_per_virtual_second"], run[n]["gradients_ideal"] * (1 + 1e-9))
+
+    def test_a_step_takes_what_its_parts_take(self):
+        """Dense, on 4 workers: the pass, two phases of 3 chunks each, and no codec."""
+        options = ("--workers", 4, "--parameters", "1M", "--steps", 2, "--step-time", 0.5, "--sync",
+                   "allreduce:message_kb=100000", "--codec-rate", 0)
+        slow, = self.simulate(*options, "--link", "8Mbit,1ms", task="none")["runs"]
+        self.assertAlmostEqual(slow["step_seconds"], 0.5 + 2 * (3 * 1.0 + 0.001), delta=0.01)
+        coded, = self.simulate(*options[:-2], "--codec-rate", 0.01, "--link", "8Mbit,1ms", task="none")["runs"]
+        element, byte = 16 / 1e7, 4 / 1e7
+        self.assertAlmostEqual(coded["step_seconds"] - slow["step_seconds"], 1e6 * element + 4e6 * byte, delta=0.01)
+
+    def test_workers_of_one_host_share_its_line(self):
+        alone, shared = (self.simulate("--workers", 4, "--workers-per-host", n, "--parameters", "1M", "--steps", 2,
+                                       "--step-time", 0.01, "--codec-rate", 0, "--link", "100Mbit,0us", "--sync",
+                                       "allreduce:message_kb=100000", task="none")["runs"][0] for n in (1, 2))
+        # two of the three messages of each of two workers cross one line, against three of one worker
+        self.assertAlmostEqual((shared["virtual_seconds"] - 0.02) / (alone["virtual_seconds"] - 0.02), 4 / 3,
+                               delta=0.02)
+
+    def test_resnet_50(self):
+        run, = self.simulate("--workers", 2, "--parameters", "resnet50", "--steps", 1, "--step-time", 0.1, "--sync",
+                             "allreduce", task="none")["runs"]
+        self.assertEqual(run["parameters"], 25557032)
+        self.assertEqual(run["bytes_per_worker_step"], 4 * 25557032)
+
+    def test_pictures(self):
+        out = self.folder / "out"
+        self.simulate("--workers", "2,4", "--parameters", "1k", "--steps", 2, "--step-time", 0.01, "--out", out,
+                      task="none")
+        names = {path.name for path in out.iterdir()}
+        self.assertLessEqual({"results.json", "loss.dat", "scale.dat", "simulate.gnuplot"}, names)
+        self.assertEqual(json.loads((out / "results.json").read_text())["task"], "none")
+
+
+class RefusalTest(SimulateTest):
+    def test_what_cannot_be_is_refused_by_name(self):
+        for culprits, words in (
+                (["--workers", "16,x"], ["--workers", "16,x"]),
+                (["--workers", "4096"], ["--workers", "5000"]),
+                (["no scheme", "nonsense"], ["--sync", "allreduce;nonsense"]),
+                (["--sync"], ["--sync", ";"]),
+                (["option", "densty"], ["--sync", "dgc:densty=0.1", "--workers", "2", "--steps", "1", "--quiet"]),
+                (["--link", "1Gbit"], ["--link", "1Gbit"]),
+                (["--link", "0.1"], ["--link", "1Gbit,0.1"]),
+                (["--overhead", "5"], ["--overhead", "5"]),
+                (["--slow", "4:10", "rank"], ["--slow", "4:10", "--workers", "8,4"]),
+                (["--jitter", "exponential"], ["--jitter", "2", "--jitter-form", "exponential"]),
+                (["--parameters", "many"], ["--gradients", "off", "--parameters", "many"]),
+                (["--step-time"], ["--gradients", "off"]),
+                (["plateau"], ["--schedule", "plateau:0.5"]),
+                (["nowhere", "summary.json"], ["--trace", self.folder / "nowhere"]),
+                (["--nonsense"], ["--nonsense"])):
+            with self.subTest(words=words):
+                step_time = [] if "--step-time" in culprits else ["--step-time", "0.01"]
+                self.refuse(2, culprits, "simulate", "image", "--data", self.data, *step_time, *words)
+        self.refuse(2, ["there is no task", "nonsense"], "simulate", "nonsense")
+        self.refuse(2, ["usage", "TASK"], "simulate")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,428 @@
+/* thinwire simulate: the code that trains for real, on machines and over a network there are not. */
+#include "simulate.h"
+#include "commands.h"
+#include "error.h"
+#include "folder.h"
+#include "json_file.h"
+#include "launch.h"
+#include "scheme.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(simulate_settings, field)
+#define TRAIN(field) (offsetof(simulate_settings, train) + offsetof(train_settings, field))
+
+enum { MOST_WORKERS = 4096, PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
+
+static const option_row own_rows[] = {
+    {.help = "What to simulate"},
+    {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "numbers of workers, such as 16,64,1024"},
+    {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc:density=0.001;adpsgd-random",
+     .help = "schemes, between semicolons; thinwire schemes lists them"},
+    {"until-loss", "L", OPTION_REAL, AT(until_loss), "0", 0, 1e9,
+     .help = "stop when the training loss, averaged over a few gradients of each worker, is down to L; 0: never"},
+    {"gradients", NULL, OPTION_CHOICE, AT(gradients_off), "on", .choices = "on|off",
+     .help = "off: noise in place of a model's gradients, where only bytes and time matter; so does the task none"},
+    {"parameters", "N", OPTION_TEXT, AT(parameters), "250k",
+     .help = "of the network that --gradients off stands for: a number such as 25.6M, or resnet50"},
+
+    {.help = "The network"},
+    {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), "1Gbit,0.1ms",
+     .help = "of the line from each host to the switch, each way: kbit, Mbit or Gbit; us, ms or s"},
+    {"overhead", "TIME", OPTION_TEXT, AT(overhead), "0us", .help = "for which starting a message holds its line"},
+    {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, MOST_WORKERS,
+     .help = "workers that share a line; between themselves they talk at no cost"},
+
+    {.help = "The machines"},
+    {"step-time", "SECONDS", OPTION_REAL, AT(step_time), "0", 0, 1e6,
+     .help = "of a forward and backward pass; 0: as this machine takes, so that two runs differ"},
+    {"jitter", "CV", OPTION_REAL, AT(jitter), "0", 0, 10,
+     .help = "standard deviation of that time over its mean, from step to step"},
+    {"jitter-form", NULL, OPTION_CHOICE, AT(form), "lognormal", .choices = "lognormal|exponential",
+     .help = "its distribution"},
+    {"codec-rate", "GB/S", OPTION_REAL, AT(codec_rate), "10", 0, 1e6,
+     .help = "gigabytes a second at which a worker's schemes pass over memory; 0: in no time"},
+    {"slow", "LIST", OPTION_TEXT, TRAIN(slow), .help = "RANK:FACTOR,...; a pass takes FACTOR times as long there"},
+    {"pause", "LIST", OPTION_TEXT, TRAIN(pause),
+     .help = "RANK:AT:SECONDS,...; after computing its step AT a worker stands still so long"},
+    {"trace", "RUN", OPTION_TEXT, AT(trace),
+     .help = "take the times of step and codec from this folder of a recorded run, and predict that run, too"},
+
+    {.help = "What is kept"},
+    {"out", "DIR", OPTION_TEXT, TRAIN(out), .help = "folder for results.json, simulate.svg and the curves in it"},
+    {"json", "FILE", OPTION_TEXT, TRAIN(json), .alone = "-",
+     .help = "write the results there too; alone or -: to standard output"},
+    {"config", "FILE", OPTION_TEXT, TRAIN(config), .line_only = true,
+     .help = "YAML file of options; the command line wins over it"},
+    {"quiet", NULL, OPTION_FLAG, TRAIN(quiet), .line_only = true, .help = "no progress on standard error"},
+};
+
+/* Of train's options those that say what to train and how; of the others simulate has its own, or none. */
+static int is_shared(const option_row *row)
+{
+    static const char *const others[] = {
+        "workers", "sync", "transport", "timeout",      "check-every",      "slow",           "pause",      "out",
+        "resume",  "json", "config",    "expect-ratio", "checkpoint-every", "dump-gradients", "dump-steps", "quiet"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(row->name, others[i]) == 0) return 0;
+    return 1;
+}
+
+/* Appends them, each group's title before its first. */
+static void add_shared_rows(const train_page *shared, train_page *own)
+{
+    const option_row *title = NULL;
+    size_t *count = &own->page.count;
+    for (size_t i = 0; i < shared->page.count && *count + 2 < OPTIONS_MOST; i++) {
+        const option_row *row = &shared->rows[i];
+        if (!row->name) title = row;
+        if (!row->name || !is_shared(row)) continue;
+        if (title) own->rows[(*count)++] = *title;
+        title = NULL;
+        own->rows[(*count)++] = *row;
+    }
+}
+
+/* --- reading the options -------------------------------------------------------------------------------------- */
+
+typedef struct unit {
+    const char *name;
+    double value;
+} unit;
+
+static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
+static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+
+/* A number with one of the units, up to `end`. */
+static int read_measure(const char *text, size_t length, const unit *units, size_t count, double *value)
+{
+    char *rest;
+    double number = strtod(text, &rest);
+    size_t left = length - (size_t)(rest - text);
+    if (rest == text || !(number >= 0 && number <= 1e12)) return 0;
+    for (size_t i = 0; i < count; i++)
+        if (strlen(units[i].name) == left && memcmp(units[i].name, rest, left) == 0) {
+            *value = number * units[i].value;
+            return 1;
+        }
+    return 0;
+}
+
+static int read_time(const char *text, double *seconds)
+{
+    return read_measure(text, strlen(text), times, sizeof times / sizeof *times, seconds);
+}
+
+static tw_status read_network(const simulate_settings *s, tw_world_options *world)
+{
+    double bits;
+    size_t rate = strcspn(s->link, ",");
+    if (!read_measure(s->link, rate, rates, sizeof rates / sizeof *rates, &bits) || bits == 0 || !s->link[rate] ||
+        !read_time(s->link + rate + 1, &world->latency))
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms (bit, kbit, Mbit, Gbit; us, ms, s)", s->link);
+    if (!read_time(s->overhead, &world->overhead))
+        return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s)", s->overhead);
+    world->bandwidth = bits / 8;
+    world->workers_per_host = (int)s->workers_per_host;
+    return TW_OK;
+}
+
+static size_t count_entries(const char *list, char separator)
+{
+    size_t count = 1;
+    for (; *list; list++) count += *list == separator;
+    return count;
+}
+
+static tw_status read_workers(const char *list, int *counts)
+{
+    for (const char *at = list;; at++) {
+        char *end;
+        long count = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ',') || count < 1 || count > MOST_WORKERS)
+            return tw_fail(TW_ERROR_ARGUMENT, "--workers %s: want numbers from 1 to %d, such as 16,64,1024", list,
+                           MOST_WORKERS);
+        *counts++ = (int)count;
+        at = end;
+        if (!*at) return TW_OK;
+    }
+}
+
+/* Makes the rows, scheme by scheme; cuts the list of schemes at its semicolons. */
+static tw_status make_rows(simulate_settings *s, simulation *all)
+{
+    size_t workers = count_entries(s->workers, ','), syncs = count_entries(s->syncs, ';');
+    int *counts = calloc(workers, sizeof *counts);
+    all->rows = calloc(workers * syncs, sizeof *all->rows);
+    if (!counts || !all->rows) {
+        free(counts);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for %zu runs", workers * syncs);
+    }
+    tw_status status = read_workers(s->workers, counts);
+    for (char *sync = strtok(s->syncs, ";"); sync && status == TW_OK; sync = strtok(NULL, ";")) {
+        sync += strspn(sync, " ");
+        status = scheme_check(sync);
+        for (size_t i = 0; i < workers; i++)
+            all->rows[all->row_count++] = (simulate_row){.sync = sync, .workers = counts[i]};
+    }
+    free(counts);
+    if (status == TW_OK && all->row_count == 0)
+        status = tw_fail(TW_ERROR_ARGUMENT, "--sync names no scheme; thinwire schemes lists them");
+    return status;
+}
+
+static tw_status check_handicaps(const simulate_settings *s, const simulation *all)
+{
+    handicap unused;
+    for (size_t i = 0; i < all->row_count; i++)
+        TW_TRY(handicap_parse(s->train.slow, s->train.pause, 0, all->rows[i].workers, UINT32_MAX, &unused));
+    return TW_OK;
+}
+
+static tw_status complete(simulate_settings *s, options *set)
+{
+    if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
+    s->train.set = set;
+    s->train.momentum_given = options_given(set, "momentum");
+    s->train.nesterov_given = options_given(set, "nesterov");
+    TW_TRY(settings_complete(s->train.task, set));
+    if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
+        return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);
+    if (s->train.schedule && strncmp(s->train.schedule, "plateau", 7) == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--schedule %s: a simulation evaluates at its end only; use another",
+                       s->train.schedule);
+    if (s->train.json) TW_TRY(json_check(s->train.json));
+    return s->train.out ? folder_make(s->train.out) : TW_OK;
+}
+
+/* --- the runs ------------------------------------------------------------------------------------------------- */
+
+/* How many bytes of memory a scheme touches for an element of its message. */
+static double element_bytes(const char *sync)
+{
+    size_t index = scheme_find(sync);
+    return index < tw_scheme_count() ? tw_scheme_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
+}
+
+static void choose_scheme(const simulation *all, const char *sync, sim_setup *setup)
+{
+    size_t index = scheme_find_gossip(sync);
+    setup->gossips = index < tw_gossip_scheme_count();
+    setup->synchronous = !setup->gossips || tw_gossip_is_synchronous(index);
+    setup->settings.sync = (char *)sync;
+    if (all->codec_rate == 0) return;
+    setup->world.element_seconds = element_bytes(sync) / all->codec_rate;
+    setup->world.byte_seconds = TOUCHES / all->codec_rate;
+}
+
+static tw_status run_row(const simulation *all, simulate_row *row)
+{
+    sim_setup setup = all->setup;
+    choose_scheme(all, row->sync, &setup);
+    setup.settings.workers = row->workers;
+    return sim_run(&setup, &row->result);
+}
+
+static tw_status run_rows(simulation *all)
+{
+    FILE *stream = json_beside(all->settings->train.json);
+    simulate_print_head(stream);
+    for (size_t i = 0; i < all->row_count; i++) {
+        TW_TRY(run_row(all, &all->rows[i]));
+        simulate_print_row(stream, all, &all->rows[i]);
+    }
+    return TW_OK;
+}
+
+/* The run that was recorded, again: its own options, each worker with its own share of the steps. */
+static tw_status run_record(simulation *all)
+{
+    const simulate_record *record = all->record;
+    const task_ops *ops = record->settings.task;
+    simulation again = *all;
+    task *work = NULL;
+    again.setup.settings = record->settings;
+    again.setup.kind = &sim_trainee;
+    again.setup.shares = 1;
+    again.setup.until_loss = 0;
+    again.setup.pace.slow = record->settings.slow;
+    again.setup.pace.pause = record->settings.pause;
+    all->recorded = (simulate_row){.sync = record->settings.sync, .workers = (int)record->settings.workers};
+    tw_status status = ops->load(record->settings.own, &work);
+    again.setup.work = work;
+    if (status == TW_OK) status = run_row(&again, &all->recorded);
+    ops->release(work);
+    if (status == TW_OK) simulate_print_record(json_beside(all->settings->train.json), all);
+    return status;
+}
+
+/* --- what they need ------------------------------------------------------------------------------------------- */
+
+/* The codec's rate is the one at which the model takes as long as the recorded run did. */
+static double fit_codec_rate(const simulate_record *record)
+{
+    double bytes = record->elements * element_bytes(record->settings.sync) + TOUCHES * record->bytes_received;
+    return record->codec_seconds > 0 ? bytes / record->codec_seconds : 0;
+}
+
+/* What neither the options nor a recorded run say is measured. */
+static tw_status find_pace(simulation *all, const options *set)
+{
+    const simulate_settings *s = all->settings;
+    pace_model *machine = &all->setup.pace;
+    *machine = (pace_model){.step_seconds = s->step_time, .jitter = s->jitter, .form = (pace_form)s->form};
+    machine->seed = (uint64_t)s->train.seed;
+    machine->slow = s->train.slow;
+    machine->pause = s->train.pause;
+    all->codec_rate = 1e9 * s->codec_rate;
+    if (all->record) {
+        if (s->step_time == 0) machine->step_seconds = all->record->pass_seconds;
+        if (s->step_time == 0) machine->other_seconds = all->record->other_seconds;
+        if (!options_given(set, "codec-rate") && all->record->codec_seconds > 0)
+            all->codec_rate = fit_codec_rate(all->record);
+    }
+    if (machine->step_seconds > 0) return TW_OK;
+    if (s->gradients_off)
+        return tw_fail(TW_ERROR_ARGUMENT, "--gradients off: there is no step to measure; say --step-time SECONDS");
+    return sim_measure(&s->train, all->setup.work, &machine->step_seconds, &machine->other_seconds);
+}
+
+/* A limit of the options, which the phantoms take for their steps. */
+static void prepare_settings(const simulate_settings *s, sim_setup *setup)
+{
+    setup->settings = s->train;
+    setup->settings.out = setup->settings.json = setup->settings.resume = NULL;
+    setup->settings.slow = setup->settings.pause = NULL; /* the pace has them */
+    if (s->gradients_off && s->train.steps == 0) setup->settings.steps = PHANTOM_STEPS;
+    setup->kind = s->gradients_off ? &sim_phantom : &sim_trainee;
+    setup->until_loss = s->until_loss;
+    setup->progress = s->train.quiet ? NULL : stderr;
+}
+
+static tw_status write_results(const simulation *all)
+{
+    const train_settings *s = &all->settings->train;
+    if (s->json) TW_TRY(simulate_write_json(all, s->json));
+    if (!s->out) return TW_OK;
+    char path[FOLDER_PATH];
+    snprintf(path, sizeof path, "%s/results.json", s->out);
+    TW_TRY(simulate_write_json(all, path));
+    if (simulate_plot(all, s->out) == TW_OK)
+        fprintf(json_beside(s->json), "\nplot: %s/simulate.svg\n", s->out);
+    else
+        fprintf(json_beside(s->json), "\nno plot: %s\n", tw_last_error());
+    return TW_OK;
+}
+
+static tw_status simulate(simulation *all, const options *set)
+{
+    TW_TRY(find_pace(all, set));
+    if (all->record) TW_TRY(run_record(all));
+    TW_TRY(run_rows(all));
+    return write_results(all);
+}
+
+/* The data, or what stands for it. */
+static tw_status with_material(simulation *all, const options *set)
+{
+    const simulate_settings *s = all->settings;
+    const task_ops *ops = s->train.task;
+    task *work = NULL;
+    layout t = {0};
+    float *noise = NULL;
+    tw_status status = TW_OK;
+    if (s->gradients_off) {
+        status = layout_create(s->parameters, &t);
+        if (status == TW_OK) status = sim_noise(&t, (uint64_t)s->train.seed, &noise);
+    } else {
+        status = ops->load(s->train.own, &work);
+    }
+    all->setup.work = work;
+    all->setup.layout = &t;
+    all->setup.noise = noise;
+    if (status == TW_OK) status = simulate(all, set);
+    free(noise);
+    layout_release(&t);
+    ops->release(work);
+    return status;
+}
+
+static tw_status prepare(simulate_settings *s, options *set, simulation *all)
+{
+    if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
+    TW_TRY(complete(s, set));
+    TW_TRY(read_network(s, &all->setup.world));
+    TW_TRY(make_rows(s, all));
+    TW_TRY(check_handicaps(s, all));
+    prepare_settings(s, &all->setup);
+    return TW_OK;
+}
+
+static tw_status with_record(simulation *all, const options *set)
+{
+    simulate_record record = {0};
+    if (!all->settings->trace) return with_material(all, set);
+    tw_status status = simulate_read_record(all->settings->trace, &record);
+    all->record = &record;
+    if (status == TW_OK) status = with_material(all, set);
+    simulate_release_record(&record);
+    return status;
+}
+
+static int run(void *settings, options *set)
+{
+    simulation all = {.settings = settings};
+    tw_status status = prepare(settings, set, &all);
+    if (status == TW_OK) status = with_record(&all, set);
+    free(all.rows);
+    return status == TW_OK ? EXIT_DONE : launch_refuse();
+}
+
+static const option_page about = {
+    .usage = "thinwire simulate TASK [options]",
+    .description =
+        "Runs the code that trains, with its real gradients, on as many workers as you like, under a clock of "
+        "its own: threads, waits, messages and their sizes are those of a real run, the times come from a "
+        "model of machines and network. TASK is as in thinwire train, or none for gradients of no model. See "
+        "docs/simulator.md.",
+    .examples = "  thinwire simulate image --workers 16 --slow 0:10 --step-time 0.05 --epochs 1\n"
+                "  thinwire simulate none --workers 16,64,256,1024 --parameters 250k --step-time 0.02 \\\n"
+                "      --sync \"allreduce;topk;dgc;scalecom;adpsgd-random\" --out runs/scale\n"
+                "  thinwire simulate image --trace runs/dgc --link 1Gbit,0.1ms --workers 16,64\n",
+    .count = sizeof own_rows / sizeof *own_rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+};
+
+/* The first word names the task, whose options some of the others are; "none" and a lack have those of the first. */
+static tw_status choose_task(int argc, char **argv, const task_ops **ops)
+{
+    *ops = task_at(0);
+    int named = argc > 0 && argv[0][0] != '-' && strcmp(argv[0], "none") != 0;
+    return named ? task_find(argv[0], ops) : TW_OK;
+}
+
+/* Blocks of the size of a model go back to the system when they are freed. Kept for reuse, as they would be by a thread
+ * that soon needs them again, they add up over thousands of threads. */
+static void save_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
+int command_simulate(int argc, char **argv)
+{
+    simulate_settings settings = {0};
+    train_page shared, own = {.page = about};
+    if (choose_task(argc, argv, &settings.train.task) != TW_OK) return launch_refuse();
+    settings_page(settings.train.task, &shared);
+    memcpy(own.rows, own_rows, sizeof own_rows);
+    own.page.rows = own.rows;
+    add_shared_rows(&shared, &own);
+    save_memory();
+    return command_run(&own.page, argc, argv, &settings, run);
+}

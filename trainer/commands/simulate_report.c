@@ -1,0 +1,154 @@
+/* The results of `thinwire simulate`: a table for a person, JSON for a program. */
+#include "error.h"
+#include "json_file.h"
+#include "progress.h"
+#include "simulate.h"
+
+#include <math.h>
+
+double simulate_ideal(const simulation *all, int workers)
+{
+    const pace_model *machine = &all->setup.pace;
+    return workers / (machine->step_seconds + machine->other_seconds);
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------ */
+
+void simulate_print_head(FILE *stream)
+{
+    fprintf(stream, "%-30s %7s %8s %10s %22s %12s %8s %8s %9s\n", "", "", "steps", "virtual", "gradients a second",
+            "bytes a", "test", "", "consensus");
+    fprintf(stream, "%-30s %7s %8s %10s %10s %11s %12s %8s %8s %9s\n", "scheme", "workers", "each", "seconds", "",
+            "ideal", "worker, step", "loss", "metric", "distance");
+}
+
+static void print_quality(FILE *stream, const sim_result *result)
+{
+    if (result->metric_name)
+        fprintf(stream, " %8.4f %8.4f", result->loss, result->metric);
+    else
+        fprintf(stream, " %8s %8s", "-", "-");
+    fprintf(stream, " %9.3g", result->distance);
+}
+
+void simulate_print_row(FILE *stream, const simulation *all, const simulate_row *row)
+{
+    const sim_result *result = &row->result;
+    char bytes[BYTES_TEXT];
+    fprintf(stream, "%-30s %7d %8.1f %10.4g %10.5g %11.5g %12s", row->sync, row->workers, result->steps,
+            result->seconds, result->rate, simulate_ideal(all, row->workers),
+            bytes_text(result->bytes_per_worker_step, bytes));
+    if (result->diverged)
+        fprintf(stream, " diverged");
+    else
+        print_quality(stream, result);
+    if (result->seconds_to_loss >= 0)
+        fprintf(stream, "   loss %g after %.4g s", all->settings->until_loss, result->seconds_to_loss);
+    fputc('\n', stream);
+    fflush(stream);
+}
+
+void simulate_print_record(FILE *stream, const simulation *all)
+{
+    const simulate_record *record = all->record;
+    const simulate_row *row = &all->recorded;
+    double predicted = row->result.step_seconds;
+    fprintf(stream, "%s: %s on %d workers, a step of a worker took %.4g s; predicted %.4g s (%+.1f %%)\n",
+            all->settings->trace, row->sync, row->workers, record->step_seconds, predicted,
+            100 * (predicted / record->step_seconds - 1));
+    fprintf(stream, "from it: a pass of %.4g s, %.4g s beside it, codec %.4g s (%.3g GB/s)\n\n", record->pass_seconds,
+            record->other_seconds, record->codec_seconds, all->codec_rate / 1e9);
+}
+
+/* --- JSON ----------------------------------------------------------------------------------------------------- */
+
+static void add_metric(cJSON *object, const sim_result *result)
+{
+    if (!result->metric_name) {
+        cJSON_AddNullToObject(object, "metric");
+        return;
+    }
+    cJSON *metric = cJSON_AddObjectToObject(object, "metric");
+    cJSON_AddStringToObject(metric, "name", result->metric_name);
+    cJSON_AddNumberToObject(metric, "value", result->metric);
+}
+
+static cJSON *curve_json(const sim_result *result)
+{
+    cJSON *curve = cJSON_CreateArray();
+    for (size_t i = 0; i < result->point_count; i++) {
+        const sim_point *at = &result->points[i];
+        if (!isfinite(at->loss)) continue;
+        cJSON *point = cJSON_CreateObject();
+        cJSON_AddNumberToObject(point, "seconds", at->seconds);
+        cJSON_AddNumberToObject(point, "gradients", (double)at->gradients);
+        cJSON_AddNumberToObject(point, "loss", at->loss);
+        cJSON_AddItemToArray(curve, point);
+    }
+    return curve;
+}
+
+static cJSON *row_json(const simulation *all, const simulate_row *row)
+{
+    const sim_result *result = &row->result;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "sync", row->sync);
+    cJSON_AddNumberToObject(object, "workers", row->workers);
+    cJSON_AddNumberToObject(object, "parameters", (double)result->parameters);
+    cJSON_AddNumberToObject(object, "steps", result->steps);
+    cJSON_AddNumberToObject(object, "gradients", (double)result->gradients);
+    cJSON_AddNumberToObject(object, "virtual_seconds", result->seconds);
+    cJSON_AddNumberToObject(object, "step_seconds", result->step_seconds);
+    cJSON_AddNumberToObject(object, "gradients_per_virtual_second", result->rate);
+    cJSON_AddNumberToObject(object, "gradients_ideal", simulate_ideal(all, row->workers));
+    cJSON_AddNumberToObject(object, "bytes_per_worker_step", result->bytes_per_worker_step);
+    cJSON_AddNumberToObject(object, "loss", result->metric_name ? result->loss : (double)NAN);
+    add_metric(object, result);
+    cJSON_AddNumberToObject(object, "consensus_distance", result->distance);
+    cJSON_AddNumberToObject(object, "seconds_to_loss",
+                            result->seconds_to_loss >= 0 ? result->seconds_to_loss : (double)NAN);
+    cJSON_AddBoolToObject(object, "diverged", result->diverged);
+    cJSON_AddNumberToObject(object, "wall_seconds", result->wall_seconds);
+    cJSON_AddItemToObject(object, "curve", curve_json(result));
+    return object;
+}
+
+static cJSON *machine_json(const simulation *all)
+{
+    const tw_world_options *world = &all->setup.world;
+    const pace_model *machine = &all->setup.pace;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "bytes_per_second", world->bandwidth);
+    cJSON_AddNumberToObject(object, "latency", world->latency);
+    cJSON_AddNumberToObject(object, "overhead", world->overhead);
+    cJSON_AddNumberToObject(object, "workers_per_host", world->workers_per_host);
+    cJSON_AddNumberToObject(object, "pass_seconds", machine->step_seconds);
+    cJSON_AddNumberToObject(object, "other_seconds", machine->other_seconds);
+    cJSON_AddNumberToObject(object, "jitter", machine->jitter);
+    cJSON_AddNumberToObject(object, "codec_bytes_per_second", all->codec_rate);
+    return object;
+}
+
+static cJSON *record_json(const simulation *all)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "run", all->settings->trace);
+    cJSON_AddStringToObject(object, "sync", all->recorded.sync);
+    cJSON_AddNumberToObject(object, "workers", all->recorded.workers);
+    cJSON_AddNumberToObject(object, "measured_step_seconds", all->record->step_seconds);
+    cJSON_AddNumberToObject(object, "predicted_step_seconds", all->recorded.result.step_seconds);
+    return object;
+}
+
+tw_status simulate_write_json(const simulation *all, const char *path)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "task", all->settings->gradients_off ? "none" : all->settings->train.task->name);
+    cJSON_AddItemToObject(root, "machine", machine_json(all));
+    if (all->record) cJSON_AddItemToObject(root, "trace", record_json(all));
+    cJSON *runs = cJSON_AddArrayToObject(root, "runs");
+    for (size_t i = 0; i < all->row_count; i++) cJSON_AddItemToArray(runs, row_json(all, &all->rows[i]));
+    tw_status status = json_write(path, root);
+    cJSON_Delete(root);
+    return status;
+}

@@ -1,0 +1,144 @@
+/* A rank played by nobody: a table of tensors whose gradients are noise, through the same reducers and gossips. Every
+ * rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for it. */
+#include "actor.h"
+#include "error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_SIZE 1e-3f /* of a gossip's steps, as a learning rate */
+enum { PLACE = 16 };    /* floats: places are so far apart, for the processor's sake */
+
+typedef struct phantom {
+    const sim_setup *setup;
+    pace pace;
+    tw_comm *comm;
+    tw_reducer *reducer; /* one of the two */
+    tw_gossip *gossip;
+    float *values;   /* gradients, or weights */
+    float **tensors; /* in it */
+    const float **steps;
+} phantom;
+
+tw_status sim_noise(const layout *t, uint64_t seed, float **noise)
+{
+    size_t count = 2 * t->elements + PLACE;
+    float *values = malloc(count * sizeof *values);
+    if (!values) return tw_fail(TW_ERROR_MEMORY, "no memory for gradients of %zu parameters", t->elements);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t words[4];
+        tw_random(seed, 1, i, words);
+        double radius = sqrt(-2 * log(((double)words[0] + 1) / 4294967296.0));
+        values[i] = STEP_SIZE * (float)(radius * cos(2 * acos(-1.0) * words[1] / 4294967296.0));
+    }
+    *noise = values;
+    return TW_OK;
+}
+
+/* Where the gradients of this rank's step begin. */
+static const float *strip_of(const phantom *p, uint64_t number)
+{
+    uint32_t words[4];
+    tw_random((uint64_t)p->setup->settings.seed, 2 + (uint64_t)tw_comm_rank(p->comm), number, words);
+    return p->setup->noise + words[0] % (p->setup->layout->elements / PLACE + 1) * PLACE;
+}
+
+static tw_status allocate(phantom *p)
+{
+    const layout *t = p->setup->layout;
+    p->values = calloc(t->elements, sizeof *p->values);
+    p->tensors = calloc(t->count, sizeof *p->tensors);
+    p->steps = calloc(t->count, sizeof *p->steps);
+    if (!p->values || !p->tensors || !p->steps)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the gradients of a worker");
+    float *values = p->values;
+    for (size_t i = 0; i < t->count; values += tw_tensor_count(&t->tensors[i++])) p->tensors[i] = values;
+    return TW_OK;
+}
+
+static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
+{
+    const train_settings *s = &setup->settings;
+    phantom *p = calloc(1, sizeof *p);
+    if (!p) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    *self = p;
+    *p = (phantom){.setup = setup, .comm = comm};
+    TW_TRY(pace_begin(&setup->pace, tw_comm_rank(comm), tw_comm_size(comm), (uint64_t)s->steps, setup->layout->count,
+                      &p->pace));
+    return allocate(p);
+}
+
+static uint64_t steps(void *self)
+{
+    return (uint64_t)((phantom *)self)->setup->settings.steps;
+}
+
+static tw_status begin(void *self)
+{
+    phantom *p = self;
+    const layout *t = p->setup->layout;
+    const char *sync = p->setup->settings.sync;
+    if (!p->setup->gossips) return tw_reducer_create(p->comm, sync, t->tensors, t->count, &p->reducer);
+    return tw_gossip_create(p->comm, sync, t->tensors, t->count, (const float *const *)p->tensors, &p->gossip);
+}
+
+static tw_status reduce(phantom *p, const float *strip)
+{
+    const layout *t = p->setup->layout;
+    memcpy(p->values, strip, t->elements * sizeof *strip);
+    for (size_t i = t->count; i-- > 0;) {
+        pace_gradient_ready(&p->pace);
+        TW_TRY(tw_reducer_submit(p->reducer, i, p->tensors[i]));
+    }
+    return tw_reducer_wait(p->reducer);
+}
+
+static tw_status gossip(phantom *p, const float *strip)
+{
+    const layout *t = p->setup->layout;
+    TW_TRY(tw_gossip_read(p->gossip, p->tensors));
+    for (size_t i = t->count; i-- > 0;) {
+        pace_gradient_ready(&p->pace);
+        p->steps[i] = strip + (p->tensors[i] - p->values);
+    }
+    return tw_gossip_add(p->gossip, p->steps);
+}
+
+static tw_status step(void *self, uint64_t number, double *loss)
+{
+    phantom *p = self;
+    *loss = (double)NAN;
+    pace_other(&p->pace);
+    return p->gossip ? gossip(p, strip_of(p, number)) : reduce(p, strip_of(p, number));
+}
+
+static tw_status end(void *self, actor_end *end)
+{
+    phantom *p = self;
+    size_t count = p->setup->layout->elements;
+    end->parameters = count;
+    end->loss = end->metric = (double)NAN;
+    if (!p->gossip) return TW_OK;
+    TW_TRY(tw_gossip_read(p->gossip, p->tensors));
+    float *own = malloc(count * sizeof *own);
+    if (!own) return tw_fail(TW_ERROR_MEMORY, "no memory for the weights of a worker");
+    memcpy(own, p->values, count * sizeof *own);
+    tw_status status = tw_gossip_finish(p->gossip, p->tensors);
+    end->distance = status == TW_OK ? actor_distance(p->values, own, count) : 0;
+    free(own);
+    return status;
+}
+
+static void destroy(void *self)
+{
+    phantom *p = self;
+    if (!p) return;
+    tw_reducer_destroy(p->reducer);
+    tw_gossip_destroy(p->gossip);
+    free(p->values);
+    free(p->tensors);
+    free(p->steps);
+    free(p);
+}
+
+const actor_kind sim_phantom = {create, steps, begin, step, end, destroy};

@@ -1,0 +1,79 @@
+/* A rank played by a whole worker of `thinwire train`; only what makes time pass is the simulation's. */
+#include "actor.h"
+#include "agree.h"
+#include "error.h"
+#include "gossip.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct trainee {
+    worker worker;
+    pace pace;
+} trainee;
+
+static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
+{
+    trainee *t = calloc(1, sizeof *t);
+    if (!t) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    *self = t;
+    TW_TRY(worker_create(&setup->settings, setup->work, comm, &t->worker));
+    t->worker.gradient_ready = pace_gradient_ready;
+    t->worker.pace = &t->pace;
+    return pace_begin(&setup->pace, t->worker.rank, t->worker.size, t->worker.steps, t->worker.learner->tensor_count,
+                      &t->pace);
+}
+
+static uint64_t steps(void *self)
+{
+    return ((trainee *)self)->worker.steps;
+}
+
+static tw_status begin(void *self)
+{
+    worker *w = &((trainee *)self)->worker;
+    return w->gossips ? gossip_join(w) : worker_spread(w);
+}
+
+static tw_status step(void *self, uint64_t number, double *loss)
+{
+    trainee *t = self;
+    worker *w = &t->worker;
+    w->step = number;
+    pace_other(&t->pace);
+    TW_TRY(worker_step(w, loss));
+    return w->lost ? worker_lost(w) : TW_OK;
+}
+
+/* The gradients are done with: their array keeps the weights as they were before the workers met. */
+static tw_status meet(worker *w, double *distance)
+{
+    float *weights = w->learner->parameters, *own = w->learner->gradients;
+    TW_TRY(gossip_read(w));
+    memcpy(own, weights, w->learner->parameter_count * sizeof *own);
+    TW_TRY(gossip_leave(w));
+    *distance = actor_distance(own, weights, w->learner->parameter_count);
+    return TW_OK;
+}
+
+static tw_status end(void *self, actor_end *end)
+{
+    worker *w = &((trainee *)self)->worker;
+    const task_metric *metric = &w->task->metrics[0];
+    evaluation result;
+    if (w->gossips) TW_TRY(meet(w, &end->distance));
+    TW_TRY(agree_replicas(w));
+    TW_TRY(worker_evaluate(w, TASK_TEST, &result));
+    end->parameters = w->learner->parameter_count;
+    end->loss = result.loss;
+    end->metric = metric->value(&result.score);
+    end->metric_name = metric->name;
+    return TW_OK;
+}
+
+static void destroy(void *self)
+{
+    if (self) worker_release(&((trainee *)self)->worker);
+    free(self);
+}
+
+const actor_kind sim_trainee = {create, steps, begin, step, end, destroy};
