@@ -268,6 +268,18 @@ static double fit_codec_rate(const simulate_record *record)
     return record->codec_seconds > 0 ? bytes / record->codec_seconds : 0;
 }
 
+/* What the recorded run says, and the options leave open. */
+static void take_record(simulation *all, const options *set)
+{
+    const simulate_record *record = all->record;
+    pace_model *machine = &all->setup.pace;
+    if (!options_given(set, "jitter")) machine->jitter = record->jitter;
+    if (!options_given(set, "codec-rate") && record->codec_seconds > 0) all->codec_rate = fit_codec_rate(record);
+    if (options_given(set, "step-time")) return;
+    machine->step_seconds = record->pass_seconds;
+    machine->other_seconds = record->other_seconds;
+}
+
 /* What neither the options nor a recorded run say is measured. */
 static tw_status find_pace(simulation *all, const options *set)
 {
@@ -278,12 +290,7 @@ static tw_status find_pace(simulation *all, const options *set)
     machine->slow = s->train.slow;
     machine->pause = s->train.pause;
     all->codec_rate = 1e9 * s->codec_rate;
-    if (all->record) {
-        if (s->step_time == 0) machine->step_seconds = all->record->pass_seconds;
-        if (s->step_time == 0) machine->other_seconds = all->record->other_seconds;
-        if (!options_given(set, "codec-rate") && all->record->codec_seconds > 0)
-            all->codec_rate = fit_codec_rate(all->record);
-    }
+    if (all->record) take_record(all, set);
     if (machine->step_seconds > 0) return TW_OK;
     if (s->gradients_off)
         return tw_fail(TW_ERROR_ARGUMENT, "--gradients off: there is no step to measure; say --step-time SECONDS");

@@ -24,9 +24,9 @@ typedef struct simulate_row {
 typedef struct simulate_record {
     train_settings settings; /* the run's own */
     train_page page;
-    options set;                        /* that holds the texts */
-    double step_seconds;                /* of each worker, exchange included; without evaluation and checkpoints */
-    double pass_seconds, other_seconds; /* of a worker that nobody slows */
+    options set;         /* that holds the texts */
+    double step_seconds; /* of each worker, exchange included; without evaluation and checkpoints */
+    double pass_seconds, jitter, other_seconds;     /* of a worker that nobody slows */
     double codec_seconds, bytes_received, elements; /* a step */
 } simulate_record;
 

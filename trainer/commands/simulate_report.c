@@ -56,8 +56,9 @@ void simulate_print_record(FILE *stream, const simulation *all)
     fprintf(stream, "%s: %s on %d workers, a step of a worker took %.4g s; predicted %.4g s (%+.1f %%)\n",
             all->settings->trace, row->sync, row->workers, record->step_seconds, predicted,
             100 * (predicted / record->step_seconds - 1));
-    fprintf(stream, "from it: a pass of %.4g s, %.4g s beside it, codec %.4g s (%.3g GB/s)\n\n", record->pass_seconds,
-            record->other_seconds, record->codec_seconds, all->codec_rate / 1e9);
+    fprintf(stream, "from it: a pass of %.4g s (+- %.0f %%), %.4g s beside it, codec %.4g s (%.3g GB/s)\n\n",
+            record->pass_seconds, 100 * record->jitter, record->other_seconds, record->codec_seconds,
+            all->codec_rate / 1e9);
 }
 
 /* --- JSON ----------------------------------------------------------------------------------------------------- */

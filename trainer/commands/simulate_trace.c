@@ -35,31 +35,19 @@ static double number(const cJSON *object, const char *group, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* A worker's pass took longer by its factor: the mean over the workers by the mean of the factors. */
-static tw_status mean_factor(const train_settings *s, uint64_t steps, double *factor)
-{
-    handicap one;
-    *factor = 0;
-    for (int rank = 0; rank < s->workers; rank++) {
-        TW_TRY(handicap_parse(s->slow, s->pause, rank, (int)s->workers, steps, &one));
-        *factor += one.factor / (double)s->workers;
-    }
-    return TW_OK;
-}
-
 static tw_status take_figures(const char *folder, const cJSON *summary, simulate_record *record)
 {
     train_settings *s = &record->settings;
-    double steps = number(summary, NULL, "steps"), factor;
+    double steps = number(summary, NULL, "steps"), pass = number(summary, "pass", "seconds");
     s->workers = (long)number(summary, NULL, "workers");
-    if (steps < 1 || s->workers < 1 || number(summary, "seconds", "training") <= 0)
-        return tw_fail(TW_ERROR_FORMAT, "--trace %s: summary.json lacks steps, workers or seconds.training", folder);
-    TW_TRY(mean_factor(s, (uint64_t)steps, &factor));
-    double compute = number(summary, "seconds", "compute") / steps, wait = number(summary, "seconds", "wait") / steps;
-    record->step_seconds = number(summary, "seconds", "training") / steps;
-    record->pass_seconds = compute / factor;
-    record->other_seconds = record->step_seconds - compute - wait;
-    if (record->other_seconds < 0) record->other_seconds = 0;
+    if (steps < 1 || s->workers < 1 || pass <= 0)
+        return tw_fail(TW_ERROR_FORMAT, "--trace %s: summary.json lacks steps, workers or pass.seconds", folder);
+    double training = number(summary, "seconds", "training"), compute = number(summary, "seconds", "compute");
+    double other = training - compute - number(summary, "seconds", "wait");
+    record->step_seconds = training / steps;
+    record->pass_seconds = pass;
+    record->jitter = number(summary, "pass", "deviation") / pass;
+    record->other_seconds = other > 0 ? other / steps : 0;
     record->codec_seconds = number(summary, "seconds", "codec") / steps;
     record->bytes_received = number(summary, "bytes", "received") / steps;
     record->elements = number(summary, NULL, "parameters");

@@ -63,6 +63,15 @@ static void add_metrics(cJSON *object, const task_metric *metrics, const task_sc
     for (const task_metric *m = metrics; m->name; m++) cJSON_AddNumberToObject(all, m->name, m->value(score));
 }
 
+/* How long a forward and backward pass takes, of any worker, and how much that varies: what a simulation is told. */
+static void add_pass(cJSON *object, const double *v, double steps)
+{
+    double mean = v[TOTAL_SECONDS_PASS] / steps, variance = v[TOTAL_SQUARES_PASS] / steps - mean * mean;
+    cJSON *pass = cJSON_AddObjectToObject(object, "pass");
+    cJSON_AddNumberToObject(pass, "seconds", mean);
+    cJSON_AddNumberToObject(pass, "deviation", sqrt(variance > 0 ? variance : 0));
+}
+
 cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean)
 {
     char checksum[16];
@@ -85,6 +94,7 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     cJSON_AddStringToObject(object, "weights_crc32c", checksum);
     add_bytes(object, mean->values);
     add_seconds(object, w, mean->values);
+    add_pass(object, mean->values, (double)w->step);
     return object;
 }
 

@@ -293,7 +293,10 @@ tw_status worker_step(worker *w, double *loss)
     double ready = tw_clock();
     task_score score = {0};
     TW_TRY(backward(w, &score));
-    if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, tw_clock() - ready);
+    double pass = tw_clock() - ready;
+    if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, pass);
+    w->now.values[TOTAL_SECONDS_PASS] += pass;
+    w->now.values[TOTAL_SQUARES_PASS] += pass * pass;
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));
     w->step++;

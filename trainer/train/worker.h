@@ -25,6 +25,8 @@ typedef enum total {
     TOTAL_SECONDS_WALL,
     TOTAL_SECONDS_TRAINING, /* wall without evaluation and checkpoints */
     TOTAL_SECONDS_COMPUTE,  /* forward and backward */
+    TOTAL_SECONDS_PASS,     /* the same without what --slow and --pause add */
+    TOTAL_SQUARES_PASS,     /* of these seconds, step by step */
     TOTAL_SECONDS_CODEC,
     TOTAL_SECONDS_EXCHANGE,
     TOTAL_SECONDS_WAIT,
