@@ -63,13 +63,12 @@ static void add_metrics(cJSON *object, const task_metric *metrics, const task_sc
     for (const task_metric *m = metrics; m->name; m++) cJSON_AddNumberToObject(all, m->name, m->value(score));
 }
 
-/* How long a forward and backward pass takes, of any worker, and how much that varies: what a simulation is told. */
+/* How long a forward and backward pass takes, and how much that varies: what a simulation is told. */
 static void add_pass(cJSON *object, const double *v, double steps)
 {
-    double mean = v[TOTAL_SECONDS_PASS] / steps, variance = v[TOTAL_SQUARES_PASS] / steps - mean * mean;
     cJSON *pass = cJSON_AddObjectToObject(object, "pass");
-    cJSON_AddNumberToObject(pass, "seconds", mean);
-    cJSON_AddNumberToObject(pass, "deviation", sqrt(variance > 0 ? variance : 0));
+    cJSON_AddNumberToObject(pass, "seconds", v[TOTAL_SECONDS_PASS] / steps);
+    cJSON_AddNumberToObject(pass, "deviation", sqrt(v[TOTAL_SQUARES_PASS] / steps));
 }
 
 cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean)

@@ -284,6 +284,17 @@ static tw_status prepare(worker *w, float rate)
     return w->gossips ? gossip_read(w) : tw_reducer_set_rate(w->reducer, rate);
 }
 
+/* Neighbours' differences tell how much passes vary from one to the next, whatever the machine's load does in the long
+ * run (von Neumann 1941). */
+static void count_pass(worker *w, double seconds)
+{
+    double difference = w->last_pass > 0 ? seconds - w->last_pass : 0;
+    int first = w->now.values[TOTAL_SECONDS_PASS] == 0;
+    w->now.values[TOTAL_SECONDS_PASS] += seconds;
+    w->now.values[TOTAL_SQUARES_PASS] += difference * difference / 2;
+    w->last_pass = first ? 0 : seconds;
+}
+
 tw_status worker_step(worker *w, double *loss)
 {
     double begin = tw_clock();
@@ -295,8 +306,7 @@ tw_status worker_step(worker *w, double *loss)
     TW_TRY(backward(w, &score));
     double pass = tw_clock() - ready;
     if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, pass);
-    w->now.values[TOTAL_SECONDS_PASS] += pass;
-    w->now.values[TOTAL_SQUARES_PASS] += pass * pass;
+    count_pass(w, pass);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));
     w->step++;

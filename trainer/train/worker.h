@@ -26,7 +26,7 @@ typedef enum total {
     TOTAL_SECONDS_TRAINING, /* wall without evaluation and checkpoints */
     TOTAL_SECONDS_COMPUTE,  /* forward and backward */
     TOTAL_SECONDS_PASS,     /* the same without what --slow and --pause add */
-    TOTAL_SQUARES_PASS,     /* of these seconds, step by step */
+    TOTAL_SQUARES_PASS,     /* half the square of what it differs by from the step before */
     TOTAL_SECONDS_CODEC,
     TOTAL_SECONDS_EXCHANGE,
     TOTAL_SECONDS_WAIT,
@@ -75,6 +75,8 @@ typedef struct worker {
     void *pace;
 
     capture capture; /* the same steps on every rank; rank 0 keeps them */
+
+    double last_pass; /* seconds; 0 before the second step: the first is like no other */
 
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
