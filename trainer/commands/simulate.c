@@ -14,7 +14,7 @@
 #define AT(field) offsetof(simulate_settings, field)
 #define TRAIN(field) (offsetof(simulate_settings, train) + offsetof(train_settings, field))
 
-enum { MOST_WORKERS = 4096, PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
+enum { PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
 
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
@@ -32,7 +32,7 @@ static const option_row own_rows[] = {
     {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), "1Gbit,0.1ms",
      .help = "of the line from each host to the switch, each way: kbit, Mbit or Gbit; us, ms or s"},
     {"overhead", "TIME", OPTION_TEXT, AT(overhead), "0us", .help = "for which starting a message holds its line"},
-    {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, MOST_WORKERS,
+    {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, SIMULATE_WORKERS,
      .help = "workers that share a line; between themselves they talk at no cost"},
 
     {.help = "The machines"},
@@ -86,101 +86,6 @@ static void add_shared_rows(const train_page *shared, train_page *own)
 }
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
-
-typedef struct unit {
-    const char *name;
-    double value;
-} unit;
-
-static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
-static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-
-/* A number with one of the units, up to `end`. */
-static int read_measure(const char *text, size_t length, const unit *units, size_t count, double *value)
-{
-    char *rest;
-    double number = strtod(text, &rest);
-    size_t left = length - (size_t)(rest - text);
-    if (rest == text || !(number >= 0 && number <= 1e12)) return 0;
-    for (size_t i = 0; i < count; i++)
-        if (strlen(units[i].name) == left && memcmp(units[i].name, rest, left) == 0) {
-            *value = number * units[i].value;
-            return 1;
-        }
-    return 0;
-}
-
-static int read_time(const char *text, double *seconds)
-{
-    return read_measure(text, strlen(text), times, sizeof times / sizeof *times, seconds);
-}
-
-static tw_status read_network(const simulate_settings *s, tw_world_options *world)
-{
-    double bits;
-    size_t rate = strcspn(s->link, ",");
-    if (!read_measure(s->link, rate, rates, sizeof rates / sizeof *rates, &bits) || bits == 0 || !s->link[rate] ||
-        !read_time(s->link + rate + 1, &world->latency))
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms (bit, kbit, Mbit, Gbit; us, ms, s)", s->link);
-    if (!read_time(s->overhead, &world->overhead))
-        return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s)", s->overhead);
-    world->bandwidth = bits / 8;
-    world->workers_per_host = (int)s->workers_per_host;
-    return TW_OK;
-}
-
-static size_t count_entries(const char *list, char separator)
-{
-    size_t count = 1;
-    for (; *list; list++) count += *list == separator;
-    return count;
-}
-
-static tw_status read_workers(const char *list, int *counts)
-{
-    for (const char *at = list;; at++) {
-        char *end;
-        long count = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || count < 1 || count > MOST_WORKERS)
-            return tw_fail(TW_ERROR_ARGUMENT, "--workers %s: want numbers from 1 to %d, such as 16,64,1024", list,
-                           MOST_WORKERS);
-        *counts++ = (int)count;
-        at = end;
-        if (!*at) return TW_OK;
-    }
-}
-
-/* Makes the rows, scheme by scheme; cuts the list of schemes at its semicolons. */
-static tw_status make_rows(simulate_settings *s, simulation *all)
-{
-    size_t workers = count_entries(s->workers, ','), syncs = count_entries(s->syncs, ';');
-    int *counts = calloc(workers, sizeof *counts);
-    all->rows = calloc(workers * syncs, sizeof *all->rows);
-    if (!counts || !all->rows) {
-        free(counts);
-        return tw_fail(TW_ERROR_MEMORY, "no memory for %zu runs", workers * syncs);
-    }
-    tw_status status = read_workers(s->workers, counts);
-    for (char *sync = strtok(s->syncs, ";"); sync && status == TW_OK; sync = strtok(NULL, ";")) {
-        sync += strspn(sync, " ");
-        status = scheme_check(sync);
-        for (size_t i = 0; i < workers; i++)
-            all->rows[all->row_count++] = (simulate_row){.sync = sync, .workers = counts[i]};
-    }
-    free(counts);
-    if (status == TW_OK && all->row_count == 0)
-        status = tw_fail(TW_ERROR_ARGUMENT, "--sync names no scheme; thinwire schemes lists them");
-    return status;
-}
-
-static tw_status check_handicaps(const simulate_settings *s, const simulation *all)
-{
-    handicap unused;
-    for (size_t i = 0; i < all->row_count; i++)
-        TW_TRY(handicap_parse(s->train.slow, s->train.pause, 0, all->rows[i].workers, UINT32_MAX, &unused));
-    return TW_OK;
-}
 
 static tw_status complete(simulate_settings *s, options *set)
 {
@@ -361,9 +266,8 @@ static tw_status prepare(simulate_settings *s, options *set, simulation *all)
 {
     if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
     TW_TRY(complete(s, set));
-    TW_TRY(read_network(s, &all->setup.world));
-    TW_TRY(make_rows(s, all));
-    TW_TRY(check_handicaps(s, all));
+    TW_TRY(simulate_read_network(s, &all->setup.world));
+    TW_TRY(simulate_make_rows(s, all));
     prepare_settings(s, &all->setup);
     return TW_OK;
 }

@@ -45,6 +45,13 @@ typedef struct simulation {
     simulate_row recorded;         /* that run again, in a world */
 } simulation;
 
+enum { SIMULATE_WORKERS = 4096 }; /* at most */
+
+/* simulate_options.c: the link and its overhead; and the rows, scheme by scheme, once it is sure that each can be (the
+ * list of schemes is cut at its semicolons). */
+tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world);
+tw_status simulate_make_rows(simulate_settings *s, simulation *all);
+
 /* simulate_report.c: lines of a table as the runs end, and the JSON of all. */
 void simulate_print_head(FILE *stream);
 void simulate_print_row(FILE *stream, const simulation *all, const simulate_row *row);
