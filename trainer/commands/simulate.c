@@ -123,9 +123,9 @@ static void choose_scheme(const simulation *all, const char *sync, sim_setup *se
     setup->world.byte_seconds = TOUCHES / all->codec_rate;
 }
 
-static tw_status run_row(const simulation *all, simulate_row *row)
+static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
 {
-    sim_setup setup = all->setup;
+    sim_setup setup = *common;
     choose_scheme(all, row->sync, &setup);
     setup.settings.workers = row->workers;
     return sim_run(&setup, &row->result);
@@ -136,7 +136,7 @@ static tw_status run_rows(simulation *all)
     FILE *stream = json_beside(all->settings->train.json);
     simulate_print_head(stream);
     for (size_t i = 0; i < all->row_count; i++) {
-        TW_TRY(run_row(all, &all->rows[i]));
+        TW_TRY(run_row(all, &all->setup, &all->rows[i]));
         simulate_print_row(stream, all, &all->rows[i]);
     }
     return TW_OK;
@@ -145,21 +145,21 @@ static tw_status run_rows(simulation *all)
 /* The run that was recorded, again: its own options, each worker with its own share of the steps. */
 static tw_status run_record(simulation *all)
 {
-    const simulate_record *record = all->record;
-    const task_ops *ops = record->settings.task;
-    simulation again = *all;
+    const train_settings *recorded = &all->record.settings;
+    sim_setup again = all->setup;
     task *work = NULL;
-    again.setup.settings = record->settings;
-    again.setup.kind = &sim_trainee;
-    again.setup.shares = 1;
-    again.setup.until_loss = 0;
-    again.setup.pace.slow = record->settings.slow;
-    again.setup.pace.pause = record->settings.pause;
-    all->recorded = (simulate_row){.sync = record->settings.sync, .workers = (int)record->settings.workers};
-    tw_status status = ops->load(record->settings.own, &work);
-    again.setup.work = work;
-    if (status == TW_OK) status = run_row(&again, &all->recorded);
-    ops->release(work);
+    again.settings = *recorded;
+    again.settings.slow = again.settings.pause = NULL; /* the pace has them */
+    again.pace.slow = recorded->slow;
+    again.pace.pause = recorded->pause;
+    again.kind = &sim_trainee;
+    again.shares = 1;
+    again.until_loss = 0;
+    all->recorded = (simulate_row){.sync = recorded->sync, .workers = (int)recorded->workers};
+    tw_status status = recorded->task->load(recorded->own, &work);
+    again.work = work;
+    if (status == TW_OK) status = run_row(all, &again, &all->recorded);
+    recorded->task->release(work);
     if (status == TW_OK) simulate_print_record(json_beside(all->settings->train.json), all);
     return status;
 }
@@ -176,7 +176,7 @@ static double fit_codec_rate(const simulate_record *record)
 /* What the recorded run says, and the options leave open. */
 static void take_record(simulation *all, const options *set)
 {
-    const simulate_record *record = all->record;
+    const simulate_record *record = &all->record;
     pace_model *machine = &all->setup.pace;
     if (!options_given(set, "jitter")) machine->jitter = record->jitter;
     if (!options_given(set, "codec-rate") && record->codec_seconds > 0) all->codec_rate = fit_codec_rate(record);
@@ -195,14 +195,14 @@ static tw_status find_pace(simulation *all, const options *set)
     machine->slow = s->train.slow;
     machine->pause = s->train.pause;
     all->codec_rate = 1e9 * s->codec_rate;
-    if (all->record) take_record(all, set);
+    if (s->trace) take_record(all, set);
     if (machine->step_seconds > 0) return TW_OK;
     if (s->gradients_off)
         return tw_fail(TW_ERROR_ARGUMENT, "--gradients off: there is no step to measure; say --step-time SECONDS");
     return sim_measure(&s->train, all->setup.work, &machine->step_seconds, &machine->other_seconds);
 }
 
-/* A limit of the options, which the phantoms take for their steps. */
+/* What every run is told. Phantoms have no data, so no epochs. */
 static void prepare_settings(const simulate_settings *s, sim_setup *setup)
 {
     setup->settings = s->train;
@@ -232,63 +232,54 @@ static tw_status write_results(const simulation *all)
 static tw_status simulate(simulation *all, const options *set)
 {
     TW_TRY(find_pace(all, set));
-    if (all->record) TW_TRY(run_record(all));
+    if (all->settings->trace) TW_TRY(run_record(all));
     TW_TRY(run_rows(all));
     return write_results(all);
 }
 
-/* The data, or what stands for it. */
-static tw_status with_material(simulation *all, const options *set)
+/* The noise of phantoms in the place of data. */
+static tw_status make_noise(simulation *all)
 {
     const simulate_settings *s = all->settings;
-    const task_ops *ops = s->train.task;
+    TW_TRY(layout_create(s->parameters, &all->layout));
+    TW_TRY(sim_noise(&all->layout, (uint64_t)s->train.seed, &all->noise));
+    all->setup.layout = &all->layout;
+    all->setup.noise = all->noise;
+    return TW_OK;
+}
+
+static tw_status with_data(simulation *all, const options *set)
+{
+    const simulate_settings *s = all->settings;
     task *work = NULL;
-    layout t = {0};
-    float *noise = NULL;
-    tw_status status = TW_OK;
-    if (s->gradients_off) {
-        status = layout_create(s->parameters, &t);
-        if (status == TW_OK) status = sim_noise(&t, (uint64_t)s->train.seed, &noise);
-    } else {
-        status = ops->load(s->train.own, &work);
-    }
+    TW_TRY(s->train.task->load(s->train.own, &work));
     all->setup.work = work;
-    all->setup.layout = &t;
-    all->setup.noise = noise;
-    if (status == TW_OK) status = simulate(all, set);
-    free(noise);
-    layout_release(&t);
-    ops->release(work);
+    tw_status status = simulate(all, set);
+    s->train.task->release(work);
     return status;
 }
 
-static tw_status prepare(simulate_settings *s, options *set, simulation *all)
+static tw_status run_all(simulate_settings *s, options *set, simulation *all)
 {
     if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
     TW_TRY(complete(s, set));
     TW_TRY(simulate_read_network(s, &all->setup.world));
     TW_TRY(simulate_make_rows(s, all));
     prepare_settings(s, &all->setup);
-    return TW_OK;
-}
-
-static tw_status with_record(simulation *all, const options *set)
-{
-    simulate_record record = {0};
-    if (!all->settings->trace) return with_material(all, set);
-    tw_status status = simulate_read_record(all->settings->trace, &record);
-    all->record = &record;
-    if (status == TW_OK) status = with_material(all, set);
-    simulate_release_record(&record);
-    return status;
+    if (s->trace) TW_TRY(simulate_read_record(s->trace, &all->record));
+    if (!s->gradients_off) return with_data(all, set);
+    TW_TRY(make_noise(all));
+    return simulate(all, set);
 }
 
 static int run(void *settings, options *set)
 {
     simulation all = {.settings = settings};
-    tw_status status = prepare(settings, set, &all);
-    if (status == TW_OK) status = with_record(&all, set);
+    tw_status status = run_all(settings, set, &all);
     free(all.rows);
+    free(all.noise);
+    layout_release(&all.layout);
+    simulate_release_record(&all.record);
     return status == TW_OK ? EXIT_DONE : launch_refuse();
 }
 

@@ -41,8 +41,10 @@ typedef struct simulation {
     double codec_rate; /* bytes a second */
     simulate_row *rows;
     size_t row_count;
-    const simulate_record *record; /* NULL: none */
-    simulate_row recorded;         /* that run again, in a world */
+    simulate_record record; /* of --trace */
+    simulate_row recorded;  /* that run again, in a world */
+    layout layout;          /* of phantoms, and what they are made of */
+    float *noise;
 } simulation;
 
 enum { SIMULATE_WORKERS = 4096 }; /* at most */

@@ -50,7 +50,7 @@ void simulate_print_row(FILE *stream, const simulation *all, const simulate_row 
 
 void simulate_print_record(FILE *stream, const simulation *all)
 {
-    const simulate_record *record = all->record;
+    const simulate_record *record = &all->record;
     const simulate_row *row = &all->recorded;
     double predicted = row->result.step_seconds;
     fprintf(stream, "%s: %s on %d workers, a step of a worker took %.4g s; predicted %.4g s (%+.1f %%)\n",
@@ -136,7 +136,7 @@ static cJSON *record_json(const simulation *all)
     cJSON_AddStringToObject(object, "run", all->settings->trace);
     cJSON_AddStringToObject(object, "sync", all->recorded.sync);
     cJSON_AddNumberToObject(object, "workers", all->recorded.workers);
-    cJSON_AddNumberToObject(object, "measured_step_seconds", all->record->step_seconds);
+    cJSON_AddNumberToObject(object, "measured_step_seconds", all->record.step_seconds);
     cJSON_AddNumberToObject(object, "predicted_step_seconds", all->recorded.result.step_seconds);
     return object;
 }
@@ -146,7 +146,7 @@ tw_status simulate_write_json(const simulation *all, const char *path)
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "task", all->settings->gradients_off ? "none" : all->settings->train.task->name);
     cJSON_AddItemToObject(root, "machine", machine_json(all));
-    if (all->record) cJSON_AddItemToObject(root, "trace", record_json(all));
+    if (all->settings->trace) cJSON_AddItemToObject(root, "trace", record_json(all));
     cJSON *runs = cJSON_AddArrayToObject(root, "runs");
     for (size_t i = 0; i < all->row_count; i++) cJSON_AddItemToArray(runs, row_json(all, &all->rows[i]));
     tw_status status = json_write(path, root);

@@ -72,7 +72,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
 
 tw_status simulate_read_record(const char *folder, simulate_record *record)
 {
-    cJSON *summary;
+    cJSON *summary = NULL;
     TW_TRY(read_summary(folder, &summary));
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(summary, "task"));
     tw_status status = read_configuration(folder, name, record);

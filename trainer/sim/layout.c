@@ -43,7 +43,7 @@ static void add_vector(layout *t, const char *kind, size_t count)
 /* A layer of n x n weights and n biases, the largest that fits; what is left over is a vector. */
 static tw_status create_plain(size_t elements, layout *t)
 {
-    TW_TRY(reserve(t, 2 * (elements / (SIDE * SIDE) + 32)));
+    TW_TRY(reserve(t, 2 * (elements / ((size_t)SIDE * SIDE) + 32)));
     for (size_t left = elements; left;) {
         size_t side = (size_t)((sqrt(1 + 4.0 * (double)left) - 1) / 2);
         if (side > SIDE) side = SIDE;

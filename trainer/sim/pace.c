@@ -25,7 +25,7 @@ static double draw(const pace_model *model, const uint32_t words[4])
     double jitter = model->jitter, logarithm = -log(uniform(words[0]));
     if (model->form == PACE_EXPONENTIAL) return 1 - jitter + jitter * logarithm;
     double normal = sqrt(2 * logarithm) * cos(2 * acos(-1.0) * uniform(words[1]));
-    double variance = log(1 + jitter * jitter);
+    double variance = log1p(jitter * jitter);
     return exp(sqrt(variance) * normal - variance / 2);
 }
 
