@@ -11,6 +11,8 @@ set -eu
 program=$1
 shift
 [ $# -gt 0 ] || set -- allreduce dgc:density=0.001,warmup_steps=0 adpsgd-random
+# Of 1,514 bytes that a full packet takes on the line, 1,448 are a message's.
+line=$(awk "BEGIN { print ${RATE:-1} * 1448 / 1514 }")Gbit
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 for sync in "$@"; do
@@ -18,6 +20,6 @@ for sync in "$@"; do
     # shellcheck disable=SC2086 # OPTIONS are words
     "$(dirname "$0")/link.sh" "${RANKS:-4}" "${RATE:-1}gbit" "$program" train image --sync "$sync" \
         --steps "${STEPS:-200}" ${OPTIONS:---batch 64} --out "$run" --quiet
-    "$program" simulate none --trace "$run" --link "${RATE:-1}Gbit,0.1ms" --workers 1 --steps 1 --sync allreduce --quiet |
+    "$program" simulate none --trace "$run" --link "$line,0.1ms" --workers 1 --steps 1 --sync allreduce --quiet |
         head -2
 done

@@ -8,7 +8,11 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 64, SUM_BLOCK = 2048 /* values: the running sum stays in the first-level cache */ };
+enum {
+    ALIGNMENT = 64,
+    SUM_BLOCK = 2048, /* values: the running sum stays in the first-level cache */
+    LARGE_CHUNK = 64 * 1024
+};
 
 /* The rank `step` places after, or before, this one on the ring of all ranks. */
 static int rank_after(const tw_channel *channel, int step)
@@ -80,20 +84,53 @@ static unsigned char *part_of(const reduction *all, int rank)
     return all->channel->scratch + (size_t)(rank - (rank > self)) * all->stride;
 }
 
+static void receive_part(const reduction *all, int step)
+{
+    int peer = rank_before(all->channel, step);
+    if (all->own.count)
+        tw_channel_start_receive(all->channel, peer, part_of(all, peer), all->own.count * all->width, NULL);
+}
+
+static void send_chunk(const reduction *all, int peer, int owner)
+{
+    chunk theirs = chunk_of(all->channel, owner, all->count);
+    if (theirs.count)
+        tw_channel_start_send(all->channel, peer, all->values + theirs.start * all->width, theirs.count * all->width);
+}
+
+static void send_part(const reduction *all, int step)
+{
+    int peer = rank_after(all->channel, step);
+    send_chunk(all, peer, peer);
+}
+
+static void receive_chunk(const reduction *all, int peer, int owner)
+{
+    chunk theirs = chunk_of(all->channel, owner, all->count);
+    if (theirs.count)
+        tw_channel_start_receive(all->channel, peer, all->values + theirs.start * all->width, theirs.count * all->width,
+                                 NULL);
+}
+
+/* Large chunks go to one peer after the other: over Ethernet, four ranks that send to all at once take a third longer
+ * (bench/link.sh), for they crowd before one another's links. Small ones would only wait for each other's latency. */
+static int goes_by_steps(const reduction *all)
+{
+    return chunk_of(all->channel, 0, all->count).count * all->width >= LARGE_CHUNK;
+}
+
 static tw_status exchange_parts(const reduction *all)
 {
     tw_channel *channel = all->channel;
-    TW_TRY(tw_channel_reserve(channel, (size_t)(channel->comm->size - 1) * all->stride));
-    for (int step = 1; all->own.count && step < channel->comm->size; step++) {
-        int peer = rank_before(channel, step);
-        tw_channel_start_receive(channel, peer, part_of(all, peer), all->own.count * all->width, NULL);
+    int ranks = channel->comm->size, by_steps = goes_by_steps(all);
+    TW_TRY(tw_channel_reserve(channel, (size_t)(ranks - 1) * all->stride));
+    for (int step = 1; by_steps && step < ranks; step++) {
+        receive_part(all, step);
+        send_part(all, step);
+        TW_TRY(tw_channel_finish(channel));
     }
-    for (int step = 1; step < channel->comm->size; step++) {
-        int peer = rank_after(channel, step);
-        chunk theirs = chunk_of(channel, peer, all->count);
-        if (theirs.count)
-            tw_channel_start_send(channel, peer, all->values + theirs.start * all->width, theirs.count * all->width);
-    }
+    for (int step = 1; !by_steps && step < ranks; step++) receive_part(all, step);
+    for (int step = 1; !by_steps && step < ranks; step++) send_part(all, step);
     return tw_channel_finish(channel);
 }
 
@@ -137,18 +174,26 @@ static void sum_parts(const reduction *all)
     }
 }
 
-static tw_status gather_chunks(const reduction *all)
+/* Around the ring, each passing on what came last: a connection that never rests is the fastest. */
+static tw_status pass_chunks(const reduction *all)
 {
     tw_channel *channel = all->channel;
-    const unsigned char *sums = part_of(all, channel->comm->rank);
     for (int step = 1; step < channel->comm->size; step++) {
-        int peer = rank_before(channel, step);
-        chunk theirs = chunk_of(channel, peer, all->count);
-        unsigned char *dst = all->values + theirs.start * all->width;
-        if (theirs.count) tw_channel_start_receive(channel, peer, dst, theirs.count * all->width, NULL);
+        receive_chunk(all, rank_before(channel, 1), rank_before(channel, step));
+        send_chunk(all, rank_after(channel, 1), rank_before(channel, step - 1));
+        TW_TRY(tw_channel_finish(channel));
     }
-    for (int step = 1; all->own.count && step < channel->comm->size; step++)
-        tw_channel_start_send(channel, rank_after(channel, step), sums, all->own.count * all->width);
+    return TW_OK;
+}
+
+/* From each owner straight to everybody. */
+static tw_status spread_chunks(const reduction *all)
+{
+    tw_channel *channel = all->channel;
+    for (int step = 1; step < channel->comm->size; step++)
+        receive_chunk(all, rank_before(channel, step), rank_before(channel, step));
+    for (int step = 1; step < channel->comm->size; step++)
+        send_chunk(all, rank_after(channel, step), channel->comm->rank);
     return tw_channel_finish(channel);
 }
 
@@ -158,7 +203,7 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
     reduction all = reduction_of(channel, dtype, values, count);
     TW_TRY(exchange_parts(&all));
     sum_parts(&all);
-    return gather_chunks(&all);
+    return goes_by_steps(&all) ? pass_chunks(&all) : spread_chunks(&all);
 }
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 
 static size_t each_count(int index, int ranks)
 {
-    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 20011};
+    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 20011, 200003};
     return index < (int)(sizeof counts / sizeof *counts) ? counts[index] : SIZE_MAX;
 }
 
@@ -171,18 +171,26 @@ static void other_types_are_refused(void **state)
     assert_int_equal(group_failures(), 0);
 }
 
+static size_t chunk_length(size_t rank, size_t ranks, size_t count)
+{
+    return count / ranks + (rank < count % ranks);
+}
+
 /* 2(N-1)/N * count values a rank: exact for each by its chunk, and exact in the sum over ranks. */
 static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, size_t count)
 {
     size_t ranks = (size_t)tw_comm_size(comm), rank = (size_t)tw_comm_rank(comm);
-    size_t own = count / ranks + (rank < count % ranks);
+    size_t own = chunk_length(rank, ranks, count), largest = chunk_length(0, ranks, count);
+    /* Small chunks go straight to everybody, large ones around the ring: all but the next rank's own pass through. */
+    size_t spread =
+        largest * width < (64 << 10) ? own * (ranks - 1) : count - chunk_length((rank + 1) % ranks, ranks, count);
     float *values = calloc(count + 1, sizeof *values);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     CHECK(tw_channel_allreduce(channel, dtype, values, count) == TW_OK);
     tw_traffic traffic = tw_channel_traffic(channel), everyone[16];
-    CHECK(traffic.bytes_sent == width * ((count - own) + own * (ranks - 1)));
-    CHECK(traffic.bytes_received == traffic.bytes_sent);
+    CHECK(traffic.bytes_sent == width * (count - own + spread));
+    CHECK(traffic.bytes_received == width * (own * (ranks - 1) + count - own));
     CHECK(tw_comm_allgather(comm, &traffic, sizeof traffic, everyone) == TW_OK);
     uint64_t sent = 0, messages = 0;
     for (size_t r = 0; r < ranks; r++) sent += everyone[r].bytes_sent, messages += everyone[r].messages_sent;
