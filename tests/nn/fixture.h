@@ -28,10 +28,10 @@ static inline float *random_parameters(const nn_table *table)
     return values;
 }
 
-static inline fixture open_fixture(nn_input input, build_function build, size_t outputs)
+static inline fixture open_fixture_in(nn_precision precision, nn_input input, build_function build, size_t outputs)
 {
     fixture f = {.input = input, .outputs = input.images * outputs};
-    must(nn_net_create(&input, &f.net));
+    must(nn_net_create(&input, precision, &f.net));
     must(build(f.net));
     must(nn_net_finish(f.net));
     f.parameters = nn_net_parameters(f.net)->elements;
@@ -43,6 +43,11 @@ static inline fixture open_fixture(nn_input input, build_function build, size_t 
     must(nn_net_bind(f.net, &f.arrays));
     memset(f.arrays.arena, 0x7f, nn_net_arena_bytes(f.net)); /* nor may the arena's, which nets share */
     return f;
+}
+
+static inline fixture open_fixture(nn_input input, build_function build, size_t outputs)
+{
+    return open_fixture_in(NN_FP32, input, build, outputs);
 }
 
 static inline void close_fixture(fixture *f)

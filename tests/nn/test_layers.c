@@ -317,7 +317,7 @@ static void impossible_nets_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         nn_net *net;
-        must(nn_net_create(&(nn_input){1, 4, 4, 4}, &net));
+        must(nn_net_create(&(nn_input){1, 4, 4, 4}, NN_FP32, &net));
         tw_status status = cases[i].build(net);
         if (status == TW_OK) status = nn_net_finish(net);
         assert_int_equal(status, cases[i].status);

@@ -79,6 +79,7 @@ static void reference(const problem *p)
 typedef struct fixture {
     problem p;
     nn_table table;
+    nn_engine *engine;
     nn_lstm *lstm;
     nn_lstm_batch batch;
     float *values, *gradients, *x, *y, *x_gradient;
@@ -95,7 +96,9 @@ static double *doubles_of(const float *values, size_t count)
 static fixture open_fixture(nn_lstm_shape shape, size_t steps, size_t batch, const size_t *lengths)
 {
     fixture f = {.p = {.shape = shape, .steps = steps, .batch = batch, .lengths = lengths}, .rows = steps * batch};
-    must(nn_lstm_create(&(nn_lstm_options){.name = "rnn", .shape = shape, .range = 0.1f}, &f.table, &f.lstm));
+    must(nn_engine_create(NN_FP32, &f.engine));
+    nn_lstm_options options = {.name = "rnn", .shape = shape, .range = 0.1f, .engine = f.engine};
+    must(nn_lstm_create(&options, &f.table, &f.lstm));
     f.x_count = f.rows * shape.inputs;
     f.y_count = f.rows * shape.hidden * directions_of(&f.p);
     f.values = random_floats(1, f.table.elements);
@@ -113,6 +116,7 @@ static fixture open_fixture(nn_lstm_shape shape, size_t steps, size_t batch, con
 static void close_fixture(fixture *f)
 {
     nn_lstm_destroy(f->lstm);
+    nn_engine_destroy(f->engine);
     nn_table_free(&f->table);
     free(f->values);
     free(f->gradients);

@@ -46,10 +46,12 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
           *dy = random_floats(4, ROWS * OUTPUTS), *y = random_floats(5, ROWS * OUTPUTS),
           *dw = random_floats(6, OUTPUTS * INPUTS), *db = random_floats(7, OUTPUTS),
           *dx = random_floats(8, ROWS * INPUTS);
+    nn_engine *engine;
     (void)state;
-    must(nn_affine_forward(&shape, w, b, x, y));
-    must(nn_affine_backward_parameters(&shape, x, dy, dw, db));
-    must(nn_affine_backward_source(&shape, w, dy, dx));
+    must(nn_engine_create(NN_FP32, &engine));
+    must(nn_affine_forward(engine, &shape, w, b, x, y));
+    must(nn_affine_backward_parameters(engine, &shape, x, dy, dw, db));
+    must(nn_affine_backward_source(engine, &shape, w, dy, dx));
     for (size_t o = 0; o < OUTPUTS; o++) {
         double sum = 0.0;
         for (size_t r = 0; r < ROWS; r++) {
@@ -72,6 +74,7 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
             assert_near(dx[r * INPUTS + i], sum, 1e-6);
         }
     }
+    nn_engine_destroy(engine);
     float *all[] = {w, b, x, dy, y, dw, db, dx};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }

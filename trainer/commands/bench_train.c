@@ -13,6 +13,7 @@
 typedef struct train_bench {
     char *model, *json;
     long batch, steps, size, channels;
+    int compute; /* nn_precision */
 } train_bench;
 
 static const option_row rows[] = {
@@ -25,6 +26,8 @@ static const option_row rows[] = {
     {"size", "PIXELS", OPTION_INTEGER, offsetof(train_bench, size), "32", 8, 512,
      .help = "width and height of an image"},
     {"channels", "C", OPTION_INTEGER, offsetof(train_bench, channels), "3", 1, 3, .help = "channels of an image"},
+    {"compute", NULL, OPTION_CHOICE, offsetof(train_bench, compute), "fp32", .choices = "fp32|bf16",
+     .help = "bf16: as in thinwire train, for products and convolutions"},
     {"json", "FILE", OPTION_TEXT, offsetof(train_bench, json), .alone = "-",
      .help = "also write the figures as JSON; alone or -: to standard output"},
 };
@@ -100,6 +103,7 @@ static tw_status report(const train_bench *settings, const workload *w, step_sec
     cJSON *root = cJSON_CreateObject();
     snprintf(key, sizeof key, "%s_per_second", w->items);
     cJSON_AddStringToObject(root, "model", settings->model);
+    cJSON_AddStringToObject(root, "compute", settings->compute == NN_BF16 ? "bf16" : "fp32");
     cJSON_AddNumberToObject(root, "batch", (double)w->batch);
     cJSON_AddNumberToObject(root, "size", (double)w->size);
     cJSON_AddNumberToObject(root, "step_ms", 1e3 * seconds.wall);
@@ -113,7 +117,7 @@ static tw_status report(const train_bench *settings, const workload *w, step_sec
 static tw_status run_bench(const train_bench *settings)
 {
     const workload_options wanted = {settings->model, (size_t)settings->batch, (size_t)settings->size,
-                                     (size_t)settings->channels};
+                                     (size_t)settings->channels, (nn_precision)settings->compute};
     workload *w = NULL;
     step_seconds seconds = {0};
     if (settings->json) TW_TRY(json_check(settings->json));

@@ -51,7 +51,7 @@ static tw_status fill_images(const workload_options *o, image_workload *i)
     workload *w = &i->base;
     *w = (workload){step_images, destroy_images, "images", o->batch ? o->batch : USUAL_BATCH, o->size};
     w->items_per_step = (double)w->batch;
-    const model_shape shape = {o->channels, o->size, o->size, CLASSES, w->batch};
+    const model_shape shape = {o->channels, o->size, o->size, CLASSES, w->batch, o->precision};
     TW_TRY(model_create(o->model, &shape, &i->net));
     model_initialise(i->net, 1);
     w->parameters = model_parameters(i->net);
@@ -105,7 +105,8 @@ static tw_status fill_language(const workload_options *o, const language_model_d
     workload *w = &l->base;
     *w = (workload){step_language, destroy_language, "tokens", o->batch ? o->batch : d->batch, d->steps};
     w->items_per_step = (double)(w->batch * w->size);
-    TW_TRY(language_model_create(&d->config, &(language_model_shape){VOCABULARY, w->size, w->batch}, &l->net));
+    TW_TRY(language_model_create(&d->config, &(language_model_shape){VOCABULARY, w->size, w->batch, o->precision},
+                                 &l->net));
     language_model_initialise(l->net, 1);
     take_parameters(w, language_model_parameters(l->net));
     size_t count = (w->size + 1) * w->batch;
@@ -130,6 +131,7 @@ static const lstm_definition lstm_definitions[] = {
 
 typedef struct lstm_workload {
     workload base;
+    nn_engine *engine;
     nn_table table;
     recurrent *stack;
     parameter_set parameters;
@@ -153,6 +155,7 @@ static void destroy_lstm(workload *w)
 {
     lstm_workload *l = (lstm_workload *)w;
     recurrent_destroy(l->stack);
+    nn_engine_destroy(l->engine);
     parameter_set_free(&l->parameters);
     nn_table_free(&l->table);
     free(l->x);
@@ -167,7 +170,10 @@ static tw_status fill_lstm(const workload_options *o, const lstm_definition *d, 
     *w = (workload){step_lstm, destroy_lstm, "frames", o->batch ? o->batch : d->batch, d->steps};
     size_t rows = w->batch * w->size;
     w->items_per_step = (double)rows;
-    TW_TRY(recurrent_create(&d->options, &l->table, &l->stack));
+    recurrent_options stack = d->options;
+    TW_TRY(nn_engine_create(o->precision, &l->engine));
+    stack.engine = l->engine;
+    TW_TRY(recurrent_create(&stack, &l->table, &l->stack));
     TW_TRY(parameter_set_allocate(&l->table, &l->parameters));
     nn_table_initialise(&l->table, 1, l->parameters.values);
     take_parameters(w, &l->parameters);

@@ -2,6 +2,8 @@
 #ifndef TRAINER_BENCH_WORKLOAD_H
 #define TRAINER_BENCH_WORKLOAD_H
 
+#include "precision.h"
+
 #include <stddef.h>
 #include <thinwire/thinwire.h>
 
@@ -9,6 +11,7 @@ typedef struct workload_options {
     const char *model;
     size_t batch;          /* images or sequences a step; 0: the usual */
     size_t size, channels; /* of an image */
+    nn_precision precision;
 } workload_options;
 
 typedef struct workload workload;

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "json_file.h"
 #include "launch.h"
+#include "precision.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +26,7 @@ static const option_row rows[] = {
 static const option_page page = {
     .usage = "thinwire doctor [options]",
     .description = "Says what thinwire finds on this machine: the instruction set its kernels use, cores, memory "
-                   "bandwidth, oneDNN, the MPI transport and the data set.",
+                   "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set.",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
 };
@@ -106,6 +107,8 @@ typedef struct facts {
     double copy_one, copy_all; /* GB/s */
     int mpi;
     char onednn[64];
+    int bf16;
+    char bf16_implementation[64];
     dataset data; /* without images where data_error says why */
     char data_error[1024];
 } facts;
@@ -118,6 +121,7 @@ static void examine(const doctor_settings *settings, facts *f)
     f->copy_all = f->copy_threads > 1 ? measure_copy(f->copy_threads) : f->copy_one;
     f->mpi = mpi_is_there();
     nn_engine_version(f->onednn, sizeof f->onednn);
+    f->bf16 = nn_bf16_is_native(f->bf16_implementation, sizeof f->bf16_implementation);
     if (dataset_load(settings->data, &f->data) != TW_OK)
         snprintf(f->data_error, sizeof f->data_error, "%s", tw_last_error());
 }
@@ -130,6 +134,8 @@ static void print_table(const facts *f)
     printf("%-32s %.4g\n", "memory copy GB/s, 1 thread", f->copy_one);
     if (f->copy_threads > 1) printf("memory copy GB/s, %2d threads     %.4g\n", f->copy_threads, f->copy_all);
     printf("%-32s %s\n", "oneDNN", f->onednn);
+    printf("%-32s %s", "--compute bf16", f->bf16 ? "native" : "not on this processor");
+    printf(*f->bf16_implementation ? " (%s)\n" : "\n", f->bf16_implementation);
     printf("%-32s libthinwire_mpi %s\n", "MPI", f->mpi ? "found" : "not found");
     if (*f->data_error)
         printf("%-32s not found: %s\n", "data set", f->data_error);
@@ -161,6 +167,8 @@ static tw_status write_json(const char *path, const facts *f)
     cJSON_AddNumberToObject(copy_speed, "one_thread", f->copy_one);
     cJSON_AddNumberToObject(copy_speed, "all_cores", f->copy_all);
     cJSON_AddStringToObject(object, "onednn", f->onednn);
+    cJSON_AddBoolToObject(object, "bf16", f->bf16);
+    cJSON_AddStringToObject(object, "bf16_implementation", f->bf16_implementation);
     cJSON_AddBoolToObject(object, "mpi", f->mpi);
     add_data(object, f);
     tw_status status = json_write(path, object);

@@ -13,6 +13,7 @@
 
 struct acoustic_model {
     acoustic_model_config config;
+    nn_engine *engine;
     nn_table table;
     recurrent *stack;
     projection bottleneck, output;
@@ -54,11 +55,12 @@ static tw_status declare(acoustic_model *m)
                                      .hidden = c->hidden,
                                      .bidirectional = 1,
                                      .range = range_of(c->hidden),
-                                     .forget_bias = 1.0f};
+                                     .forget_bias = 1.0f,
+                                     .engine = m->engine};
     TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
     size_t width = recurrent_width(m->stack), inputs = c->bottleneck ? c->bottleneck : width;
-    const projection_options bottleneck = {"bottleneck", width, c->bottleneck, range_of(width), 0.0f};
-    const projection_options output = {"output", inputs, c->labels, range_of(inputs), 0.0f};
+    const projection_options bottleneck = {"bottleneck", width, c->bottleneck, range_of(width), 0.0f, m->engine};
+    const projection_options output = {"output", inputs, c->labels, range_of(inputs), 0.0f, m->engine};
     if (c->bottleneck) TW_TRY(projection_declare(&bottleneck, &m->table, &m->bottleneck));
     return projection_declare(&output, &m->table, &m->output);
 }
@@ -69,7 +71,8 @@ tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_mo
     acoustic_model *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for an acoustic model");
     made->config = *config;
-    tw_status status = declare(made);
+    tw_status status = nn_engine_create(config->precision, &made->engine);
+    if (status == TW_OK) status = declare(made);
     if (status == TW_OK) status = parameter_set_allocate(&made->table, &made->parameters);
     if (status == TW_OK)
         *model = made;
@@ -82,6 +85,7 @@ void acoustic_model_destroy(acoustic_model *m)
 {
     if (!m) return;
     recurrent_destroy(m->stack);
+    nn_engine_destroy(m->engine);
     parameter_set_free(&m->parameters);
     nn_table_free(&m->table);
     nn_buffer_free(&m->narrow);

@@ -12,6 +12,7 @@
 
 #include "dropout.h"
 #include "parameters.h"
+#include "precision.h"
 
 typedef struct acoustic_model acoustic_model;
 
@@ -22,8 +23,10 @@ typedef struct acoustic_model_config {
     size_t bottleneck; /* its outputs; 0: none */
     size_t labels;
     float keep; /* probability; 1: no dropout */
+    nn_precision precision;
 } acoustic_model_config;
 
+/* TW_ERROR_ARGUMENT says which size cannot be; TW_ERROR_UNSUPPORTED, that the precision cannot. */
 tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_model **model);
 void acoustic_model_destroy(acoustic_model *m);
 

@@ -30,6 +30,7 @@ typedef struct carried {
 struct language_model {
     language_model_config config;
     language_model_shape shape;
+    nn_engine *engine;
     nn_table table;
     nn_range encoder; /* in the table: the first tensor */
     recurrent *stack;
@@ -86,8 +87,8 @@ static tw_status declare(language_model *m)
     const nn_declaration encoder = {"encoder",          "weight", 2, {m->shape.vocabulary, c->embedding},
                                     NN_INITIAL_UNIFORM, c->range};
     const recurrent_options stack = {
-        .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range};
-    const projection_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range};
+        .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range, .engine = m->engine};
+    const projection_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range, m->engine};
     m->encoder = (nn_range){0, 1};
     TW_TRY(nn_table_declare(&m->table, &encoder));
     TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
@@ -97,6 +98,7 @@ static tw_status declare(language_model *m)
 
 static tw_status fill(language_model *m)
 {
+    TW_TRY(nn_engine_create(m->shape.precision, &m->engine));
     TW_TRY(declare(m));
     TW_TRY(parameter_set_allocate(&m->table, &m->parameters));
     return allocate_state(&m->config, m->shape.batch, &m->training);
@@ -122,6 +124,7 @@ void language_model_destroy(language_model *m)
 {
     if (!m) return;
     recurrent_destroy(m->stack);
+    nn_engine_destroy(m->engine);
     parameter_set_free(&m->parameters);
     nn_table_free(&m->table);
     free(m->training.values);

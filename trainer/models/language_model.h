@@ -11,6 +11,7 @@
 
 #include "dropout.h"
 #include "parameters.h"
+#include "precision.h"
 
 typedef struct language_model language_model;
 
@@ -38,9 +39,10 @@ typedef struct language_model_shape {
     size_t vocabulary;
     size_t steps; /* the most of a training call */
     size_t batch; /* strips of a training call */
+    nn_precision precision;
 } language_model_shape;
 
-/* TW_ERROR_ARGUMENT says which size or option cannot be. */
+/* TW_ERROR_ARGUMENT says which size or option cannot be; TW_ERROR_UNSUPPORTED, that the precision cannot. */
 tw_status language_model_create(const language_model_config *config, const language_model_shape *shape,
                                 language_model **model);
 void language_model_destroy(language_model *m);

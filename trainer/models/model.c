@@ -66,7 +66,7 @@ const char *model_schedule(const char *name)
 static tw_status build(const model *m, size_t images, nn_net **net)
 {
     nn_input input = {images, m->shape.channels, m->shape.height, m->shape.width};
-    TW_TRY(nn_net_create(&input, net));
+    TW_TRY(nn_net_create(&input, m->shape.precision, net));
     TW_TRY(m->definition->build(*net, m->definition->depth, m->shape.classes));
     return nn_net_finish(*net);
 }

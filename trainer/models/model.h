@@ -5,6 +5,8 @@
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
+#include "precision.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <thinwire/thinwire.h>
@@ -16,6 +18,7 @@ typedef struct model_shape {
     size_t channels, height, width; /* of one image */
     size_t classes;
     size_t batch; /* the most images a call brings */
+    nn_precision precision;
 } model_shape;
 
 /* Called by model_step when tensor `index`'s gradient is complete (backward order); the gradient will not be touched
@@ -30,7 +33,7 @@ typedef struct model_result {
 } model_result;
 
 /* Makes a model by name: "cnn", "resnet20", "resnet32", "resnet56", "resnet110". TW_ERROR_ARGUMENT lists the names when
- * it is unknown. */
+ * it is unknown; TW_ERROR_UNSUPPORTED says that this processor does not compute in the precision. */
 tw_status model_create(const char *name, const model_shape *shape, model **out);
 void model_destroy(model *m);
 

@@ -3,12 +3,14 @@
 #ifndef MODEL_PROJECTION_H
 #define MODEL_PROJECTION_H
 
+#include "engine.h"
 #include "table.h"
 
 typedef struct projection {
     size_t inputs, outputs;
     size_t weight, bias; /* in the flat array */
     nn_range parameters; /* its own tensors in the table */
+    nn_engine *engine;
 } projection;
 
 /* Weights begin uniformly between -range and range, biases between -bias_range and bias_range. */
@@ -16,6 +18,7 @@ typedef struct projection_options {
     const char *name;
     size_t inputs, outputs;
     float range, bias_range;
+    nn_engine *engine; /* computes the products; lives as long as the layer */
 } projection_options;
 
 tw_status projection_declare(const projection_options *options, nn_table *table, projection *p);

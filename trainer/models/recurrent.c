@@ -22,7 +22,8 @@ static tw_status fill(const recurrent_options *options, nn_table *table, recurre
     nn_lstm_options lstm = {.name = "rnn",
                             .shape = {options->inputs, options->hidden, options->bidirectional},
                             .range = options->range,
-                            .forget_bias = options->forget_bias};
+                            .forget_bias = options->forget_bias,
+                            .engine = options->engine};
     stack->layers = calloc(options->layers, sizeof *stack->layers);
     if (!stack->layers) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu LSTM layers", options->layers);
     for (; stack->count < options->layers; stack->count++) {

@@ -12,6 +12,7 @@ typedef struct recurrent_options {
     size_t layers, inputs, hidden; /* hidden: cells in each direction */
     int bidirectional;
     float range, forget_bias; /* as in nn_lstm_options */
+    nn_engine *engine;        /* likewise */
 } recurrent_options;
 
 /* Declares the tensors "rnn.*", named as those of PyTorch's nn.LSTM of as many layers, in `table`, which lives as long.

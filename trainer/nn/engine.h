@@ -10,6 +10,7 @@
 #define NN_ENGINE_H
 
 #include "error.h"
+#include "precision.h"
 
 typedef struct nn_engine nn_engine;
 typedef struct nn_memory nn_memory;
@@ -49,7 +50,8 @@ typedef enum nn_argument {
     NN_ARGUMENTS
 } nn_argument;
 
-tw_status nn_engine_create(nn_engine **engine);
+/* What can be computed in `precision` is. TW_ERROR_UNSUPPORTED: this processor has no instructions for it. */
+tw_status nn_engine_create(nn_precision precision, nn_engine **engine);
 void nn_engine_destroy(nn_engine *engine);
 
 /* Makes ops of this thread run on this thread alone, unless the user has set OMP_NUM_THREADS. OpenMP keeps the number
@@ -111,7 +113,7 @@ typedef struct nn_convolution_shape {
 } nn_convolution_shape;
 
 /* The three passes of a convolution. Each chooses the layouts of all its images and of the weights (filters, channels,
- * kernel, kernel); usually, but not always, they agree. */
+ * kernel, kernel); usually, but not always, they agree. In bf16 they read rounded arrays; what they write is f32. */
 tw_status nn_op_convolution_forward(nn_engine *engine, const nn_convolution_shape *shape, nn_op **op);
 tw_status nn_op_convolution_backward_data(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op);
 tw_status nn_op_convolution_backward_weights(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op);
@@ -141,13 +143,5 @@ typedef struct nn_pooling_shape {
 tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *src, nn_op **op);
 tw_status nn_op_pooling_backward(const nn_pooling_shape *shape, const nn_op *forward, const nn_memory *src,
                                  const nn_memory *dst, nn_op **op);
-
-/* C(m, n) = A(m, k) B(k, n) + beta C, row-major without gaps; a flag says that A or B is stored transposed. */
-typedef struct nn_product {
-    int transpose_a, transpose_b;
-    size_t m, n, k;
-    float beta;
-} nn_product;
-tw_status nn_multiply(const nn_product *product, const float *a, const float *b, float *c);
 
 #endif

@@ -56,10 +56,21 @@ static tw_status open_engine(nn_engine *e)
     return make_attributes(e);
 }
 
-tw_status nn_engine_create(nn_engine **engine)
+static tw_status check_precision(nn_precision precision)
 {
+    char implementation[64];
+    if (precision == NN_FP32 || nn_bf16_is_native(implementation, sizeof implementation)) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "bf16 needs a processor with AVX512_BF16 or AMX; for this one oneDNN has %s%s; compute in fp32",
+                   *implementation ? "only " : "nothing", implementation);
+}
+
+tw_status nn_engine_create(nn_precision precision, nn_engine **engine)
+{
+    TW_TRY(check_precision(precision));
     nn_engine *e = calloc(1, sizeof *e);
     if (!e) return tw_fail(TW_ERROR_MEMORY, "no memory for an engine");
+    e->precision = precision;
     tw_status status = open_engine(e);
     if (status == TW_OK)
         *engine = e;
@@ -92,6 +103,7 @@ static void destroy_memories(nn_memory *memory)
 void nn_engine_destroy(nn_engine *e)
 {
     if (!e) return;
+    engine_forget_products(e);
     destroy_ops(e->ops);
     destroy_memories(e->memories);
     if (e->plain) dnnl_primitive_attr_destroy(e->plain);
@@ -145,11 +157,12 @@ static tw_status make_memory(nn_engine *e, api_const_layout layout, nn_memory **
     return engine_check(dnnl_memory_get_memory_desc(m->handle, &m->layout), "an array");
 }
 
-tw_status engine_describe(size_t dims, const size_t *shape, dnnl_format_tag_t tag, api_layout *layout)
+tw_status engine_describe(size_t dims, const size_t *shape, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                          api_layout *layout)
 {
     dnnl_dims_t sizes = {0};
     for (size_t i = 0; i < dims; i++) sizes[i] = (dnnl_dim_t)shape[i];
-    return engine_check(api_describe((int)dims, sizes, tag, layout), "an array's layout");
+    return engine_check(api_describe((int)dims, sizes, type, tag, layout), "an array's layout");
 }
 
 tw_status nn_memory_plain(nn_engine *e, size_t dims, const size_t *shape, nn_memory **memory)
@@ -157,7 +170,7 @@ tw_status nn_memory_plain(nn_engine *e, size_t dims, const size_t *shape, nn_mem
     static const dnnl_format_tag_t row_major[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
     api_layout layout;
     if (dims < 1 || dims > 4) return tw_fail(TW_ERROR_ARGUMENT, "an array has 1 to 4 dimensions, not %zu", dims);
-    TW_TRY(engine_describe(dims, shape, row_major[dims], &layout));
+    TW_TRY(engine_describe(dims, shape, dnnl_f32, row_major[dims], &layout));
     tw_status status = make_memory(e, layout, memory);
     api_forget(layout);
     return status;
@@ -168,9 +181,16 @@ tw_status nn_memory_like(const nn_memory *other, nn_memory **memory)
     return make_memory(other->engine, other->layout, memory);
 }
 
-static api_const_layout wanted_layout(const nn_op *op, int id)
+api_const_layout engine_wanted_layout(const_dnnl_primitive_desc_t descriptor, int argument)
 {
-    return dnnl_primitive_desc_query_md(op->descriptor, dnnl_query_exec_arg_md, id);
+    return dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, argument);
+}
+
+const char *engine_implementation(const_dnnl_primitive_desc_t descriptor)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(descriptor, dnnl_query_impl_info_str, 0, &name);
+    return name;
 }
 
 static int present(api_const_layout layout)
@@ -180,7 +200,7 @@ static int present(api_const_layout layout)
 
 tw_status nn_memory_for(const nn_op *op, nn_argument argument, nn_memory **memory)
 {
-    api_const_layout layout = wanted_layout(op, argument_ids[argument]);
+    api_const_layout layout = engine_wanted_layout(op->descriptor, argument_ids[argument]);
     *memory = NULL;
     return present(layout) ? make_memory(op->engine, layout, memory) : TW_OK;
 }
@@ -256,7 +276,7 @@ static void attach(nn_op *op, int id, dnnl_memory_t memory)
 
 static tw_status attach_scratchpad(nn_op *op)
 {
-    api_const_layout layout = wanted_layout(op, DNNL_ARG_SCRATCHPAD);
+    api_const_layout layout = engine_wanted_layout(op->descriptor, DNNL_ARG_SCRATCHPAD);
     nn_memory *scratchpad;
     if (!present(layout)) return TW_OK;
     TW_TRY(make_memory(op->engine, layout, &scratchpad));
@@ -290,7 +310,7 @@ void nn_op_set(nn_op *op, nn_argument argument, const nn_memory *memory)
 
 int nn_op_wants_other_layout(const nn_op *op, nn_argument argument, const nn_memory *memory)
 {
-    return !dnnl_memory_desc_equal(wanted_layout(op, argument_ids[argument]), memory->layout);
+    return !dnnl_memory_desc_equal(engine_wanted_layout(op->descriptor, argument_ids[argument]), memory->layout);
 }
 
 tw_status nn_op_set_temporary(nn_op *op, nn_argument argument, nn_memory **memory)

@@ -5,6 +5,7 @@
 #ifndef NN_ENGINE_DNNL_H
 #define NN_ENGINE_DNNL_H
 
+#include "buffer.h"
 #include "engine.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -39,7 +40,11 @@ struct nn_op {
     size_t temporary_bytes;
 };
 
+/* A product of matrices of one shape. */
+typedef struct engine_product engine_product;
+
 struct nn_engine {
+    nn_precision precision;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t plain, relu; /* attributes without and with a ReLU after the op */
@@ -47,12 +52,22 @@ struct nn_engine {
     nn_op *ops;
     size_t bytes[NN_REGIONS];
     void *bound[NN_REGIONS];
+    engine_product *products; /* the last used first */
+    nn_buffer workspace;      /* of a product */
 };
 
 /* oneDNN's status as ours; `what` names what was wanted. */
 tw_status engine_check(dnnl_status_t status, const char *what);
-/* Describes an f32 array; api_forget the layout. */
-tw_status engine_describe(size_t dims, const size_t *shape, dnnl_format_tag_t tag, api_layout *layout);
+/* Describes an array; api_forget the layout. */
+tw_status engine_describe(size_t dims, const size_t *shape, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                          api_layout *layout);
+/* The layout an op wants for an argument (DNNL_ARG_...); it lives as long as the descriptor. */
+api_const_layout engine_wanted_layout(const_dnnl_primitive_desc_t descriptor, int argument);
+/* oneDNN's name for what it has chosen: "brg:avx512_core_bf16". */
+const char *engine_implementation(const_dnnl_primitive_desc_t descriptor);
+/* Whether that computes in bf16 with the processor's instructions. NULL: no. */
+int engine_is_native(const_dnnl_primitive_desc_t descriptor);
+void engine_forget_products(nn_engine *e);
 /* Makes the op of a descriptor, if `described` says that there is one, and takes it over, whatever happens. */
 tw_status engine_make_op(nn_engine *e, dnnl_status_t described, dnnl_primitive_desc_t descriptor, const char *what,
                          nn_op **op);
@@ -65,16 +80,20 @@ typedef struct api_layout_parts {
     const dnnl_dim_t *size, *padded_size, *strides, *blocks, *blocked_dims;
 } api_layout_parts;
 
-dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_format_tag_t tag, api_layout *layout);
+dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                           api_layout *layout);
 void api_forget(api_layout layout);
 api_layout_parts api_take_apart(api_const_layout layout);
 dnnl_status_t api_append_relu(dnnl_post_ops_t after);
+/* Adds what was in dst, times `scale`. */
+dnnl_status_t api_append_sum(dnnl_post_ops_t after, float scale);
 /* Whether an op that is offered an argument (DNNL_ARG_...) must get it, or must not. */
 int api_takes(const nn_op *op, int argument);
 
 typedef struct api_convolution {
     api_layout src, weights, bias, dst; /* bias may be NULL */
     dnnl_dims_t strides, padding;
+    dnnl_primitive_attr_t attributes; /* of the forward pass */
 } api_convolution;
 
 typedef struct api_batch_norm {
@@ -90,8 +109,7 @@ typedef struct api_pooling {
 } api_pooling;
 
 /* Primitive descriptors. `forward` is the op whose gradient is wanted. */
-dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_attr_t attributes,
-                                      dnnl_primitive_desc_t *descriptor);
+dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_desc_t *descriptor);
 dnnl_status_t api_convolution_backward_data(const nn_op *forward, const api_convolution *c,
                                             dnnl_primitive_desc_t *descriptor);
 dnnl_status_t api_convolution_backward_weights(const nn_op *forward, const api_convolution *c,
@@ -101,5 +119,7 @@ dnnl_status_t api_batch_norm_forward(const nn_engine *e, const api_batch_norm *b
 dnnl_status_t api_batch_norm_backward(const nn_op *forward, const api_batch_norm *b, dnnl_primitive_desc_t *descriptor);
 dnnl_status_t api_pooling_forward(const nn_engine *e, const api_pooling *p, dnnl_primitive_desc_t *descriptor);
 dnnl_status_t api_pooling_backward(const nn_op *forward, const api_pooling *p, dnnl_primitive_desc_t *descriptor);
+dnnl_status_t api_matmul(const nn_engine *e, api_const_layout a, api_const_layout b, api_const_layout c,
+                         dnnl_primitive_attr_t attributes, dnnl_primitive_desc_t *descriptor);
 
 #endif

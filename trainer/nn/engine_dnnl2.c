@@ -4,11 +4,12 @@
 
 #include <stdlib.h>
 
-dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_format_tag_t tag, api_layout *layout)
+dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                           api_layout *layout)
 {
     api_layout l = calloc(1, sizeof *l);
     if (!l) return dnnl_out_of_memory;
-    dnnl_status_t status = dnnl_memory_desc_init_by_tag(l, dims, size, dnnl_f32, tag);
+    dnnl_status_t status = dnnl_memory_desc_init_by_tag(l, dims, size, type, tag);
     if (status == dnnl_success)
         *layout = l;
     else
@@ -39,6 +40,11 @@ dnnl_status_t api_append_relu(dnnl_post_ops_t after)
     return dnnl_post_ops_append_eltwise(after, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
 }
 
+dnnl_status_t api_append_sum(dnnl_post_ops_t after, float scale)
+{
+    return dnnl_post_ops_append_sum(after, scale);
+}
+
 int api_takes(const nn_op *op, int argument)
 {
     (void)op, (void)argument;
@@ -52,15 +58,14 @@ static dnnl_status_t choose_backward(const nn_op *forward, const_dnnl_op_desc_t 
     return dnnl_primitive_desc_create(descriptor, operation, e->plain, e->engine, forward->descriptor);
 }
 
-dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_attr_t attributes,
-                                      dnnl_primitive_desc_t *descriptor)
+dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_desc_t *descriptor)
 {
     dnnl_convolution_desc_t operation;
     dnnl_status_t status =
         dnnl_convolution_forward_desc_init(&operation, dnnl_forward_training, dnnl_convolution_direct, c->src,
                                            c->weights, c->bias, c->dst, c->strides, c->padding, c->padding);
     if (status != dnnl_success) return status;
-    return dnnl_primitive_desc_create(descriptor, &operation, attributes, e->engine, NULL);
+    return dnnl_primitive_desc_create(descriptor, &operation, c->attributes, e->engine, NULL);
 }
 
 dnnl_status_t api_convolution_backward_data(const nn_op *forward, const api_convolution *c,
@@ -113,4 +118,13 @@ dnnl_status_t api_pooling_backward(const nn_op *forward, const api_pooling *p, d
     dnnl_status_t status = dnnl_pooling_backward_desc_init(&operation, p->algorithm, p->src, p->dst, p->strides,
                                                            p->kernel, p->padding, p->padding);
     return status == dnnl_success ? choose_backward(forward, &operation, descriptor) : status;
+}
+
+dnnl_status_t api_matmul(const nn_engine *e, api_const_layout a, api_const_layout b, api_const_layout c,
+                         dnnl_primitive_attr_t attributes, dnnl_primitive_desc_t *descriptor)
+{
+    dnnl_matmul_desc_t operation;
+    dnnl_status_t status = dnnl_matmul_desc_init(&operation, a, b, NULL, c);
+    if (status != dnnl_success) return status;
+    return dnnl_primitive_desc_create(descriptor, &operation, attributes, e->engine, NULL);
 }

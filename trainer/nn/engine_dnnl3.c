@@ -1,9 +1,10 @@
 /* engine_dnnl3.c - what oneDNN 3.x does its own way: layouts are opaque, and a primitive descriptor is made at once. */
 #include "engine_dnnl.h"
 
-dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_format_tag_t tag, api_layout *layout)
+dnnl_status_t api_describe(int dims, const dnnl_dims_t size, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                           api_layout *layout)
 {
-    return dnnl_memory_desc_create_with_tag(layout, dims, size, dnnl_f32, tag);
+    return dnnl_memory_desc_create_with_tag(layout, dims, size, type, tag);
 }
 
 void api_forget(api_layout layout)
@@ -41,6 +42,11 @@ dnnl_status_t api_append_relu(dnnl_post_ops_t after)
     return dnnl_post_ops_append_eltwise(after, dnnl_eltwise_relu, 0.0f, 0.0f);
 }
 
+dnnl_status_t api_append_sum(dnnl_post_ops_t after, float scale)
+{
+    return dnnl_post_ops_append_sum(after, scale, 0, dnnl_data_type_undef);
+}
+
 /* The gradient of a batch normalisation does not depend on the shift. 2.x demanded it all the same, 3.x refuses it. */
 int api_takes(const nn_op *op, int argument)
 {
@@ -51,12 +57,11 @@ int api_takes(const nn_op *op, int argument)
 
 static const dnnl_dims_t dense = {0}; /* no dilation */
 
-dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_attr_t attributes,
-                                      dnnl_primitive_desc_t *descriptor)
+dnnl_status_t api_convolution_forward(const nn_engine *e, const api_convolution *c, dnnl_primitive_desc_t *descriptor)
 {
     return dnnl_convolution_forward_primitive_desc_create(descriptor, e->engine, dnnl_forward_training,
                                                           dnnl_convolution_direct, c->src, c->weights, c->bias, c->dst,
-                                                          c->strides, dense, c->padding, c->padding, attributes);
+                                                          c->strides, dense, c->padding, c->padding, c->attributes);
 }
 
 dnnl_status_t api_convolution_backward_data(const nn_op *forward, const api_convolution *c,
@@ -105,4 +110,10 @@ dnnl_status_t api_pooling_backward(const nn_op *forward, const api_pooling *p, d
     return dnnl_pooling_backward_primitive_desc_create(descriptor, e->engine, p->algorithm, p->src, p->dst, p->strides,
                                                        p->kernel, dense, p->padding, p->padding, forward->descriptor,
                                                        e->plain);
+}
+
+dnnl_status_t api_matmul(const nn_engine *e, api_const_layout a, api_const_layout b, api_const_layout c,
+                         dnnl_primitive_attr_t attributes, dnnl_primitive_desc_t *descriptor)
+{
+    return dnnl_matmul_primitive_desc_create(descriptor, e->engine, a, b, NULL, c, attributes);
 }

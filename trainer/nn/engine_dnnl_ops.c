@@ -4,7 +4,49 @@
 
 /* ---- convolution ---- */
 
-static tw_status describe_convolution(const nn_convolution_shape *s, api_convolution *c)
+/* In bf16, what a pass reads is rounded and what it writes is not. */
+typedef struct convolution_types {
+    dnnl_data_type_t src, weights, dst;
+} convolution_types;
+
+static const convolution_types fp32_types = {dnnl_f32, dnnl_f32, dnnl_f32};
+
+/* One of the three passes. */
+typedef struct convolution_pass {
+    const char *what;
+    convolution_types bf16_types;
+    dnnl_status_t (*describe)(const nn_engine *e, const nn_op *forward, const api_convolution *c,
+                              dnnl_primitive_desc_t *descriptor);
+} convolution_pass;
+
+static dnnl_status_t describe_forward(const nn_engine *e, const nn_op *forward, const api_convolution *c,
+                                      dnnl_primitive_desc_t *descriptor)
+{
+    (void)forward;
+    return api_convolution_forward(e, c, descriptor);
+}
+
+static dnnl_status_t describe_backward_data(const nn_engine *e, const nn_op *forward, const api_convolution *c,
+                                            dnnl_primitive_desc_t *descriptor)
+{
+    (void)e;
+    return api_convolution_backward_data(forward, c, descriptor);
+}
+
+static dnnl_status_t describe_backward_weights(const nn_engine *e, const nn_op *forward, const api_convolution *c,
+                                               dnnl_primitive_desc_t *descriptor)
+{
+    (void)e;
+    return api_convolution_backward_weights(forward, c, descriptor);
+}
+
+static const convolution_pass forward_pass = {"a convolution", {dnnl_bf16, dnnl_bf16, dnnl_f32}, describe_forward};
+static const convolution_pass backward_data_pass = {
+    "a convolution's gradient", {dnnl_f32, dnnl_bf16, dnnl_bf16}, describe_backward_data};
+static const convolution_pass backward_weights_pass = {
+    "a convolution's weight gradient", {dnnl_bf16, dnnl_f32, dnnl_bf16}, describe_backward_weights};
+
+static tw_status describe_convolution(const nn_convolution_shape *s, const convolution_types *types, api_convolution *c)
 {
     size_t height = (s->height + 2 * s->padding - s->kernel) / s->stride + 1;
     size_t width = (s->width + 2 * s->padding - s->kernel) / s->stride + 1;
@@ -15,10 +57,10 @@ static tw_status describe_convolution(const nn_convolution_shape *s, api_convolu
         c->strides[i] = (dnnl_dim_t)s->stride;
         c->padding[i] = (dnnl_dim_t)s->padding;
     }
-    TW_TRY(engine_describe(4, src, dnnl_format_tag_any, &c->src));
-    TW_TRY(engine_describe(4, weights, dnnl_format_tag_any, &c->weights));
-    TW_TRY(engine_describe(4, dst, dnnl_format_tag_any, &c->dst));
-    return s->bias ? engine_describe(1, &s->filters, dnnl_a, &c->bias) : TW_OK;
+    TW_TRY(engine_describe(4, src, types->src, dnnl_format_tag_any, &c->src));
+    TW_TRY(engine_describe(4, weights, types->weights, dnnl_format_tag_any, &c->weights));
+    TW_TRY(engine_describe(4, dst, types->dst, dnnl_format_tag_any, &c->dst));
+    return s->bias ? engine_describe(1, &s->filters, dnnl_f32, dnnl_a, &c->bias) : TW_OK;
 }
 
 static void forget_convolution(const api_convolution *c)
@@ -29,45 +71,47 @@ static void forget_convolution(const api_convolution *c)
     api_forget(c->dst);
 }
 
-tw_status nn_op_convolution_forward(nn_engine *e, const nn_convolution_shape *shape, nn_op **op)
+/* The descriptor of a pass that computes in these types; NULL if that is not native. */
+static tw_status describe_in(nn_engine *e, const nn_convolution_shape *shape, const nn_op *forward,
+                             const convolution_pass *pass, const convolution_types *types,
+                             dnnl_primitive_desc_t *descriptor)
 {
-    api_convolution c = {0};
-    dnnl_primitive_desc_t descriptor = NULL;
-    tw_status status = describe_convolution(shape, &c);
+    api_convolution c = {.attributes = shape->relu ? e->relu : e->plain};
+    *descriptor = NULL;
+    tw_status status = describe_convolution(shape, types, &c);
     if (status == TW_OK) {
-        dnnl_status_t described = api_convolution_forward(e, &c, shape->relu ? e->relu : e->plain, &descriptor);
-        status = engine_make_op(e, described, descriptor, "a convolution", op);
+        dnnl_status_t described = pass->describe(e, forward, &c, descriptor);
+        if (types == &fp32_types) status = engine_check(described, pass->what);
     }
     forget_convolution(&c);
+    if (types == &fp32_types || !*descriptor || engine_is_native(*descriptor)) return status;
+    dnnl_primitive_desc_destroy(*descriptor);
+    *descriptor = NULL;
     return status;
 }
 
-typedef dnnl_status_t describe_gradient(const nn_op *forward, const api_convolution *c,
-                                        dnnl_primitive_desc_t *descriptor);
-
-static tw_status convolution_gradient(const nn_convolution_shape *shape, const nn_op *forward,
-                                      describe_gradient *describe, const char *what, nn_op **op)
+static tw_status make_convolution(nn_engine *e, const nn_convolution_shape *shape, const nn_op *forward,
+                                  const convolution_pass *pass, nn_op **op)
 {
-    api_convolution c = {0};
     dnnl_primitive_desc_t descriptor = NULL;
-    tw_status status = describe_convolution(shape, &c);
-    if (status == TW_OK) {
-        dnnl_status_t described = describe(forward, &c, &descriptor);
-        status = engine_make_op(forward->engine, described, descriptor, what, op);
-    }
-    forget_convolution(&c);
-    return status;
+    if (e->precision == NN_BF16) TW_TRY(describe_in(e, shape, forward, pass, &pass->bf16_types, &descriptor));
+    if (!descriptor) TW_TRY(describe_in(e, shape, forward, pass, &fp32_types, &descriptor));
+    return engine_make_op(e, dnnl_success, descriptor, pass->what, op);
+}
+
+tw_status nn_op_convolution_forward(nn_engine *e, const nn_convolution_shape *shape, nn_op **op)
+{
+    return make_convolution(e, shape, NULL, &forward_pass, op);
 }
 
 tw_status nn_op_convolution_backward_data(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
 {
-    return convolution_gradient(shape, forward, api_convolution_backward_data, "a convolution's gradient", op);
+    return make_convolution(forward->engine, shape, forward, &backward_data_pass, op);
 }
 
 tw_status nn_op_convolution_backward_weights(const nn_convolution_shape *shape, const nn_op *forward, nn_op **op)
 {
-    return convolution_gradient(shape, forward, api_convolution_backward_weights, "a convolution's weight gradient",
-                                op);
+    return make_convolution(forward->engine, shape, forward, &backward_weights_pass, op);
 }
 
 /* ---- batch normalisation ---- */
@@ -117,7 +161,7 @@ tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *
     size_t pooled[4] = {(size_t)size[0], (size_t)size[1]};
     for (int i = 0; i < 2; i++) pooled[2 + i] = ((size_t)size[2 + i] - shape->kernel[i]) / shape->stride + 1;
     api_layout dst;
-    TW_TRY(engine_describe(4, pooled, dnnl_format_tag_any, &dst));
+    TW_TRY(engine_describe(4, pooled, dnnl_f32, dnnl_format_tag_any, &dst));
     api_pooling p = describe_pooling(shape, src, dst);
     dnnl_primitive_desc_t descriptor = NULL;
     dnnl_status_t described = api_pooling_forward(src->engine, &p, &descriptor);
@@ -132,14 +176,4 @@ tw_status nn_op_pooling_backward(const nn_pooling_shape *shape, const nn_op *for
     dnnl_primitive_desc_t descriptor = NULL;
     dnnl_status_t described = api_pooling_backward(forward, &p, &descriptor);
     return engine_make_op(forward->engine, described, descriptor, "a pooling's gradient", op);
-}
-
-/* ---- product ---- */
-
-tw_status nn_multiply(const nn_product *p, const float *a, const float *b, float *c)
-{
-    dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
-    return engine_check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
-                                   p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n),
-                        "a matrix product");
 }

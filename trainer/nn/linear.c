@@ -4,6 +4,7 @@
 
 typedef struct linear {
     nn_layer layer;
+    nn_engine *engine;
     nn_memory *weight, *weight_gradient, *bias, *bias_gradient;
     nn_affine_shape shape;
 } linear;
@@ -12,7 +13,7 @@ static tw_status forward(nn_layer *layer, int training)
 {
     const linear *l = (linear *)layer;
     (void)training;
-    return nn_affine_forward(&l->shape, nn_memory_data(l->weight), nn_memory_data(l->bias),
+    return nn_affine_forward(l->engine, &l->shape, nn_memory_data(l->weight), nn_memory_data(l->bias),
                              nn_memory_data(layer->src->data), nn_memory_data(layer->dst->data));
 }
 
@@ -20,10 +21,11 @@ static tw_status backward(nn_layer *layer)
 {
     const linear *l = (linear *)layer;
     const float *dy = nn_memory_data(layer->dst->diff);
-    TW_TRY(nn_affine_backward_parameters(&l->shape, nn_memory_data(layer->src->data), dy,
+    TW_TRY(nn_affine_backward_parameters(l->engine, &l->shape, nn_memory_data(layer->src->data), dy,
                                          nn_memory_data(l->weight_gradient), nn_memory_data(l->bias_gradient)));
     if (!layer->src->diff) return TW_OK;
-    return nn_affine_backward_source(&l->shape, nn_memory_data(l->weight), dy, nn_memory_data(layer->src->diff));
+    return nn_affine_backward_source(l->engine, &l->shape, nn_memory_data(l->weight), dy,
+                                     nn_memory_data(layer->src->diff));
 }
 
 static const nn_layer_ops ops = {"linear", forward, backward};
@@ -33,7 +35,7 @@ tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial in
     nn_memory *data;
     nn_tensor *dst;
     nn_layer *layer;
-    linear l = {.shape = {.rows = net->images, .outputs = outputs}};
+    linear l = {.engine = net->engine, .shape = {.rows = net->images, .outputs = outputs}};
     TW_TRY(nn_flatten(net));
     l.shape.inputs = net->current->channels * net->current->height * net->current->width;
     nn_declaration weight = {name, "weight", 2, {outputs, l.shape.inputs}, initial};

@@ -4,8 +4,8 @@
 
 #include "affine.h"
 #include "buffer.h"
-#include "engine.h"
 #include "lstm_gates.h"
+#include "product.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +19,12 @@ typedef struct direction {
     size_t input_weight, hidden_weight, bias; /* in the flat array */
     nn_buffer gates;                          /* (steps, batch, 4H): sums, then gates, then their gradients */
     nn_buffer outputs, cells;                 /* (steps + 1, batch, H) */
-    nn_buffer transposed; /* hidden weights as (H, 4H): with few rows the product is twice as fast */
+    nn_factor forward, backward;              /* the hidden weights, for either way */
 } direction;
 
 struct nn_lstm {
     nn_lstm_shape shape;
+    nn_engine *engine;
     nn_range parameters;
     size_t directions;
     direction direction[2];
@@ -66,6 +67,7 @@ tw_status nn_lstm_create(const nn_lstm_options *options, nn_table *table, nn_lst
     nn_lstm *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for an LSTM layer");
     made->shape = options->shape;
+    made->engine = options->engine;
     made->directions = options->shape.bidirectional ? 2 : 1;
     made->parameters.first = table->count;
     tw_status status = TW_OK;
@@ -87,7 +89,8 @@ void nn_lstm_destroy(nn_lstm *lstm)
         nn_buffer_free(&d->gates);
         nn_buffer_free(&d->outputs);
         nn_buffer_free(&d->cells);
-        nn_buffer_free(&d->transposed);
+        nn_factor_free(&d->forward);
+        nn_factor_free(&d->backward);
     }
     nn_buffer_free(&lstm->running);
     free(lstm);
@@ -156,22 +159,11 @@ static size_t output_place(const nn_lstm *lstm, const direction *d, size_t step,
 
 static tw_status reserve(nn_lstm *lstm, direction *d)
 {
-    const size_t hidden = lstm->shape.hidden, steps = lstm->batch.steps;
+    const size_t steps = lstm->batch.steps;
     TW_TRY(nn_buffer_reserve(&d->gates, steps * 4 * state_floats(lstm)));
     TW_TRY(nn_buffer_reserve(&d->outputs, (steps + 1) * state_floats(lstm)));
     TW_TRY(nn_buffer_reserve(&d->cells, (steps + 1) * state_floats(lstm)));
-    TW_TRY(nn_buffer_reserve(&lstm->running, 2 * state_floats(lstm)));
-    return nn_buffer_reserve(&d->transposed, 4 * hidden * hidden);
-}
-
-/* Square by square, so that both matrices are read and written by the cache line. */
-static void transpose(const float *src, size_t rows, size_t columns, float *dst)
-{
-    enum { SIDE = 16 };
-    for (size_t r = 0; r < rows; r += SIDE)
-        for (size_t c = 0; c < columns; c += SIDE)
-            for (size_t i = r; i < r + SIDE && i < rows; i++)
-                for (size_t j = c; j < c + SIDE && j < columns; j++) dst[j * rows + i] = src[i * columns + j];
+    return nn_buffer_reserve(&lstm->running, 2 * state_floats(lstm));
 }
 
 static void begin(nn_lstm *lstm, direction *d)
@@ -214,15 +206,15 @@ static tw_status forward_direction(nn_lstm *lstm, const float *values, direction
 {
     const size_t hidden = lstm->shape.hidden, batch = lstm->batch.batch;
     const nn_affine_shape inputs = input_shape(lstm);
-    const nn_product recurrent = {.m = batch, .n = 4 * hidden, .k = hidden, .beta = 1.0f};
+    const nn_product recurrent = {.transpose_b = 1, .m = batch, .n = 4 * hidden, .k = hidden, .beta = 1.0f};
     TW_TRY(reserve(lstm, d));
-    transpose(values + d->hidden_weight, 4 * hidden, hidden, d->transposed.values);
+    TW_TRY(nn_factor_prepare(lstm->engine, &recurrent, values + d->hidden_weight, &d->forward));
     begin(lstm, d);
-    TW_TRY(nn_affine_forward(&inputs, values + d->input_weight, values + d->bias, lstm->batch.x, d->gates.values));
+    TW_TRY(nn_affine_forward(lstm->engine, &inputs, values + d->input_weight, values + d->bias, lstm->batch.x,
+                             d->gates.values));
     for (size_t i = 0; i < lstm->batch.steps; i++) {
         size_t step = step_at(lstm, d->reverse, i);
-        TW_TRY(
-            nn_multiply(&recurrent, before(lstm, d, &d->outputs, step), d->transposed.values, gates_at(lstm, d, step)));
+        TW_TRY(nn_factor_multiply(&d->forward, before(lstm, d, &d->outputs, step), gates_at(lstm, d, step)));
         for (size_t s = 0; s < batch; s++) forward_cell(lstm, d, step, s);
     }
     end(lstm, d);
@@ -269,11 +261,12 @@ static tw_status backward_steps(nn_lstm *lstm, const float *values, direction *d
 {
     const size_t hidden = lstm->shape.hidden, batch = lstm->batch.batch;
     const nn_product recurrent = {.m = batch, .n = hidden, .k = 4 * hidden};
+    TW_TRY(nn_factor_prepare(lstm->engine, &recurrent, values + d->hidden_weight, &d->backward));
     memset(lstm->running.values, 0, 2 * state_floats(lstm) * sizeof(float));
     for (size_t i = lstm->batch.steps; i-- > 0;) {
         size_t step = step_at(lstm, d->reverse, i);
         for (size_t s = 0; s < batch; s++) backward_cell(lstm, d, y_gradient, step, s);
-        TW_TRY(nn_multiply(&recurrent, gates_at(lstm, d, step), values + d->hidden_weight, lstm->running.values));
+        TW_TRY(nn_factor_multiply(&d->backward, gates_at(lstm, d, step), lstm->running.values));
     }
     return TW_OK;
 }
@@ -282,9 +275,10 @@ static tw_status backward_parameters(nn_lstm *lstm, direction *d, float *gradien
 {
     const nn_affine_shape inputs = input_shape(lstm);
     const nn_product recurrent = {.transpose_a = 1, .m = inputs.outputs, .n = lstm->shape.hidden, .k = inputs.rows};
-    TW_TRY(nn_affine_backward_parameters(&inputs, lstm->batch.x, d->gates.values, gradients + d->input_weight,
-                                         gradients + d->bias));
-    return nn_multiply(&recurrent, d->gates.values, before(lstm, d, &d->outputs, 0), gradients + d->hidden_weight);
+    TW_TRY(nn_affine_backward_parameters(lstm->engine, &inputs, lstm->batch.x, d->gates.values,
+                                         gradients + d->input_weight, gradients + d->bias));
+    return nn_multiply(lstm->engine, &recurrent, d->gates.values, before(lstm, d, &d->outputs, 0),
+                       gradients + d->hidden_weight);
 }
 
 tw_status nn_lstm_backward(nn_lstm *lstm, const float *values, const float *y_gradient, float *gradients,
@@ -297,7 +291,7 @@ tw_status nn_lstm_backward(nn_lstm *lstm, const float *values, const float *y_gr
         TW_TRY(backward_parameters(lstm, &lstm->direction[i], gradients));
     }
     for (size_t i = 0; x_gradient && i < lstm->directions; i++, source.beta = 1.0f)
-        TW_TRY(nn_multiply(&source, lstm->direction[i].gates.values, values + lstm->direction[i].input_weight,
-                           x_gradient));
+        TW_TRY(nn_multiply(lstm->engine, &source, lstm->direction[i].gates.values,
+                           values + lstm->direction[i].input_weight, x_gradient));
     return TW_OK;
 }

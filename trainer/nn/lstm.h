@@ -13,6 +13,7 @@
 #ifndef NN_LSTM_H
 #define NN_LSTM_H
 
+#include "engine.h"
 #include "table.h"
 
 typedef struct nn_lstm nn_lstm;
@@ -28,6 +29,7 @@ typedef struct nn_lstm_options {
     nn_lstm_shape shape;
     float range;       /* weights begin uniformly between -range and range */
     float forget_bias; /* 0: biases too; otherwise this for the forget gate, 0 for the others */
+    nn_engine *engine; /* computes the products, in its precision; lives as long as the layer */
 } nn_lstm_options;
 
 /* Declares the tensors in `table`. The layer keeps its activations: forward and backward take turns. */

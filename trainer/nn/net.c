@@ -85,11 +85,11 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
     return TW_OK;
 }
 
-static tw_status open_net(nn_net *net, const nn_input *input)
+static tw_status open_net(nn_net *net, const nn_input *input, nn_precision precision)
 {
     size_t shape[4] = {input->images, input->channels, input->height, input->width};
     nn_memory *images;
-    TW_TRY(nn_engine_create(&net->engine));
+    TW_TRY(nn_engine_create(precision, &net->engine));
     TW_TRY(nn_memory_plain(net->engine, 4, shape, &images));
     nn_memory_place(images, NN_INPUT, 0);
     net->images = input->images;
@@ -97,14 +97,14 @@ static tw_status open_net(nn_net *net, const nn_input *input)
     return add_tensor(net, images, shape + 1, &net->current);
 }
 
-tw_status nn_net_create(const nn_input *input, nn_net **net)
+tw_status nn_net_create(const nn_input *input, nn_precision precision, nn_net **net)
 {
     if (!input->images || !input->channels || !input->height || !input->width)
         return tw_fail(TW_ERROR_ARGUMENT, "a net needs at least one image of at least one pixel");
     nn_engine_enter();
     nn_net *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a net");
-    tw_status status = open_net(made, input);
+    tw_status status = open_net(made, input, precision);
     if (status == TW_OK)
         *net = made;
     else

@@ -1,6 +1,6 @@
 /* net.h - a network: a chain of layers over images, built once for one number of images.
  *
- *     nn_net_create(&input, &net);
+ *     nn_net_create(&input, NN_FP32, &net);
  *     nn_convolution(net, "conv1", &(nn_convolution_options){.filters = 16, .kernel = 3, .stride = 1, .padding = 1});
  *     nn_relu(net);
  *     nn_linear(net, "fc", 10, NN_INITIAL_HE);
@@ -15,6 +15,7 @@
 #ifndef NN_NET_H
 #define NN_NET_H
 
+#include "precision.h"
 #include "table.h"
 
 typedef struct nn_net nn_net;
@@ -23,7 +24,8 @@ typedef struct nn_input {
     size_t images, channels, height, width;
 } nn_input;
 
-tw_status nn_net_create(const nn_input *input, nn_net **net);
+/* TW_ERROR_UNSUPPORTED: this processor does not compute in `precision`. */
+tw_status nn_net_create(const nn_input *input, nn_precision precision, nn_net **net);
 void nn_net_destroy(nn_net *net);
 
 /* ---- layers ---- */

@@ -148,7 +148,8 @@ static tw_status create_network(asr_learner *l)
                                     .hidden = (size_t)s->hidden,
                                     .bottleneck = (size_t)s->bottleneck,
                                     .labels = d->labels,
-                                    .keep = (float)(1 - s->dropout)};
+                                    .keep = (float)(1 - s->dropout),
+                                    .precision = l->place.precision};
     TW_TRY(acoustic_model_create(&config, &l->net));
     acoustic_model_initialise(l->net, l->place.seed);
     show_arrays(l);

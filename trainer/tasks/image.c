@@ -140,7 +140,7 @@ static void show_arrays(image_learner *l)
 static tw_status create_model(image_learner *l)
 {
     const image_set *set = &data_of(l)->train;
-    model_shape shape = {set->channels, set->height, set->width, set->classes, l->place.batch};
+    model_shape shape = {set->channels, set->height, set->width, set->classes, l->place.batch, l->place.precision};
     TW_TRY(model_create(settings_of(l)->model, &shape, &l->net));
     model_initialise(l->net, l->place.seed);
     show_arrays(l);

@@ -235,7 +235,7 @@ static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
-    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch};
+    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch, l->place.precision};
     TW_TRY(language_model_create(&config, &shape, &l->net));
     language_model_initialise(l->net, l->place.seed);
     show_arrays(l);

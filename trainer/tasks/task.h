@@ -6,6 +6,7 @@
 #define TRAINER_TASK_H
 
 #include "options.h"
+#include "precision.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,6 +52,7 @@ typedef struct learner_place {
     int rank, size;
     size_t batch; /* of each worker, a step */
     uint64_t seed;
+    nn_precision precision; /* that it computes in */
 } learner_place;
 
 /* One worker's network and its way through the data. All parameters stand in one array and all gradients in another,

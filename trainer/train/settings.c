@@ -53,6 +53,9 @@ static const option_row rows[] = {
     {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9,
      .help = "scale the mean gradient down to this norm where it is longer; where --sync compresses, each worker's own "
              "to NORM times the root of the number of workers, and by gossip each to NORM; 0: never"},
+    {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true,
+     .help = "bf16: matrix products and convolutions round what they read to bfloat16 and add up in fp32; all else, "
+             "the weights above all, stays fp32. Needs AVX512_BF16 or AMX; thinwire doctor knows"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation",
      .binding = true},
 

@@ -26,6 +26,7 @@ typedef struct train_settings {
     long workers;         /* 0: one thread, or as many as the launcher started */
     long epochs, steps, batch, warmup, seed, checkpoint_every, check_every;
     int optimizer; /* optimiser_kind */
+    int compute;   /* nn_precision */
     double lr, momentum, beta2, weight_decay, clip, timeout;
     double expect_ratio; /* 0: nothing is expected */
     bool nesterov, quiet;

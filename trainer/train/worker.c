@@ -44,7 +44,8 @@ static tw_status choose_scheme(worker *w)
 
 static tw_status create_learner(worker *w)
 {
-    learner_place place = {w->rank, w->size, (size_t)w->settings.batch, (uint64_t)w->settings.seed};
+    const train_settings *s = &w->settings;
+    learner_place place = {w->rank, w->size, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute};
     TW_TRY(w->task->ops->create(w->task, &place, &w->learner));
     w->mean_buffers = calloc(w->learner->buffer_count + 1, sizeof *w->mean_buffers);
     return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
