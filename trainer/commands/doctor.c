@@ -134,8 +134,8 @@ static void print_table(const facts *f)
     printf("%-32s %.4g\n", "memory copy GB/s, 1 thread", f->copy_one);
     if (f->copy_threads > 1) printf("memory copy GB/s, %2d threads     %.4g\n", f->copy_threads, f->copy_all);
     printf("%-32s %s\n", "oneDNN", f->onednn);
-    printf("%-32s %s", "--compute bf16", f->bf16 ? "native" : "not on this processor");
-    printf(*f->bf16_implementation ? " (%s)\n" : "\n", f->bf16_implementation);
+    printf("%-32s %s (oneDNN has %s)\n", "--compute bf16", f->bf16 ? "native" : "not on this processor",
+           *f->bf16_implementation ? f->bf16_implementation : "nothing for it");
     printf("%-32s libthinwire_mpi %s\n", "MPI", f->mpi ? "found" : "not found");
     if (*f->data_error)
         printf("%-32s not found: %s\n", "data set", f->data_error);

@@ -50,7 +50,8 @@ typedef enum nn_argument {
     NN_ARGUMENTS
 } nn_argument;
 
-/* What can be computed in `precision` is. TW_ERROR_UNSUPPORTED: this processor has no instructions for it. */
+/* Its products and convolutions compute in `precision`. TW_ERROR_UNSUPPORTED: the processor has no instructions for it.
+ */
 tw_status nn_engine_create(nn_precision precision, nn_engine **engine);
 void nn_engine_destroy(nn_engine *engine);
 

@@ -9,8 +9,6 @@ typedef struct convolution_types {
     dnnl_data_type_t src, weights, dst;
 } convolution_types;
 
-static const convolution_types fp32_types = {dnnl_f32, dnnl_f32, dnnl_f32};
-
 /* One of the three passes. */
 typedef struct convolution_pass {
     const char *what;
@@ -71,22 +69,24 @@ static void forget_convolution(const api_convolution *c)
     api_forget(c->dst);
 }
 
-/* The descriptor of a pass that computes in these types; NULL if that is not native. */
+/* The descriptor of a pass; NULL if it is to be in bf16 and the processor has no instructions for that. */
 static tw_status describe_in(nn_engine *e, const nn_convolution_shape *shape, const nn_op *forward,
-                             const convolution_pass *pass, const convolution_types *types,
-                             dnnl_primitive_desc_t *descriptor)
+                             const convolution_pass *pass, nn_precision precision, dnnl_primitive_desc_t *descriptor)
 {
+    static const convolution_types fp32_types = {dnnl_f32, dnnl_f32, dnnl_f32};
+    const int in_bf16 = precision == NN_BF16;
     api_convolution c = {.attributes = shape->relu ? e->relu : e->plain};
     *descriptor = NULL;
-    tw_status status = describe_convolution(shape, types, &c);
+    tw_status status = describe_convolution(shape, in_bf16 ? &pass->bf16_types : &fp32_types, &c);
     if (status == TW_OK) {
         dnnl_status_t described = pass->describe(e, forward, &c, descriptor);
-        if (types == &fp32_types) status = engine_check(described, pass->what);
+        if (!in_bf16) status = engine_check(described, pass->what);
     }
     forget_convolution(&c);
-    if (types == &fp32_types || !*descriptor || engine_is_native(*descriptor)) return status;
-    dnnl_primitive_desc_destroy(*descriptor);
-    *descriptor = NULL;
+    if (in_bf16 && *descriptor && !engine_is_native(*descriptor)) {
+        dnnl_primitive_desc_destroy(*descriptor);
+        *descriptor = NULL;
+    }
     return status;
 }
 
@@ -94,8 +94,8 @@ static tw_status make_convolution(nn_engine *e, const nn_convolution_shape *shap
                                   const convolution_pass *pass, nn_op **op)
 {
     dnnl_primitive_desc_t descriptor = NULL;
-    if (e->precision == NN_BF16) TW_TRY(describe_in(e, shape, forward, pass, &pass->bf16_types, &descriptor));
-    if (!descriptor) TW_TRY(describe_in(e, shape, forward, pass, &fp32_types, &descriptor));
+    if (e->precision == NN_BF16) TW_TRY(describe_in(e, shape, forward, pass, NN_BF16, &descriptor));
+    if (!descriptor) TW_TRY(describe_in(e, shape, forward, pass, NN_FP32, &descriptor));
     return engine_make_op(e, dnnl_success, descriptor, pass->what, op);
 }
 

@@ -149,13 +149,11 @@ void engine_forget_products(nn_engine *e)
 static tw_status make_product(nn_engine *e, const nn_product *product, int prepared)
 {
     dnnl_primitive_desc_t descriptor;
-    TW_TRY(describe_product(e, product, prepared, &descriptor));
     engine_product *made = calloc(1, sizeof *made);
-    tw_status status = made ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a product");
-    if (made) {
-        *made = (engine_product){.next = e->products, .product = *product, .prepared = prepared};
-        e->products = made;
-    }
+    if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a product");
+    *made = (engine_product){.next = e->products, .product = *product, .prepared = prepared};
+    e->products = made;
+    tw_status status = describe_product(e, product, prepared, &descriptor);
     if (status == TW_OK && engine_is_native(descriptor)) status = fill(e, descriptor, made);
     if (descriptor) dnnl_primitive_desc_destroy(descriptor);
     return status;
