@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The accuracy table: what each scheme reaches and sends, beside dense training, over several seeds.
+"""The accuracy table: what each scheme reaches and sends, beside dense training, over several seeds. Of other tasks it
+shows their own figure of merit: a word error rate, a perplexity.
 
     bench/accuracy.py                                  every scheme at its defaults on Fashion-MNIST, 4 workers, 5 epochs
     bench/accuracy.py dgc:density=0.001,values=fp16    these specs only, beside dense
     bench/accuracy.py --cifar cifar-10-batches-bin     ResNet-20 on CIFAR-10
     bench/accuracy.py --train "--lr 0.05 --batch 32"   with other options of thinwire train
+    bench/accuracy.py --task asr --data recordings     speech, or text with lm; the recipe goes into --train
 
 Each run's summary is kept in --results and not made again, so an interrupted table goes on where it was, and a failed
 run is tried once more; after a change to the library, begin with an empty folder. Prints Markdown; --json writes the
@@ -23,6 +25,7 @@ import zlib
 
 DENSE = "allreduce"
 RATIOS = ("compressed", "message", "traffic")
+PLAIN = ("perplexity",)  # metrics that are not shares, shown as %
 
 
 def list_schemes(program):
@@ -31,7 +34,7 @@ def list_schemes(program):
 
 
 def train_words(options, spec, seed):
-    """The options of `thinwire train image`, which are also what tells one run from another."""
+    """The options of `thinwire train TASK`, which are also what tells one run from another."""
     words = ["--workers", options.workers, "--epochs", options.epochs, "--seed", seed, "--sync", spec]
     if options.data:
         words += ["--data", options.data]
@@ -42,8 +45,15 @@ def train_words(options, spec, seed):
 
 
 def result_path(options, spec, seed, words):
-    name = "".join(letter if letter.isalnum() or letter in "=.-" else "_" for letter in spec)[:80]
+    task = "" if options.task == "image" else f"{options.task}-"
+    name = task + "".join(letter if letter.isalnum() or letter in "=.-" else "_" for letter in spec)[:80]
     return options.results / f"{name}-seed{seed}-{zlib.crc32(' '.join(words).encode()):08x}.json"
+
+
+def figure(summary):
+    """The metric as it is shown: a share in %."""
+    metric = summary["metric"]
+    return metric["value"] * (1 if metric["name"] in PLAIN else 100)
 
 
 def tell(text):
@@ -57,7 +67,7 @@ def train(options, spec, seed):
     if path.exists():
         return json.loads(path.read_text())
     unfinished = path.with_suffix(".unfinished")
-    done = subprocess.run([options.thinwire, "train", "image", "--quiet", "--json", unfinished, *words],
+    done = subprocess.run([options.thinwire, "train", options.task, "--quiet", "--json", unfinished, *words],
                           stderr=subprocess.PIPE, text=True, env={"OMP_NUM_THREADS": "1", **os.environ})
     if done.returncode != 0:
         unfinished.unlink(missing_ok=True)
@@ -66,7 +76,7 @@ def train(options, spec, seed):
         return {"failed": why}
     unfinished.rename(path)
     summary = json.loads(path.read_text())
-    tell(f"{spec}, seed {seed}: {100 * summary['metric']['value']:.2f} % in {summary['seconds']['wall']:.0f} s")
+    tell(f"{spec}, seed {seed}: {summary['metric']['name']} {figure(summary):.2f} in {summary['seconds']['wall']:.0f} s")
     return summary
 
 
@@ -89,13 +99,13 @@ def mean(values):
 
 def make_row(spec, summaries, dense):
     """One spec's line; the difference to dense is taken seed by seed."""
-    points = {seed: 100 * summary["metric"]["value"] for seed, summary in summaries.items()}
+    points = {seed: figure(summary) for seed, summary in summaries.items()}
     return {
         "sync": spec,
         "seeds": sorted(points),
         "metric": mean(points.values()),
         "spread": statistics.stdev(points.values()) if len(points) > 1 else None,
-        "difference": mean(points[seed] - 100 * dense[seed]["metric"]["value"] for seed in points if seed in dense),
+        "difference": mean(points[seed] - figure(dense[seed]) for seed in points if seed in dense),
         "ratio": {name: mean(summary["ratio"][name] for summary in summaries.values()) for name in RATIOS},
         "wall": mean(summary["seconds"]["wall"] for summary in summaries.values()),
     }
@@ -105,11 +115,12 @@ def text(value, form):
     return "-" if value is None else format(value, form)
 
 
-def print_table(options, rows):
+def print_table(options, rows, metric):
     data = options.cifar or options.data or "Fashion-MNIST"
+    shown = metric if metric in PLAIN else f"{metric} %"
     print(f"{data}, {options.workers} workers, {options.epochs} epochs, seeds "
-          f"{', '.join(map(str, options.seeds))}; accuracy: mean ± standard deviation over the seeds.\n")
-    print("| sync | accuracy % | to dense, points | ratio, compressed tensors | ratio, message | ratio, traffic | wall s |")
+          f"{', '.join(map(str, options.seeds))}; {metric}: mean ± standard deviation over the seeds.\n")
+    print(f"| sync | {shown} | to dense, points | ratio, compressed tensors | ratio, message | ratio, traffic | wall s |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         missing = "" if len(row["seeds"]) == len(options.seeds) else f" ({len(row['seeds'])} of {len(options.seeds)})"
@@ -124,7 +135,8 @@ def parse_line():
     parser.add_argument("--thinwire", default="build/thinwire", help="the program (default build/thinwire)")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("runs/accuracy"),
                         help="folder of the runs' summaries (default runs/accuracy)")
-    parser.add_argument("--data", help="folder of another data set of thinwire train")
+    parser.add_argument("--task", default="image", choices=["image", "asr", "lm"], help="default image")
+    parser.add_argument("--data", help="another data set of thinwire train; asr and lm need one")
     parser.add_argument("--cifar", metavar="DIR", help="CIFAR-10's binary files; trains resnet20 with its recipe")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=5)
@@ -133,7 +145,10 @@ def parse_line():
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each with its workers' threads")
     parser.add_argument("--train", default="", metavar="OPTIONS", help="more options of thinwire train, in one word")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.task != "image" and (options.cifar or not options.data):
+        parser.error(f"--task {options.task} needs --data, and --cifar is for image")
+    return options
 
 
 def main():
@@ -143,7 +158,8 @@ def main():
     specs = [DENSE, *(spec for spec in specs if spec != DENSE)]
     found, failures = train_all(options, specs)
     rows = [make_row(spec, found[spec], found[DENSE]) for spec in specs]
-    print_table(options, rows)
+    metrics = [summary["metric"]["name"] for runs in found.values() for summary in runs.values()]
+    print_table(options, rows, metrics[0] if metrics else "accuracy")
     if options.json:
         options.json.write_text(json.dumps({"workers": options.workers, "epochs": options.epochs, "rows": rows},
                                            indent=1) + "\n")

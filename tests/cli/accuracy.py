@@ -1,11 +1,13 @@
 """bench/accuracy.py: its figures are those of the runs, and no run is made twice."""
 import json
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
 import unittest
 
+from asr import write_words
 from support import PROGRAM, CommandLineTest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench/accuracy.py"
@@ -41,6 +43,19 @@ class AccuracyTest(CommandLineTest):
         self.assertEqual((again.returncode, again.stderr, again.stdout), (0, "", first.stdout))
         more = self.make_table("--seeds", "1,2", "topk")
         self.assertEqual(len(more.stderr.splitlines()), 2)
+
+    def test_other_tasks_have_their_own_metric(self):
+        words = write_words(self.folder / "words")
+        recipe = ("--hidden", "8", "--features", "rate=8000,bins=20")
+        done = self.make_table("--task", "asr", "--data", words, "--train", shlex.join(("--batch", "2", *recipe)),
+                               "--seeds", "1", "topk")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        run = self.run_program("train", "asr", "--data", words, "--batch", 2, *recipe, "--workers", 2, "--epochs", 1,
+                               "--sync", "topk", "--quiet", "--json", "-")
+        rate = 100 * json.loads(run.stdout)["metrics"]["wer"]
+        self.assertIn("| sync | wer % |", done.stdout)
+        self.assertIn(f"| `topk` | {rate:.2f} ± - |", done.stdout)
+        self.assertEqual(self.make_table("--task", "asr", "--cifar", words).returncode, 2)
 
     def test_a_run_that_fails_is_told_and_missing(self):
         done = self.make_table("--seeds", "1", "topk:densty=1")

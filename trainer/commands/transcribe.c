@@ -10,6 +10,7 @@
 #include "log_mel.h"
 #include "sound.h"
 #include <cJSON.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +57,13 @@ typedef struct recogniser {
     log_mel *extractor;
 } recogniser;
 
-static tw_status read_size(const tw_state *state, const char *file, const char *key, size_t *size)
+/* `most` bounds what a made-up file can ask for; the options of thinwire train asr allow no more. */
+static tw_status read_size(const tw_state *state, const char *file, const char *key, long most, size_t *size)
 {
     const char *text = tw_state_text(state, key);
     char *end = NULL;
     long value = text ? strtol(text, &end, 10) : -1;
-    if (!text || end == text || *end || value < 0 || value > 1000000)
+    if (!text || end == text || *end || value < 0 || value > most)
         return tw_fail(TW_ERROR_FORMAT, "%s does not say its %s: thinwire train asr did not write it", file, key);
     *size = (size_t)value;
     return TW_OK;
@@ -75,9 +77,9 @@ static tw_status read_texts(recogniser *r, const tw_state *state, acoustic_model
     *config = (acoustic_model_config){.keep = 1};
     TW_TRY(alphabet_parse(letters, &r->letters));
     TW_TRY(feature_settings_parse(features, &r->features));
-    TW_TRY(read_size(state, r->file, "layers", &config->layers));
-    TW_TRY(read_size(state, r->file, "hidden", &config->hidden));
-    TW_TRY(read_size(state, r->file, "bottleneck", &config->bottleneck));
+    TW_TRY(read_size(state, r->file, "layers", 64, &config->layers));
+    TW_TRY(read_size(state, r->file, "hidden", 16384, &config->hidden));
+    TW_TRY(read_size(state, r->file, "bottleneck", 65536, &config->bottleneck));
     config->features = feature_width(&r->features);
     config->labels = r->letters.count + 1;
     return TW_OK;
@@ -198,7 +200,9 @@ static int run(void *settings, options *set)
     for (size_t i = 1; status == TW_OK && i < set->argument_count; i++)
         if (transcribe(&r, settings, set->arguments[i]) != TW_OK) code = launch_refuse();
     close_recogniser(&r);
-    return code;
+    if (fflush(stdout) == 0) return code;
+    tw_fail(TW_ERROR_IO, "the text could not be written: %s", strerror(errno));
+    return launch_refuse();
 }
 
 int command_transcribe(int argc, char **argv)

@@ -37,7 +37,8 @@ static const option_row rows[] = {
      .binding = true},
     {"time-masks", "N", OPTION_INTEGER, AT(time_masks), "0", 0, 100,
      .help = "SpecAugment: spans of frames masked in each training utterance", .binding = true},
-    {"time-mask", "N", OPTION_INTEGER, AT(time_mask), "10", 1, 10000, .help = "the longest such span, in frames",
+    {"time-mask", "N", OPTION_INTEGER, AT(time_mask), "10", 1, 10000,
+     .help = "the longest such span, in frames as the network sees them; never above a fifth of an utterance",
      .binding = true},
     {"frequency-masks", "N", OPTION_INTEGER, AT(frequency_masks), "0", 0, 100,
      .help = "SpecAugment: bands of frequency masked likewise", .binding = true},
@@ -47,7 +48,8 @@ static const option_row rows[] = {
      .help = "longer utterances are left out"},
     {"channel", "N", OPTION_INTEGER, AT(channel), "-1", -1, 63,
      .help = "of files with several channels, take this one; -1: such files are left out"},
-    {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7, .help = "the most that all features may take"},
+    {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
+     .help = "the most that the features of the training part may take, and of the test part"},
 };
 
 static const char *fallback(const void *settings, const char *option)
@@ -74,6 +76,18 @@ void asr_note_skips(asr_data *d, const skips *train, const skips *test)
         snprintf(note + used, room - (size_t)used, "%stest: %s", used ? "\n" : "", skips_text(test, text));
 }
 
+/* What the other model alone understands would be silently off. */
+static tw_status check_model(const asr_settings *s)
+{
+    if (s->model == ASR_CTC && (s->alignment || s->test_alignment))
+        return tw_fail(TW_ERROR_ARGUMENT, "%s: --model ctc learns from transcripts; alignments are for --model frames",
+                       s->alignment ? "--alignment" : "--test-alignment");
+    if (s->model == ASR_FRAMES && (s->time_masks || s->frequency_masks))
+        return tw_fail(TW_ERROR_ARGUMENT, "%s: --model frames does not mask its windows; it is for --model ctc",
+                       s->time_masks ? "--time-masks" : "--frequency-masks");
+    return TW_OK;
+}
+
 static tw_status read_request(const asr_settings *s, speech_request *request)
 {
     *request = (speech_request){.channel = s->channel < 0 ? SOUND_MONO : (int)s->channel,
@@ -87,6 +101,7 @@ static tw_status fill(const asr_settings *s, asr_data *d)
     if (!s->data)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--data is missing: a manifest, or a folder of speech; --help lists the kinds");
+    TW_TRY(check_model(s));
     TW_TRY(read_request(s, &d->request));
     TW_TRY(speech_corpus_load(s->data, s->test, &d->corpus));
     snprintf(d->base.path, sizeof d->base.path, "%s", s->data);
@@ -108,7 +123,11 @@ static tw_status load(const void *settings, task **out)
     asr_data *d = calloc(1, sizeof *d);
     if (!d) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
     d->kind = s->model == ASR_CTC ? &asr_ctc : &asr_frames;
-    d->base = (task){.ops = &asr_task, .settings = settings, .metrics = d->kind->metrics};
+    d->base = (task){.ops = &asr_task,
+                     .settings = settings,
+                     .metrics = d->kind->metrics,
+                     .items = d->kind->items,
+                     .batch_of = d->kind->batch_of};
     tw_status status = fill(s, d);
     if (status == TW_OK)
         *out = &d->base;
@@ -119,12 +138,12 @@ static tw_status load(const void *settings, task **out)
 
 /* ---- a worker ---- */
 
-tw_status asr_check_batch(const asr_learner *l, size_t count, const char *things)
+tw_status asr_check_batch(const asr_learner *l, size_t count)
 {
     size_t wanted = l->place.batch * (size_t)l->place.size;
     if (count >= wanted) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
-                   l->place.batch, l->place.size, l->place.size == 1 ? "" : "s", wanted, things, count);
+                   l->place.batch, l->place.size, l->place.size == 1 ? "" : "s", wanted, l->base.task->batch_of, count);
 }
 
 static void show_arrays(asr_learner *l)
@@ -212,8 +231,6 @@ const task_ops asr_task = {
         "  thinwire train asr --data train.json --test test.json --layers 3 --hidden 256\n"
         "  thinwire train asr --model frames --data kaldi/train --alignment kaldi/train/ali.txt --bottleneck 64\n"
         "  thinwire transcribe runs/digits recording.wav\n",
-    .items = "utterances",
-    .batch_of = "utterances",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(asr_settings),

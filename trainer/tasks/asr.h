@@ -46,6 +46,7 @@ typedef struct asr_learner {
 
 struct asr_kind {
     const char *name;
+    const char *items, *batch_of; /* as in task */
     const task_metric *metrics;
     /* Fills d->sets, d->labels and the texts of d->base. */
     tw_status (*load)(asr_data *d);
@@ -80,7 +81,7 @@ static inline nn_noise asr_noise(const asr_learner *l, uint64_t step)
 /* Says in d->base.note what was left out of the two sets. */
 void asr_note_skips(asr_data *d, const skips *train, const skips *test);
 
-/* TW_ERROR_ARGUMENT when a step takes more than there is. `things`: "utterances", "windows". */
-tw_status asr_check_batch(const asr_learner *l, size_t count, const char *things);
+/* TW_ERROR_ARGUMENT when a step takes more than the `count` there are. */
+tw_status asr_check_batch(const asr_learner *l, size_t count);
 
 #endif

@@ -143,7 +143,7 @@ static tw_status prepare(asr_learner *l)
 {
     const ctc_sets *s = sets_of(l);
     size_t frames = 1, targets = 1, batch = l->place.batch;
-    TW_TRY(asr_check_batch(l, s->train.count, "utterances"));
+    TW_TRY(asr_check_batch(l, s->train.count));
     l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->place.size, batch);
     grow_to(&s->train, &frames, &targets);
     grow_to(&s->test, &frames, &targets);
@@ -291,6 +291,8 @@ static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score 
 
 const asr_kind asr_ctc = {
     .name = "ctc",
+    .items = "utterances",
+    .batch_of = "utterances",
     .metrics = metrics,
     .load = load,
     .release = release,

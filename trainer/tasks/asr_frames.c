@@ -85,7 +85,7 @@ static tw_status prepare(asr_learner *l)
 {
     const frame_set *train = &sets_of(l)->train;
     size_t batch = l->place.batch, frames = train->length * batch;
-    TW_TRY(asr_check_batch(l, train->count, "windows"));
+    TW_TRY(asr_check_batch(l, train->count));
     l->base.steps_per_epoch = train->count / (batch * (size_t)l->place.size);
     frame_worker *w = l->own = calloc(1, sizeof *w);
     if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
@@ -149,6 +149,8 @@ static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score 
 
 const asr_kind asr_frames = {
     .name = "frames",
+    .items = "frames",
+    .batch_of = "windows",
     .metrics = metrics,
     .load = load,
     .release = release,

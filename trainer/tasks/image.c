@@ -75,7 +75,8 @@ static tw_status load(const void *settings, task **out)
     task *base = &t->base;
     t->train = t->data.train;
     if (s->limit_train > 0 && (size_t)s->limit_train < t->train.count) t->train.count = (size_t)s->limit_train;
-    *base = (task){.ops = &image_task, .settings = settings, .metrics = metrics};
+    *base =
+        (task){.ops = &image_task, .settings = settings, .metrics = metrics, .items = "images", .batch_of = "images"};
     snprintf(base->path, sizeof base->path, "%s", t->data.path);
     snprintf(base->description, sizeof base->description, "%zu training and %zu test images", t->train.count,
              t->data.test.count);
@@ -235,8 +236,6 @@ const task_ops image_task = {
                 "  thinwire train image --resume runs/dgc --workers 4 --sync dgc:density=0.001 --epochs 10\n"
                 "  mpirun -n 8 thinwire train image --model resnet20 --data cifar-10-batches-bin --crop 4 --flip \\\n"
                 "      --lr 0.1 --weight-decay 1e-4 --epochs 164 --sync dgc --out runs/resnet20\n",
-    .items = "images",
-    .batch_of = "images",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(image_settings),

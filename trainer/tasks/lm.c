@@ -180,6 +180,8 @@ static tw_status load(const void *settings, task **out)
     d->base.ops = &lm_task;
     d->base.settings = settings;
     d->base.metrics = metrics;
+    d->base.items = "tokens";
+    d->base.batch_of = "strips of the text";
     tw_status status = fill_data(settings, d);
     if (status == TW_OK)
         *out = &d->base;
@@ -366,8 +368,6 @@ const task_ops lm_task = {
                 "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc:density=0.001\n"
                 "  thinwire train lm --data shakespeare.txt --unit char --bptt 64 --out runs/shakespeare\n"
                 "  thinwire generate runs/shakespeare\n",
-    .items = "tokens",
-    .batch_of = "strips of the text",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(lm_settings),

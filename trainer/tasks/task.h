@@ -45,6 +45,8 @@ typedef struct task {
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
     const task_metric *metrics; /* ends with one without a name */
+    const char *items;          /* what task_score.count counts: "images" */
+    const char *batch_of;       /* what --batch counts */
 } task;
 
 /* Where a worker stands among the others. */
@@ -83,8 +85,6 @@ struct task_ops {
     const char *name;       /* "image" */
     const char *summary;    /* one line */
     const char *examples;   /* for the help page, every line ending in \n */
-    const char *items;      /* what task_score.count counts: "images" */
-    const char *batch_of;   /* what --batch counts */
     const option_row *rows; /* the task's own options, offsets into its settings */
     size_t row_count;
     size_t settings_bytes; /* at most TASK_SETTINGS_MOST */

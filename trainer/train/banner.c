@@ -46,7 +46,7 @@ void banner_print(FILE *stream, const worker *w)
     print_tensors(stream, w);
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
     fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
-            w->task->ops->batch_of, (unsigned long long)w->steps_per_epoch);
+            w->task->batch_of, (unsigned long long)w->steps_per_epoch);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
     fprintf(stream, "\n");
     if (w->gossips && w->size > 1)
