@@ -271,6 +271,8 @@ class WrongSpeechTest(SpeechTest):
         entries = (self.add("16k.wav", speak("ab", 16000), rate=16000), "ab"), \
                   (self.add("stereo.wav", pair, rate=16000, channels=2), "ab")
         self.assertIn("9 training", self.banner("--data", self.manifest(entries[0])))
+        self.assertNotIn("fits", self.banner())
+        self.assertIn("0.wav: 8000 samples a second", self.banner("--features", "rate=16000"))
         text = self.banner("--data", write_manifest(self.folder / "two.json", 2 * [entries[1]]), "--channel", 1,
                            "--max-seconds", 3, "--test", write_manifest(self.folder / "one.json", [entries[1]]))
         self.assertIn("2 training and 1 test", text)

@@ -66,14 +66,30 @@ static const char *fallback(const void *settings, const char *option)
 
 /* ---- data ---- */
 
+static void add_note(asr_data *d, const char *about, const char *text)
+{
+    char *note = d->base.note;
+    size_t used = strlen(note), room = sizeof d->base.note - used;
+    snprintf(note + used, room, "%s%s: %s", used ? "\n" : "", about, text);
+}
+
 void asr_note_skips(asr_data *d, const skips *train, const skips *test)
 {
-    char text[SKIPS_TEXT], *note = d->base.note;
-    const size_t room = sizeof d->base.note;
-    int used = 0;
-    if (skips_total(train) > 0) used = snprintf(note, room, "training: %s", skips_text(train, text));
-    if (skips_total(test) > 0 && (size_t)used < room)
-        snprintf(note + used, room - (size_t)used, "%stest: %s", used ? "\n" : "", skips_text(test, text));
+    char text[SKIPS_TEXT];
+    if (skips_total(train) > 0) add_note(d, "training", skips_text(train, text));
+    if (skips_total(test) > 0) add_note(d, "test", skips_text(test, text));
+}
+
+/* Sounds of a lower rate are used, but the upper filters then hear nothing. */
+static void note_rate(asr_data *d)
+{
+    int rate, wanted = d->request.features.rate;
+    char text[128];
+    const char *path = d->corpus.train.items[0].path;
+    if (sound_rate(path, &rate) != TW_OK || rate >= wanted) return;
+    snprintf(text, sizeof text, "%d samples a second, so the upper bands of --features rate=%d are empty; rate=%d fits",
+             rate, wanted, rate);
+    add_note(d, path, text);
 }
 
 /* What the other model alone understands would be silently off. */
@@ -105,6 +121,7 @@ static tw_status fill(const asr_settings *s, asr_data *d)
     TW_TRY(read_request(s, &d->request));
     TW_TRY(speech_corpus_load(s->data, s->test, &d->corpus));
     snprintf(d->base.path, sizeof d->base.path, "%s", s->data);
+    note_rate(d);
     return d->kind->load(d);
 }
 
