@@ -113,7 +113,7 @@ class TrainingTest(SpeechTest):
         self.assertAlmostEqual(metrics["wer"], errors / WORDS)
 
     def test_workers_with_small_batches_are_one_with_a_large_batch(self):
-        masks = ("--time-masks", 2, "--time-mask", 3, "--frequency-masks", 1, "--frequency-mask", 6)
+        masks = ("--tempo", 0.2, "--time-masks", 2, "--time-mask", 3, "--frequency-masks", 1, "--frequency-mask", 6)
         losses = [self.train("--workers", workers, "--batch", 4 // workers, "--steps", 12, *masks)["loss"]
                   for workers in (1, 2, 4)]
         for loss in losses[1:]:
@@ -193,12 +193,13 @@ class FramesTest(SpeechTest):
         self.refuse(2, ["--alignment"], *words[:at], *words[at + 2:])
         self.refuse_training(2, ["stride=1"], "--features", "rate=8000,bins=20,stack=2,stride=2")
         self.refuse_training(2, ["--time-masks", "ctc"], "--time-masks", 1)
+        self.refuse_training(2, ["--tempo", "ctc"], "--tempo", 0.1)
         self.refuse_training(2, ["--batch 400", "windows"], "--batch", 400)
 
 
 class ResumingTest(SpeechTest):
     def test_resumed_equals_uninterrupted(self):
-        options = ("--workers", 2, "--dropout", 0.3, "--time-masks", 1, "--frequency-masks", 1)
+        options = ("--workers", 2, "--dropout", 0.3, "--tempo", 0.2, "--time-masks", 1, "--frequency-masks", 1)
         for sync, length, half in (("allreduce", ("--epochs", 4), ("--epochs", 2)),
                                    ("dgc:density=0.05,warmup_steps=3", ("--epochs", 4), ("--epochs", 2)),
                                    ("dgc:density=0.05,warmup_steps=3", ("--steps", 7), ("--steps", 3))):

@@ -12,6 +12,7 @@ typedef struct spec_augmentation {
     int widest_band;   /* mel bins */
     int longest_span;  /* rows, after stacking */
     double most_of_it; /* and no span is longer than this share of the utterance */
+    double tempo;      /* see tempo.h; spec_augment has no part in it */
 } spec_augmentation;
 
 /* Masks rows (count, feature_width) with 0, the mean of a normalised column. A band covers its bins in all deltas and

@@ -5,6 +5,7 @@
 
 #include "dataset.h"
 #include "error.h"
+#include "tempo.h"
 
 /* An utterance on its way into its place: by size first, equals as they were shuffled. */
 typedef struct sort_key {
@@ -98,23 +99,40 @@ static tw_status make_room(void *buffer, size_t *capacity, size_t needed, size_t
     return TW_OK;
 }
 
+/* What is drawn for an utterance. */
+typedef struct variation {
+    const spec_augmentation *augment; /* NULL: nothing is */
+    uint64_t seed, epoch;
+} variation;
+
+/* No tempo is too fast for CTC to follow. */
+static size_t frames_of(const speech_item *item, const variation *v)
+{
+    if (!v->augment || v->augment->tempo == 0) return item->frames;
+    size_t least = speech_least_frames(item->targets, item->target_count);
+    size_t frames = tempo_frames(v->augment->tempo, v->seed, v->epoch, (uint32_t)item->source, item->frames);
+    return frames > least ? frames : least;
+}
+
 /* Everything is as large as this batch needs it, and the features are 0. */
-static tw_status prepare(const speech_set *set, const uint32_t *order, size_t count, speech_batch *b)
+static tw_status prepare(const speech_set *set, const uint32_t *order, size_t count, const variation *v,
+                         speech_batch *b)
 {
     size_t targets = 0;
     b->count = count;
     b->width = set->width;
     b->time = 0;
+    TW_TRY(make_room(&b->lengths, &b->length_capacity, count, sizeof *b->lengths));
     for (size_t i = 0; i < count; i++) {
         const speech_item *item = &set->items[order[i]];
-        if (item->frames > b->time) b->time = item->frames;
+        b->lengths[i] = (uint32_t)frames_of(item, v);
+        if (b->lengths[i] > b->time) b->time = b->lengths[i];
         targets += item->target_count;
     }
     size_t values = b->time * count * set->width;
     TW_TRY(make_room(&b->features, &b->feature_capacity, values, sizeof *b->features));
     TW_TRY(make_room(&b->rows, &b->row_capacity, b->time * set->width, sizeof *b->rows));
     TW_TRY(make_room(&b->targets, &b->target_capacity, targets, sizeof *b->targets));
-    TW_TRY(make_room(&b->lengths, &b->length_capacity, count, sizeof *b->lengths));
     TW_TRY(make_room(&b->target_counts, &b->target_count_capacity, count, sizeof *b->target_counts));
     memset(b->features, 0, values * sizeof *b->features);
     return TW_OK;
@@ -128,20 +146,26 @@ static void copy_rows(const float *rows, size_t frames, size_t i, speech_batch *
                batch->width * sizeof *rows);
 }
 
+/* An utterance's rows as they are, or varied. */
+static const float *vary(const speech_set *set, const speech_item *item, const variation *v, size_t frames,
+                         speech_batch *batch)
+{
+    if (!v->augment) return item->rows;
+    tempo_change(item->rows, item->frames, set->width, batch->rows, frames);
+    spec_augment(v->augment, &set->features, v->seed, v->epoch, (uint32_t)item->source, batch->rows, frames);
+    return batch->rows;
+}
+
 tw_status speech_fill(const speech_set *set, const uint32_t *order, size_t count, const spec_augmentation *augment,
                       uint64_t seed, uint64_t epoch, speech_batch *batch)
 {
-    TW_TRY(prepare(set, order, count, batch));
+    const variation v = {augment, seed, epoch};
+    TW_TRY(prepare(set, order, count, &v, batch));
     uint32_t *targets = batch->targets;
     for (size_t i = 0; i < count; i++) {
         const speech_item *item = &set->items[order[i]];
-        const float *rows = item->rows;
-        if (augment) {
-            rows = memcpy(batch->rows, rows, item->frames * set->width * sizeof *rows);
-            spec_augment(augment, &set->features, seed, epoch, (uint32_t)item->source, batch->rows, item->frames);
-        }
-        copy_rows(rows, item->frames, i, batch);
-        batch->lengths[i] = (uint32_t)item->frames;
+        size_t frames = batch->lengths[i];
+        copy_rows(vary(set, item, &v, frames, batch), frames, i, batch);
         batch->target_counts[i] = (uint32_t)item->target_count;
         for (size_t k = 0; k < item->target_count; k++) *targets++ = item->targets[k];
     }

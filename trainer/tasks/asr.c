@@ -35,6 +35,8 @@ static const option_row rows[] = {
      .binding = true},
     {"dropout", "P", OPTION_REAL, AT(dropout), "0", 0, 0.99, .help = "share of each layer's outputs dropped",
      .binding = true},
+    {"tempo", "SHARE", OPTION_REAL, AT(tempo), "0", 0, 0.5,
+     .help = "each training utterance is stretched or squeezed in time by up to this share", .binding = true},
     {"time-masks", "N", OPTION_INTEGER, AT(time_masks), "0", 0, 100,
      .help = "SpecAugment: spans of frames masked in each training utterance", .binding = true},
     {"time-mask", "N", OPTION_INTEGER, AT(time_mask), "10", 1, 10000,
@@ -98,9 +100,11 @@ static tw_status check_model(const asr_settings *s)
     if (s->model == ASR_CTC && (s->alignment || s->test_alignment))
         return tw_fail(TW_ERROR_ARGUMENT, "%s: --model ctc learns from transcripts; alignments are for --model frames",
                        s->alignment ? "--alignment" : "--test-alignment");
-    if (s->model == ASR_FRAMES && (s->time_masks || s->frequency_masks))
-        return tw_fail(TW_ERROR_ARGUMENT, "%s: --model frames does not mask its windows; it is for --model ctc",
-                       s->time_masks ? "--time-masks" : "--frequency-masks");
+    if (s->model == ASR_FRAMES && (s->tempo > 0 || s->time_masks || s->frequency_masks))
+        return tw_fail(TW_ERROR_ARGUMENT, "%s: --model frames takes its windows as they are; it is for --model ctc",
+                       s->tempo > 0    ? "--tempo"
+                       : s->time_masks ? "--time-masks"
+                                       : "--frequency-masks");
     return TW_OK;
 }
 

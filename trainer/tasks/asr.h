@@ -20,7 +20,7 @@ typedef struct asr_settings {
     long window; /* ASR_FRAMES: frames */
     long channel, memory_mb;
     long time_masks, time_mask, frequency_masks, frequency_mask;
-    double dropout, most_seconds;
+    double dropout, tempo, most_seconds;
 } asr_settings;
 
 typedef struct asr_kind asr_kind;

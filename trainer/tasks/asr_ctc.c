@@ -146,6 +146,7 @@ static tw_status prepare(asr_learner *l)
     TW_TRY(asr_check_batch(l, s->train.count));
     l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->place.size, batch);
     grow_to(&s->train, &frames, &targets);
+    frames += (size_t)ceil((double)frames * asr_settings_of(l->base.task)->tempo);
     grow_to(&s->test, &frames, &targets);
     ctc_worker *w = l->own = calloc(1, sizeof *w);
     if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
@@ -183,7 +184,8 @@ static spec_augmentation augmentation_of(const asr_settings *s)
                                .time_masks = (int)s->time_masks,
                                .widest_band = (int)s->frequency_mask,
                                .longest_span = (int)s->time_mask,
-                               .most_of_it = 0.2};
+                               .most_of_it = 0.2,
+                               .tempo = s->tempo};
 }
 
 static acoustic_model_batch show_batch(ctc_worker *w)
