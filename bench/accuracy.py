@@ -76,7 +76,8 @@ def train(options, spec, seed):
         return {"failed": why}
     unfinished.rename(path)
     summary = json.loads(path.read_text())
-    tell(f"{spec}, seed {seed}: {summary['metric']['name']} {figure(summary):.2f} in {summary['seconds']['wall']:.0f} s")
+    name, seconds = summary["metric"]["name"], summary["seconds"]["wall"]
+    tell(f"{spec}, seed {seed}: {name} {figure(summary):.2f} in {seconds:.0f} s")
     return summary
 
 
@@ -117,10 +118,10 @@ def text(value, form):
 
 def print_table(options, rows, metric):
     data = options.cifar or options.data or "Fashion-MNIST"
-    shown = metric if metric in PLAIN else f"{metric} %"
+    shown, unit = (metric, "") if metric in PLAIN else (f"{metric} %", ", points")
     print(f"{data}, {options.workers} workers, {options.epochs} epochs, seeds "
           f"{', '.join(map(str, options.seeds))}; {metric}: mean ± standard deviation over the seeds.\n")
-    print(f"| sync | {shown} | to dense, points | ratio, compressed tensors | ratio, message | ratio, traffic | wall s |")
+    print(f"| sync | {shown} | to dense{unit} | ratio, compressed tensors | ratio, message | ratio, traffic | wall s |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         missing = "" if len(row["seeds"]) == len(options.seeds) else f" ({len(row['seeds'])} of {len(options.seeds)})"

@@ -179,8 +179,8 @@ class FramesTest(SpeechTest):
         cut = [" ".join(lines[0].split()[:-6]), *lines[2:]]
         path.write_text("\n".join(cut) + "\n")
         options = ("--data", folder, "--alignment", path)
-        self.assertIn("training: 3 utterances skipped: 1 too short (u3: frames 10), 2 without a fitting alignment (first: u0",
-                      self.banner(*options))
+        self.assertIn("training: 3 utterances skipped: 1 too short (u3: frames 10), 2 without a fitting alignment (first: "
+                      "u0", self.banner(*options))
         path.write_text("\n".join(["u0 1 x 2", *lines[1:]]) + "\n")
         self.refuse_training(2, [path, "line 1", "x"], *options)
         path.write_text("other 1 2 3\n")
