@@ -132,7 +132,7 @@ class TrainingTest(SpeechTest):
         for sync in ("dgc:density=0.05,warmup_steps=10", "sdagc:density=0.05,warmup_steps=10",
                      "scalecom:rate=10,warmup_steps=10", "powersgd", "adpsgd-random", "dpsgd"):
             with self.subTest(sync=sync):
-                self.assertLess(self.train("--workers", 2, "--epochs", 40, "--sync", sync)["metrics"]["cer"], 0.2)
+                self.assertLess(self.train("--workers", 2, "--epochs", 60, "--sync", sync)["metrics"]["cer"], 0.3)
 
     def test_a_folder_of_words_has_its_owners_split(self):
         done = self.run_program("train", "asr", "--data", write_words(self.folder / "words"), "--features", "rate=8000",
