@@ -273,9 +273,9 @@ typedef struct tw_gossip tw_gossip;
  * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
  * "scheme:option=value,..."; tw_gossip_scheme_count() and tw_gossip_help() list them.
  *
- * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then a
- * collective of the host, which averages the steps of its members; all of them read the same bits, and one of them talks
- * to the other hosts. Members may call finish at different times. load_state is a collective of the host too. */
+ * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then
+ * a collective of the host, which averages the steps of its members; all of them read the same bits, and one of them
+ * talks to the other hosts. Members may call finish at different times. load_state is a collective of the host too. */
 TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                   const float *const *weights, tw_gossip **gossip);
 /* Frees. Before finish it leaves without an agreement: an exchange under way is waited for, at most until the deadline,
