@@ -210,9 +210,9 @@ TW_INLINE word_vector round_power(vector scaled, word_vector random)
 TW_INLINE word_vector round_word(const float *x, rounding how, const tw_noise *noise, word_vector number)
 {
     word_vector word = {0};
-    for (unsigned row = 0; row < 4; row += 2) {
+    for (size_t row = 0; row < 4; row += 2) {
         const float *first = x + row * TW_PACK_LANES, *second = first + TW_PACK_LANES;
-        word_vector random = hash(noise, number + row * TW_PACK_LANES);
+        word_vector random = hash(noise, number + (uint32_t)(row * TW_PACK_LANES));
         word |= round_power(how.a * load(first) * how.factor, random) << 8 * row;
         word |= round_power(how.a * load(second) * how.factor, swap_halves(random)) << 8 * (row + 1);
     }
