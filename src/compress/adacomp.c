@@ -23,11 +23,10 @@
 enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, LEAST_ROOM = 16 };
 
 typedef struct adacomp {
-    tw_scheme scheme;
+    tw_sparse sparse;
     long bin;
     double most_density;
     int indices;
-    tw_sparse sparse;
     uint32_t *index; /* the candidates of the tensor under way */
     float *value;
 } adacomp;
@@ -43,33 +42,7 @@ static const tw_option options[] = {
 static size_t bin_of(const adacomp *self, size_t tensor)
 {
     if (self->bin) return (size_t)self->bin;
-    return self->scheme.tensors[tensor].dims == CONVOLUTION_DIMS ? CONVOLUTION_BIN : OTHER_BIN;
-}
-
-static void take(tw_scheme *scheme);
-
-static tw_status create(tw_scheme *scheme)
-{
-    adacomp *self = (adacomp *)scheme;
-    size_t most = 0;
-    tw_sparse_settings settings = {.most_density = self->most_density,
-                                   .least = LEAST_ROOM,
-                                   .feedback = 1,
-                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
-                                   .take = take};
-    TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
-    for (size_t i = 0; i < scheme->count; i++)
-        if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
-    TW_TRY(tw_allocate(2 * most + MOST_BIN, sizeof *self->index, &self->index));
-    return tw_allocate(2 * most + MOST_BIN, sizeof *self->value, &self->value);
-}
-
-static void destroy(tw_scheme *scheme)
-{
-    adacomp *self = (adacomp *)scheme;
-    tw_free(self->index);
-    tw_free(self->value);
-    tw_sparse_destroy(&self->sparse);
+    return self->sparse.scheme.tensors[tensor].dims == CONVOLUTION_DIMS ? CONVOLUTION_BIN : OTHER_BIN;
 }
 
 /* ---- at most so many --------------------------------------------------------------------------------------------- */
@@ -103,7 +76,7 @@ static size_t prune(adacomp *self, tw_support *support, size_t count)
  * been exceeded by as much again costs little a candidate. */
 static size_t collect(adacomp *self, size_t tensor, double *largest)
 {
-    const tw_scheme *scheme = &self->scheme;
+    const tw_scheme *scheme = &self->sparse.scheme;
     tw_support *support = &self->sparse.support[tensor];
     float *residual = tw_sparse_residual(&self->sparse, tensor);
     const float *gradient = scheme->gradients[tensor];
@@ -118,47 +91,58 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
     return prune(self, support, count);
 }
 
-static void take(tw_scheme *scheme)
+static void take(tw_sparse *sparse, size_t tensor)
 {
-    adacomp *self = (adacomp *)scheme;
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        tw_support *support = &self->sparse.support[i];
-        size_t bin = bin_of(self, i), bins = (scheme->tensors[i].count + bin - 1) / bin;
-        double largest = 0;
-        support->count = collect(self, i, &largest);
-        float scale = (float)(largest / (double)bins);
-        memcpy(support->index, self->index, support->count * sizeof *support->index);
-        for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(scale, self->value[j]);
-        tw_sparse_send(&self->sparse, i);
-    }
+    adacomp *self = (adacomp *)sparse;
+    tw_support *support = &sparse->support[tensor];
+    size_t bin = bin_of(self, tensor), bins = (sparse->scheme.tensors[tensor].count + bin - 1) / bin;
+    double largest = 0;
+    support->count = collect(self, tensor, &largest);
+    float scale = (float)(largest / (double)bins);
+    memcpy(support->index, self->index, support->count * sizeof *support->index);
+    for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(scale, self->value[j]);
+    tw_sparse_send(sparse, tensor);
 }
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 /* How many will be selected is not known before; two in a bin is about what training a small network settled at. */
 static double expected_density(const adacomp *self)
 {
-    double expected = 0;
-    for (size_t i = 0; i < self->scheme.count; i++)
-        if (self->scheme.tensors[i].compressed)
-            expected += 2 * (double)self->scheme.tensors[i].count / (double)bin_of(self, i);
-    expected /= (double)self->sparse.count;
+    const tw_scheme *scheme = &self->sparse.scheme;
+    double expected = 0, count = 0;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        expected += 2 * (double)scheme->tensors[i].count / (double)bin_of(self, i);
+        count += (double)scheme->tensors[i].count;
+    }
+    expected /= count;
     return expected < self->most_density ? expected : self->most_density;
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status create(tw_scheme *scheme)
 {
     adacomp *self = (adacomp *)scheme;
-    return tw_sparse_next(&self->sparse, expected_density(self), self->most_density, round);
+    size_t most = 0;
+    tw_sparse_settings settings = {.density = expected_density(self),
+                                   .most_density = self->most_density,
+                                   .least = LEAST_ROOM,
+                                   .feedback = 1,
+                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
+                                   .take = take};
+    TW_TRY(tw_sparse_create(scheme, &settings));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
+    TW_TRY(tw_allocate(2 * most + MOST_BIN, sizeof *self->index, &self->index));
+    return tw_allocate(2 * most + MOST_BIN, sizeof *self->value, &self->value);
 }
 
-static void revert(tw_scheme *scheme)
+static void destroy(tw_scheme *scheme)
 {
-    tw_sparse_revert(&((adacomp *)scheme)->sparse);
-}
-
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
-{
-    return tw_sparse_walk(&((adacomp *)scheme)->sparse, visitor);
+    adacomp *self = (adacomp *)scheme;
+    tw_free(self->index);
+    tw_free(self->value);
+    tw_sparse_destroy(scheme);
 }
 
 static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
@@ -177,9 +161,9 @@ const tw_scheme_ops tw_scheme_adacomp = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
+    .next = tw_sparse_next,
+    .revert = tw_sparse_revert,
+    .walk = tw_sparse_walk,
     .plan = plan,
     .destroy = destroy,
 };

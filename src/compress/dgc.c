@@ -14,12 +14,11 @@
 #include "warmup.h"
 
 typedef struct dgc {
-    tw_scheme scheme;
+    tw_sparse sparse; /* v, and what is sent of it */
     double density, momentum, clip;
     tw_warmup warmup;
     long min_sent;
     int nesterov, masking, values, indices;
-    tw_sparse sparse;       /* v, and what is sent of it */
     float *momentum_buffer; /* u, laid out as v */
     float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
     tw_velocity velocity;   /* momentum of the tensors that are not compressed */
@@ -42,30 +41,31 @@ static const tw_option options[] = {
 
 static double density_now(const dgc *self)
 {
-    return tw_warmup_density(&self->warmup, self->scheme.step, self->density);
+    return tw_warmup_density(&self->warmup, self->sparse.scheme.step, self->density);
 }
 
 static tw_status create_masked(dgc *self)
 {
-    TW_TRY(tw_allocate(self->scheme.count, sizeof *self->masked, &self->masked));
-    for (size_t i = 0; i < self->scheme.count; i++)
+    TW_TRY(tw_allocate(self->sparse.scheme.count, sizeof *self->masked, &self->masked));
+    for (size_t i = 0; i < self->sparse.scheme.count; i++)
         TW_TRY(tw_allocate(self->sparse.support[i].most, sizeof **self->masked, &self->masked[i]));
     return TW_OK;
 }
 
-static void take(tw_scheme *scheme);
-static void settle(tw_scheme *scheme);
+static void take(tw_sparse *sparse, size_t tensor);
+static void settle(tw_sparse *sparse);
 
 static tw_status create(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
-    tw_sparse_settings settings = {.most_density = tw_warmup_most(&self->warmup, self->density),
+    tw_sparse_settings settings = {.density = self->density,
+                                   .most_density = tw_warmup_most(&self->warmup, self->density),
                                    .least = self->min_sent,
                                    .feedback = 1,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
                                    .take = take,
                                    .settle = settle};
-    TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
+    TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
     TW_TRY(create_masked(self));
     return tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers);
@@ -106,26 +106,23 @@ static void mask_momentum(dgc *self, size_t tensor, float *momentum_buffer)
     }
 }
 
-static void take(tw_scheme *scheme)
+static void take(tw_sparse *sparse, size_t tensor)
 {
-    dgc *self = (dgc *)scheme;
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        pass_context tensor = {.momentum_buffer = self->momentum_buffer + self->sparse.offset[i],
-                               .residual = tw_sparse_residual(&self->sparse, i),
-                               .gradient = scheme->gradients[i],
-                               .scale = scheme->scale,
-                               .momentum = (float)self->momentum,
-                               .nesterov = self->nesterov};
-        tw_select_source source = {&tensor, pass, peek, tensor.residual};
-        tw_sparse_send_top(&self->sparse, i, &source);
-        if (self->masking) mask_momentum(self, i, tensor.momentum_buffer);
-    }
+    dgc *self = (dgc *)sparse;
+    pass_context update = {.momentum_buffer = self->momentum_buffer + sparse->offset[tensor],
+                           .residual = tw_sparse_residual(sparse, tensor),
+                           .gradient = sparse->scheme.gradients[tensor],
+                           .scale = sparse->scheme.scale,
+                           .momentum = (float)self->momentum,
+                           .nesterov = self->nesterov};
+    tw_select_source source = {&update, pass, peek, update.residual};
+    tw_sparse_send_top(sparse, tensor, &source);
+    if (self->masking) mask_momentum(self, tensor, update.momentum_buffer);
 }
 
-static void settle(tw_scheme *scheme)
+static void settle(tw_sparse *sparse)
 {
-    dgc *self = (dgc *)scheme;
+    dgc *self = (dgc *)sparse;
     tw_velocity_apply(&self->velocity, (float)self->momentum, self->nesterov);
 }
 
@@ -135,7 +132,9 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     double density = density_now(self);
     if (scheme->phase == 0) tw_velocity_mark(&self->velocity);
     scheme->account.warmup = tw_warmup_is_on(&self->warmup, scheme->step, self->density);
-    return tw_sparse_next(&self->sparse, density, density, round);
+    self->sparse.density = density;
+    self->sparse.most_density = density;
+    return tw_sparse_next(scheme, round);
 }
 
 static void unmask_momentum(dgc *self, size_t tensor)
@@ -149,7 +148,7 @@ static void revert(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
     tw_velocity_revert(&self->velocity);
-    tw_sparse_revert(&self->sparse);
+    tw_sparse_revert(scheme);
     if (!scheme->finite || !self->masking) return;
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) unmask_momentum(self, i);
@@ -158,7 +157,7 @@ static void revert(tw_scheme *scheme)
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     dgc *self = (dgc *)scheme;
-    TW_TRY(tw_sparse_walk(&self->sparse, visitor));
+    TW_TRY(tw_sparse_walk(scheme, visitor));
     TW_TRY(tw_sparse_walk_like(&self->sparse, visitor, "momentum", self->momentum_buffer));
     return tw_velocity_walk(&self->velocity, visitor);
 }
@@ -175,12 +174,6 @@ static double clip(const tw_scheme *scheme)
     return ((const dgc *)scheme)->clip;
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    const dgc *self = (const dgc *)scheme;
-    tw_sparse_plan(&self->sparse, tensor, self->density, text, capacity);
-}
-
 static void destroy(tw_scheme *scheme)
 {
     dgc *self = (dgc *)scheme;
@@ -188,7 +181,7 @@ static void destroy(tw_scheme *scheme)
     tw_free(self->masked);
     tw_free(self->momentum_buffer);
     tw_velocity_destroy(&self->velocity);
-    tw_sparse_destroy(&self->sparse);
+    tw_sparse_destroy(scheme);
 }
 
 const tw_scheme_ops tw_scheme_dgc = {
@@ -204,6 +197,6 @@ const tw_scheme_ops tw_scheme_dgc = {
     .walk = walk,
     .momentum = momentum,
     .clip = clip,
-    .plan = plan,
+    .plan = tw_sparse_plan,
     .destroy = destroy,
 };

@@ -71,12 +71,11 @@ typedef struct layer {
 } layer;
 
 typedef struct sdagc {
-    tw_scheme scheme;
+    tw_sparse sparse; /* v, and what is sent of it */
     double density, lambda, kappa, damping, momentum, clip;
     tw_warmup warmup;
     long min_sent;
     int statistics, criterion, guard, revision, nesterov, masking, values, indices;
-    tw_sparse sparse;       /* v, and what is sent of it */
     float *momentum_buffer; /* u, laid out as v */
     layer *layer;
     tw_velocity velocity; /* momentum of the tensors that are not compressed */
@@ -120,31 +119,32 @@ static double most_density(double density)
 
 static double density_now(const sdagc *self)
 {
-    return tw_warmup_density(&self->warmup, self->scheme.step, self->density);
+    return tw_warmup_density(&self->warmup, self->sparse.scheme.step, self->density);
 }
 
 static tw_status create_layer(const sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
-    size_t count = self->scheme.tensors[tensor].count;
+    size_t count = self->sparse.scheme.tensors[tensor].count;
     l->correction = 1;
     if (self->revision == REVISION_AGE) TW_TRY(tw_allocate(count, sizeof *l->silent_since, &l->silent_since));
     return tw_allocate(self->sparse.support[tensor].most, sizeof *l->undone, &l->undone);
 }
 
-static void take(tw_scheme *scheme);
-static void settle(tw_scheme *scheme);
+static void take(tw_sparse *sparse, size_t tensor);
+static void settle(tw_sparse *sparse);
 
 static tw_status create(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
-    tw_sparse_settings settings = {.most_density = most_density(tw_warmup_most(&self->warmup, self->density)),
+    tw_sparse_settings settings = {.density = self->density,
+                                   .most_density = most_density(tw_warmup_most(&self->warmup, self->density)),
                                    .least = self->min_sent,
                                    .feedback = 1,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
                                    .take = take,
                                    .settle = settle};
-    TW_TRY(tw_sparse_create(&self->sparse, scheme, &settings));
+    TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
     TW_TRY(tw_allocate(scheme->count, sizeof *self->layer, &self->layer));
     for (size_t i = 0; i < scheme->count; i++)
@@ -171,7 +171,7 @@ static double gaussian_quantile(double density)
 
 static double lambda_now(const sdagc *self, const layer *l)
 {
-    int is_final = !tw_warmup_is_on(&self->warmup, self->scheme.step, self->density);
+    int is_final = !tw_warmup_is_on(&self->warmup, self->sparse.scheme.step, self->density);
     double lambda = is_final && self->lambda > 0 ? self->lambda : gaussian_quantile(density_now(self));
     return lambda * l->correction;
 }
@@ -269,7 +269,7 @@ static void peek(void *context, size_t first, size_t n, float *dst)
 /* By how much the residual is scaled because the learning rate is another one than it was collected under. */
 static float revise_rate(const sdagc *self, layer *l)
 {
-    float before = l->rate, now = self->scheme.rate;
+    float before = l->rate, now = self->sparse.scheme.rate;
     if (self->revision != REVISION_RATE || now == 0) return 1;
     l->rate = now;
     if (before == 0) return 1;
@@ -281,13 +281,13 @@ static void update(sdagc *self, size_t tensor, float revision, float threshold, 
 {
     layer *l = &self->layer[tensor];
     tw_support *support = &self->sparse.support[tensor];
-    size_t n = self->scheme.tensors[tensor].count;
+    size_t n = self->sparse.scheme.tensors[tensor].count;
     int of_gradient = self->statistics == STATISTICS_GRADIENT;
     tw_moments moments = {0};
     pass_context context = {.momentum_buffer = self->momentum_buffer + self->sparse.offset[tensor],
                             .residual = tw_sparse_residual(&self->sparse, tensor),
-                            .gradient = self->scheme.gradients[tensor],
-                            .scale = self->scheme.scale,
+                            .gradient = self->sparse.scheme.gradients[tensor],
+                            .scale = self->sparse.scheme.scale,
                             .momentum = (float)self->momentum,
                             .revision = revision,
                             .nesterov = self->nesterov,
@@ -298,8 +298,8 @@ static void update(sdagc *self, size_t tensor, float revision, float threshold, 
         tw_select_above(&self->sparse.selector, &source, n, most, threshold, support->index, support->value);
     tw_moments_finish(&moments, n, &l->mean, &l->deviation);
     if (!of_gradient) return;
-    l->mean *= self->scheme.scale; /* the moments of a share of the mean */
-    l->deviation *= self->scheme.scale;
+    l->mean *= self->sparse.scheme.scale; /* the moments of a share of the mean */
+    l->deviation *= self->sparse.scheme.scale;
 }
 
 /* Takes candidates into the support, the `most` largest at most. The threshold is known only when all elements have
@@ -316,8 +316,8 @@ static void collect(sdagc *self, size_t tensor, double lambda, size_t most)
     float needed = candidate_magnitude(self, lambda, l);
     if (foretold <= needed) return;
     tw_select_source source = {.context = tw_sparse_residual(&self->sparse, tensor), .pass = look};
-    support->count = tw_select_above(&self->sparse.selector, &source, self->scheme.tensors[tensor].count, most, needed,
-                                     support->index, support->value);
+    support->count = tw_select_above(&self->sparse.selector, &source, self->sparse.scheme.tensors[tensor].count, most,
+                                     needed, support->index, support->value);
 }
 
 /* Takes the `wanted` largest, whatever the threshold. */
@@ -326,7 +326,7 @@ static void collect_largest(sdagc *self, size_t tensor, size_t wanted)
     tw_support *support = &self->sparse.support[tensor];
     float *residual = tw_sparse_residual(&self->sparse, tensor);
     tw_select_source source = {residual, look, peek, residual};
-    support->count = tw_select_top(&self->sparse.selector, &source, self->scheme.tensors[tensor].count, wanted,
+    support->count = tw_select_top(&self->sparse.selector, &source, self->sparse.scheme.tensors[tensor].count, wanted,
                                    support->index, support->value);
 }
 
@@ -337,7 +337,7 @@ static float share_sent(const sdagc *self, const layer *l, uint32_t index)
 {
     if (self->revision == REVISION_DENSITY) return l->share;
     if (self->revision != REVISION_AGE) return 1;
-    uint32_t silent = (uint32_t)self->scheme.step - l->silent_since[index]; /* steps before this one */
+    uint32_t silent = (uint32_t)self->sparse.scheme.step - l->silent_since[index]; /* steps before this one */
     return (float)(1 / (1 + self->damping * silent));
 }
 
@@ -354,7 +354,7 @@ static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, fl
     if (self->masking) *momentum = 0;
     if (self->revision != REVISION_AGE) return note;
     note.silent_since = l->silent_since[index];
-    l->silent_since[index] = (uint32_t)self->scheme.step + 1;
+    l->silent_since[index] = (uint32_t)self->sparse.scheme.step + 1;
     return note;
 }
 
@@ -372,12 +372,13 @@ static void send(sdagc *self, size_t tensor)
     }
 }
 
-static void take_tensor(sdagc *self, size_t tensor)
+static void take(tw_sparse *sparse, size_t tensor)
 {
+    sdagc *self = (sdagc *)sparse;
     layer *l = &self->layer[tensor];
     tw_support *support = &self->sparse.support[tensor];
     double density = density_now(self), lambda = lambda_now(self, l);
-    size_t n = self->scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)self->min_sent);
+    size_t n = self->sparse.scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)self->min_sent);
     size_t wanted = tw_sparse_wanted(n, density, least), most = tw_sparse_wanted(n, most_density(density), least);
     collect(self, tensor, lambda, most);
     float last =
@@ -391,15 +392,9 @@ static void take_tensor(sdagc *self, size_t tensor)
         steer(self, l, error_of_lambda(passed, mark, density, last, edge(self, lambda, l)));
 }
 
-static void take(tw_scheme *scheme)
+static void settle(tw_sparse *sparse)
 {
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) take_tensor((sdagc *)scheme, i);
-}
-
-static void settle(tw_scheme *scheme)
-{
-    sdagc *self = (sdagc *)scheme;
+    sdagc *self = (sdagc *)sparse;
     tw_velocity_apply(&self->velocity, (float)self->momentum, self->nesterov);
 }
 
@@ -409,7 +404,9 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     double density = density_now(self);
     if (scheme->phase == 0) tw_velocity_mark(&self->velocity);
     scheme->account.warmup = tw_warmup_is_on(&self->warmup, scheme->step, self->density);
-    return tw_sparse_next(&self->sparse, density, most_density(density), round);
+    self->sparse.density = density;
+    self->sparse.most_density = most_density(density);
+    return tw_sparse_next(scheme, round);
 }
 
 static void take_back(sdagc *self, size_t tensor)
@@ -430,7 +427,7 @@ static void revert(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
     tw_velocity_revert(&self->velocity);
-    tw_sparse_revert(&self->sparse);
+    tw_sparse_revert(scheme);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) take_back(self, i);
 }
@@ -440,7 +437,7 @@ static void revert(tw_scheme *scheme)
 static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 {
     layer *l = &self->layer[tensor];
-    const tw_scheme_tensor *t = &self->scheme.tensors[tensor];
+    const tw_scheme_tensor *t = &self->sparse.scheme.tensors[tensor];
     if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->correction));
     if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "rate", t->name, TW_F32, 1, &l->rate));
     if (!l->silent_since) return TW_OK;
@@ -451,7 +448,7 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     sdagc *self = (sdagc *)scheme;
     if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "scheme", "rate", TW_F32, 1, &scheme->rate));
-    TW_TRY(tw_sparse_walk(&self->sparse, visitor));
+    TW_TRY(tw_sparse_walk(scheme, visitor));
     TW_TRY(tw_sparse_walk_like(&self->sparse, visitor, "momentum", self->momentum_buffer));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(walk_layer(self, visitor, i));
@@ -470,12 +467,6 @@ static double clip(const tw_scheme *scheme)
     return ((const sdagc *)scheme)->clip;
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
-{
-    const sdagc *self = (const sdagc *)scheme;
-    tw_sparse_plan(&self->sparse, tensor, self->density, text, capacity);
-}
-
 static void destroy(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
@@ -486,7 +477,7 @@ static void destroy(tw_scheme *scheme)
     tw_free(self->layer);
     tw_free(self->momentum_buffer);
     tw_velocity_destroy(&self->velocity);
-    tw_sparse_destroy(&self->sparse);
+    tw_sparse_destroy(scheme);
 }
 
 const tw_scheme_ops tw_scheme_sdagc = {
@@ -502,6 +493,6 @@ const tw_scheme_ops tw_scheme_sdagc = {
     .walk = walk,
     .momentum = momentum,
     .clip = clip,
-    .plan = plan,
+    .plan = tw_sparse_plan,
     .destroy = destroy,
 };

@@ -17,7 +17,7 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
 
 static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 {
-    return tw_sparse_wanted(sparse->scheme->tensors[tensor].count, density, (size_t)sparse->settings.least);
+    return tw_sparse_wanted(sparse->scheme.tensors[tensor].count, density, (size_t)sparse->settings.least);
 }
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 static double section_bits(const void *context, size_t tensor)
 {
     const tw_sparse *sparse = context;
-    size_t n = sparse->scheme->tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
+    size_t n = sparse->scheme.tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
     int exponent;
     double half_mantissa = frexp((double)n / (double)wanted, &exponent);
     return 8 * (double)tw_values_bytes(wanted, sparse->settings.coding.values) +
@@ -37,16 +37,16 @@ static double section_bits(const void *context, size_t tensor)
 static size_t section_bound(const void *context, size_t tensor)
 {
     const tw_sparse *sparse = context;
-    return tw_packet_bound_sparse(sparse->scheme->tensors[tensor].count,
-                                  wanted_of(sparse, tensor, sparse->most_density), sparse->settings.coding);
+    return tw_packet_bound_sparse(sparse->scheme.tensors[tensor].count, wanted_of(sparse, tensor, sparse->most_density),
+                                  sparse->settings.coding);
 }
 
 static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
 {
     tw_sparse *sparse = context;
     const tw_support *support = &sparse->support[tensor];
-    sparse->scheme->account.elements_sent += support->count;
-    return tw_packet_put_sparse(writer, sparse->scheme->tensors[tensor].count, support->count, support->index,
+    sparse->scheme.account.elements_sent += support->count;
+    return tw_packet_put_sparse(writer, sparse->scheme.tensors[tensor].count, support->count, support->index,
                                 support->value, sparse->settings.coding);
 }
 
@@ -55,20 +55,20 @@ static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader 
 {
     size_t count;
     int finite = 1;
-    TW_TRY(tw_packet_get_sparse(reader, sparse->scheme->tensors[tensor].count, sparse->support[tensor].most,
+    TW_TRY(tw_packet_get_sparse(reader, sparse->scheme.tensors[tensor].count, sparse->support[tensor].most,
                                 sparse->index, sparse->value, &count));
     for (size_t j = 0; j < count; j++) {
         float total = sum[sparse->index[j]] += sparse->value[j];
         finite &= isfinite(total) != 0;
     }
-    if (!finite) sparse->scheme->skipped = 1;
+    if (!finite) sparse->scheme.skipped = 1;
     return TW_OK;
 }
 
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
     tw_sparse *sparse = context;
-    memset(sum, 0, sparse->scheme->tensors[tensor].count * sizeof *sum);
+    memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
     for (int rank = 0; rank < count; rank++) TW_TRY(add_section(sparse, tensor, &readers[rank], sum));
     return TW_OK;
 }
@@ -77,13 +77,14 @@ static void take(void *context)
 {
     tw_sparse *sparse = context;
     if (!sparse->settings.feedback) memset(sparse->residual, 0, sparse->count * sizeof *sparse->residual);
-    sparse->settings.take(sparse->scheme);
+    for (size_t i = 0; i < sparse->scheme.count; i++)
+        if (sparse->scheme.tensors[i].compressed) sparse->settings.take(sparse, i);
 }
 
 static void settle(void *context)
 {
     tw_sparse *sparse = context;
-    if (sparse->settings.settle) sparse->settings.settle(sparse->scheme);
+    if (sparse->settings.settle) sparse->settings.settle(sparse);
 }
 
 static const tw_gather_ops sections = {
@@ -107,7 +108,7 @@ static tw_status create_support(tw_support *support, size_t most)
 /* Lays the residuals out and makes room for each tensor's support; finds the largest tensor and support. */
 static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *most)
 {
-    const tw_scheme *scheme = sparse->scheme;
+    const tw_scheme *scheme = &sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         size_t n = scheme->tensors[i].count, wanted = wanted_of(sparse, i, sparse->most_density);
@@ -120,11 +121,12 @@ static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *mos
     return TW_OK;
 }
 
-tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse_settings *settings)
+tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings)
 {
+    tw_sparse *sparse = (tw_sparse *)scheme;
     size_t largest = 0, most = 0;
-    double density = settings->most_density;
-    *sparse = (tw_sparse){.scheme = scheme, .settings = *settings, .density = density, .most_density = density};
+    sparse->settings = *settings;
+    sparse->density = sparse->most_density = settings->most_density; /* room is made for the heaviest step */
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
     TW_TRY(create_supports(sparse, &largest, &most));
@@ -132,12 +134,15 @@ tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
-    return tw_gather_create(&sparse->gather, scheme, &sections, sparse);
+    TW_TRY(tw_gather_create(&sparse->gather, scheme, &sections, sparse));
+    sparse->density = settings->density;
+    return TW_OK;
 }
 
-void tw_sparse_destroy(tw_sparse *sparse)
+void tw_sparse_destroy(tw_scheme *scheme)
 {
-    for (size_t i = 0; sparse->support && i < sparse->scheme->count; i++) {
+    tw_sparse *sparse = (tw_sparse *)scheme;
+    for (size_t i = 0; sparse->support && i < scheme->count; i++) {
         tw_free(sparse->support[i].index);
         tw_free(sparse->support[i].value);
     }
@@ -172,7 +177,7 @@ static void peek(void *context, size_t first, size_t n, float *dst)
 
 tw_select_source tw_sparse_accumulate(const tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation)
 {
-    const tw_scheme *scheme = sparse->scheme;
+    const tw_scheme *scheme = &sparse->scheme;
     float *residual = tw_sparse_residual(sparse, tensor);
     *accumulation = (tw_accumulation){residual, scheme->gradients[tensor], scheme->scale};
     return (tw_select_source){accumulation, accumulate, peek, residual};
@@ -199,21 +204,19 @@ void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source
 {
     tw_support *support = &sparse->support[tensor];
     sparse->selector.hint = &support->hint;
-    support->count = tw_select_top(&sparse->selector, source, sparse->scheme->tensors[tensor].count,
+    support->count = tw_select_top(&sparse->selector, source, sparse->scheme.tensors[tensor].count,
                                    wanted_of(sparse, tensor, sparse->density), support->index, support->value);
     tw_sparse_send(sparse, tensor);
 }
 
-tw_status tw_sparse_next(tw_sparse *sparse, double density, double most_density, tw_round *round)
+tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round)
 {
-    sparse->density = density;
-    sparse->most_density = most_density;
-    return tw_gather_next(&sparse->gather, round);
+    return tw_gather_next(&((tw_sparse *)scheme)->gather, round);
 }
 
-void tw_sparse_revert(tw_sparse *sparse)
+void tw_sparse_revert(tw_scheme *scheme)
 {
-    const tw_scheme *scheme = sparse->scheme;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     tw_gather_revert(&sparse->gather);
     if (!scheme->finite) return; /* nothing was taken */
     for (size_t i = 0; i < scheme->count; i++) {
@@ -226,19 +229,18 @@ void tw_sparse_revert(tw_sparse *sparse)
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-void tw_sparse_plan(const tw_sparse *sparse, size_t tensor, double density, char *text, size_t capacity)
+/* For the banner, right after create: the density is still the settings'. */
+void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
-    tw_sparse then = *sparse;
-    then.density = density;
-    then.gather.context = &then;
-    snprintf(text, capacity, "%s: %zu of %zu elements%s", sparse->scheme->ops->name, wanted_of(sparse, tensor, density),
-             sparse->scheme->tensors[tensor].count,
-             tw_gather_is_wide(&then.gather) ? ", sent dense: that is less" : "");
+    const tw_sparse *sparse = (const tw_sparse *)scheme;
+    snprintf(text, capacity, "%s: %zu of %zu elements%s", scheme->ops->name,
+             wanted_of(sparse, tensor, sparse->settings.density), scheme->tensors[tensor].count,
+             tw_gather_is_wide(&sparse->gather) ? ", sent dense: that is less" : "");
 }
 
 tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array)
 {
-    const tw_scheme *scheme = sparse->scheme;
+    const tw_scheme *scheme = &sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
@@ -247,8 +249,9 @@ tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char
     return TW_OK;
 }
 
-tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk)
+tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk)
 {
+    tw_sparse *sparse = (tw_sparse *)scheme;
     if (sparse->settings.feedback) TW_TRY(tw_sparse_walk_like(sparse, walk, "residual", sparse->residual));
     return tw_gather_walk(&sparse->gather, walk);
 }

@@ -6,6 +6,8 @@
 #include "gather.h"
 #include "select.h"
 
+typedef struct tw_sparse tw_sparse;
+
 /* What of one tensor is sent in this step. */
 typedef struct tw_support {
     size_t most, count;
@@ -15,16 +17,18 @@ typedef struct tw_support {
 } tw_support;
 
 typedef struct tw_sparse_settings {
+    double density;      /* what is expected to be sent, after any warm-up */
     double most_density; /* the highest a step will ask for */
     long least;          /* elements sent of a tensor, however low the density */
     int feedback;        /* keep what is not sent for the next step; else drop it */
     tw_coding coding;
-    void (*take)(tw_scheme *scheme);   /* updates the residuals and takes what is sent */
-    void (*settle)(tw_scheme *scheme); /* (optional) see tw_gather_ops */
+    void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
+    void (*settle)(tw_sparse *sparse);              /* (optional) see tw_gather_ops */
 } tw_sparse_settings;
 
-typedef struct tw_sparse {
-    tw_scheme *scheme;
+/* The head of such a scheme's struct. */
+struct tw_sparse {
+    tw_scheme scheme; /* first, as in every scheme's struct */
     tw_sparse_settings settings;
     double density;      /* of the step under way: what is expected to be sent */
     double most_density; /* of the step under way: what may be sent at most */
@@ -36,10 +40,10 @@ typedef struct tw_sparse {
     uint32_t *index; /* of the section being decoded */
     float *value;
     tw_gather gather;
-} tw_sparse;
+};
 
-tw_status tw_sparse_create(tw_sparse *sparse, tw_scheme *scheme, const tw_sparse_settings *settings);
-void tw_sparse_destroy(tw_sparse *sparse);
+/* Of a scheme whose struct begins with a tw_sparse; for its ops->create. */
+tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings);
 
 /* Options that are alike in every scheme of this kind. A tensor of a thousand elements that sent one a step would learn
  * a thousand times slower than it should; min_sent costs next to nothing. */
@@ -85,18 +89,17 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor);
 /* Runs `source` over tensor i, whose new values are its residual, and sends the k largest. */
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source);
 
-/* The scheme's ops->next calls it, with the density it expects the step to send and the most it may; alike on all
- * ranks. */
-tw_status tw_sparse_next(tw_sparse *sparse, double density, double most_density, tw_round *round);
-
+/* The scheme's ops->next, revert, walk, plan and destroy. Before next, a scheme whose density changes sets density and
+ * most_density, alike on all ranks. */
+tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual. */
-void tw_sparse_revert(tw_sparse *sparse);
-
-/* "dgc: 577 of 576000 elements" */
-void tw_sparse_plan(const tw_sparse *sparse, size_t tensor, double density, char *text, size_t capacity);
-
+void tw_sparse_revert(tw_scheme *scheme);
 /* The residual as "residual/NAME", and what the leftovers remember. */
-tw_status tw_sparse_walk(tw_sparse *sparse, tw_walk *walk);
+tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
+/* "dgc: 577 of 576000 elements" */
+void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
+void tw_sparse_destroy(tw_scheme *scheme);
+
 /* Visits another array that is laid out like the residual. */
 tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array);
 

@@ -14,10 +14,9 @@
 #include <stdio.h>
 
 typedef struct threshold {
-    tw_scheme scheme;
+    tw_sparse sparse;
     double tau, most_density;
     int indices;
-    tw_sparse sparse;
 } threshold;
 
 static const tw_option options[] = {
@@ -28,52 +27,30 @@ static const tw_option options[] = {
     TW_OPTION_INDICES(threshold),
 };
 
-static void take(tw_scheme *scheme);
+static void take(tw_sparse *sparse, size_t tensor)
+{
+    const tw_scheme *scheme = &sparse->scheme;
+    float tau = (float)(((const threshold *)sparse)->tau / scheme->size);
+    tw_support *support = &sparse->support[tensor];
+    tw_accumulation accumulation;
+    tw_select_source source = tw_sparse_accumulate(sparse, tensor, &accumulation);
+    sparse->selector.hint = &support->hint;
+    support->count = tw_select_above(&sparse->selector, &source, scheme->tensors[tensor].count, support->most, tau,
+                                     support->index, support->value);
+    for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(tau, support->value[j]);
+    tw_sparse_send(sparse, tensor); /* the mean of equal magnitudes is that magnitude: nothing is rounded */
+}
 
 static tw_status create(tw_scheme *scheme)
 {
-    threshold *self = (threshold *)scheme;
-    tw_sparse_settings settings = {.most_density = self->most_density,
+    const threshold *self = (const threshold *)scheme;
+    tw_sparse_settings settings = {.density = self->most_density,
+                                   .most_density = self->most_density,
                                    .least = 1,
                                    .feedback = 1,
                                    .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
                                    .take = take};
-    return tw_sparse_create(&self->sparse, scheme, &settings);
-}
-
-static void take_tensor(threshold *self, size_t tensor, float tau)
-{
-    tw_support *support = &self->sparse.support[tensor];
-    tw_accumulation accumulation;
-    tw_select_source source = tw_sparse_accumulate(&self->sparse, tensor, &accumulation);
-    self->sparse.selector.hint = &support->hint;
-    support->count = tw_select_above(&self->sparse.selector, &source, self->scheme.tensors[tensor].count, support->most,
-                                     tau, support->index, support->value);
-    for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(tau, support->value[j]);
-    tw_sparse_send(&self->sparse, tensor); /* the mean of equal magnitudes is that magnitude: nothing is rounded */
-}
-
-static void take(tw_scheme *scheme)
-{
-    threshold *self = (threshold *)scheme;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) take_tensor(self, i, (float)(self->tau / scheme->size));
-}
-
-static tw_status next(tw_scheme *scheme, tw_round *round)
-{
-    threshold *self = (threshold *)scheme;
-    return tw_sparse_next(&self->sparse, self->most_density, self->most_density, round);
-}
-
-static void revert(tw_scheme *scheme)
-{
-    tw_sparse_revert(&((threshold *)scheme)->sparse);
-}
-
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
-{
-    return tw_sparse_walk(&((threshold *)scheme)->sparse, visitor);
+    return tw_sparse_create(scheme, &settings);
 }
 
 static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
@@ -81,11 +58,6 @@ static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capa
     const threshold *self = (const threshold *)scheme;
     snprintf(text, capacity, "threshold: those above %g, at most %zu of %zu elements", self->tau,
              self->sparse.support[tensor].most, scheme->tensors[tensor].count);
-}
-
-static void destroy(tw_scheme *scheme)
-{
-    tw_sparse_destroy(&((threshold *)scheme)->sparse);
 }
 
 const tw_scheme_ops tw_scheme_threshold = {
@@ -96,9 +68,9 @@ const tw_scheme_ops tw_scheme_threshold = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
+    .next = tw_sparse_next,
+    .revert = tw_sparse_revert,
+    .walk = tw_sparse_walk,
     .plan = plan,
-    .destroy = destroy,
+    .destroy = tw_sparse_destroy,
 };
