@@ -24,11 +24,10 @@
  *              to 1/4, and the rest dropped.
  * The optimiser takes plain steps on the sum; tensors that are not compressed go through momentum after their exact
  * reduction, alike on every rank. */
+#include "corrected.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
-#include "sparse.h"
-#include "warmup.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,8 +54,7 @@ enum { CRITERION_CENTRED, CRITERION_MAGNITUDE };
 
 /* Of an element that was sent: what revert gives back beside the value itself. */
 typedef struct undone {
-    float momentum; /* masked */
-    float dropped;  /* from the residual */
+    float dropped; /* from the residual */
     uint32_t silent_since;
 } undone;
 
@@ -71,18 +69,14 @@ typedef struct layer {
 } layer;
 
 typedef struct sdagc {
-    tw_sparse sparse; /* v, and what is sent of it */
-    double density, lambda, kappa, damping, momentum, clip;
-    tw_warmup warmup;
-    long min_sent;
-    int statistics, criterion, guard, revision, nesterov, masking, values, indices;
-    float *momentum_buffer; /* u, laid out as v */
+    tw_corrected corrected;
+    double lambda, kappa, damping;
+    int statistics, criterion, guard, revision;
     layer *layer;
-    tw_velocity velocity; /* momentum of the tensors that are not compressed */
 } sdagc;
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(sdagc, density), "0.001", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.001", 1e-7, 1, NULL,
      "fraction of each tensor that should pass the threshold"},
     {"lambda", TW_OPTION_REAL, offsetof(sdagc, lambda), "0", 0, 1e6, NULL,
      "threshold in standard deviations, where the guard begins; 0: the density's Gaussian quantile"},
@@ -97,59 +91,30 @@ static const tw_option options[] = {
      "how the residual answers for the learning rate"},
     {"damping", TW_OPTION_REAL, offsetof(sdagc, damping), "0.001", 0, 1, NULL,
      "revision=age: a value silent for a steps is divided by 1 + damping*(a-1)"},
-    TW_OPTION_MIN_SENT(sdagc),
-    {"momentum", TW_OPTION_REAL, offsetof(sdagc, momentum), "0.9", 0, 0.9999, NULL,
-     "momentum compensation; the optimiser's own momentum must then be 0"},
-    {"nesterov", TW_OPTION_SWITCH, offsetof(sdagc, nesterov), "off", 0, 0, NULL, "Nesterov's form of it"},
-    {"masking", TW_OPTION_SWITCH, offsetof(sdagc, masking), "off", 0, 0, NULL,
-     "forget the momentum of what was just sent"},
-    {"clip", TW_OPTION_REAL, offsetof(sdagc, clip), "0", 0, 1e9, NULL,
-     "clip the global gradient norm here, before it enters the residual; 0: do not"},
-    TW_OPTIONS_WARMUP(sdagc, "400"),
-    TW_OPTION_VALUES(sdagc),
-    TW_OPTION_INDICES(sdagc),
+    TW_OPTIONS_CORRECTED("compensation", "off"),
 };
 
 /* ---- create ------------------------------------------------------------------------------------------------------ */
 
-static double most_density(double density)
-{
-    return density * MOST_TIMES < 1 ? density * MOST_TIMES : 1;
-}
-
-static double density_now(const sdagc *self)
-{
-    return tw_warmup_density(&self->warmup, self->sparse.scheme.step, self->density);
-}
-
 static tw_status create_layer(const sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
-    size_t count = self->sparse.scheme.tensors[tensor].count;
+    size_t count = self->corrected.sparse.scheme.tensors[tensor].count;
     l->correction = 1;
     if (self->revision == REVISION_AGE) TW_TRY(tw_allocate(count, sizeof *l->silent_since, &l->silent_since));
-    return tw_allocate(self->sparse.support[tensor].most, sizeof *l->undone, &l->undone);
+    return tw_allocate(self->corrected.sparse.support[tensor].most, sizeof *l->undone, &l->undone);
 }
 
 static void take(tw_sparse *sparse, size_t tensor);
-static void settle(tw_sparse *sparse);
 
 static tw_status create(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
-    tw_sparse_settings settings = {.density = self->density,
-                                   .most_density = most_density(tw_warmup_most(&self->warmup, self->density)),
-                                   .least = self->min_sent,
-                                   .feedback = 1,
-                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
-                                   .take = take,
-                                   .settle = settle};
-    TW_TRY(tw_sparse_create(scheme, &settings));
-    TW_TRY(tw_allocate(self->sparse.count, sizeof(float), &self->momentum_buffer));
+    TW_TRY(tw_corrected_create(scheme, MOST_TIMES, take));
     TW_TRY(tw_allocate(scheme->count, sizeof *self->layer, &self->layer));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(create_layer(self, i));
-    return tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers);
+    return TW_OK;
 }
 
 /* ---- the threshold ----------------------------------------------------------------------------------------------- */
@@ -171,8 +136,10 @@ static double gaussian_quantile(double density)
 
 static double lambda_now(const sdagc *self, const layer *l)
 {
-    int is_final = !tw_warmup_is_on(&self->warmup, self->sparse.scheme.step, self->density);
-    double lambda = is_final && self->lambda > 0 ? self->lambda : gaussian_quantile(density_now(self));
+    int is_final =
+        !tw_warmup_is_on(&self->corrected.warmup, self->corrected.sparse.scheme.step, self->corrected.density);
+    double lambda =
+        is_final && self->lambda > 0 ? self->lambda : gaussian_quantile(tw_corrected_density(&self->corrected));
     return lambda * l->correction;
 }
 
@@ -230,25 +197,25 @@ static void steer(const sdagc *self, layer *l, double error)
 
 /* One tensor under way. */
 typedef struct pass_context {
-    float *momentum_buffer, *residual;
-    const float *gradient;
-    float scale, momentum, revision;
-    int nesterov, of_gradient; /* the moments */
-    tw_moments *moments;
+    tw_correction correction;
+    float revision;
+    int of_gradient; /* the moments */
+    tw_moments moments;
 } pass_context;
 
 /* All of it while the block is in the cache: memory is streamed through once. */
 static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
-    const pass_context *t = context;
+    pass_context *tensor = context;
+    const tw_correction *t = &tensor->correction;
     const tw_kernels *kernels = tw_kernels_best();
     const float *gradient = t->gradient + first;
     float *u = t->momentum_buffer + first, *v = t->residual + first;
-    if (t->revision != 1) kernels->scale(v, t->revision, n);
-    if (!t->of_gradient)
-        return kernels->moments.momentum_select(t->moments, u, v, gradient, n, t->scale, t->momentum, t->nesterov,
+    if (tensor->revision != 1) kernels->scale(v, tensor->revision, n);
+    if (!tensor->of_gradient)
+        return kernels->moments.momentum_select(&tensor->moments, u, v, gradient, n, t->scale, t->momentum, t->nesterov,
                                                 threshold, (uint32_t)first, index, value);
-    kernels->moments.add(t->moments, gradient, n);
+    kernels->moments.add(&tensor->moments, gradient, n);
     return kernels->momentum_select(u, v, gradient, n, t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first,
                                     index, value);
 }
@@ -269,7 +236,7 @@ static void peek(void *context, size_t first, size_t n, float *dst)
 /* By how much the residual is scaled because the learning rate is another one than it was collected under. */
 static float revise_rate(const sdagc *self, layer *l)
 {
-    float before = l->rate, now = self->sparse.scheme.rate;
+    float before = l->rate, now = self->corrected.sparse.scheme.rate;
     if (self->revision != REVISION_RATE || now == 0) return 1;
     l->rate = now;
     if (before == 0) return 1;
@@ -279,27 +246,19 @@ static float revise_rate(const sdagc *self, layer *l)
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */
 static void update(sdagc *self, size_t tensor, float revision, float threshold, size_t most)
 {
+    tw_sparse *sparse = &self->corrected.sparse;
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->sparse.support[tensor];
-    size_t n = self->sparse.scheme.tensors[tensor].count;
-    int of_gradient = self->statistics == STATISTICS_GRADIENT;
-    tw_moments moments = {0};
-    pass_context context = {.momentum_buffer = self->momentum_buffer + self->sparse.offset[tensor],
-                            .residual = tw_sparse_residual(&self->sparse, tensor),
-                            .gradient = self->sparse.scheme.gradients[tensor],
-                            .scale = self->sparse.scheme.scale,
-                            .momentum = (float)self->momentum,
+    tw_support *support = &sparse->support[tensor];
+    size_t n = sparse->scheme.tensors[tensor].count;
+    pass_context context = {.correction = tw_correction_make(&self->corrected, tensor),
                             .revision = revision,
-                            .nesterov = self->nesterov,
-                            .moments = &moments,
-                            .of_gradient = of_gradient};
+                            .of_gradient = self->statistics == STATISTICS_GRADIENT};
     tw_select_source source = {.context = &context, .pass = pass};
-    support->count =
-        tw_select_above(&self->sparse.selector, &source, n, most, threshold, support->index, support->value);
-    tw_moments_finish(&moments, n, &l->mean, &l->deviation);
-    if (!of_gradient) return;
-    l->mean *= self->sparse.scheme.scale; /* the moments of a share of the mean */
-    l->deviation *= self->sparse.scheme.scale;
+    support->count = tw_select_above(&sparse->selector, &source, n, most, threshold, support->index, support->value);
+    tw_moments_finish(&context.moments, n, &l->mean, &l->deviation);
+    if (!context.of_gradient) return;
+    l->mean *= sparse->scheme.scale; /* the moments of a share of the mean */
+    l->deviation *= sparse->scheme.scale;
 }
 
 /* Takes candidates into the support, the `most` largest at most. The threshold is known only when all elements have
@@ -309,25 +268,27 @@ static void collect(sdagc *self, size_t tensor, double lambda, size_t most)
 {
     const float MARGIN = 0.95F; /* moments change little from step to step */
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->sparse.support[tensor];
+    tw_support *support = &self->corrected.sparse.support[tensor];
     float revision = revise_rate(self, l);
     float foretold = MARGIN * revision * candidate_magnitude(self, lambda, l);
     update(self, tensor, revision, foretold, most);
     float needed = candidate_magnitude(self, lambda, l);
     if (foretold <= needed) return;
-    tw_select_source source = {.context = tw_sparse_residual(&self->sparse, tensor), .pass = look};
-    support->count = tw_select_above(&self->sparse.selector, &source, self->sparse.scheme.tensors[tensor].count, most,
-                                     needed, support->index, support->value);
+    tw_select_source source = {.context = tw_sparse_residual(&self->corrected.sparse, tensor), .pass = look};
+    support->count =
+        tw_select_above(&self->corrected.sparse.selector, &source, self->corrected.sparse.scheme.tensors[tensor].count,
+                        most, needed, support->index, support->value);
 }
 
 /* Takes the `wanted` largest, whatever the threshold. */
 static void collect_largest(sdagc *self, size_t tensor, size_t wanted)
 {
-    tw_support *support = &self->sparse.support[tensor];
-    float *residual = tw_sparse_residual(&self->sparse, tensor);
+    tw_support *support = &self->corrected.sparse.support[tensor];
+    float *residual = tw_sparse_residual(&self->corrected.sparse, tensor);
     tw_select_source source = {residual, look, peek, residual};
-    support->count = tw_select_top(&self->sparse.selector, &source, self->sparse.scheme.tensors[tensor].count, wanted,
-                                   support->index, support->value);
+    support->count =
+        tw_select_top(&self->corrected.sparse.selector, &source, self->corrected.sparse.scheme.tensors[tensor].count,
+                      wanted, support->index, support->value);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
@@ -337,52 +298,55 @@ static float share_sent(const sdagc *self, const layer *l, uint32_t index)
 {
     if (self->revision == REVISION_DENSITY) return l->share;
     if (self->revision != REVISION_AGE) return 1;
-    uint32_t silent = (uint32_t)self->sparse.scheme.step - l->silent_since[index]; /* steps before this one */
+    uint32_t silent = (uint32_t)self->corrected.sparse.scheme.step - l->silent_since[index]; /* steps before this one */
     return (float)(1 / (1 + self->damping * silent));
 }
 
-/* After an element was sent: the rest of it, its momentum and its age go, and are noted for revert. */
-static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, float *residual, float *momentum)
+/* After an element was sent: the rest of it and its age go, and are noted for revert. */
+static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, float *residual)
 {
-    undone note = {.momentum = *momentum};
+    undone note = {0};
     float share = share_sent(self, l, index);
     if (share != 1) {
         float kept = share * (*residual + sent) - sent; /* what rounding lost */
         note.dropped = *residual - kept;
         *residual = kept;
     }
-    if (self->masking) *momentum = 0;
     if (self->revision != REVISION_AGE) return note;
     note.silent_since = l->silent_since[index];
-    l->silent_since[index] = (uint32_t)self->sparse.scheme.step + 1;
+    l->silent_since[index] = (uint32_t)self->corrected.sparse.scheme.step + 1;
     return note;
 }
 
 static void send(sdagc *self, size_t tensor)
 {
+    tw_sparse *sparse = &self->corrected.sparse;
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->sparse.support[tensor];
-    float *residual = tw_sparse_residual(&self->sparse, tensor);
-    float *momentum_buffer = self->momentum_buffer + self->sparse.offset[tensor];
+    tw_support *support = &sparse->support[tensor];
+    float *residual = tw_sparse_residual(sparse, tensor);
     for (size_t j = 0; j < support->count; j++) support->value[j] *= share_sent(self, l, support->index[j]);
-    tw_sparse_send(&self->sparse, tensor);
+    tw_sparse_send(sparse, tensor);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
-        l->undone[j] = let_go(self, l, i, support->value[j], &residual[i], &momentum_buffer[i]);
+        l->undone[j] = let_go(self, l, i, support->value[j], &residual[i]);
     }
+    tw_corrected_mask(&self->corrected, tensor);
 }
 
 static void take(tw_sparse *sparse, size_t tensor)
 {
     sdagc *self = (sdagc *)sparse;
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->sparse.support[tensor];
-    double density = density_now(self), lambda = lambda_now(self, l);
-    size_t n = self->sparse.scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)self->min_sent);
-    size_t wanted = tw_sparse_wanted(n, density, least), most = tw_sparse_wanted(n, most_density(density), least);
+    tw_support *support = &self->corrected.sparse.support[tensor];
+    double density = tw_corrected_density(&self->corrected), lambda = lambda_now(self, l);
+    size_t n = self->corrected.sparse.scheme.tensors[tensor].count,
+           least = tw_sparse_wanted(n, 0, (size_t)self->corrected.min_sent);
+    size_t wanted = tw_sparse_wanted(n, density, least),
+           most = tw_sparse_wanted(n, tw_corrected_most(&self->corrected, density), least);
     collect(self, tensor, lambda, most);
-    float last =
-        support->count < wanted ? 0 : tw_select_kth(&self->sparse.selector, support->value, support->count, wanted);
+    float last = support->count < wanted
+                     ? 0
+                     : tw_select_kth(&self->corrected.sparse.selector, support->value, support->count, wanted);
     filter(self, support, lambda, l);
     double passed = (double)support->count, mark = (double)wanted;
     l->share = (float)fmin(fmax(passed / mark, 1.0 / MOST_TIMES), 1);
@@ -392,44 +356,23 @@ static void take(tw_sparse *sparse, size_t tensor)
         steer(self, l, error_of_lambda(passed, mark, density, last, edge(self, lambda, l)));
 }
 
-static void settle(tw_sparse *sparse)
-{
-    sdagc *self = (sdagc *)sparse;
-    tw_velocity_apply(&self->velocity, (float)self->momentum, self->nesterov);
-}
-
-static tw_status next(tw_scheme *scheme, tw_round *round)
-{
-    sdagc *self = (sdagc *)scheme;
-    double density = density_now(self);
-    if (scheme->phase == 0) tw_velocity_mark(&self->velocity);
-    scheme->account.warmup = tw_warmup_is_on(&self->warmup, scheme->step, self->density);
-    self->sparse.density = density;
-    self->sparse.most_density = most_density(density);
-    return tw_sparse_next(scheme, round);
-}
-
 static void take_back(sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
-    const tw_support *support = &self->sparse.support[tensor];
-    float *residual = tw_sparse_residual(&self->sparse, tensor);
-    float *momentum_buffer = self->momentum_buffer + self->sparse.offset[tensor];
+    const tw_support *support = &self->corrected.sparse.support[tensor];
+    float *residual = tw_sparse_residual(&self->corrected.sparse, tensor);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
         residual[i] += l->undone[j].dropped;
-        momentum_buffer[i] = l->undone[j].momentum;
         if (l->silent_since) l->silent_since[i] = l->undone[j].silent_since;
     }
 }
 
 static void revert(tw_scheme *scheme)
 {
-    sdagc *self = (sdagc *)scheme;
-    tw_velocity_revert(&self->velocity);
-    tw_sparse_revert(scheme);
+    tw_corrected_revert(scheme);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) take_back(self, i);
+        if (scheme->tensors[i].compressed) take_back((sdagc *)scheme, i);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
@@ -437,7 +380,7 @@ static void revert(tw_scheme *scheme)
 static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 {
     layer *l = &self->layer[tensor];
-    const tw_scheme_tensor *t = &self->sparse.scheme.tensors[tensor];
+    const tw_scheme_tensor *t = &self->corrected.sparse.scheme.tensors[tensor];
     if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->correction));
     if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "rate", t->name, TW_F32, 1, &l->rate));
     if (!l->silent_since) return TW_OK;
@@ -449,22 +392,10 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     sdagc *self = (sdagc *)scheme;
     if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "scheme", "rate", TW_F32, 1, &scheme->rate));
     TW_TRY(tw_sparse_walk(scheme, visitor));
-    TW_TRY(tw_sparse_walk_like(&self->sparse, visitor, "momentum", self->momentum_buffer));
+    TW_TRY(tw_sparse_walk_like(&self->corrected.sparse, visitor, "momentum", self->corrected.momentum_buffer));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(walk_layer(self, visitor, i));
-    return tw_velocity_walk(&self->velocity, visitor);
-}
-
-static float momentum(const tw_scheme *scheme, int *nesterov)
-{
-    const sdagc *self = (const sdagc *)scheme;
-    *nesterov = self->nesterov;
-    return (float)self->momentum;
-}
-
-static double clip(const tw_scheme *scheme)
-{
-    return ((const sdagc *)scheme)->clip;
+    return tw_velocity_walk(&self->corrected.velocity, visitor);
 }
 
 static void destroy(tw_scheme *scheme)
@@ -475,9 +406,7 @@ static void destroy(tw_scheme *scheme)
         tw_free(self->layer[i].undone);
     }
     tw_free(self->layer);
-    tw_free(self->momentum_buffer);
-    tw_velocity_destroy(&self->velocity);
-    tw_sparse_destroy(scheme);
+    tw_corrected_destroy(scheme);
 }
 
 const tw_scheme_ops tw_scheme_sdagc = {
@@ -488,11 +417,11 @@ const tw_scheme_ops tw_scheme_sdagc = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,
-    .next = next,
+    .next = tw_corrected_next,
     .revert = revert,
     .walk = walk,
-    .momentum = momentum,
-    .clip = clip,
+    .momentum = tw_corrected_momentum,
+    .clip = tw_corrected_clip,
     .plan = tw_sparse_plan,
     .destroy = destroy,
 };

@@ -1,0 +1,163 @@
+#include "corrected.h"
+
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
+
+double tw_corrected_density(const tw_corrected *corrected)
+{
+    return tw_warmup_density(&corrected->warmup, corrected->sparse.scheme.step, corrected->density);
+}
+
+double tw_corrected_most(const tw_corrected *corrected, double density)
+{
+    return density * corrected->most_times < 1 ? density * corrected->most_times : 1;
+}
+
+static void settle(tw_sparse *sparse)
+{
+    tw_corrected *corrected = (tw_corrected *)sparse;
+    tw_velocity_apply(&corrected->velocity, (float)corrected->momentum, corrected->nesterov);
+}
+
+static tw_status create_masked(tw_corrected *corrected)
+{
+    const tw_sparse *sparse = &corrected->sparse;
+    TW_TRY(tw_allocate(sparse->scheme.count, sizeof *corrected->masked, &corrected->masked));
+    for (size_t i = 0; i < sparse->scheme.count; i++)
+        TW_TRY(tw_allocate(sparse->support[i].most, sizeof **corrected->masked, &corrected->masked[i]));
+    return TW_OK;
+}
+
+tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)(tw_sparse *sparse, size_t tensor))
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    corrected->most_times = most_times;
+    double highest = tw_warmup_most(&corrected->warmup, corrected->density);
+    tw_sparse_settings settings = {.density = corrected->density,
+                                   .most_density = tw_corrected_most(corrected, highest),
+                                   .least = corrected->min_sent,
+                                   .feedback = 1,
+                                   .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices},
+                                   .take = take,
+                                   .settle = settle};
+    TW_TRY(tw_sparse_create(scheme, &settings));
+    TW_TRY(tw_allocate(corrected->sparse.count, sizeof(float), &corrected->momentum_buffer));
+    if (corrected->masking) TW_TRY(create_masked(corrected));
+    return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers);
+}
+
+void tw_corrected_destroy(tw_scheme *scheme)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    for (size_t i = 0; corrected->masked && i < scheme->count; i++) tw_free(corrected->masked[i]);
+    tw_free(corrected->masked);
+    tw_free(corrected->momentum_buffer);
+    tw_velocity_destroy(&corrected->velocity);
+    tw_sparse_destroy(scheme);
+}
+
+/* ---- the update -------------------------------------------------------------------------------------------------- */
+
+static float *momentum_buffer_of(const tw_corrected *corrected, size_t tensor)
+{
+    return corrected->momentum_buffer + corrected->sparse.offset[tensor];
+}
+
+tw_correction tw_correction_make(const tw_corrected *corrected, size_t tensor)
+{
+    const tw_sparse *sparse = &corrected->sparse;
+    return (tw_correction){.momentum_buffer = momentum_buffer_of(corrected, tensor),
+                           .residual = tw_sparse_residual(sparse, tensor),
+                           .gradient = sparse->scheme.gradients[tensor],
+                           .scale = sparse->scheme.scale,
+                           .momentum = (float)corrected->momentum,
+                           .nesterov = corrected->nesterov};
+}
+
+static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const tw_correction *t = context;
+    return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
+                                              t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first, index,
+                                              value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    const tw_correction *t = context;
+    for (size_t i = first; i < first + n; i++) {
+        float g = t->scale * t->gradient[i], u = t->momentum * t->momentum_buffer[i] + g;
+        *dst++ = t->residual[i] + (t->nesterov ? t->momentum * u + g : u);
+    }
+}
+
+tw_select_source tw_correction_source(tw_correction *correction)
+{
+    return (tw_select_source){correction, pass, peek, correction->residual};
+}
+
+/* ---- masking ----------------------------------------------------------------------------------------------------- */
+
+/* Stale momentum would push again what has just been sent. */
+void tw_corrected_mask(tw_corrected *corrected, size_t tensor)
+{
+    const tw_support *support = &corrected->sparse.support[tensor];
+    float *momentum_buffer = momentum_buffer_of(corrected, tensor);
+    if (!corrected->masking) return;
+    for (size_t j = 0; j < support->count; j++) {
+        corrected->masked[tensor][j] = momentum_buffer[support->index[j]];
+        momentum_buffer[support->index[j]] = 0;
+    }
+}
+
+static void unmask(tw_corrected *corrected, size_t tensor)
+{
+    const tw_support *support = &corrected->sparse.support[tensor];
+    float *momentum_buffer = momentum_buffer_of(corrected, tensor);
+    for (size_t j = 0; j < support->count; j++) momentum_buffer[support->index[j]] = corrected->masked[tensor][j];
+}
+
+/* ---- the hooks --------------------------------------------------------------------------------------------------- */
+
+tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    if (scheme->phase == 0) tw_velocity_mark(&corrected->velocity);
+    scheme->account.warmup = tw_warmup_is_on(&corrected->warmup, scheme->step, corrected->density);
+    corrected->sparse.density = tw_corrected_density(corrected);
+    corrected->sparse.most_density = tw_corrected_most(corrected, corrected->sparse.density);
+    return tw_sparse_next(scheme, round);
+}
+
+void tw_corrected_revert(tw_scheme *scheme)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    tw_velocity_revert(&corrected->velocity);
+    tw_sparse_revert(scheme);
+    if (!scheme->finite || !corrected->masking) return; /* nothing was masked */
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) unmask(corrected, i);
+}
+
+tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    TW_TRY(tw_sparse_walk(scheme, walk));
+    TW_TRY(tw_sparse_walk_like(&corrected->sparse, walk, "momentum", corrected->momentum_buffer));
+    return tw_velocity_walk(&corrected->velocity, walk);
+}
+
+float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov)
+{
+    const tw_corrected *corrected = (const tw_corrected *)scheme;
+    *nesterov = corrected->nesterov;
+    return (float)corrected->momentum;
+}
+
+double tw_corrected_clip(const tw_scheme *scheme)
+{
+    return ((const tw_corrected *)scheme)->clip;
+}

@@ -1,0 +1,82 @@
+/* corrected.h - the common half of the sparse schemes that apply momentum before they select (dgc, sdagc).
+ *
+ * Per compressed tensor, with g already scaled by 1/N and clipped:
+ *     u = m*u + g;  v += u          momentum correction (with nesterov: v += m*u + g)
+ * v is the residual, of which something is sent; with masking, u is forgotten there. The optimiser takes plain steps on
+ * the sum. Tensors that are not compressed are reduced exactly and go through momentum afterwards, alike on every rank.
+ * During warm-up the density falls by fours from warmup_density. */
+#ifndef TW_CORRECTED_H
+#define TW_CORRECTED_H
+
+#include "sparse.h"
+#include "warmup.h"
+
+/* The head of such a scheme's struct. */
+typedef struct tw_corrected {
+    tw_sparse sparse; /* v, and what is sent of it */
+    double density, momentum, clip;
+    tw_warmup warmup;
+    long min_sent;
+    int nesterov, masking, values, indices;
+    double most_times;      /* of what is wanted of a tensor, the most that is sent */
+    float *momentum_buffer; /* u, laid out as v */
+    float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
+    tw_velocity velocity;   /* momentum of the tensors that are not compressed */
+} tw_corrected;
+
+#define TW_OPTION_MOMENTUM(called)                                                                                     \
+    {                                                                                                                  \
+        "momentum", TW_OPTION_REAL, offsetof(tw_corrected, momentum), "0.9", 0, 0.9999, NULL,                          \
+            "momentum " called "; the optimiser's own momentum must then be 0"                                         \
+    }
+#define TW_OPTION_NESTEROV                                                                                             \
+    {                                                                                                                  \
+        "nesterov", TW_OPTION_SWITCH, offsetof(tw_corrected, nesterov), "off", 0, 0, NULL, "Nesterov's form of it"     \
+    }
+#define TW_OPTION_MASKING(initially)                                                                                   \
+    {                                                                                                                  \
+        "masking", TW_OPTION_SWITCH, offsetof(tw_corrected, masking), initially, 0, 0, NULL,                           \
+            "forget the momentum of what was just sent"                                                                \
+    }
+#define TW_OPTION_CLIP                                                                                                 \
+    {                                                                                                                  \
+        "clip", TW_OPTION_REAL, offsetof(tw_corrected, clip), "0", 0, 1e9, NULL,                                       \
+            "clip the global gradient norm here, before it enters the residual; 0: do not"                             \
+    }
+/* The head's options but for the density: how every list of them ends. `called` is the method's word for it. */
+#define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
+    TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
+        TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
+        TW_OPTION_VALUES(tw_corrected), TW_OPTION_INDICES(tw_corrected)
+
+/* Of a scheme whose struct begins with a tw_corrected; for its ops->create. */
+tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)(tw_sparse *sparse, size_t tensor));
+
+/* The density of the step under way, and with it the most that may be sent. */
+double tw_corrected_density(const tw_corrected *corrected);
+double tw_corrected_most(const tw_corrected *corrected, double density);
+
+/* The update of one tensor, as a source to select from; it must outlive its use. */
+typedef struct tw_correction {
+    float *momentum_buffer, *residual;
+    const float *gradient;
+    float scale, momentum;
+    int nesterov;
+} tw_correction;
+tw_correction tw_correction_make(const tw_corrected *corrected, size_t tensor);
+tw_select_source tw_correction_source(tw_correction *correction);
+
+/* After tensor i was sent: with masking, forgets the momentum of what was. */
+void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
+
+/* The scheme's ops->next, revert, walk, momentum, clip and destroy. */
+tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
+/* Puts what was sent back into the residual, and what was masked into the momentum. */
+void tw_corrected_revert(tw_scheme *scheme);
+/* The residual as "residual/NAME", u and the velocity as "momentum/NAME", and what the leftovers remember. */
+tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
+float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
+double tw_corrected_clip(const tw_scheme *scheme);
+void tw_corrected_destroy(tw_scheme *scheme);
+
+#endif
