@@ -6,12 +6,7 @@
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
-double tw_corrected_density(const tw_corrected *corrected)
-{
-    return tw_warmup_density(&corrected->warmup, corrected->sparse.scheme.step, corrected->density);
-}
-
-double tw_corrected_most(const tw_corrected *corrected, double density)
+static double most_density(const tw_corrected *corrected, double density)
 {
     return density * corrected->most_times < 1 ? density * corrected->most_times : 1;
 }
@@ -37,7 +32,7 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)
     corrected->most_times = most_times;
     double highest = tw_warmup_most(&corrected->warmup, corrected->density);
     tw_sparse_settings settings = {.density = corrected->density,
-                                   .most_density = tw_corrected_most(corrected, highest),
+                                   .most_density = most_density(corrected, highest),
                                    .least = corrected->min_sent,
                                    .feedback = 1,
                                    .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices},
@@ -127,8 +122,8 @@ tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round)
     tw_corrected *corrected = (tw_corrected *)scheme;
     if (scheme->phase == 0) tw_velocity_mark(&corrected->velocity);
     scheme->account.warmup = tw_warmup_is_on(&corrected->warmup, scheme->step, corrected->density);
-    corrected->sparse.density = tw_corrected_density(corrected);
-    corrected->sparse.most_density = tw_corrected_most(corrected, corrected->sparse.density);
+    corrected->sparse.density = tw_warmup_density(&corrected->warmup, scheme->step, corrected->density);
+    corrected->sparse.most_density = most_density(corrected, corrected->sparse.density);
     return tw_sparse_next(scheme, round);
 }
 

@@ -52,10 +52,6 @@ typedef struct tw_corrected {
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. */
 tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)(tw_sparse *sparse, size_t tensor));
 
-/* The density of the step under way, and with it the most that may be sent. */
-double tw_corrected_density(const tw_corrected *corrected);
-double tw_corrected_most(const tw_corrected *corrected, double density);
-
 /* The update of one tensor, as a source to select from; it must outlive its use. */
 typedef struct tw_correction {
     float *momentum_buffer, *residual;

@@ -25,6 +25,7 @@
  * The optimiser takes plain steps on the sum; tensors that are not compressed go through momentum after their exact
  * reduction, alike on every rank. */
 #include "corrected.h"
+#include "deviation.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -32,25 +33,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Of what is wanted of a tensor, the most that is sent. */
-#define MOST_TIMES 4
-
-/* How far the guard may move lambda. Up: 1 / sqrt(density) times for a layer of which only a few rows are alive, 1 /
- * ((1-m) * sqrt(density)) for a residual measured against the deviation of single gradients: 32 and 316 at the
- * defaults. Down: a layer that has died must not sink so deep that it bursts for long when it comes back. */
-#define LEAST_CORRECTION 0x1p-10
-#define MOST_CORRECTION 0x1p14
-
-/* How far from the edge the guard sees, to either side alike: else it would drift. */
-#define LEAST_RATIO 0.9
-#define MOST_RATIO (1 / LEAST_RATIO)
-
 /* The most by which one change of the rate scales a residual: a schedule that ends at nothing must not blow it up. */
 #define MOST_REVISION 1024.0F
 
+enum { MOST_TIMES = TW_DEVIATION_FAR }; /* of what is wanted of a tensor, the most that is sent */
 enum { REVISION_RATE, REVISION_AGE, REVISION_DENSITY, REVISION_OFF };
 enum { STATISTICS_RESIDUAL, STATISTICS_GRADIENT };
-enum { CRITERION_CENTRED, CRITERION_MAGNITUDE };
+enum { CRITERION_CENTRED };
 
 /* Of an element that was sent: what revert gives back beside the value itself. */
 typedef struct undone {
@@ -60,8 +49,7 @@ typedef struct undone {
 
 /* One compressed tensor. */
 typedef struct layer {
-    double correction;      /* the guard's factor on lambda */
-    double mean, deviation; /* of the last step; as a prediction for the next they cost or save time, no more */
+    tw_deviation threshold;
     float share;            /* revision=density: of the values, what is sent */
     float rate;             /* under which the residual was collected; 0: unknown */
     uint32_t *silent_since; /* revision=age: the step after an element was sent last */
@@ -100,7 +88,7 @@ static tw_status create_layer(const sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
     size_t count = self->corrected.sparse.scheme.tensors[tensor].count;
-    l->correction = 1;
+    l->threshold = (tw_deviation){.is_centred = self->criterion == CRITERION_CENTRED, .correction = 1};
     if (self->revision == REVISION_AGE) TW_TRY(tw_allocate(count, sizeof *l->silent_since, &l->silent_since));
     return tw_allocate(self->corrected.sparse.support[tensor].most, sizeof *l->undone, &l->undone);
 }
@@ -115,82 +103,6 @@ static tw_status create(tw_scheme *scheme)
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(create_layer(self, i));
     return TW_OK;
-}
-
-/* ---- the threshold ----------------------------------------------------------------------------------------------- */
-
-/* The magnitude that a fraction `density` of a standard Gaussian exceeds: exact at powers of two, between them along a
- * line, within 0.5 %; the same on every machine, whatever its mathematics library. */
-static double gaussian_quantile(double density)
-{
-    static const double at_power[] = {0,      0.6745, 1.1503, 1.5341, 1.8627, 2.1539, 2.4176, 2.6601, 2.8856,
-                                      3.0973, 3.2972, 3.4871, 3.6683, 3.8419, 4.0088, 4.1696, 4.3249, 4.4753,
-                                      4.6212, 4.7630, 4.9010, 5.0354, 5.1666, 5.2947, 5.4200};
-    enum { LAST = sizeof at_power / sizeof *at_power - 1 };
-    int exponent;
-    double mantissa = frexp(density, &exponent); /* density = mantissa * 2^exponent, mantissa in [1/2, 1) */
-    int power = 1 - exponent < LAST ? 1 - exponent : LAST;
-    if (power <= 0) return 0;
-    return at_power[power] + (at_power[power - 1] - at_power[power]) * (2 * mantissa - 1);
-}
-
-static double lambda_now(const sdagc *self, const layer *l)
-{
-    int is_final =
-        !tw_warmup_is_on(&self->corrected.warmup, self->corrected.sparse.scheme.step, self->corrected.density);
-    double lambda =
-        is_final && self->lambda > 0 ? self->lambda : gaussian_quantile(tw_corrected_density(&self->corrected));
-    return lambda * l->correction;
-}
-
-/* An element is above the threshold only if its magnitude is above this. */
-static double edge(const sdagc *self, double lambda, const layer *l)
-{
-    double offset = fabs(l->mean);
-    return lambda * l->deviation + (self->criterion == CRITERION_CENTRED ? -offset : offset);
-}
-
-/* A magnitude somewhat below the edge: above it is all that the guard needs to know of. */
-static float candidate_magnitude(const sdagc *self, double lambda, const layer *l)
-{
-    double magnitude = LEAST_RATIO * edge(self, lambda, l);
-    return magnitude > 0 ? nextafterf((float)magnitude, 0) : 0;
-}
-
-/* Keeps of a support what is above the threshold. */
-static void filter(const sdagc *self, tw_support *support, double lambda, const layer *l)
-{
-    double tau = lambda * l->deviation, offset = 0;
-    if (self->criterion == CRITERION_CENTRED)
-        offset = l->mean;
-    else
-        tau += fabs(l->mean);
-    size_t kept = 0;
-    for (size_t j = 0; j < support->count; j++) {
-        support->index[kept] = support->index[j];
-        support->value[kept] = support->value[j];
-        kept += fabs((double)support->value[j] - offset) > tau;
-    }
-    support->count = kept;
-}
-
-/* How far lambda should move, as a fraction of it. Near the mark the count tells: its mean is what must be right. But
- * just below the edge a residual is thin, since what stands there crosses within a few steps; a step bridges about
- * sqrt(density) of the way from 0. A move wider than that lets many steps' worth out at once and nothing for as long.
- * Far from the mark it is safe to move towards the lambda that would have let exactly the wanted pass: `last` is the
- * magnitude of the least of those, 0 if it is below all candidates. */
-static double error_of_lambda(double passed, double wanted, double density, double last, double edge)
-{
-    if (passed * MOST_TIMES > wanted && passed < wanted * MOST_TIMES)
-        return sqrt(density) * (passed - wanted) / (passed + wanted);
-    if (edge <= 0) return passed > wanted ? MOST_RATIO - 1 : LEAST_RATIO - 1; /* no edge: only the side is known */
-    return fmin(fmax(last / edge, LEAST_RATIO), MOST_RATIO) - 1;
-}
-
-static void steer(const sdagc *self, layer *l, double error)
-{
-    l->correction *= 1 + self->kappa * error;
-    l->correction = fmin(fmax(l->correction, LEAST_CORRECTION), MOST_CORRECTION);
 }
 
 /* ---- selection --------------------------------------------------------------------------------------------------- */
@@ -255,40 +167,39 @@ static void update(sdagc *self, size_t tensor, float revision, float threshold, 
                             .of_gradient = self->statistics == STATISTICS_GRADIENT};
     tw_select_source source = {.context = &context, .pass = pass};
     support->count = tw_select_above(&sparse->selector, &source, n, most, threshold, support->index, support->value);
-    tw_moments_finish(&context.moments, n, &l->mean, &l->deviation);
+    tw_moments_finish(&context.moments, n, &l->threshold.mean, &l->threshold.deviation);
     if (!context.of_gradient) return;
-    l->mean *= sparse->scheme.scale; /* the moments of a share of the mean */
-    l->deviation *= sparse->scheme.scale;
+    l->threshold.mean *= sparse->scheme.scale; /* the moments of a share of the mean */
+    l->threshold.deviation *= sparse->scheme.scale;
 }
 
 /* Takes candidates into the support, the `most` largest at most. The threshold is known only when all elements have
  * been looked at, so the pass goes by the last step's moments; should these have promised too much, the residual is
  * read once more. */
-static void collect(sdagc *self, size_t tensor, double lambda, size_t most)
+static void collect(sdagc *self, size_t tensor, size_t most)
 {
     const float MARGIN = 0.95F; /* moments change little from step to step */
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->corrected.sparse.support[tensor];
+    tw_sparse *sparse = &self->corrected.sparse;
+    tw_support *support = &sparse->support[tensor];
     float revision = revise_rate(self, l);
-    float foretold = MARGIN * revision * candidate_magnitude(self, lambda, l);
+    float foretold = MARGIN * revision * tw_deviation_candidate(&l->threshold);
     update(self, tensor, revision, foretold, most);
-    float needed = candidate_magnitude(self, lambda, l);
+    float needed = tw_deviation_candidate(&l->threshold);
     if (foretold <= needed) return;
-    tw_select_source source = {.context = tw_sparse_residual(&self->corrected.sparse, tensor), .pass = look};
-    support->count =
-        tw_select_above(&self->corrected.sparse.selector, &source, self->corrected.sparse.scheme.tensors[tensor].count,
-                        most, needed, support->index, support->value);
+    tw_select_source source = {.context = tw_sparse_residual(sparse, tensor), .pass = look};
+    support->count = tw_select_above(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, most, needed,
+                                     support->index, support->value);
 }
 
 /* Takes the `wanted` largest, whatever the threshold. */
-static void collect_largest(sdagc *self, size_t tensor, size_t wanted)
+static void collect_largest(tw_sparse *sparse, size_t tensor, size_t wanted)
 {
-    tw_support *support = &self->corrected.sparse.support[tensor];
-    float *residual = tw_sparse_residual(&self->corrected.sparse, tensor);
+    tw_support *support = &sparse->support[tensor];
+    float *residual = tw_sparse_residual(sparse, tensor);
     tw_select_source source = {residual, look, peek, residual};
-    support->count =
-        tw_select_top(&self->corrected.sparse.selector, &source, self->corrected.sparse.scheme.tensors[tensor].count,
-                      wanted, support->index, support->value);
+    support->count = tw_select_top(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, wanted,
+                                   support->index, support->value);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
@@ -333,27 +244,32 @@ static void send(sdagc *self, size_t tensor)
     tw_corrected_mask(&self->corrected, tensor);
 }
 
+/* Standard deviations in the threshold, before the guard. */
+static double lambda_now(const sdagc *self)
+{
+    const tw_corrected *head = &self->corrected;
+    int is_final = !tw_warmup_is_on(&head->warmup, head->sparse.scheme.step, head->density);
+    return is_final && self->lambda > 0 ? self->lambda : tw_gaussian_quantile(head->sparse.density);
+}
+
 static void take(tw_sparse *sparse, size_t tensor)
 {
     sdagc *self = (sdagc *)sparse;
     layer *l = &self->layer[tensor];
-    tw_support *support = &self->corrected.sparse.support[tensor];
-    double density = tw_corrected_density(&self->corrected), lambda = lambda_now(self, l);
-    size_t n = self->corrected.sparse.scheme.tensors[tensor].count,
-           least = tw_sparse_wanted(n, 0, (size_t)self->corrected.min_sent);
-    size_t wanted = tw_sparse_wanted(n, density, least),
-           most = tw_sparse_wanted(n, tw_corrected_most(&self->corrected, density), least);
-    collect(self, tensor, lambda, most);
-    float last = support->count < wanted
-                     ? 0
-                     : tw_select_kth(&self->corrected.sparse.selector, support->value, support->count, wanted);
-    filter(self, support, lambda, l);
-    double passed = (double)support->count, mark = (double)wanted;
-    l->share = (float)fmin(fmax(passed / mark, 1.0 / MOST_TIMES), 1);
-    if (support->count < least) collect_largest(self, tensor, least);
+    tw_support *support = &sparse->support[tensor];
+    size_t n = sparse->scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)sparse->settings.least);
+    size_t wanted = tw_sparse_wanted(n, sparse->density, least);
+    tw_passage passage = {.density = sparse->density, .wanted = (double)wanted};
+    l->threshold.lambda = lambda_now(self) * l->threshold.correction;
+    collect(self, tensor, tw_sparse_wanted(n, sparse->most_density, least));
+    if (support->count >= wanted)
+        passage.last = tw_select_kth(&sparse->selector, support->value, support->count, wanted);
+    tw_deviation_filter(&l->threshold, support);
+    passage.passed = (double)support->count;
+    l->share = (float)fmin(fmax(passage.passed / passage.wanted, 1.0 / MOST_TIMES), 1);
+    if (support->count < least) collect_largest(sparse, tensor, least);
     send(self, tensor);
-    if (self->guard && l->deviation > 0)
-        steer(self, l, error_of_lambda(passed, mark, density, last, edge(self, lambda, l)));
+    if (self->guard) tw_deviation_steer(&l->threshold, self->kappa, &passage);
 }
 
 static void take_back(sdagc *self, size_t tensor)
@@ -381,7 +297,7 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 {
     layer *l = &self->layer[tensor];
     const tw_scheme_tensor *t = &self->corrected.sparse.scheme.tensors[tensor];
-    if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->correction));
+    if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->threshold.correction));
     if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "rate", t->name, TW_F32, 1, &l->rate));
     if (!l->silent_since) return TW_OK;
     return visitor->visit(visitor, "silent_since", t->name, TW_U32, t->count, l->silent_since);
