@@ -47,21 +47,10 @@ static size_t bin_of(const adacomp *self, size_t tensor)
 
 /* ---- at most so many --------------------------------------------------------------------------------------------- */
 
-static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const float *candidates = context;
-    return tw_kernels_best()->select(candidates + first, n, threshold, (uint32_t)first, index, value);
-}
-
-static void peek(void *context, size_t first, size_t n, float *dst)
-{
-    memcpy(dst, (const float *)context + first, n * sizeof *dst);
-}
-
 /* Keeps the largest of `count` candidates, as many as there is room to send. Returns how many. */
 static size_t prune(adacomp *self, tw_support *support, size_t count)
 {
-    tw_select_source candidates = {self->value, pass, peek, self->value};
+    tw_select_source candidates = tw_select_from(self->value);
     if (count <= support->most) return count;
     size_t kept =
         tw_select_top(&self->sparse.selector, &candidates, count, support->most, support->index, support->value);

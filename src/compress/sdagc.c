@@ -31,7 +31,6 @@
 #include "memory.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The most by which one change of the rate scales a residual: a schedule that ends at nothing must not blow it up. */
 #define MOST_REVISION 1024.0F
@@ -132,19 +131,6 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
                                     index, value);
 }
 
-/* The residual as it is, once it is updated. */
-static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const float *residual = context;
-    return tw_kernels_best()->select(residual + first, n, threshold, (uint32_t)first, index, value);
-}
-
-static void peek(void *context, size_t first, size_t n, float *dst)
-{
-    const float *residual = context;
-    memcpy(dst, residual + first, n * sizeof *dst);
-}
-
 /* By how much the residual is scaled because the learning rate is another one than it was collected under. */
 static float revise_rate(const sdagc *self, layer *l)
 {
@@ -187,7 +173,8 @@ static void collect(sdagc *self, size_t tensor, size_t most)
     update(self, tensor, revision, foretold, most);
     float needed = tw_deviation_candidate(&l->threshold);
     if (foretold <= needed) return;
-    tw_select_source source = {.context = tw_sparse_residual(sparse, tensor), .pass = look};
+    tw_select_source source = tw_select_from(tw_sparse_residual(sparse, tensor));
+    source.peek = NULL; /* the threshold is known */
     support->count = tw_select_above(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, most, needed,
                                      support->index, support->value);
 }
@@ -196,8 +183,7 @@ static void collect(sdagc *self, size_t tensor, size_t most)
 static void collect_largest(tw_sparse *sparse, size_t tensor, size_t wanted)
 {
     tw_support *support = &sparse->support[tensor];
-    float *residual = tw_sparse_residual(sparse, tensor);
-    tw_select_source source = {residual, look, peek, residual};
+    tw_select_source source = tw_select_from(tw_sparse_residual(sparse, tensor));
     support->count = tw_select_top(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, wanted,
                                    support->index, support->value);
 }

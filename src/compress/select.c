@@ -209,6 +209,22 @@ static size_t hand_over(tw_selector *selector, uint32_t *index, float *value)
     return selector->count;
 }
 
+static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const float *values = context;
+    return tw_kernels_best()->select(values + first, n, threshold, (uint32_t)first, index, value);
+}
+
+static void peek(void *context, size_t first, size_t n, float *dst)
+{
+    memcpy(dst, (const float *)context + first, n * sizeof *dst);
+}
+
+tw_select_source tw_select_from(float *values)
+{
+    return (tw_select_source){values, look, peek, values};
+}
+
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
                      float *value)
 {

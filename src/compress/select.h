@@ -24,6 +24,9 @@ typedef struct tw_select_source {
     const float *values;
 } tw_select_source;
 
+/* Values that are all there: nothing is updated on the way. */
+tw_select_source tw_select_from(float *values);
+
 /* What selecting from a tensor taught for the next time, one step later: k-th magnitudes change slowly. Speed depends
  * on it, never the result. All zero to begin with. */
 typedef struct tw_select_hint {

@@ -82,18 +82,6 @@ static uint32_t checksum(const tw_innovation *innovation, const float *estimate)
     return tw_crc32c(0, estimate, innovation->gossip->elements * sizeof *estimate);
 }
 
-/* Selection from values that are all there: nothing is updated on the way. */
-static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const float *values = context;
-    return tw_kernels_best()->select(values + first, n, threshold, (uint32_t)first, index, value);
-}
-
-static void peek(void *context, size_t first, size_t n, float *dst)
-{
-    memcpy(dst, (const float *)context + first, n * sizeof *dst);
-}
-
 static void add_sparse(float *dst, const uint32_t *index, const float *value, size_t k)
 {
     for (size_t i = 0; i < k; i++) dst[index[i]] += value[i];
@@ -103,8 +91,7 @@ static void add_sparse(float *dst, const uint32_t *index, const float *value, si
 static tw_status put_tensor(tw_innovation *innovation, tw_packet_writer *writer, size_t tensor, size_t first)
 {
     size_t n = tw_tensor_count(&innovation->gossip->tensors[tensor]);
-    float *difference = innovation->pull + first;
-    tw_select_source source = {difference, pass, peek, difference};
+    tw_select_source source = tw_select_from(innovation->pull + first);
     size_t k = tw_select_top(&innovation->selector, &source, n, sent_of(innovation, tensor), innovation->index,
                              innovation->value);
     tw_values_round(innovation->value, k, coding_of(innovation).values);
