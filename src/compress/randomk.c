@@ -14,7 +14,7 @@
  *
  * With feedback an element waits n/k steps on average, so that the learning rate bears about k/n of what momentum SGD
  * takes: hence the default density. Momentum stays with the optimiser. */
-#include "dense.h"
+#include "aligned.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -32,14 +32,12 @@ typedef struct randomk {
     double density;
     long min_sent, seed;
     int feedback, values;
-    tw_dtype dtype;
-    float largest;       /* value that is sent with feedback: no sum of N leaves the format */
     size_t *wanted;      /* of each tensor */
     size_t count, drawn; /* elements of compressed tensors, and of them drawn in a step */
     float *residual;     /* with feedback: of the compressed tensors, one after the other */
     uint32_t *index;     /* drawn, within their tensors, one tensor after the other */
     float *value;        /* that this rank sends */
-    void *sum;           /* what travels, of dtype */
+    tw_aligned sum;      /* what travels */
     tw_dense leftovers;
 } randomk;
 
@@ -69,14 +67,12 @@ static void count_drawn(randomk *self)
 static tw_status create(tw_scheme *scheme)
 {
     randomk *self = (randomk *)scheme;
-    self->dtype = tw_dense_dtype(self->values);
-    self->largest = tw_dense_largest_share(self->dtype, scheme->size);
     TW_TRY(tw_allocate(scheme->count, sizeof *self->wanted, &self->wanted));
     count_drawn(self);
     TW_TRY(tw_allocate(self->feedback ? self->count : 0, sizeof *self->residual, &self->residual));
     TW_TRY(tw_allocate(self->drawn, sizeof *self->index, &self->index));
     TW_TRY(tw_allocate(self->drawn, sizeof *self->value, &self->value));
-    TW_TRY(tw_allocate(self->drawn, tw_dense_width(self->dtype), &self->sum));
+    TW_TRY(tw_aligned_create(&self->sum, self->values, scheme->size, self->drawn));
     return tw_leftovers_create(&self->leftovers, scheme);
 }
 
@@ -132,13 +128,9 @@ static void draw(const randomk *self, size_t tensor, uint32_t *index)
 static void send(randomk *self, size_t at, size_t n, float *residual)
 {
     const uint32_t *index = self->index + at;
-    float largest = self->largest, *value = self->value + at;
-    for (size_t j = 0; j < n; j++) {
-        float x = residual[index[j]];
-        value[j] = x > largest ? largest : x < -largest ? -largest : x;
-    }
-    tw_dense_put(self->dtype, self->sum, at, value, n);
-    tw_dense_get(self->dtype, self->sum, at, value, n);
+    float *value = self->value + at;
+    for (size_t j = 0; j < n; j++) value[j] = residual[index[j]];
+    tw_aligned_put(&self->sum, at, value, n);
     for (size_t j = 0; j < n; j++) residual[index[j]] -= value[j];
 }
 
@@ -165,7 +157,7 @@ static void take_unbiased(randomk *self, size_t tensor, size_t at)
     bins b = first_bin(self->scheme.tensors[tensor].count, self->wanted[tensor]);
     for (size_t j = at; j < at + b.k; j++, next_bin(&b))
         self->value[j] = self->scheme.scale * gradient[self->index[j]] * (float)b.size;
-    tw_dense_put(self->dtype, self->sum, at, self->value + at, b.k);
+    tw_dense_put(self->sum.dtype, self->sum.values, at, self->value + at, b.k);
 }
 
 static void take(randomk *self)
@@ -183,15 +175,6 @@ static void take(randomk *self)
     }
 }
 
-/* Writes sums where they were drawn; 0 if one is not finite. */
-static int receive_block(const randomk *self, size_t at, size_t n, float *gradient)
-{
-    float sum[BLOCK];
-    tw_dense_get(self->dtype, self->sum, at, sum, n);
-    for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
-    return tw_kernels_best()->all_finite(sum, n);
-}
-
 /* Hands the sums to the gradients; 0 if one is not finite. */
 static int receive(const randomk *self)
 {
@@ -200,9 +183,7 @@ static int receive(const randomk *self)
     for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
         if (!scheme->tensors[i].compressed) continue;
         memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
-        for (size_t j = 0; j < self->wanted[i]; j += BLOCK)
-            finite &= receive_block(self, at + j, self->wanted[i] - j < BLOCK ? self->wanted[i] - j : BLOCK,
-                                    scheme->gradients[i]);
+        finite &= tw_aligned_scatter(&self->sum, at, self->wanted[i], 1, self->index + at, scheme->gradients[i]);
     }
     return finite;
 }
@@ -213,18 +194,11 @@ enum { START_VALUES, FINISH_VALUES, FINISH_LEFTOVERS };
 
 static void start_values(randomk *self, tw_round *round)
 {
-    static const float nan = NAN;
     tw_scheme *scheme = &self->scheme;
-    if (scheme->finite)
-        take(self);
-    else
-        tw_dense_put(self->dtype, self->sum, 0, &nan, 1);
-    round->kind = TW_ROUND_ALLREDUCE;
-    round->values = self->sum;
-    round->count = self->drawn;
-    round->dtype = self->dtype;
+    if (scheme->finite) take(self);
+    tw_aligned_start(&self->sum, scheme->finite, round);
     scheme->account.elements_sent = self->drawn;
-    scheme->account.packet_bytes = self->drawn * tw_dense_width(self->dtype);
+    scheme->account.packet_bytes = tw_aligned_bytes(&self->sum);
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
@@ -285,7 +259,7 @@ static void destroy(tw_scheme *scheme)
     tw_free(self->residual);
     tw_free(self->index);
     tw_free(self->value);
-    tw_free(self->sum);
+    tw_aligned_destroy(&self->sum);
     tw_dense_destroy(&self->leftovers);
 }
 

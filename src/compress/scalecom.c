@@ -15,8 +15,8 @@
  * two from the leader's packet into the middle of fp16's range, and what rounding and clamping lose is not taken out of
  * m. The chunks and the dense warm-up are as the paper's descriptions have them; its rates per layer are not known for
  * certain, so there is one rate, and `rates` for exceptions. */
+#include "aligned.h"
 #include "chunked.h"
-#include "dense.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -29,7 +29,7 @@
 
 enum {
     AHEAD = 48,   /* chunks between an element's prefetch and its use */
-    BLOCK = 1024, /* values converted at a time: they stay in the first-level cache */
+    BLOCK = 1024, /* values scaled and sent at a time: they stay in the first-level cache */
     HEADROOM = 4, /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
 };
 
@@ -45,15 +45,13 @@ typedef struct scalecom {
     long rate, min_sent, warmup_steps;
     char *rates;
     int values;
-    tw_dtype dtype;          /* that `values` chose */
     part *parts;             /* one a tensor */
     size_t elements, chunks; /* of all compressed tensors */
     size_t index_bytes;      /* of the packed positions */
     float *memory;
     uint32_t *index; /* one a chunk: the element of its tensor that is sent; before that, the position in its chunk */
     float *unsent;   /* the memory there as it was, for revert */
-    void *aligned;   /* the values there, as they travel */
-    float largest;   /* the most that is sent of one, so that no sum leaves the format */
+    tw_aligned aligned; /* the values there, as they travel */
     unsigned char *packet;
     size_t packet_capacity;
     int sent; /* this step took something out of the memory */
@@ -106,7 +104,6 @@ static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t
 static tw_status create(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
-    self->dtype = tw_dense_dtype(self->values);
     self->packet_capacity = tw_packet_bound_header();
     TW_TRY(tw_allocate(scheme->count, sizeof *self->parts, &self->parts));
     for (size_t i = 0; i < scheme->count; i++)
@@ -114,9 +111,8 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
     TW_TRY(tw_allocate(self->chunks, sizeof *self->index, &self->index));
     TW_TRY(tw_allocate(self->chunks, sizeof *self->unsent, &self->unsent));
-    TW_TRY(tw_allocate(self->chunks, tw_dense_width(self->dtype), &self->aligned));
+    TW_TRY(tw_aligned_create(&self->aligned, self->values, scheme->size, self->chunks));
     TW_TRY(tw_allocate(self->packet_capacity, 1, &self->packet));
-    self->largest = tw_dense_largest_share(self->dtype, scheme->size);
     TW_TRY(tw_leftovers_create(&self->leftovers, scheme));
     if (self->warmup_steps == 0) return TW_OK;
     return tw_dense_create(&self->warmup, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
@@ -129,7 +125,7 @@ static void destroy(tw_scheme *scheme)
     tw_free(self->memory);
     tw_free(self->index);
     tw_free(self->unsent);
-    tw_free(self->aligned);
+    tw_aligned_destroy(&self->aligned);
     tw_free(self->packet);
     tw_dense_destroy(&self->warmup);
     tw_dense_destroy(&self->leftovers);
@@ -152,9 +148,9 @@ static float unfiltered(const scalecom *self)
 static int choose_exponent(const scalecom *self, float largest)
 {
     int from, to;
-    if (self->dtype != TW_F16 || largest == 0) return 0;
+    if (self->aligned.dtype != TW_F16 || largest == 0) return 0;
     frexpf(largest, &from);
-    frexpf(self->largest, &to);
+    frexpf(self->aligned.largest, &to);
     int exponent = to - 1 - HEADROOM - from;
     if (exponent > TW_MOST_EXPONENT) return TW_MOST_EXPONENT;
     return exponent < -TW_MOST_EXPONENT ? -TW_MOST_EXPONENT : exponent;
@@ -230,13 +226,6 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
 
 /* ---- the aligned values ------------------------------------------------------------------------------------------ */
 
-/* What is sent of p, times 2^exponent. */
-static float within(const scalecom *self, float x)
-{
-    if (x > self->largest) return self->largest;
-    return x < -self->largest ? -self->largest : x;
-}
-
 /* Reads p of a run of chunks, and what the memory holds there. The elements lie a chunk apart and are not in the cache:
  * several are asked for at once. */
 static void gather_block(scalecom *self, const part *t, const float *gradient, size_t first, size_t n, float *p)
@@ -261,62 +250,40 @@ static void send_block(scalecom *self, const part *t, const float *gradient, siz
     float *memory = self->memory + t->first_element, *unsent = self->unsent + at, sent[BLOCK];
     float up = ldexpf(1, t->chunked.exponent), down = ldexpf(1, -t->chunked.exponent);
     gather_block(self, t, gradient, first, n, sent);
-    for (size_t j = 0; j < n; j++) sent[j] = within(self, sent[j] * up);
-    tw_dense_put(self->dtype, self->aligned, at, sent, n);
-    tw_dense_get(self->dtype, self->aligned, at, sent, n);
+    for (size_t j = 0; j < n; j++) sent[j] *= up;
+    tw_aligned_put(&self->aligned, at, sent, n);
     for (size_t j = 0; j < n; j++) memory[index[j]] = unsent[j] - (float)self->beta * (sent[j] * down);
-}
-
-/* Writes a run of chunks' sums; 0 if they are not finite. */
-static int receive_block(const scalecom *self, const part *t, float *gradient, size_t first, size_t n)
-{
-    size_t at = t->first_chunk + first;
-    float sum[BLOCK];
-    tw_dense_get(self->dtype, self->aligned, at, sum, n);
-    tw_kernels_best()->scale(sum, ldexpf(1, -t->chunked.exponent), n);
-    for (size_t j = 0; j < n; j++) gradient[self->index[at + j]] = sum[j];
-    return tw_kernels_best()->all_finite(sum, n);
-}
-
-static size_t block_length(const part *t, size_t first)
-{
-    return t->chunked.chunks - first < BLOCK ? t->chunked.chunks - first : BLOCK;
 }
 
 static void send_tensor(scalecom *self, size_t tensor)
 {
     const part *t = &self->parts[tensor];
-    for (size_t first = 0; first < t->chunked.chunks; first += BLOCK)
-        send_block(self, t, self->scheme.gradients[tensor], first, block_length(t, first));
+    for (size_t first = 0, n; first < t->chunked.chunks; first += n) {
+        n = t->chunked.chunks - first < BLOCK ? t->chunked.chunks - first : BLOCK;
+        send_block(self, t, self->scheme.gradients[tensor], first, n);
+    }
 }
 
 static int receive_tensor(const scalecom *self, size_t tensor)
 {
     const part *t = &self->parts[tensor];
     float *gradient = self->scheme.gradients[tensor];
-    int finite = 1;
     memset(gradient, 0, self->scheme.tensors[tensor].count * sizeof *gradient);
-    for (size_t first = 0; first < t->chunked.chunks; first += BLOCK)
-        finite &= receive_block(self, t, gradient, first, block_length(t, first));
-    return finite;
+    return tw_aligned_scatter(&self->aligned, t->first_chunk, t->chunked.chunks, ldexpf(1, -t->chunked.exponent),
+                              self->index + t->first_chunk, gradient);
 }
 
 /* A rank whose gradient is not finite makes the sum so, and keeps its memory as it is. */
 static void start_values(scalecom *self, tw_round *round)
 {
-    static const float nan = NAN;
     tw_scheme *scheme = &self->scheme;
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) send_tensor(self, i);
-    if (!scheme->finite) tw_dense_put(self->dtype, self->aligned, 0, &nan, 1);
     self->sent = scheme->finite;
     scheme->account.elements_sent = self->chunks;
     scheme->account.index_bytes = self->index_bytes;
-    scheme->account.packet_bytes = round->sizes[0] + self->chunks * tw_dense_width(self->dtype);
-    round->kind = TW_ROUND_ALLREDUCE;
-    round->values = self->aligned;
-    round->count = self->chunks;
-    round->dtype = self->dtype;
+    scheme->account.packet_bytes = round->sizes[0] + tw_aligned_bytes(&self->aligned);
+    tw_aligned_start(&self->aligned, scheme->finite, round);
 }
 
 static void finish_values(scalecom *self)
