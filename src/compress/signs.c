@@ -25,24 +25,15 @@ static void read_means(const tw_scheme *scheme, const unsigned char *section, fl
     mean[1] = ((const tw_signs *)scheme)->means == 2 ? tw_quantised_get_float(section + sizeof(float)) : -mean[0];
 }
 
-static double fold(const double partial[16])
-{
-    double sum[16];
-    memcpy(sum, partial, sizeof sum);
-    for (int half = 8; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) sum[k] += sum[k + half];
-    return sum[0];
-}
-
 /* The mean as a float, which a sum of many can only leave if something has gone wrong before. */
 static float mean_of(double sum, size_t count)
 {
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
-static void write_means(const tw_signs *self, size_t n, const tw_sign_sums *sums, unsigned char *section)
+static void write_means(const tw_signs *self, size_t n, tw_sign_sums *sums, unsigned char *section)
 {
-    double positive = fold(sums->positive), negative = fold(sums->negative);
+    double positive = tw_kernels_fold(sums->positive), negative = tw_kernels_fold(sums->negative);
     if (self->means == 2) {
         tw_quantised_put_float(section, mean_of(positive, n - sums->negatives));
         tw_quantised_put_float(section + sizeof(float), mean_of(negative, sums->negatives));

@@ -53,6 +53,9 @@ typedef struct tw_kernels {
     tw_half_rows fp16, bf16;
 } tw_kernels;
 
+/* Ends a sum in double: folds its sixteen partial sums, over i mod 16, by halves (8, 4, 2, 1), in place. */
+double tw_kernels_fold(double partial[16]);
+
 /* The table of the level tw_isa_best() names. Never NULL. */
 const tw_kernels *tw_kernels_best(void);
 /* The table of a level; NULL when this processor or build lacks it. For tests and benchmarks. */

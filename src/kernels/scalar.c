@@ -11,12 +11,17 @@ static int all_finite(const float *x, size_t n)
     return finite;
 }
 
-double tw_finish_squares(double partial[16], const float *x, size_t n)
+double tw_kernels_fold(double partial[16])
 {
-    for (size_t i = 0; i < n; i++) partial[i % 16] += (double)x[i] * x[i];
     for (int half = 8; half > 0; half /= 2)
         for (int k = 0; k < half; k++) partial[k] += partial[k + half];
     return partial[0];
+}
+
+double tw_finish_squares(double partial[16], const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) partial[i % 16] += (double)x[i] * x[i];
+    return tw_kernels_fold(partial);
 }
 
 static double sum_squares(const float *x, size_t n)

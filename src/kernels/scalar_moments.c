@@ -21,18 +21,11 @@ static size_t momentum_select(tw_moments *moments, float *u, float *v, const flo
 
 const tw_moments_rows tw_moments_scalar = {.add = add, .momentum_select = momentum_select};
 
-static double fold(double partial[16])
-{
-    for (int half = 8; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) partial[k] += partial[k + half];
-    return partial[0];
-}
-
 void tw_moments_finish(const tw_moments *moments, size_t n, double *mean, double *deviation)
 {
     tw_moments folded = *moments;
-    double count = (double)n, first = fold(folded.sum) / count;
-    double variance = fold(folded.squares) / count - first * first;
+    double count = (double)n, first = tw_kernels_fold(folded.sum) / count;
+    double variance = tw_kernels_fold(folded.squares) / count - first * first;
     *mean = first;
     *deviation = variance > 0 ? sqrt(variance) : 0; /* rounding may leave less than nothing */
 }
