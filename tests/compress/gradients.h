@@ -5,6 +5,7 @@
 #include "loopback.h"
 #include "scheme.h"
 
+#include <math.h>
 #include <thinwire/thinwire_plugin.h>
 
 typedef struct gradients {
@@ -59,6 +60,30 @@ static inline int gradients_agree(const gradients *g)
         for (size_t t = 0; t < g->tensors; t++)
             if (memcmp(g->rank[0][t], g->rank[r][t], tw_tensor_count(&g->table[t]) * sizeof(float))) return 0;
     return 1;
+}
+
+static inline double gradients_norm(const gradients *g, int rank)
+{
+    double sum = 0;
+    for (size_t t = 0; t < g->tensors; t++)
+        for (size_t i = 0; i < tw_tensor_count(&g->table[t]); i++)
+            sum += (double)g->rank[rank][t][i] * (double)g->rank[rank][t][i];
+    return sqrt(sum);
+}
+
+static inline int larger_first(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* |x|, the largest first; to be freed. */
+static inline float *sorted_magnitudes(const float *x, size_t n)
+{
+    float *sorted = malloc(n * sizeof *sorted);
+    for (size_t i = 0; i < n; i++) sorted[i] = fabsf(x[i]);
+    qsort(sorted, n, sizeof *sorted, larger_first);
+    return sorted;
 }
 
 /* What a scheme remembers of one kind for one tensor, copied by a walk. */

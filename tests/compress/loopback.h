@@ -142,4 +142,48 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
     return loopback_agree(round, group->size) ? TW_OK : TW_ERROR_ARGUMENT;
 }
 
+/* ---- saved state ------------------------------------------------------------------------------------------------- */
+
+/* What a scheme remembers, under names that begin with `prefix`; NULL if it cannot be saved. */
+static inline tw_state *loopback_save(const tw_scheme *scheme, const char *prefix)
+{
+    tw_state *saved;
+    if (tw_state_create(&saved) != TW_OK) return NULL;
+    if (tw_scheme_save_state(scheme, prefix, saved) == TW_OK) return saved;
+    tw_state_destroy(saved);
+    return NULL;
+}
+
+/* One entry of what it remembers, count floats. */
+static inline tw_status loopback_saved(const tw_scheme *scheme, const char *name, size_t count, float *dst)
+{
+    tw_state *saved = loopback_save(scheme, "");
+    tw_status status = saved ? tw_state_get(saved, name, TW_F32, count, dst) : TW_ERROR_STATE;
+    tw_state_destroy(saved);
+    return status;
+}
+
+/* Every rank of `to` loads what that of `from` saves. */
+static inline tw_status loopback_move(const loopback *from, loopback *to)
+{
+    for (int r = 0; r < from->size; r++) {
+        tw_state *saved = loopback_save(from->scheme[r], "rank/");
+        tw_status status = saved ? tw_scheme_load_state(to->scheme[r], "rank/", saved) : TW_ERROR_STATE;
+        tw_state_destroy(saved);
+        if (status != TW_OK) return status;
+    }
+    return TW_OK;
+}
+
+/* Moves what the group remembers into a fresh one, which takes its place. */
+static inline tw_status loopback_restart(loopback *group, const char *spec, const tw_tensor *tensors, size_t count)
+{
+    loopback fresh;
+    tw_status status = loopback_create(&fresh, spec, tensors, count, group->size);
+    if (status == TW_OK) status = loopback_move(group, &fresh);
+    loopback_destroy(group);
+    *group = fresh;
+    return status;
+}
+
 #endif

@@ -59,14 +59,10 @@ static void assert_residual(const loopback *group, int r, const tw_tensor *tenso
 {
     float residual[MOST];
     char name[32];
-    tw_state *state;
-    assert_int_equal(tw_state_create(&state), TW_OK);
-    assert_int_equal(tw_scheme_save_state(group->scheme[r], "", state), TW_OK);
     snprintf(name, sizeof name, "residual/%s", tensor->name);
-    assert_int_equal(tw_state_get(state, name, TW_F32, tw_tensor_count(tensor), residual), TW_OK);
+    assert_int_equal(loopback_saved(group->scheme[r], name, tw_tensor_count(tensor), residual), TW_OK);
     for (size_t i = 0; i < tw_tensor_count(tensor); i++)
         if (residual[i] != expected[i]) fail_msg("rank %d, %s[%zu]: %g, not %g", r, name, i, residual[i], expected[i]);
-    tw_state_destroy(state);
 }
 
 /* ---- the second implementation ----------------------------------------------------------------------------------- */
@@ -222,11 +218,7 @@ static void test_nothing_is_lost(void **state)
     }
     assert_true(memcmp(out, in, sizeof in) != 0);
     for (int r = 0; r < N; r++) {
-        tw_state *saved;
-        assert_int_equal(tw_state_create(&saved), TW_OK);
-        assert_int_equal(tw_scheme_save_state(group.scheme[r], "", saved), TW_OK);
-        assert_int_equal(tw_state_get(saved, "residual/exact", TW_F32, COUNT, values[r]), TW_OK);
-        tw_state_destroy(saved);
+        assert_int_equal(loopback_saved(group.scheme[r], "residual/exact", COUNT, values[r]), TW_OK);
         for (size_t i = 0; i < COUNT; i++) out[i] += values[r][i];
     }
     for (size_t i = 0; i < COUNT; i++) assert_true(out[i] == in[i]);
@@ -370,13 +362,7 @@ static void test_saved_state_continues_bit_for_bit(void **state)
     create(&group, "adacomp", N);
     create(&resumed, "adacomp", N);
     for (int at = 0; at < 8; at++) {
-        for (int r = 0; at == SAVED && r < N; r++) {
-            tw_state *saved;
-            assert_int_equal(tw_state_create(&saved), TW_OK);
-            assert_int_equal(tw_scheme_save_state(group.scheme[r], "x/", saved), TW_OK);
-            assert_int_equal(tw_scheme_load_state(resumed.scheme[r], "x/", saved), TW_OK);
-            tw_state_destroy(saved);
-        }
+        if (at == SAVED) assert_int_equal(loopback_move(&group, &resumed), TW_OK);
         fill(g, at);
         assert_int_equal(run(&group, g), 0);
         if (at < SAVED) continue;

@@ -330,14 +330,6 @@ static void test_residuals_hold_what_has_not_arrived(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 
-static tw_state *save(const tw_scheme *scheme)
-{
-    tw_state *saved;
-    assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
-    return saved;
-}
-
 /* All but the count of steps. */
 static int same_memory(const tw_state *left, const tw_state *right)
 {
@@ -364,10 +356,10 @@ static void check_sick(const tw_scheme_ops *ops, const char *spec)
     create_group(&group, spec, odd, ODD, RANKS);
     for (int step = 0; step < 12; step++) {
         batch_fill(b, RANKS, normal, step);
-        tw_state *before = save(group.scheme[SICK]);
+        tw_state *before = loopback_save(group.scheme[SICK], "");
         if (step % 2) b->values[SICK][places[step % 4]] = ills[step % 3];
         run_step(&group, spec, b, step % 2);
-        tw_state *after = save(group.scheme[SICK]);
+        tw_state *after = loopback_save(group.scheme[SICK], "");
         if (step % 2 && !same_memory(before, after)) fail_msg("%s: a sick rank remembers it", spec);
         tw_state_destroy(before);
         tw_state_destroy(after);
@@ -385,19 +377,6 @@ static void test_what_is_not_finite_is_skipped(void **state)
         check_sick(ops, ops->name);
         for_each_variant(ops, "warmup_steps=0", check_sick);
     }
-}
-
-static void restart(loopback *group, const char *spec)
-{
-    loopback fresh;
-    create_group(&fresh, spec, odd, ODD, group->size);
-    for (int r = 0; r < group->size; r++) {
-        tw_state *saved = save(group->scheme[r]);
-        assert_int_equal(tw_scheme_load_state(fresh.scheme[r], "", saved), TW_OK);
-        tw_state_destroy(saved);
-    }
-    loopback_destroy(group);
-    *group = fresh;
 }
 
 /* Saving changes nothing, and a fresh group that loads what was saved goes on bit for bit, wherever it was stopped: in
@@ -422,7 +401,7 @@ static void check_state(const tw_scheme_ops *ops, const char *spec)
             assert_int_equal(tw_scheme_revert(whole.scheme[r]), TW_OK);
             assert_int_equal(tw_scheme_revert(broken.scheme[r]), TW_OK);
         }
-        restart(&broken, spec);
+        assert_int_equal(loopback_restart(&broken, spec, odd, ODD), TW_OK);
     }
     loopback_destroy(&whole);
     loopback_destroy(&broken);

@@ -7,12 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire_plugin.h>
 
 #include <cmocka.h>
 
-#include "loopback.h"
-#include "scheme.h"
+#include "gradients.h"
 
 enum { RANKS = 4, TENSORS = 3, STEPS = 24 };
 
@@ -21,42 +19,6 @@ static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1
 static size_t count_of(size_t tensor)
 {
     return tw_tensor_count(&table[tensor]);
-}
-
-/* Roughly normal, heavier in some rows: a different draw for every seed, step, rank and element. */
-static float draw(uint64_t seed, int step, int rank, size_t tensor, size_t i)
-{
-    uint32_t words[4];
-    tw_random(seed, (uint64_t)(step * 64 + rank), tensor << 32 | i, words);
-    double sum = 0;
-    for (int w = 0; w < 4; w++) sum += words[w] / 4294967296.0 - 0.5;
-    return (float)(sum * (1 + (double)(i % 7)));
-}
-
-typedef struct gradients {
-    float *tensor[RANKS][TENSORS];
-    float **rank[RANKS];
-} gradients;
-
-static void gradients_create(gradients *g)
-{
-    for (int r = 0; r < RANKS; r++) {
-        g->rank[r] = g->tensor[r];
-        for (size_t t = 0; t < TENSORS; t++) g->tensor[r][t] = calloc(count_of(t), sizeof(float));
-    }
-}
-
-static void gradients_destroy(gradients *g)
-{
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) free(g->tensor[r][t]);
-}
-
-static void gradients_draw(gradients *g, uint64_t seed, int step)
-{
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++)
-            for (size_t i = 0; i < count_of(t); i++) g->tensor[r][t][i] = draw(seed, step, r, t, i);
 }
 
 /* ---- identities ---- */
@@ -68,18 +30,18 @@ static void check_is_momentum(const char *spec, int nesterov)
     gradients g;
     float *velocity[TENSORS];
     int skipped;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     for (size_t t = 0; t < TENSORS; t++) velocity[t] = calloc(count_of(t), sizeof(float));
     assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
     for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 1, step);
+        gradients_draw(&g, 1, step, 0);
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < count_of(t); i++) {
-                float gradient = draw(1, step, 0, t, i);
+                float gradient = gradient_draw(1, step, 0, t, i);
                 velocity[t][i] = 0.9f * velocity[t][i] + gradient;
                 float expected = nesterov ? 0.9f * velocity[t][i] + gradient : velocity[t][i];
-                assert_true(g.tensor[0][t][i] == expected);
+                assert_true(g.rank[0][t][i] == expected);
             }
     }
     loopback_destroy(&group);
@@ -100,37 +62,16 @@ static void test_density_one_with_masking_is_plain_sgd(void **state)
     loopback group;
     gradients g;
     int skipped;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     assert_int_equal(loopback_create(&group, "dgc:density=1," LOOPBACK_EXACT, table, TENSORS, 1), TW_OK);
     for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 2, step);
+        gradients_draw(&g, 2, step, 0);
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         for (size_t t = 0; t < TENSORS; t += 2) /* the bias keeps its momentum: it is not compressed */
-            for (size_t i = 0; i < count_of(t); i++) assert_true(g.tensor[0][t][i] == draw(2, step, 0, t, i));
+            for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[0][t][i] == gradient_draw(2, step, 0, t, i));
     }
     loopback_destroy(&group);
     gradients_destroy(&g);
-}
-
-/* What a scheme remembers of one kind for one tensor, copied by a walk. */
-typedef struct finder {
-    tw_walk walk;
-    const char *kind, *tensor;
-    float *dst;
-} finder;
-
-static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
-{
-    finder *self = (finder *)walk;
-    if (dtype == TW_F32 && strcmp(kind, self->kind) == 0 && strcmp(tensor, self->tensor) == 0)
-        memcpy(self->dst, data, count * sizeof(float));
-    return TW_OK;
-}
-
-static void remembered(tw_scheme *scheme, const char *kind, size_t tensor, float *dst)
-{
-    finder self = {{find, NULL}, kind, table[tensor].name, dst};
-    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
 }
 
 /* All that was sent plus what is left equals the sum over time of u: exactly, on values that floats add exactly. */
@@ -144,26 +85,27 @@ static void test_conservation(void **state)
     int skipped;
     double *sent = calloc(n, sizeof *sent), *velocity = calloc(n, sizeof *velocity), *total = calloc(n, sizeof *total);
     float *left = calloc(n, sizeof *left);
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     assert_int_equal(loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0," LOOPBACK_EXACT,
                                      table, TENSORS, 1),
                      TW_OK);
     for (int step = 0; step < 12; step++) {
         for (size_t t = 0; t < TENSORS; t++)
-            for (size_t i = 0; i < count_of(t); i++) g.tensor[0][t][i] = rintf(draw(3, step, 0, t, i) * 4) * 4096;
+            for (size_t i = 0; i < count_of(t); i++)
+                g.rank[0][t][i] = rintf(gradient_draw(3, step, 0, t, i) * 4) * 4096;
         for (size_t i = 0; i < n; i++) {
-            velocity[i] = 0.5 * velocity[i] + g.tensor[0][T][i];
+            velocity[i] = 0.5 * velocity[i] + g.rank[0][T][i];
             total[i] += velocity[i];
         }
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         size_t nonzero = 0;
         for (size_t i = 0; i < n; i++) {
-            sent[i] += g.tensor[0][T][i];
-            nonzero += g.tensor[0][T][i] != 0;
+            sent[i] += g.rank[0][T][i];
+            nonzero += g.rank[0][T][i] != 0;
         }
         assert_int_equal(nonzero, 60); /* ceil(0.02 * 3000) */
     }
-    remembered(group.scheme[0], "residual", T, left);
+    assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
     for (size_t i = 0; i < n; i++) assert_true(sent[i] + left[i] == total[i]);
     loopback_destroy(&group);
     gradients_destroy(&g);
@@ -185,15 +127,15 @@ static void test_small_tensors_send_a_few(void **state)
                  {"dgc:density=0.001,warmup_steps=0,min_sent=40", 40},
                  {"topk:density=0.001,min_sent=1000000,values=fp32", 3000}};
     gradients g;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         loopback group;
         int skipped;
         size_t nonzero = 0;
         assert_int_equal(loopback_create(&group, cases[c].spec, table, TENSORS, 1), TW_OK);
-        gradients_draw(&g, 8, 0);
+        gradients_draw(&g, 8, 0, 0);
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        for (size_t i = 0; i < count_of(0); i++) nonzero += g.tensor[0][0][i] != 0;
+        for (size_t i = 0; i < count_of(0); i++) nonzero += g.rank[0][0][i] != 0;
         assert_int_equal(nonzero, cases[c].sent);
         loopback_destroy(&group);
     }
@@ -203,42 +145,27 @@ static void test_small_tensors_send_a_few(void **state)
 /* ---- a second implementation ---- */
 
 typedef struct reference {
-    float *u[RANKS][TENSORS], *v[RANKS][TENSORS];
+    gradients u, v;
     float *velocity;
 } reference;
 
 static void reference_create(reference *ref)
 {
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) {
-            ref->u[r][t] = calloc(count_of(t), sizeof(float));
-            ref->v[r][t] = calloc(count_of(t), sizeof(float));
-        }
+    gradients_create(&ref->u, table, TENSORS, RANKS);
+    gradients_create(&ref->v, table, TENSORS, RANKS);
     ref->velocity = calloc(count_of(1), sizeof(float));
 }
 
 static void reference_destroy(reference *ref)
 {
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) {
-            free(ref->u[r][t]);
-            free(ref->v[r][t]);
-        }
+    gradients_destroy(&ref->u);
+    gradients_destroy(&ref->v);
     free(ref->velocity);
-}
-
-static int larger_first(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return x > y ? -1 : x < y;
 }
 
 static float kth_magnitude(const float *v, size_t n, size_t k)
 {
-    float *sorted = malloc(n * sizeof *sorted);
-    for (size_t i = 0; i < n; i++) sorted[i] = fabsf(v[i]);
-    qsort(sorted, n, sizeof *sorted, larger_first);
-    float kth = sorted[k - 1];
+    float *sorted = sorted_magnitudes(v, n), kth = sorted[k - 1];
     free(sorted);
     return kth;
 }
@@ -247,7 +174,7 @@ static float kth_magnitude(const float *v, size_t n, size_t k)
 static void reference_tensor(reference *ref, int rank, size_t tensor, float scale, double density, int nesterov,
                              const float *g, float *sum)
 {
-    float *u = ref->u[rank][tensor], *v = ref->v[rank][tensor];
+    float *u = ref->u.rank[rank][tensor], *v = ref->v.rank[rank][tensor];
     size_t n = count_of(tensor);
     for (size_t i = 0; i < n; i++) {
         float share = scale * g[i];
@@ -262,18 +189,10 @@ static void reference_tensor(reference *ref, int rank, size_t tensor, float scal
         }
 }
 
-static double gradient_norm(const gradients *g, int rank)
-{
-    double sum = 0;
-    for (size_t t = 0; t < TENSORS; t++)
-        for (size_t i = 0; i < count_of(t); i++) sum += (double)g->tensor[rank][t][i] * g->tensor[rank][t][i];
-    return sqrt(sum);
-}
-
 /* thr * N^-1/2 on the norm of g/N, as the paper's section 3.3 says. */
 static float reference_scale(const gradients *g, int rank, double clip)
 {
-    double share = gradient_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
+    double share = gradients_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
     return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
 }
 
@@ -283,8 +202,8 @@ static void reference_step(reference *ref, gradients *g, double density, double 
     for (int r = 0; r < RANKS; r++) {
         float scale = reference_scale(g, r, clip);
         for (size_t t = 0; t < TENSORS; t += 2)
-            reference_tensor(ref, r, t, scale, density, nesterov, g->tensor[r][t], sum[t]);
-        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->tensor[r][1][i];
+            reference_tensor(ref, r, t, scale, density, nesterov, g->rank[r][t], sum[t]);
+        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->rank[r][1][i];
     }
     for (size_t i = 0; i < count_of(1); i++) {
         ref->velocity[i] = 0.9f * ref->velocity[i] + sum[1][i];
@@ -320,17 +239,17 @@ static void check_reference(const char *spec, ladder density, double clip, int n
     reference ref;
     float *sum[TENSORS];
     int skipped;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     reference_create(&ref);
     for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
     assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
     for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 4, step);
+        gradients_draw(&g, 4, step, 0);
         reference_step(&ref, &g, density(step), clip, nesterov, sum);
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         for (int r = 0; r < RANKS; r++)
             for (size_t t = 0; t < TENSORS; t++)
-                for (size_t i = 0; i < count_of(t); i++) assert_true(g.tensor[r][t][i] == sum[t][i]);
+                for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[r][t][i] == sum[t][i]);
     }
     loopback_destroy(&group);
     gradients_destroy(&g);
@@ -359,7 +278,7 @@ static void test_rounded_values_conserve(void **state)
     gradients g;
     loopback group;
     int skipped;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0",
                                         "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0",
                                         "dgc:density=0.01,momentum=0,values=log8,warmup_steps=0",
@@ -369,12 +288,12 @@ static void test_rounded_values_conserve(void **state)
         double *balance = calloc(n, sizeof *balance);
         assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, 1), TW_OK);
         for (int step = 0; step < STEPS; step++) {
-            gradients_draw(&g, 5, step);
-            for (size_t i = 0; i < n; i++) balance[i] += g.tensor[0][T][i];
+            gradients_draw(&g, 5, step, 0);
+            for (size_t i = 0; i < n; i++) balance[i] += g.rank[0][T][i];
             assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-            for (size_t i = 0; i < n; i++) balance[i] -= g.tensor[0][T][i];
+            for (size_t i = 0; i < n; i++) balance[i] -= g.rank[0][T][i];
         }
-        remembered(group.scheme[0], "residual", T, left);
+        assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
         for (size_t i = 0; i < n; i++) lost = fmax(lost, fabs(balance[i] - left[i]));
         assert_true(lost < 1e-4); /* fp32 rounding of 24 additions; dropped rounding errors would be 100 times that */
         loopback_destroy(&group);
@@ -395,25 +314,25 @@ static void test_what_rounds_to_zero_is_not_sent(void **state)
     gradients g;
     int skipped, step = 0;
     tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     assert_int_equal(
         loopback_create(&group, "dgc:density=1,momentum=0.5,values=fp16,warmup_steps=0", table, TENSORS, 1), TW_OK);
     do {
-        for (size_t t = 0; t < TENSORS; t++) memset(g.tensor[0][t], 0, count_of(t) * sizeof(float));
-        g.tensor[0][T][LARGE] = 1;
-        g.tensor[0][T][SMALL] = tiny;
+        for (size_t t = 0; t < TENSORS; t++) memset(g.rank[0][t], 0, count_of(t) * sizeof(float));
+        g.rank[0][T][LARGE] = 1;
+        g.rank[0][T][SMALL] = tiny;
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        remembered(group.scheme[0], "residual", T, v);
-        remembered(group.scheme[0], "momentum", T, u);
+        assert_true(remembered(group.scheme[0], "residual", table[T].name, v));
+        assert_true(remembered(group.scheme[0], "momentum", table[T].name, u));
         assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
-        assert_true(g.tensor[0][T][LARGE] == 1 && u[LARGE] == 0 && v[LARGE] == 0);
+        assert_true(g.rank[0][T][LARGE] == 1 && u[LARGE] == 0 && v[LARGE] == 0);
         if (step == 0) assert_true(u[SMALL] == tiny && v[SMALL] == tiny);
         if (step == 1) assert_true(u[SMALL] == 1.5F * tiny && v[SMALL] == 2.5F * tiny);
-        if (++step <= 2) assert_true(g.tensor[0][T][SMALL] == 0 && cost.elements_sent == 1);
-    } while (g.tensor[0][T][SMALL] == 0);
+        if (++step <= 2) assert_true(g.rank[0][T][SMALL] == 0 && cost.elements_sent == 1);
+    } while (g.rank[0][T][SMALL] == 0);
     assert_int_equal(step, 3); /* 1 + 1.5 + 1.75 is more than 4 */
     assert_int_equal(cost.elements_sent, 2);
-    assert_true(g.tensor[0][T][SMALL] == 0x1p-24F && v[SMALL] == 4.25F * tiny - 0x1p-24F && u[SMALL] == 0);
+    assert_true(g.rank[0][T][SMALL] == 0x1p-24F && v[SMALL] == 4.25F * tiny - 0x1p-24F && u[SMALL] == 0);
     loopback_destroy(&group);
     gradients_destroy(&g);
 }
@@ -429,7 +348,7 @@ static void test_nonfinite_is_skipped_everywhere(void **state)
     gradients g;
     loopback group;
     int skipped;
-    gradients_create(&g);
+    gradients_create(&g, table, TENSORS, RANKS);
     for (int r = 0; r < RANKS; r++)
         for (int when = 0; when < 2; when++) {
             v[r][when] = calloc(n, sizeof(float));
@@ -438,21 +357,21 @@ static void test_nonfinite_is_skipped_everywhere(void **state)
     assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0," LOOPBACK_EXACT, table, TENSORS, RANKS),
                      TW_OK);
     for (int step = 0; step < 8; step++) {
-        gradients_draw(&g, 6, step);
+        gradients_draw(&g, 6, step, 0);
         int sick = step == 5;
-        if (sick) g.tensor[SICK][T][n - 1] = step % 2 ? INFINITY : NAN;
+        if (sick) g.rank[SICK][T][n - 1] = step % 2 ? INFINITY : NAN;
         for (int r = 0; sick && r < RANKS; r++) {
-            remembered(group.scheme[r], "residual", T, v[r][0]);
-            remembered(group.scheme[r], "momentum", T, u[r][0]);
+            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][0]));
+            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][0]));
         }
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         assert_int_equal(skipped, sick);
         for (int r = 0; sick && r < RANKS; r++) {
-            remembered(group.scheme[r], "residual", T, v[r][1]);
-            remembered(group.scheme[r], "momentum", T, u[r][1]);
+            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][1]));
+            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][1]));
             for (size_t i = 0; i < n; i++) {
                 /* The sick rank is as before; a healthy one has its gradient in the residual, all of it. */
-                float momentum = r == SICK ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * draw(6, step, r, T, i);
+                float momentum = r == SICK ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * gradient_draw(6, step, r, T, i);
                 float residual = r == SICK ? v[r][0][i] : v[r][0][i] + momentum;
                 assert_true(u[r][1][i] == momentum);
                 assert_true(v[r][1][i] == residual);

@@ -68,13 +68,9 @@ static void assert_memory(const loopback *group, int r, int t, const float *expe
     float memory[MOST];
     char name[32];
     size_t n = tw_tensor_count(&table[t]);
-    tw_state *state;
-    assert_int_equal(tw_state_create(&state), TW_OK);
-    assert_int_equal(tw_scheme_save_state(group->scheme[r], "", state), TW_OK);
     snprintf(name, sizeof name, "memory/%s", table[t].name);
-    assert_int_equal(tw_state_get(state, name, TW_F32, n, memory), TW_OK);
+    assert_int_equal(loopback_saved(group->scheme[r], name, n, memory), TW_OK);
     assert_memory_equal(memory, expected, n * sizeof *memory);
-    tw_state_destroy(state);
 }
 
 /* ---- the second implementation ----------------------------------------------------------------------------------- */
@@ -627,13 +623,7 @@ static void test_saved_state_continues_bit_for_bit(void **state)
     create(&group, spec, N);
     create(&resumed, spec, N);
     for (int at = 0; at < 10; at++) {
-        for (int r = 0; at == SAVED && r < N; r++) {
-            tw_state *saved;
-            assert_int_equal(tw_state_create(&saved), TW_OK);
-            assert_int_equal(tw_scheme_save_state(group.scheme[r], "x/", saved), TW_OK);
-            assert_int_equal(tw_scheme_load_state(resumed.scheme[r], "x/", saved), TW_OK);
-            tw_state_destroy(saved);
-        }
+        if (at == SAVED) assert_int_equal(loopback_move(&group, &resumed), TW_OK);
         fill(g, at);
         assert_int_equal(run(&group, g), 0);
         if (at < SAVED) continue;

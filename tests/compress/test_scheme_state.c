@@ -47,9 +47,8 @@ static void run_step(loopback *group, int step, step_gradients *g)
 
 static tw_state *save(const tw_scheme *scheme, const char *prefix)
 {
-    tw_state *saved;
-    assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(scheme, prefix, saved), TW_OK);
+    tw_state *saved = loopback_save(scheme, prefix);
+    assert_non_null(saved);
     return saved;
 }
 
@@ -66,20 +65,6 @@ static void assert_same_state(const tw_state *left, const tw_state *right)
     }
 }
 
-/* Moves what a group remembers into a fresh one. */
-static void restart(loopback *group, const char *spec)
-{
-    loopback fresh;
-    assert_int_equal(loopback_create(&fresh, spec, table, TENSORS, RANKS), TW_OK);
-    for (int r = 0; r < RANKS; r++) {
-        tw_state *saved = save(group->scheme[r], "rank/");
-        assert_int_equal(tw_scheme_load_state(fresh.scheme[r], "rank/", saved), TW_OK);
-        tw_state_destroy(saved);
-    }
-    loopback_destroy(group);
-    *group = fresh;
-}
-
 static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
 {
     (void)state;
@@ -90,7 +75,7 @@ static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
             assert_int_equal(loopback_create(&whole, specs[s], table, TENSORS, RANKS), TW_OK);
             assert_int_equal(loopback_create(&broken, specs[s], table, TENSORS, RANKS), TW_OK);
             for (int step = 0; step < STEPS; step++) {
-                if (step == stop) restart(&broken, specs[s]);
+                if (step == stop) assert_int_equal(loopback_restart(&broken, specs[s], table, TENSORS), TW_OK);
                 run_step(&whole, step, &expected);
                 run_step(&broken, step, &got);
                 assert_memory_equal(got.values, expected.values, sizeof got.values);

@@ -29,36 +29,25 @@ typedef struct variant {
 } variant;
 
 typedef struct reference {
-    float *u[RANKS][TENSORS], *v[RANKS][TENSORS];
+    gradients u, v;
     double correction[RANKS][TENSORS];
     float *velocity;
 } reference;
 
 static void reference_create(reference *ref)
 {
+    gradients_create(&ref->u, table, TENSORS, RANKS);
+    gradients_create(&ref->v, table, TENSORS, RANKS);
     for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) {
-            ref->u[r][t] = calloc(count_of(t), sizeof(float));
-            ref->v[r][t] = calloc(count_of(t), sizeof(float));
-            ref->correction[r][t] = 1;
-        }
+        for (size_t t = 0; t < TENSORS; t++) ref->correction[r][t] = 1;
     ref->velocity = calloc(count_of(1), sizeof(float));
 }
 
 static void reference_destroy(reference *ref)
 {
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) {
-            free(ref->u[r][t]);
-            free(ref->v[r][t]);
-        }
+    gradients_destroy(&ref->u);
+    gradients_destroy(&ref->v);
     free(ref->velocity);
-}
-
-static int larger_first(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return x > y ? -1 : x < y;
 }
 
 /* The quantile at 2^-power, four decimals, by bisection. */
@@ -121,7 +110,7 @@ static size_t wanted_of(size_t n, double density)
 static void reference_tensor(reference *ref, const variant *how, int rank, size_t tensor, float scale, int step,
                              const float *g, float *sum)
 {
-    float *u = ref->u[rank][tensor], *v = ref->v[rank][tensor];
+    float *u = ref->u.rank[rank][tensor], *v = ref->v.rank[rank][tensor];
     size_t n = count_of(tensor), passed = 0;
     double density = ladder(step), mean, deviation, *correction = &ref->correction[rank][tensor];
     for (size_t i = 0; i < n; i++) {
@@ -134,9 +123,7 @@ static void reference_tensor(reference *ref, const variant *how, int rank, size_
         mean *= (double)scale;
         deviation *= (double)scale;
     }
-    float *sorted = malloc(n * sizeof *sorted);
-    for (size_t i = 0; i < n; i++) sorted[i] = fabsf(v[i]);
-    qsort(sorted, n, sizeof *sorted, larger_first);
+    float *sorted = sorted_magnitudes(v, n);
     size_t wanted = wanted_of(n, density), most = wanted_of(n, clamped(MOST_TIMES * density, 0, 1));
     double tau = quantile(density) * *correction * deviation;
     double edge = how->magnitude ? tau + fabs(mean) : tau - fabs(mean), last = (double)sorted[wanted - 1];
@@ -162,10 +149,7 @@ static void reference_tensor(reference *ref, const variant *how, int rank, size_
 
 static float reference_scale(const gradients *g, int rank, double clip)
 {
-    double sum = 0;
-    for (size_t t = 0; t < TENSORS; t++)
-        for (size_t i = 0; i < count_of(t); i++) sum += (double)g->rank[rank][t][i] * (double)g->rank[rank][t][i];
-    double share = sqrt(sum) / RANKS, threshold = clip / sqrt(RANKS);
+    double share = gradients_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
     return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
 }
 
