@@ -38,7 +38,7 @@
 enum { MOST_TIMES = TW_DEVIATION_FAR }; /* of what is wanted of a tensor, the most that is sent */
 enum { REVISION_RATE, REVISION_AGE, REVISION_DENSITY, REVISION_OFF };
 enum { STATISTICS_RESIDUAL, STATISTICS_GRADIENT };
-enum { CRITERION_CENTRED };
+enum { CRITERION_CENTRED, CRITERION_MAGNITUDE };
 
 /* Of an element that was sent: what revert gives back beside the value itself. */
 typedef struct undone {
