@@ -79,7 +79,9 @@ class CommandLineTest(unittest.TestCase):
     def train(self, *options, **keywords):
         """Trains, and returns the summary; fails the test unless the program succeeds without a word on stderr."""
         done = self.run_program(*self.train_words("--quiet", "--json", "-", *options), **keywords)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        # What clang's leak checker says of MPI's own libraries, which it cannot read, is no fault of ours.
+        told = [line for line in done.stderr.splitlines() if not line.startswith("LLVMSymbolizer:")]
+        self.assertEqual((done.returncode, told), (0, []), done.stdout)
         return json.loads(done.stdout)
 
     def refuse(self, code, culprits, *words, **keywords):
