@@ -1,5 +1,7 @@
 #include "tokens.h"
 
+#include "code_point.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -49,18 +51,8 @@ const char *token_show(const char *token, size_t length, char shown[TOKEN_SHOWN]
 
 size_t utf8_length(const char *text, size_t size)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: below, a shorter form would do */
-    const unsigned char *bytes = (const unsigned char *)text;
-    if (bytes[0] < 0x80) return 1;
-    size_t length = bytes[0] >= 0xF0 ? 4 : bytes[0] >= 0xE0 ? 3 : 2;
-    if (bytes[0] < 0xC2 || bytes[0] > 0xF4 || length > size) return 0;
-    uint32_t point = bytes[0] & (0x7Fu >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xC0) != 0x80) return 0;
-        point = point << 6 | (bytes[i] & 0x3F);
-    }
-    int surrogate = point >= 0xD800 && point <= 0xDFFF;
-    return point < least[length] || surrogate || point > 0x10FFFF ? 0 : length;
+    uint32_t point;
+    return code_point_read(text, size, &point);
 }
 
 size_t utf8_prefix(const char *text, size_t size)

@@ -1,6 +1,6 @@
 /* code_point.h - characters of UTF-8. */
-#ifndef TRAINER_AUDIO_CODE_POINT_H
-#define TRAINER_AUDIO_CODE_POINT_H
+#ifndef TRAINER_DATA_CODE_POINT_H
+#define TRAINER_DATA_CODE_POINT_H
 
 #include <stddef.h>
 #include <stdint.h>
