@@ -167,18 +167,6 @@ tw_status asr_check_batch(const asr_learner *l, size_t count)
                    l->place.batch, l->place.size, l->place.size == 1 ? "" : "s", wanted, l->base.task->batch_of, count);
 }
 
-static void show_arrays(asr_learner *l)
-{
-    const parameter_set *parameters = acoustic_model_parameters(l->net);
-    learner *base = &l->base;
-    base->model = asr_data_of(l)->kind->name;
-    base->tensors = parameters->table->tensors;
-    base->tensor_count = parameters->table->count;
-    base->parameter_count = parameters->table->elements;
-    base->parameters = parameters->values;
-    base->gradients = parameters->gradients;
-}
-
 static tw_status create_network(asr_learner *l)
 {
     const asr_data *d = asr_data_of(l);
@@ -192,7 +180,7 @@ static tw_status create_network(asr_learner *l)
                                     .precision = l->place.precision};
     TW_TRY(acoustic_model_create(&config, &l->net));
     acoustic_model_initialise(l->net, l->place.seed);
-    show_arrays(l);
+    show_parameters(&l->base, d->kind->name, acoustic_model_parameters(l->net));
     return TW_OK;
 }
 

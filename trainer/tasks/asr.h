@@ -5,6 +5,7 @@
 #define TRAINER_TASKS_ASR_H
 
 #include "acoustic_model.h"
+#include "recurrent_learner.h"
 #include "spec_augment.h"
 #include "speech_data.h"
 #include "task.h"
@@ -70,12 +71,6 @@ static inline const asr_data *asr_data_of(const asr_learner *l)
 static inline const asr_settings *asr_settings_of(const task *t)
 {
     return (const asr_settings *)t->settings;
-}
-
-/* Every worker drops other values: its rank stands above the bits of any seed. */
-static inline nn_noise asr_noise(const asr_learner *l, uint64_t step)
-{
-    return (nn_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
 }
 
 /* Says in d->base.note what was left out of the two sets. */

@@ -241,7 +241,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     TW_TRY(speech_fill(&sets_of(l)->train, own, p->batch, &augment, p->seed, epoch, &w->batch));
     acoustic_model_batch batch = show_batch(w);
     loss_context to = {l, score};
-    nn_noise noise = asr_noise(l, number);
+    nn_noise noise = noise_of(&l->place, number);
     return acoustic_model_step(l->net, &batch, &(acoustic_model_loss){compute_loss, &to}, &noise, ready, context);
 }
 

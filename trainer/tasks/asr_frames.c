@@ -125,7 +125,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
     acoustic_model_batch batch = take_windows(w, train, own, p->batch);
     acoustic_model_result result = {0};
-    nn_noise noise = asr_noise(l, number);
+    nn_noise noise = noise_of(&l->place, number);
     TW_TRY(acoustic_model_step_frames(l->net, &batch, w->targets, &noise, ready, context, &result));
     take_result(score, &result);
     return TW_OK;

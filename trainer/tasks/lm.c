@@ -2,6 +2,7 @@
 #include "corpus.h"
 #include "error.h"
 #include "language_model.h"
+#include "recurrent_learner.h"
 #include "strips.h"
 #include "task.h"
 #include <math.h>
@@ -221,18 +222,6 @@ static tw_status cut_text(lm_learner *l)
     return TW_OK;
 }
 
-static void show_arrays(lm_learner *l)
-{
-    learner *base = &l->base;
-    const parameter_set *parameters = language_model_parameters(l->net);
-    base->model = data_of(l)->recipe->model;
-    base->tensors = parameters->table->tensors;
-    base->tensor_count = parameters->table->count;
-    base->parameter_count = parameters->table->elements;
-    base->parameters = parameters->values;
-    base->gradients = parameters->gradients;
-}
-
 static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = data_of(l);
@@ -240,7 +229,7 @@ static tw_status create_model(lm_learner *l)
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch, l->place.precision};
     TW_TRY(language_model_create(&config, &shape, &l->net));
     language_model_initialise(l->net, l->place.seed);
-    show_arrays(l);
+    show_parameters(&l->base, d->recipe->model, language_model_parameters(l->net));
     size_t most = l->place.batch > EVALUATION_STRIPS ? l->place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
     l->targets = malloc(l->bptt * most * sizeof *l->targets);
@@ -278,19 +267,13 @@ static language_model_text read_text(lm_learner *l, const strips *text, size_t f
     return (language_model_text){l->tokens, l->targets, steps};
 }
 
-/* Every worker drops other values: its rank stands above the bits of any seed. */
-static nn_noise noise_of(const lm_learner *l, uint64_t step)
-{
-    return (nn_noise){l->place.seed ^ (uint64_t)l->place.rank << 50, step};
-}
-
 static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
 {
     lm_learner *l = (lm_learner *)base;
     uint64_t in_epoch = number % base->steps_per_epoch;
     if (in_epoch == 0) language_model_reset(l->net);
     language_model_text text = read_text(l, &l->text, in_epoch * l->bptt, l->bptt);
-    nn_noise noise = noise_of(l, number);
+    nn_noise noise = noise_of(&l->place, number);
     language_model_result result = {0};
     TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
     *score = (task_score){0};
