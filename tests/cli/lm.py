@@ -117,15 +117,24 @@ class TrainingTest(LanguageTest):
         done = self.run_program("generate", out, "--temperature", 0, "--tokens", 10)
         self.assertEqual(done.stdout, "\u00e4 b\\\n" * 2)
 
+    def configuration(self, name, *options):
+        """What a run of one step recorded of its options."""
+        out = self.folder / name
+        done = self.run_program("train", "lm", "--data", self.texts, "--hidden", 16, *options, "--steps", 1, "--quiet",
+                                "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["configuration"]
+
     def test_defaults_follow_the_model(self):
         for model, lr, epochs in (("small", 20, 13), ("medium", 35, 39), ("dgc", 20, 40)):
-            out = self.folder / model
-            done = self.run_program("train", "lm", "--data", self.texts, "--hidden", 16, "--model", model, "--steps", 1,
-                                    "--quiet", "--out", out)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            config = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["configuration"]
+            config = self.configuration(model, "--model", model)
             self.assertEqual((config["lr"], config["epochs"], config["momentum"]), (lr, epochs, 0))
             self.assertTrue(config["schedule"].startswith("plateau" if model == "dgc" else "decay"))
+
+    def test_defaults_follow_the_optimiser(self):
+        for name, given, rate in (("own", (), 0.001), ("given", ("--lr", 0.002), 0.002)):
+            config = self.configuration(name, "--optimizer", "adam", *given)
+            self.assertEqual((config["lr"], config["momentum"]), (rate, 0.9))
 
 
 class ResumingTest(LanguageTest):

@@ -1,5 +1,6 @@
 #include "settings.h"
 #include "error.h"
+#include "optimiser.h"
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -42,8 +43,9 @@ static const option_row rows[] = {
     {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
      .help = "steps in which the learning rate rises to --lr"},
     {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
-     .help = "sgd goes with every scheme; adam and adamw not with one that applies momentum itself, and nobody has "
-             "shown that they thrive on what sparse schemes send late"},
+     .help =
+         "sgd goes with every scheme; adam and adamw (then --lr is 0.001 and --momentum 0.9 by default) not with "
+         "one that applies momentum itself, and nobody has shown that they thrive on what sparse schemes send late"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,
      .help = "of sgd, where the scheme of --sync does not apply its own; beta1 of adam", .binding = true},
     {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .help = "of adam: how long it remembers squares",
@@ -120,12 +122,26 @@ void settings_page(const task_ops *ops, train_page *p)
     };
 }
 
+/* The tasks' own rates and momenta are those of SGD; Adam's steps have another scale. */
+static const char *suits_optimiser(const train_settings *s, const char *option)
+{
+    if (s->optimizer == OPTIMISER_SGD) return NULL;
+    if (strcmp(option, "lr") == 0) return "0.001";
+    return strcmp(option, "momentum") == 0 ? "0.9" : NULL;
+}
+
+static const char *suitable(const task_ops *ops, const train_settings *s, const char *option)
+{
+    const char *suits = suits_optimiser(s, option);
+    return suits || !ops->fallback ? suits : ops->fallback(s->own, option);
+}
+
 tw_status settings_complete(const task_ops *ops, options *set)
 {
     const train_settings *s = set->target;
     for (size_t i = 0; i < COUNT; i++) {
-        const char *name = rows[i].name, *suits = NULL;
-        if (name && ops->fallback && !options_given(set, name)) suits = ops->fallback(s->own, name);
+        const char *name = rows[i].name;
+        const char *suits = name && !options_given(set, name) ? suitable(ops, s, name) : NULL;
         if (suits) TW_TRY(options_default(set, name, suits));
     }
     return TW_OK;
