@@ -1,4 +1,5 @@
 #include "index_code.h"
+#include <stdbool.h>
 
 /* Every element is there: nothing to write. */
 static size_t all_bits(size_t n, size_t k, const uint32_t *index, unsigned *parameter)
@@ -38,21 +39,25 @@ const tw_index_code *const tw_index_codes[TW_INDEX_CODES] = {
     [TW_INDEX_ELIAS_FANO] = &tw_index_elias_fano,
 };
 
+/* Range coding takes four times as long as Rice's code to write, and to read for every receiver. Where many elements
+ * are sent, as in a warm-up, that outweighs the few per cent it saves. */
+enum { ADAPTIVE_UP_TO = 32 }; /* one in so many */
+
 /* The codes a choice allows, a bit each. Elias-Fano is never the shortest. */
-static unsigned allowed(tw_index_choice choice)
+static unsigned allowed(tw_index_choice choice, size_t n, size_t k)
 {
     static const unsigned sets[TW_INDEX_CHOICES_COUNT] = {
-        [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL | 1 << TW_INDEX_ADAPTIVE,
+        [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL,
         [TW_INDICES_RICE] = 1 << TW_INDEX_RICE,
         [TW_INDICES_BITMAP] = 1 << TW_INDEX_BITMAP,
         [TW_INDICES_ADAPTIVE] = 1 << TW_INDEX_ADAPTIVE,
         [TW_INDICES_ELIAS_FANO] = 1 << TW_INDEX_ELIAS_FANO,
     };
-    return sets[choice];
+    bool few = choice == TW_INDICES_AUTO && k <= n / ADAPTIVE_UP_TO;
+    return sets[choice] | (few ? 1 << TW_INDEX_ADAPTIVE : 0);
 }
 
-/* Range coding takes four times as long as Rice's code to write, and to read for every receiver: it has to be shorter
- * by a little more than it always is when the indices lie without any pattern. */
+/* And it has to be shorter by a little more than it always is when the indices lie without any pattern. */
 static size_t handicap(unsigned code, tw_index_choice choice, size_t bits)
 {
     return code == TW_INDEX_ADAPTIVE && choice == TW_INDICES_AUTO ? bits / 64 : 0;
@@ -61,9 +66,10 @@ static size_t handicap(unsigned code, tw_index_choice choice, size_t bits)
 tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_index_choice choice)
 {
     tw_index_plan best = {0, 0, TW_NO_CODE};
+    unsigned codes = allowed(choice, n, k);
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
         tw_index_plan plan = {code, 0, 0};
-        if (!(allowed(choice) >> code & 1)) continue;
+        if (!(codes >> code & 1)) continue;
         plan.bits = tw_index_codes[code]->bits(n, k, index, &plan.parameter);
         if (plan.bits + handicap(code, choice, plan.bits) < best.bits) best = plan;
     }
@@ -73,8 +79,9 @@ tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_inde
 size_t tw_index_bound(size_t n, size_t k, tw_index_choice choice)
 {
     size_t least = TW_NO_CODE;
+    unsigned codes = allowed(choice, n, k);
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
-        size_t bits = allowed(choice) >> code & 1 ? tw_index_codes[code]->bound(n, k) : TW_NO_CODE;
+        size_t bits = codes >> code & 1 ? tw_index_codes[code]->bound(n, k) : TW_NO_CODE;
         if (bits < least) least = bits;
     }
     return (least + 7) / 8;
