@@ -50,6 +50,32 @@ static void reads_segments(void **state)
     speech_corpus_release(&corpus);
 }
 
+static void assert_fault(const speech_utterance *one, const char *id, const char *fault)
+{
+    assert_string_equal(one->id, id);
+    assert_null(one->path);
+    assert_string_equal(one->fault, fault);
+}
+
+static void lists_texts_without_a_sound(void **state)
+{
+    (void)state;
+    write_text("data/text", "u1 one\nu0 none\nrec of the whole\n");
+    write_text("data/wav.scp", "u1 /x/u1.wav\nrec /x/rec.wav\n");
+    load();
+    assert_int_equal(corpus.train.count, 3);
+    assert_null(corpus.train.items[0].fault);
+    assert_fault(&corpus.train.items[2], "u0", "in text, but not in wav.scp");
+    speech_corpus_release(&corpus);
+    write_text("data/segments", "u1 rec 0 1\n");
+    load();
+    assert_int_equal(corpus.train.count, 3);
+    assert_string_equal(corpus.train.items[0].path, "/x/rec.wav");
+    assert_fault(&corpus.train.items[1], "rec", "in text, but not in segments");
+    assert_fault(&corpus.train.items[2], "u0", "in text, but not in segments");
+    speech_corpus_release(&corpus);
+}
+
 static void reads_sounds_named_by_id(void **state)
 {
     (void)state;
@@ -103,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(reads_sounds),
         CASE(reads_segments),
+        CASE(lists_texts_without_a_sound),
         CASE(reads_sounds_named_by_id),
         CASE(refuses_wrong_tables),
     };

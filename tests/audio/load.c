@@ -106,6 +106,23 @@ static void counts_what_it_leaves_out(void **state)
     forget();
 }
 
+static void leaves_out_what_has_a_fault(void **state)
+{
+    char text[SKIPS_TEXT];
+    (void)state;
+    write_noise("data/good.wav", 1, 4000);
+    write_text("data/text", "u1 ab\nu2 xy\nu3 a\n");
+    write_text("data/wav.scp", "u1 good.wav\n");
+    assert_int_equal(speech_corpus_load(in_folder("data"), in_folder("data"), &corpus), TW_OK);
+    assert_int_equal(speech_alphabet(&corpus.train, &letters), TW_OK);
+    assert_int_equal(letters.count, 2); /* x and y cannot be learned */
+    assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_OK);
+    assert_int_equal(set.count, 1);
+    assert_string_equal(skips_text(&set.skipped, text),
+                        "2 utterances skipped: 2 with unusable audio (first: u2: in text, but not in wav.scp)");
+    forget();
+}
+
 static void needs_something_left(void **state)
 {
     (void)state;
@@ -156,8 +173,13 @@ int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
     const struct CMUnitTest tests[] = {
-        CASE(keeps_features_and_targets), CASE(counts_what_it_leaves_out), CASE(needs_something_left),
-        CASE(keeps_to_its_memory),        CASE(does_without_transcripts),  CASE(knows_how_many_frames_ctc_needs),
+        CASE(keeps_features_and_targets),
+        CASE(counts_what_it_leaves_out),
+        CASE(leaves_out_what_has_a_fault),
+        CASE(needs_something_left),
+        CASE(keeps_to_its_memory),
+        CASE(does_without_transcripts),
+        CASE(knows_how_many_frames_ctc_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,13 +110,27 @@ static tw_status add_plain(const kaldi_folder *k, const plain_sounds *sounds, co
     return add(k, &one, list);
 }
 
+/* Lists the texts that are not in the table of sounds, so that they are counted. */
+static tw_status add_soundless(const kaldi_folder *k, const kaldi_table *sounds, const char *fault, speech_list *list)
+{
+    for (size_t i = 0; i < k->texts.count; i++) {
+        speech_utterance one = {.id = (char *)k->texts.entries[i].key, .fault = fault};
+        if (!kaldi_table_find(sounds, one.id)) TW_TRY(add(k, &one, list));
+    }
+    return TW_OK;
+}
+
 static tw_status add_all(const kaldi_folder *k, speech_list *list)
 {
     const plain_sounds *sounds = find_plain(k->path);
-    for (size_t i = 0; i < k->segments.count; i++) TW_TRY(add_segment(k, &k->segments.entries[i], list));
-    if (k->segments.count) return TW_OK;
-    for (size_t i = 0; i < k->sounds.count; i++) TW_TRY(add_sound(k, &k->sounds.entries[i], list));
-    if (k->sounds.count || !sounds) return TW_OK;
+    if (k->segments.count) {
+        for (size_t i = 0; i < k->segments.count; i++) TW_TRY(add_segment(k, &k->segments.entries[i], list));
+        return add_soundless(k, &k->segments, "in text, but not in segments", list);
+    }
+    if (k->sounds.count || !sounds) {
+        for (size_t i = 0; i < k->sounds.count; i++) TW_TRY(add_sound(k, &k->sounds.entries[i], list));
+        return add_soundless(k, &k->sounds, "in text, but not in wav.scp", list);
+    }
     for (size_t i = 0; i < k->texts.count; i++) TW_TRY(add_plain(k, sounds, k->texts.entries[i].key, list));
     return TW_OK;
 }

@@ -7,6 +7,7 @@
 
 typedef struct speech_utterance {
     char *id, *path;
+    const char *fault;       /* mostly NULL; else why it cannot be used, `path` is NULL, and loading counts it */
     char *text;              /* as it is written in the corpus; NULL: none is there */
     char *speaker;           /* "": not known */
     double offset, duration; /* the piece of the file, in seconds; duration 0: to its end */

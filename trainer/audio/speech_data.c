@@ -35,8 +35,9 @@ tw_status speech_alphabet(const speech_list *list, alphabet *letters)
 {
     for (size_t i = 0; i < list->count; i++) {
         char *transcript;
-        if (!list->items[i].text) continue;
-        TW_TRY(normalised(&list->items[i], &transcript));
+        const speech_utterance *one = &list->items[i];
+        if (!one->text || one->fault) continue;
+        TW_TRY(normalised(one, &transcript));
         tw_status status = alphabet_add(letters, transcript);
         free(transcript);
         TW_TRY(status);
@@ -131,12 +132,21 @@ static tw_status read_rows(loader *l)
     return status;
 }
 
+static tw_status check_fault(loader *l)
+{
+    char example[SKIP_EXAMPLE];
+    if (!l->one->fault) return TW_OK;
+    snprintf(example, sizeof example, "%s: %s", l->one->id, l->one->fault);
+    return leave_out(l, SKIP_AUDIO, example);
+}
+
 static tw_status load_one(loader *l, const speech_list *list, size_t source)
 {
     l->one = &list->items[source];
     l->item = (speech_item){.source = source};
     l->usable = true;
-    tw_status status = read_targets(l);
+    tw_status status = check_fault(l);
+    if (status == TW_OK && l->usable) status = read_targets(l);
     if (status == TW_OK && l->usable) status = read_rows(l);
     if (status == TW_OK && l->usable)
         l->set->items[l->set->count++] = l->item;

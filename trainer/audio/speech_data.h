@@ -33,13 +33,13 @@ typedef struct speech_set {
     skips skipped;
 } speech_set;
 
-/* The letters of all transcripts of a list; NULLs are passed over. */
+/* The letters of all transcripts of a list; utterances that have none, or a fault, are passed over. */
 tw_status speech_alphabet(const speech_list *list, alphabet *letters);
 
 /* Loads a list. Left out and counted are utterances without a transcript, with letters the alphabet has not, with
- * unusable sound, and those too short for their transcript under CTC; when none is left, that is TW_ERROR_FORMAT with
- * the counts. `letters` may be NULL: transcripts are then not looked at, and there are no targets. TW_ERROR_MEMORY when
- * the features need more than most_bytes. */
+ * unusable sound or a fault, and those too short for their transcript under CTC; when none is left, that is
+ * TW_ERROR_FORMAT with the counts. `letters` may be NULL: transcripts are then not looked at, and there are no targets.
+ * TW_ERROR_MEMORY when the features need more than most_bytes. */
 tw_status speech_load(const speech_list *list, const alphabet *letters, const speech_request *request, speech_set *set);
 void speech_release(speech_set *set);
 

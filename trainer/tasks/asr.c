@@ -82,13 +82,20 @@ void asr_note_skips(asr_data *d, const skips *train, const skips *test)
     if (skips_total(test) > 0) add_note(d, "test", skips_text(test, text));
 }
 
+static const char *first_path(const speech_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].path) return list->items[i].path;
+    return NULL;
+}
+
 /* Sounds of a lower rate are used, but the upper filters then hear nothing. */
 static void note_rate(asr_data *d)
 {
     int rate, wanted = d->request.features.rate;
     char text[128];
-    const char *path = d->corpus.train.items[0].path;
-    if (sound_rate(path, &rate) != TW_OK || rate >= wanted) return;
+    const char *path = first_path(&d->corpus.train);
+    if (!path || sound_rate(path, &rate) != TW_OK || rate >= wanted) return;
     snprintf(text, sizeof text, "%d samples a second, so the upper bands of --features rate=%d are empty; rate=%d fits",
              rate, wanted, rate);
     add_note(d, path, text);
