@@ -149,6 +149,28 @@ static void refuses_lines(void **state)
     assert_int_equal(text_lines_open(in_folder("missing"), &lines), TW_ERROR_IO);
 }
 
+static void shows_any_bytes(void **state)
+{
+    static const struct {
+        const char *src;
+        size_t capacity;
+        const char *shown;
+    } cases[] = {
+        {"", 1, ""},
+        {"a caf\u00e9 \U0001F600", 32, "a caf\u00e9 \U0001F600"},
+        {"a\xe9z", 32, "a\\xe9z"},
+        {"\xf0\x9f\x98", 32, "\\xf0\\x9f\\x98"},
+        {"\x1b[1m\n\x7f\xc2\x85", 32, "\\x1b[1m\\x0a\\x7f\\xc2\\x85"},
+        {"caf\u00e9", 6, "caf\u00e9"},
+        {"caf\u00e9", 5, "caf"},
+        {"a\xff", 5, "a"},
+    };
+    char shown[32];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(code_point_show(cases[i].src, shown, cases[i].capacity), cases[i].shown);
+}
+
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
@@ -159,6 +181,7 @@ int main(void)
         cmocka_unit_test(grows_from_transcripts),
         cmocka_unit_test(holds_thousands_of_letters),
         cmocka_unit_test(refuses_alphabets),
+        cmocka_unit_test(shows_any_bytes),
         IN_FOLDER(reads_lines),
         IN_FOLDER(refuses_lines),
     };

@@ -144,6 +144,26 @@ static void reads_words_with_their_owners_split(void **state)
     speech_corpus_release(&corpus);
 }
 
+static void keeps_to_names_in_utf_8(void **state)
+{
+    (void)state;
+    write_text("caf\xe9_bob_7.wav", "x");
+    write_text("caf\u00e9_bob_7.wav", "x");
+    write_text("\x1b[1m_bob_0.wav", "x");
+    write_text("yes_bob_0.wav", "x");
+    load(folder, NULL);
+    assert_int_equal(corpus.train.count, 2);
+    assert_utterance(&corpus.train.items[0], "caf\u00e9_bob_7", in_folder("caf\u00e9_bob_7.wav"), "caf\u00e9", "bob");
+    assert_string_equal(corpus.train.items[1].id, "caf\\xe9_bob_7");
+    assert_null(corpus.train.items[1].path);
+    assert_non_null(strstr(corpus.train.items[1].fault, "name"));
+    assert_int_equal(corpus.test.count, 2);
+    assert_string_equal(corpus.test.items[0].id, "\\x1b[1m_bob_0");
+    assert_non_null(corpus.test.items[0].fault);
+    assert_null(corpus.test.items[1].fault);
+    speech_corpus_release(&corpus);
+}
+
 static void reads_a_librispeech_tree(void **state)
 {
     static const char *const folders[] = {"set",      "set/train",  "set/train/19", "set/train/19/198",
@@ -195,6 +215,7 @@ int main(void)
         CASE(survives_every_damaged_byte),
         CASE(splits_every_tenth),
         CASE(reads_words_with_their_owners_split),
+        CASE(keeps_to_names_in_utf_8),
         CASE(reads_a_librispeech_tree),
         CASE(refuses_what_is_no_corpus),
     };

@@ -2,6 +2,7 @@
 transcribing."""
 import json
 import math
+import os
 import random
 import shutil
 import struct
@@ -254,6 +255,18 @@ class WrongSpeechTest(SpeechTest):
                               if "/" not in str(name) else str(name), text)
         text = self.banner("--data", self.manifest(*((name, "ab") for name in names)), "--max-seconds", 3)
         self.assertIn(f"training: {len(names)} utterances skipped: {len(names)} with unusable audio (first: ", text)
+
+    def test_what_has_no_sound_or_no_name_is_counted(self):
+        kaldi = write_kaldi(self.folder / "kaldi")
+        with (kaldi / "text").open("a") as text:
+            text.write("lost ab\n")
+        self.assertIn("training: 1 utterance skipped: 1 with unusable audio (lost: in text, but not in wav.scp)",
+                      self.banner("--data", kaldi, "--test", self.speech))
+        words = write_words(self.folder / "words")
+        shutil.copy(words / "a_nobody_7.wav", os.fsencode(words) + b"/caf\xe9_nobody_7.wav")
+        text = self.banner("--data", words, "--test", words)
+        self.assertIn("16 training and 16 test utterances", text)
+        self.assertIn("training: 1 utterance skipped: 1 with unusable audio (caf\\xe9_nobody_7: the name", text)
 
     def test_transcripts_that_cannot_be_used(self):
         entries = [("0.wav", None), ("0.wav", ""), ("0.wav", "?!"), ("0.wav", "abcdabcdabcdabcdabcdabcdabcd")]

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "code_point.h"
 #include "corpus_format.h"
 #include "error.h"
 
 static const char ending[] = ".wav";
-enum { TEST_RECORDINGS = 5, STEM = 256 };
+enum { TEST_RECORDINGS = 5, STEM = 256, SHOWN = 4 * STEM }; /* SHOWN: when every byte becomes \xNN */
 
 /* What a file's name says; the parts lie in `stem`, one behind the other. */
 typedef struct word_name {
@@ -56,13 +57,17 @@ static const char *sounds_folder(const char *path, char folder[CORPUS_PATH])
     return folder;
 }
 
-/* One whose name says nothing has no transcript. */
+/* One whose name says nothing has no transcript. A name may hold any bytes, but the corpus hands out UTF-8. */
 static tw_status add_file(const char *folder, const char *name, speech_list *list)
 {
     word_name parsed = {0};
-    char path[CORPUS_PATH], id[STEM];
+    char path[CORPUS_PATH], stem[STEM], id[SHOWN];
     speech_utterance one = {.id = id, .path = path};
-    snprintf(id, sizeof id, "%.*s", (int)(strlen(name) - 4), name);
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 4), name);
+    if (strcmp(code_point_show(stem, id, sizeof id), stem) != 0) {
+        one = (speech_utterance){.id = id, .fault = "the name of its file is not printable UTF-8"};
+        return speech_list_add(list, &one);
+    }
     TW_TRY(corpus_path(path, folder, name, ""));
     if (parse_name(name, &parsed)) {
         one.text = (char *)spoken(parsed.label);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "code_point.h"
+
 static const char *const reasons[SKIP_REASONS] = {
     [SKIP_NO_TRANSCRIPT] = "without a transcript",
     [SKIP_AUDIO] = "with unusable audio",
@@ -13,7 +15,7 @@ static const char *const reasons[SKIP_REASONS] = {
 
 void skips_add(skips *s, skip_reason reason, const char *example)
 {
-    if (s->count[reason]++ == 0) snprintf(s->first[reason], SKIP_EXAMPLE, "%s", example);
+    if (s->count[reason]++ == 0) code_point_show(example, s->first[reason], SKIP_EXAMPLE);
 }
 
 size_t skips_total(const skips *s)

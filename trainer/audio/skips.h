@@ -21,6 +21,7 @@ typedef struct skips {
     char first[SKIP_REASONS][SKIP_EXAMPLE]; /* an example of each, the first met */
 } skips;
 
+/* The example may hold any bytes; it is kept as code_point_show() shows it. */
 void skips_add(skips *s, skip_reason reason, const char *example);
 size_t skips_total(const skips *s);
 

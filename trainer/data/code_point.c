@@ -1,5 +1,9 @@
 #include "code_point.h"
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
 /* The bits of a continuation byte go below those that are there. */
 static uint32_t join(uint32_t point, unsigned char byte)
 {
@@ -28,4 +32,40 @@ size_t code_point_write(uint32_t point, char bytes[CODE_POINT_BYTES])
     for (size_t i = length - 1; i > 0; i--, point >>= 6) bytes[i] = (char)(0x80 | (point & 0x3f));
     bytes[0] = (char)(length == 1 ? point : (0xf00u >> length & 0xff) | point);
     return length;
+}
+
+static bool is_control(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0);
+}
+
+enum { SHOWN = CODE_POINT_BYTES + 1 }; /* "\xNN" is as long */
+
+/* Returns how many bytes of `src` it shows. */
+static size_t show_one(const char *src, size_t size, char shown[SHOWN])
+{
+    uint32_t point;
+    size_t length = code_point_read(src, size, &point);
+    if (length > 0 && !is_control(point)) {
+        memcpy(shown, src, length);
+        shown[length] = 0;
+        return length;
+    }
+    snprintf(shown, SHOWN, "\\x%02x", (unsigned)(unsigned char)*src);
+    return 1;
+}
+
+char *code_point_show(const char *src, char *dst, size_t capacity)
+{
+    char *at = dst, *end = dst + capacity - 1;
+    for (size_t left = strlen(src), length; left > 0; src += length, left -= length) {
+        char shown[SHOWN];
+        length = show_one(src, left, shown);
+        size_t size = strlen(shown);
+        if (size > (size_t)(end - at)) break;
+        memcpy(at, shown, size);
+        at += size;
+    }
+    *at = 0;
+    return dst;
 }
