@@ -9,7 +9,8 @@ static const size_t samples[] = {200 + 41 * 80, 200 + 49 * 80, 200 + 20 * 80,
                                  200 + 10 * 80}; /* 42, 50, 21, 11 frames */
 static speech_corpus corpus;
 static frame_set set;
-static speech_request request = {.channel = SOUND_MONO, .most_seconds = 10, .most_bytes = 1 << 20};
+static speech_request request = {
+    .channel = SOUND_MONO, .most_seconds = 10, .most_bytes = 1 << 20, .most_bytes_option = "--limit"};
 
 static int set_up(void **state)
 {

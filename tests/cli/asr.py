@@ -325,7 +325,8 @@ class WrongSpeechTest(SpeechTest):
         self.refuse_training(2, ["--alignment", "ctc"], "--alignment", self.speech)
         self.refuse_training(2, ["--batch 9", "utterances", "8"], "--batch", 9)
         self.refuse_training(2, ["--model", "ctc"], "--model", "rnnt")
-        self.refuse_training(2, ["1 MiB"], "--features", "rate=8000,bins=20,hop_ms=1,stack=64", "--memory", 1)
+        self.refuse_training(2, [" of 8 utterances take 1.", "MiB, more than the 1 MiB allowed (--memory)"],
+                             "--features", "rate=8000,bins=20,hop_ms=1,stack=64", "--memory", 1)
 
 
 class TranscribingTest(SpeechTest):

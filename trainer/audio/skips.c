@@ -1,7 +1,6 @@
 #include "skips.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "code_point.h"
 

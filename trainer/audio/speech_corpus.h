@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <thinwire/thinwire.h>
 
+/* All of it is UTF-8, but for the path. */
 typedef struct speech_utterance {
     char *id, *path;
     const char *fault;       /* mostly NULL; else why it cannot be used, `path` is NULL, and loading counts it */

@@ -15,7 +15,8 @@ typedef struct loader {
     const speech_request *request;
     log_mel *extractor;
     speech_set *set;
-    size_t bytes; /* of features so far */
+    size_t listed; /* utterances in the list */
+    size_t bytes;  /* of features so far */
     const speech_utterance *one;
     speech_item item; /* what becomes of it */
     bool usable;      /* false: it is left out */
@@ -89,13 +90,21 @@ static tw_status read_targets(loader *l)
     return status;
 }
 
+static tw_status refuse_bytes(const loader *l)
+{
+    const speech_request *request = l->request;
+    double mebibyte = 1 << 20;
+    return tw_fail(TW_ERROR_MEMORY,
+                   "the features of the first %zu of %zu utterances take %.6g MiB, more than the %.6g MiB allowed (%s)",
+                   l->item.source + 1, l->listed, (double)l->bytes / mebibyte, (double)request->most_bytes / mebibyte,
+                   request->most_bytes_option);
+}
+
 static tw_status make_rows(loader *l)
 {
     size_t bytes = l->item.frames * l->set->width * sizeof *l->item.rows;
     l->bytes += bytes;
-    if (l->bytes > l->request->most_bytes)
-        return tw_fail(TW_ERROR_MEMORY, "the features up to %s need more than the %zu MiB they may take", l->one->id,
-                       l->request->most_bytes >> 20);
+    if (l->bytes > l->request->most_bytes) return refuse_bytes(l);
     l->item.rows = malloc(bytes);
     return l->item.rows ? TW_OK : tw_fail(TW_ERROR_MEMORY, "%s: no memory for its features", l->one->id);
 }
@@ -172,7 +181,7 @@ static tw_status load_all(loader *l, const speech_list *list)
 
 tw_status speech_load(const speech_list *list, const alphabet *letters, const speech_request *request, speech_set *set)
 {
-    loader l = {.letters = letters, .request = request, .set = set};
+    loader l = {.letters = letters, .request = request, .set = set, .listed = list->count};
     *set = (speech_set){.features = request->features, .width = feature_width(&request->features)};
     TW_TRY(log_mel_create(&request->features, &l.extractor));
     tw_status status = load_all(&l, list);

@@ -11,9 +11,10 @@
 
 typedef struct speech_request {
     feature_settings features;
-    int channel;         /* of files with several; SOUND_MONO: such files are left out */
-    double most_seconds; /* longer utterances are left out */
-    size_t most_bytes;   /* of features in memory; a corpus with more is refused */
+    int channel;                   /* of files with several; SOUND_MONO: such files are left out */
+    double most_seconds;           /* longer utterances are left out */
+    size_t most_bytes;             /* of features in memory; a corpus with more is refused */
+    const char *most_bytes_option; /* what a person raises it with, for the text of the refusal */
 } speech_request;
 
 typedef struct speech_item {

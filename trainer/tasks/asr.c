@@ -119,7 +119,8 @@ static tw_status read_request(const asr_settings *s, speech_request *request)
 {
     *request = (speech_request){.channel = s->channel < 0 ? SOUND_MONO : (int)s->channel,
                                 .most_seconds = s->most_seconds,
-                                .most_bytes = (size_t)s->memory_mb << 20};
+                                .most_bytes = (size_t)s->memory_mb << 20,
+                                .most_bytes_option = "--memory"};
     return feature_settings_parse(s->features, &request->features);
 }
 
