@@ -1,5 +1,5 @@
 /* NeMo's manifests: a JSON object a line, in UTF-8. Keys that are not known are ignored, as others' readers do. */
-#include <cjson/cJSON.h>
+#include <cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
