@@ -78,10 +78,14 @@ static void refuses_numbers_that_are_none(void **state)
     (void)state;
     noise[77] = NAN;
     write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
-    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is not a finite number");
+    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is nan");
     noise[77] = -INFINITY;
     write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
-    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77");
+    refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is -inf");
+    noise[77] = 1.1e10f;
+    write_sound("loud.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
+    refused("loud.wav", &whole, TW_ERROR_FORMAT, "sample 77 is 1.1e+10");
+    noise[77] = 0;
 }
 
 static void refuses_rates_that_are_none(void **state)

@@ -12,6 +12,7 @@
 
 #include "error.h"
 
+static const float loudest = 1e10f;                           /* 32-bit integers as they are; no power overflows */
 static const double may_lack = 0.5;                           /* seconds: segments made by hand overshoot a little */
 enum { LEAST_RATE = 1000, MOST_RATE = 768000, BLOCK = 4096 }; /* BLOCK: values read at a time */
 
@@ -107,8 +108,9 @@ static tw_status append(const source *src, const float *block, size_t count, sam
     }
     size_t step = (size_t)src->info.channels, at = src->channel > 0 ? (size_t)src->channel : 0;
     for (size_t i = 0; i < count; i++, at += step) {
-        if (!isfinite(block[at]))
-            return tw_fail(TW_ERROR_FORMAT, "%s: sample %zu is not a finite number", src->path, dst->count);
+        if (!(fabsf(block[at]) <= loudest)) /* nor is NaN */
+            return tw_fail(TW_ERROR_FORMAT, "%s: sample %zu is %g; sound is from -1 to 1", src->path, dst->count,
+                           (double)block[at]);
         dst->values[dst->count++] = block[at];
     }
     return TW_OK;

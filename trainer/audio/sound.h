@@ -17,8 +17,8 @@ typedef struct sound_request {
 
 /* Reads WAV, FLAC, OGG and whatever else libsndfile knows into *samples, nominally -1 .. 1, for free(). Files are not
  * trusted: TW_ERROR_IO when the file cannot be opened, TW_ERROR_FORMAT when it is empty, damaged, not sound, of several
- * channels, too long or not finite, with a sentence that names it. A WAV may hold less than its header promises, since
- * who writes one to a pipe cannot know its length: what is there is read. */
+ * channels, too long, not finite or beyond 1e10, with a sentence that names it. A WAV may hold less than its header
+ * promises, since who writes one to a pipe cannot know its length: what is there is read. */
 tw_status sound_read(const char *path, const sound_request *request, float **samples, size_t *count);
 
 /* The file's own rate, from its header. */
