@@ -67,7 +67,7 @@ tsan: deps-dev
 	@cd $(BUILD)-tsan && ctest --output-on-failure -j $(JOBS)
 
 fuzz: deps-dev
-	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TRAINER=OFF
+	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF
 	@cmake --build $(BUILD)-fuzz -j $(JOBS)
 	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS)
 
