@@ -6,6 +6,7 @@ shows their own figure of merit: a word error rate, a perplexity.
     bench/accuracy.py dgc:density=0.001,values=fp16    these specs only, beside dense
     bench/accuracy.py --cifar cifar-10-batches-bin     ResNet-20 on CIFAR-10
     bench/accuracy.py --train "--lr 0.05 --batch 32"   with other options of thinwire train
+    bench/accuracy.py "adpsgd-random --lr 0.02"        of one spec alone
     bench/accuracy.py --task asr --data recordings     speech, or text with lm; the recipe goes into --train
 
 Each run's summary is kept in --results and not made again, so an interrupted table goes on where it was, and a failed
@@ -35,13 +36,14 @@ def list_schemes(program):
 
 def train_words(options, spec, seed):
     """The options of `thinwire train TASK`, which are also what tells one run from another."""
-    words = ["--workers", options.workers, "--epochs", options.epochs, "--seed", seed, "--sync", spec]
+    sync, *own = shlex.split(spec)
+    words = ["--workers", options.workers, "--epochs", options.epochs, "--seed", seed, "--sync", sync]
     if options.data:
         words += ["--data", options.data]
     if options.cifar:  # 128 images a step, however many workers share them
         words += ["--data", options.cifar, "--model", "resnet20", "--batch", max(1, 128 // options.workers), "--lr", 0.1,
                   "--schedule", "cosine", "--weight-decay", 1e-4, "--crop", 4, "--flip"]
-    return [str(word) for word in words] + shlex.split(options.train)
+    return [str(word) for word in words] + shlex.split(options.train) + own
 
 
 def result_path(options, spec, seed, words):
@@ -132,7 +134,8 @@ def print_table(options, rows, metric):
 
 def parse_line():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("specs", nargs="*", metavar="SPEC", help="what --sync takes; without any, every scheme")
+    parser.add_argument("specs", nargs="*", metavar="SPEC", help="what --sync takes, and options of its own after a blank; "
+                        "without any, every scheme")
     parser.add_argument("--thinwire", default="build/thinwire", help="the program (default build/thinwire)")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("runs/accuracy"),
                         help="folder of the runs' summaries (default runs/accuracy)")
