@@ -44,6 +44,14 @@ class GossipTest(CommandLineTest):
                     for key in ("weights_crc32c", "metric", "loss", "train_loss"):
                         self.assertEqual(summary[key], plain[key], key)
 
+    def test_it_clips_as_schemes_that_compress_do(self):
+        """After one step from equal weights the consensus is where the mean of all clipped gradients leads."""
+        options = ("--workers", 4, "--steps", 1, "--warmup", 0, "--momentum", 0, "--lr", 1)
+        gossip, compressed, other = (self.train(*options, "--clip", clip, "--sync", sync)["loss"] for clip, sync in (
+            (0.1, "dpsgd"), (0.1, "topk:density=1,values=fp32,leftovers=fp32"), (0.05, "dpsgd")))
+        self.assertAlmostEqual(gossip, compressed, places=5)
+        self.assertGreater(abs(gossip - other), 1e-3)
+
     def test_a_synchronous_scheme_has_the_same_bits_every_time(self):
         for sync in ("dpsgd", "adpsgd-d1"):
             first, again = (self.train("--workers", 3, "--steps", 6, "--sync", sync) for _ in range(2))

@@ -53,8 +53,8 @@ static const option_row rows[] = {
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum", .binding = true},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .help = "not applied to biases and norms"},
     {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9,
-     .help = "scale the mean gradient down to this norm where it is longer; where --sync compresses, each worker's own "
-             "to NORM times the root of the number of workers, and by gossip each to NORM; 0: never"},
+     .help = "scale the mean gradient down to this norm where it is longer; where workers have to clip their own, by "
+             "gossip and where --sync compresses, that to NORM times the root of their number; 0: never"},
     {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true,
      .help = "bf16: matrix products and convolutions round what they read to bfloat16 and add up in fp32; all else, "
              "the weights above all, stays fp32. Needs AVX512_BF16 or AMX; thinwire doctor knows"},

@@ -33,7 +33,7 @@ static tw_status choose_scheme(worker *w)
     TW_TRY(scheme_check(s->sync));
     size_t index = scheme_find_gossip(s->sync);
     w->gossips = index < tw_gossip_scheme_count();
-    w->own_clip = scheme_is_exact(s->sync) ? 0 : w->gossips ? s->clip : s->clip * sqrt(w->size);
+    w->own_clip = scheme_is_exact(s->sync) ? 0 : s->clip * sqrt(w->size);
     w->synchronous = !w->gossips || tw_gossip_is_synchronous(index);
     if (!w->gossips || s->expect_ratio == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
