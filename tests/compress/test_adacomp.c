@@ -1,6 +1,4 @@
 /* AdaComp against a second implementation that sorts, and against what must hold of it. */
-#include "loopback.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,22 +11,7 @@ enum { TENSORS = 2, MOST = 2203, RANKS = 8, STEPS = 30 };
 
 static const tw_tensor table[TENSORS] = {{"matrix", 2, {MOST, 1}}, {"conv", 4, {8, 4, 3, 3}}};
 
-typedef struct step {
-    float values[RANKS][TENSORS][MOST];
-    float *tensor[RANKS][TENSORS];
-    float **rank[RANKS];
-} step;
-
-static step *step_create(void)
-{
-    step *g = calloc(1, sizeof *g);
-    assert_non_null(g);
-    for (int r = 0; r < RANKS; r++) {
-        for (int t = 0; t < TENSORS; t++) g->tensor[r][t] = g->values[r][t];
-        g->rank[r] = g->tensor[r];
-    }
-    return g;
-}
+#include "everybody.h"
 
 /* Every eleventh element is zero, and so are whole bins. */
 static void fill(step *g, int at)
@@ -41,18 +24,6 @@ static void fill(step *g, int at)
                 float x = (float)(int32_t)words[0] * 0x1p-31F;
                 g->values[r][t][i] = i % 11 == 0 || i / 100 == 2 ? 0 : x * x * x;
             }
-}
-
-static int run(loopback *group, step *g)
-{
-    int skipped = -1;
-    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
-    return skipped;
-}
-
-static void create(loopback *group, const char *spec, int size)
-{
-    if (loopback_create(group, spec, table, TENSORS, size) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
 }
 
 static void assert_residual(const loopback *group, int r, const tw_tensor *tensor, const float *expected)

@@ -1,6 +1,4 @@
 /* ScaleCom against a second implementation that knows only the rules, and against what must hold of it. */
-#include "loopback.h"
-
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,23 +16,7 @@ static const size_t rates[TENSORS] = {100, 100, 1};
 #define ALL_OF_THEM "min_dims=0,min_elements=1,min_sent=1,rates=conv@1|b@100"
 #define COMPRESSED ALL_OF_THEM ",warmup_steps=0"
 
-/* Everybody's gradients. */
-typedef struct step {
-    float values[RANKS][TENSORS][MOST];
-    float *tensor[RANKS][TENSORS];
-    float **rank[RANKS];
-} step;
-
-static step *step_create(void)
-{
-    step *g = calloc(1, sizeof *g);
-    assert_non_null(g);
-    for (int r = 0; r < RANKS; r++) {
-        for (int t = 0; t < TENSORS; t++) g->tensor[r][t] = g->values[r][t];
-        g->rank[r] = g->tensor[r];
-    }
-    return g;
-}
+#include "everybody.h"
 
 static float draw(int at, int r, int t, size_t i)
 {
@@ -49,18 +31,6 @@ static void fill(step *g, int at)
     for (int r = 0; r < RANKS; r++)
         for (int t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) g->values[r][t][i] = draw(at, r, t, i);
-}
-
-static int run(loopback *group, step *g)
-{
-    int skipped = -1;
-    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
-    return skipped;
-}
-
-static void create(loopback *group, const char *spec, int size)
-{
-    if (loopback_create(group, spec, table, TENSORS, size) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
 }
 
 static void assert_memory(const loopback *group, int r, int t, const float *expected)
