@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static volatile unsigned seen; /* so that the pixels are read, and a sanitizer sees each */
+
 static void check(const image_set *set)
 {
     unsigned sum = 0;
@@ -12,7 +14,7 @@ static void check(const image_set *set)
     must(set->count > 0 && pixels > 0);
     for (size_t i = 0; i < set->count; i++) must(set->labels[i] < set->classes);
     for (size_t i = 0; i < set->count * pixels; i++) sum += set->pixels[i];
-    must((sum & 0) == 0);
+    seen = sum;
 }
 
 /* The first byte says after how many the labels' file begins. */
