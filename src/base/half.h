@@ -54,4 +54,20 @@ static inline float tw_from_fp16(uint16_t half)
     return tw_bits_float(sign | tw_float_bits(magnitude));
 }
 
+/* A finite value too large for 16 bits becomes the largest finite one, whose pattern is infinity's less one: what was
+ * cut off stays in the sender's residual, where an infinity would destroy it. */
+static inline uint16_t tw_to_fp16_finite(float x)
+{
+    uint16_t half = tw_to_fp16(x);
+    int overflow = (half & 0x7FFF) == 0x7C00 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
+    return (uint16_t)(half - overflow);
+}
+
+static inline uint16_t tw_to_bf16_finite(float x)
+{
+    uint16_t half = tw_to_bf16(x);
+    int overflow = (half & 0x7FFF) == 0x7F80 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
+    return (uint16_t)(half - overflow);
+}
+
 #endif

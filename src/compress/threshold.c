@@ -4,10 +4,10 @@
  * Per tensor, with g already scaled by 1/N and t = tau/N:
  *     v += g
  *     send t * sign(v), v -= t * sign(v)     where |v| > t
- * One bit a value and its position: an element that has gathered more than 2t sends again in the next step. tau is in
- * units of the mean gradient, so that a given tau means the same for any number of ranks. How much is sent follows from
- * the gradients; should more than most_density of a tensor stand out, only the largest are sent, the others wait: that
- * bounds the packet. Momentum stays with the optimiser. */
+ * One bit a value and its position: an element that has gathered more than 2t sends again in the next step. t is sent
+ * in bf16, and what rounding it leaves stays in v. tau is in units of the mean gradient, so that a given tau means the
+ * same for any number of ranks. How much is sent follows from the gradients; should more than most_density of a tensor
+ * stand out, only the largest are sent, the others wait: that bounds the packet. Momentum stays with the optimiser. */
 #include "sparse.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void take(tw_sparse *sparse, size_t tensor)
     support->count = tw_select_above(&sparse->selector, &source, scheme->tensors[tensor].count, support->most, tau,
                                      support->index, support->value);
     for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(tau, support->value[j]);
-    tw_sparse_send(sparse, tensor); /* the mean of equal magnitudes is that magnitude: nothing is rounded */
+    tw_sparse_send(sparse, tensor); /* the mean of equal magnitudes is that magnitude, rounded as it travels */
 }
 
 static tw_status create(tw_scheme *scheme)

@@ -86,8 +86,3 @@ size_t tw_index_bound(size_t n, size_t k, tw_index_choice choice)
     }
     return (least + 7) / 8;
 }
-
-size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding)
-{
-    return k ? tw_index_choose(n, k, index, coding.indices).bits : 0;
-}

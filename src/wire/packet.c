@@ -16,13 +16,13 @@ typedef struct header {
     uint32_t crc; /* CRC-32C of the 20 bytes before it and of the body */
 } header;
 
-enum { HEADER = 24, CHECKED = 20, VERSION = 2, FLAG_NONFINITE = 1, MOST_VARINT = 5 };
+enum { HEADER = 24, CHECKED = 20, VERSION = 3, FLAG_NONFINITE = 1, MOST_VARINT = 5 };
 _Static_assert(sizeof(header) == HEADER && offsetof(header, crc) == CHECKED, "the header is what wire-format.md says");
 
-/* A section begins with a byte that says what it is: nothing, a block, or else an index code's number in the high half
- * and a value code's in the low one. */
-enum { SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
-_Static_assert((int)TW_INDEX_CODES <= SECTION_EMPTY >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
+/* A section begins with a byte that says what it is: nothing, a block, or else a value code's number in its low half
+ * and in its high half an index code's, or that it is one element alone. */
+enum { SECTION_ONE = 0xD0, SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
+_Static_assert((int)TW_INDEX_CODES <= SECTION_ONE >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
 
 static uint32_t checksum(const unsigned char *packet, size_t body)
 {
@@ -100,6 +100,31 @@ static tw_status check_finite(const tw_packet_writer *writer)
     return tw_fail(TW_ERROR_ARGUMENT, "a packet that reports a gradient that is not finite carries no values");
 }
 
+/* One element alone needs neither a count nor a code for its index: no other form is shorter. */
+static int is_one(size_t k, tw_coding coding)
+{
+    return k == 1 && coding.indices == TW_INDICES_AUTO;
+}
+
+size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding)
+{
+    if (k == 0) return 0;
+    return is_one(k, coding) ? 8 * varint_bytes(*index) : tw_index_choose(n, k, index, coding.indices).bits;
+}
+
+static tw_status put_one(tw_packet_writer *writer, uint32_t index, float value, tw_value_code code)
+{
+    size_t index_bytes = varint_bytes(index), value_bytes = tw_values_bytes(1, code);
+    TW_TRY(check_room(writer, 1 + index_bytes + value_bytes));
+    *writer->at++ = (unsigned char)(SECTION_ONE | code);
+    writer->at = write_varint(writer->at, index);
+    tw_values_write(writer->at, &value, 1, code);
+    writer->at += value_bytes;
+    writer->index_bytes += index_bytes;
+    writer->info.sections++;
+    return TW_OK;
+}
+
 tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, const uint32_t *index, const float *value,
                                tw_coding coding)
 {
@@ -108,6 +133,7 @@ tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, con
     if (!strictly_ascending(n, k, index) || !tw_values_finite(value, k))
         return tw_fail(TW_ERROR_ARGUMENT, "section %u: indices must ascend below %zu and values be finite",
                        writer->info.sections, n);
+    if (is_one(k, coding)) return put_one(writer, *index, *value, coding.values);
     tw_index_plan plan = tw_index_choose(n, k, index, coding.indices);
     size_t index_bytes = (plan.bits + 7) / 8, value_bytes = tw_values_bytes(k, coding.values);
     TW_TRY(check_room(writer, 1 + varint_bytes(k) + varint_bytes(index_bytes) + index_bytes + value_bytes));
@@ -182,6 +208,8 @@ typedef struct cursor {
     const unsigned char *at, *end;
 } cursor;
 
+static const char TOO_MANY[] = "it has more elements than may come";
+
 /* The shortest form only, at most 35 bits. NULL, or what is wrong. */
 static const char *read_varint(cursor *from, size_t *x)
 {
@@ -206,7 +234,7 @@ static const char *read_values(cursor *from, float *value, size_t k, tw_value_co
     return tw_values_read(from->at - bytes, value, k, code);
 }
 
-static const char *read_indices(cursor *from, size_t n, size_t k, uint32_t *index, unsigned code)
+static const char *read_block_of_indices(cursor *from, size_t n, size_t k, uint32_t *index, unsigned code)
 {
     size_t bytes;
     const char *wrong = read_varint(from, &bytes);
@@ -214,6 +242,30 @@ static const char *read_indices(cursor *from, size_t n, size_t k, uint32_t *inde
     if ((size_t)(from->end - from->at) < bytes) return "the packet ends inside its indices";
     from->at += bytes;
     return tw_index_codes[code]->read(from->at - bytes, bytes, n, k, index);
+}
+
+/* The index of one element alone. */
+static const char *read_one(cursor *from, size_t n, size_t most, uint32_t *index)
+{
+    size_t at;
+    const char *wrong = read_varint(from, &at);
+    if (wrong) return wrong;
+    if (most == 0) return TOO_MANY;
+    if (at >= n) return "its index lies beyond the tensor";
+    *index = (uint32_t)at;
+    return NULL;
+}
+
+static const char *read_indices(cursor *from, unsigned form, size_t n, size_t most, uint32_t *index, size_t *k)
+{
+    *k = 1;
+    if (form == SECTION_ONE >> 4) return read_one(from, n, most, index);
+    if (form >= TW_INDEX_CODES) return "it has an unknown index code";
+    const char *wrong = read_varint(from, k);
+    if (wrong) return wrong;
+    if (*k == 0) return "it claims elements and has none";
+    if (*k > n || *k > most) return TOO_MANY;
+    return read_block_of_indices(from, n, *k, index, form);
 }
 
 /* What kind of section comes next. */
@@ -229,18 +281,14 @@ static const char *read_kind(cursor *from, const tw_packet_reader *reader, unsig
 static const char *read_sparse(cursor *from, unsigned kind, size_t n, size_t most, uint32_t *index, float *value,
                                size_t *k)
 {
-    unsigned index_code = kind >> 4, value_code = kind & 15;
+    unsigned value_code = kind & 15;
     *k = 0;
     if (kind == SECTION_EMPTY) return NULL;
     if (kind == SECTION_BLOCK) return "it is a block where indices and values were expected";
-    if (index_code >= TW_INDEX_CODES) return "it has an unknown index code";
-    if (value_code >= TW_VALUE_CODES) return "it has an unknown value code";
-    const char *wrong = read_varint(from, k);
+    const char *wrong = read_indices(from, kind >> 4, n, most, index, k);
     if (wrong) return wrong;
-    if (*k == 0) return "it claims elements and has none";
-    if (*k > n || *k > most) return "it has more elements than may come";
-    wrong = read_indices(from, n, *k, index, index_code);
-    return wrong ? wrong : read_values(from, value, *k, (tw_value_code)value_code);
+    if (value_code >= TW_VALUE_CODES) return "it has an unknown value code";
+    return read_values(from, value, *k, (tw_value_code)value_code);
 }
 
 static tw_status refuse(const tw_packet_reader *reader, const char *wrong)

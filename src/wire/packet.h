@@ -17,7 +17,7 @@ typedef enum tw_value_code {
     TW_VALUES_FP16 = 1,
     TW_VALUES_BF16 = 2,
     TW_VALUES_LOG8 = 3, /* 8 bits: a sign and one of 127 levels on a logarithmic scale that fits the section */
-    TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude for all of them */
+    TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude of all of them in bf16 */
     TW_VALUE_CODES = 5
 } tw_value_code;
 #define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign"
@@ -48,7 +48,7 @@ typedef struct tw_packet_info {
 typedef struct tw_packet_writer {
     unsigned char *start, *at, *end;
     tw_packet_info info;
-    size_t index_bytes; /* that the index blocks took so far */
+    size_t index_bytes; /* that said which elements they were, so far */
 } tw_packet_writer;
 
 typedef struct tw_packet_reader {
@@ -91,7 +91,7 @@ void tw_values_round(float *value, size_t k, tw_value_code code);
 /* The bytes that k values take. */
 size_t tw_values_bytes(size_t k, tw_value_code code);
 
-/* The bits the index block of such a section takes; for benchmarks. */
+/* The bits that say which elements such a section has. */
 size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding);
 
 #endif

@@ -1,12 +1,12 @@
 /* One bit a value and the mean magnitude of all of them, as signSGD and its kin send (Bernstein et al. 2018; with the
- * error kept by the sender, Karimireddy et al. 2019): fp32 magnitude, then the signs, 1 for minus. */
+ * error kept by the sender, Karimireddy et al. 2019): the magnitude in bf16, then the signs, 1 for minus. */
 #include "bits.h"
 #include "half.h"
 #include "values.h"
 
-enum { MAGNITUDE_BYTES = 4, LANES = 8 };
+enum { MAGNITUDE_BYTES = 2, LANES = 8, INFINITE = 0x7F80 }; /* bf16 */
 
-static const uint32_t SIGN_BIT = 0x80000000u, INFINITE = 0x7F800000u;
+static const uint32_t SIGN_BIT = 0x80000000u;
 
 static size_t sign_bytes(size_t k)
 {
@@ -18,9 +18,9 @@ static double magnitude_of(float x)
     return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
 }
 
-/* In double, so that k equal magnitudes have exactly that mean. Lane by lane, so that the order of the additions, and
- * with it the result, is the same however many of them a processor makes at once. */
-static float mean_magnitude(const float *value, size_t k)
+/* As it travels. In double, so that k equal magnitudes have exactly that mean. Lane by lane, so that the order of the
+ * additions, and with it the result, is the same however many of them a processor makes at once. */
+static uint16_t mean_magnitude(const float *value, size_t k)
 {
     double lane[LANES] = {0}, sum = 0;
     size_t whole = k - k % LANES;
@@ -28,7 +28,7 @@ static float mean_magnitude(const float *value, size_t k)
         for (size_t j = 0; j < LANES; j++) lane[j] += magnitude_of(value[i + j]);
     for (size_t i = whole; i < k; i++) lane[i - whole] += magnitude_of(value[i]);
     for (size_t j = 0; j < LANES; j++) sum += lane[j];
-    return (float)(sum / (double)k);
+    return tw_to_bf16_finite((float)(sum / (double)k));
 }
 
 static unsigned char pack_signs(const float *value, size_t count)
@@ -41,7 +41,7 @@ static unsigned char pack_signs(const float *value, size_t count)
 static void sign_write(unsigned char *dst, const float *value, size_t k)
 {
     if (k == 0) return;
-    float magnitude = mean_magnitude(value, k);
+    uint16_t magnitude = mean_magnitude(value, k);
     memcpy(dst, &magnitude, MAGNITUDE_BYTES);
     dst += MAGNITUDE_BYTES;
     size_t whole = k - k % 8;
@@ -52,19 +52,19 @@ static void sign_write(unsigned char *dst, const float *value, size_t k)
 static const char *sign_read(const unsigned char *src, float *value, size_t k)
 {
     if (k == 0) return NULL;
-    uint32_t magnitude;
+    uint16_t magnitude;
     memcpy(&magnitude, src, MAGNITUDE_BYTES);
     src += MAGNITUDE_BYTES;
     if (magnitude >= INFINITE) return "the magnitude of its values is negative, NaN or infinite";
     if (k % 8 && src[k / 8] >> k % 8) return "its signs have padding that is not zero";
-    for (size_t i = 0; i < k; i++) value[i] = tw_bits_float(magnitude | (uint32_t)(src[i / 8] >> i % 8 & 1) << 31);
+    for (size_t i = 0; i < k; i++) value[i] = tw_from_bf16(magnitude | (uint16_t)((src[i / 8] >> i % 8 & 1) << 15));
     return NULL;
 }
 
 static void sign_round(float *value, size_t k)
 {
     if (k == 0) return;
-    uint32_t magnitude = tw_float_bits(mean_magnitude(value, k));
+    uint32_t magnitude = tw_float_bits(tw_from_bf16(mean_magnitude(value, k)));
     for (size_t i = 0; i < k; i++) value[i] = tw_bits_float(magnitude | (tw_float_bits(value[i]) & SIGN_BIT));
 }
 

@@ -3,22 +3,6 @@
 #include "bits.h"
 #include "half.h"
 
-/* A finite value too large for 16 bits becomes the largest finite one, whose pattern is infinity's less one: what was
- * cut off stays in the sender's residual, where an infinity would destroy it. */
-static uint16_t fp16_from(float x)
-{
-    uint16_t half = tw_to_fp16(x);
-    int overflow = (half & 0x7FFF) == 0x7C00 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
-    return (uint16_t)(half - overflow);
-}
-
-static uint16_t bf16_from(float x)
-{
-    uint16_t half = tw_to_bf16(x);
-    int overflow = (half & 0x7FFF) == 0x7F80 && (tw_float_bits(x) & 0x7FFFFFFF) != 0x7F800000;
-    return (uint16_t)(half - overflow);
-}
-
 static const char *refuse_nonfinite(const float *value, size_t k)
 {
     return tw_values_finite(value, k) ? NULL : "a value is NaN or infinite";
@@ -55,7 +39,7 @@ static size_t bytes_half(size_t k)
     static void write_##form(unsigned char *dst, const float *value, size_t k)                                         \
     {                                                                                                                  \
         for (size_t i = 0; i < k; i++) {                                                                               \
-            uint16_t half = form##_from(value[i]);                                                                     \
+            uint16_t half = tw_to_##form##_finite(value[i]);                                                           \
             memcpy(dst + 2 * i, &half, 2);                                                                             \
         }                                                                                                              \
     }                                                                                                                  \
@@ -70,7 +54,7 @@ static size_t bytes_half(size_t k)
     }                                                                                                                  \
     static void round_##form(float *value, size_t k)                                                                   \
     {                                                                                                                  \
-        for (size_t i = 0; i < k; i++) value[i] = tw_from_##form(form##_from(value[i]));                               \
+        for (size_t i = 0; i < k; i++) value[i] = tw_from_##form(tw_to_##form##_finite(value[i]));                     \
     }
 
 HALF_LOOPS(fp16)

@@ -11,18 +11,19 @@
 #include <cmocka.h>
 
 #include "gradients.h"
+#include "packet.h"
 
 enum { TENSORS = 2, RANKS = 4, STEPS = 12, N0 = 10000, N1 = 90 };
 static const tw_tensor table[TENSORS] = {{"w", 2, {100, 100}}, {"b", 1, {N1}}};
 
-/* One rank's share of w: every element above tau sends tau. */
-static size_t reference_rank(float *residual, const float *gradient, float tau, float *sum)
+/* One rank's share of w: every element above tau sends what its code makes of tau. */
+static size_t reference_rank(float *residual, const float *gradient, float tau, float magnitude, float *sum)
 {
     size_t sent = 0;
     for (size_t i = 0; i < N0; i++) {
         residual[i] += 0.25F * gradient[i];
         if (!(fabsf(residual[i]) > tau)) continue;
-        float step = residual[i] > 0 ? tau : -tau;
+        float step = residual[i] > 0 ? magnitude : -magnitude;
         residual[i] -= step;
         sum[i] += step;
         sent++;
@@ -35,6 +36,8 @@ static void equals_a_plain_loop(void **state)
     (void)state;
     static float residual[RANKS][N0], sum[N0];
     const float tau = (float)(5.3 / RANKS);
+    float magnitude = tau;
+    tw_values_round(&magnitude, 1, TW_VALUES_SIGN);
     loopback group;
     gradients g;
     int skipped;
@@ -45,7 +48,7 @@ static void equals_a_plain_loop(void **state)
         size_t sent[RANKS];
         gradients_draw(&g, 1, step, 0);
         memset(sum, 0, sizeof sum);
-        for (int r = 0; r < RANKS; r++) sent[r] = reference_rank(residual[r], g.rank[r][0], tau, sum);
+        for (int r = 0; r < RANKS; r++) sent[r] = reference_rank(residual[r], g.rank[r][0], tau, magnitude, sum);
         assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
         assert_true(gradients_agree(&g));
         assert_memory_equal(g.rank[0][0], sum, sizeof sum);

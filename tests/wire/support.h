@@ -85,7 +85,9 @@ static inline unsigned char *encode_one(const support *from, tw_coding coding, s
     return packet;
 }
 
-/* What stands before and in the index block of a section; block is NULL for an empty one. */
+/* What stands before and in the index block of a section; block is NULL for an empty one. An element alone is taken for
+ * an index code whose block is the index. */
+enum { ONE = 0xD };
 typedef struct section {
     size_t k, block_bytes;
     unsigned index_code, value_code;
@@ -105,10 +107,18 @@ static inline section plain_section(const unsigned char *at)
     if (*at == 0xE0) return found;
     found.index_code = *at / 16;
     found.value_code = *at++ % 16;
-    found.k = plain_varint(&at);
-    found.block_bytes = plain_varint(&at);
-    found.block = at;
-    found.values = at + found.block_bytes;
+    if (found.index_code != ONE) {
+        found.k = plain_varint(&at);
+        found.block_bytes = plain_varint(&at);
+        found.block = at;
+        found.values = at + found.block_bytes;
+    } else {
+        found.k = 1;
+        found.block = at;
+        plain_varint(&at);
+        found.block_bytes = (size_t)(at - found.block);
+        found.values = at;
+    }
     return found;
 }
 
@@ -230,6 +240,11 @@ static inline size_t plain_indices(const section *from, size_t n, uint32_t *inde
     if (from->index_code == 0) return plain_rice(from, index);
     if (from->index_code == 3) return plain_adaptive(from, n, index);
     if (from->index_code == 4) return plain_elias_fano(from, index);
+    if (from->index_code == ONE) {
+        const unsigned char *at = from->block;
+        *index = (uint32_t)plain_varint(&at);
+        return 8 * from->block_bytes;
+    }
     for (size_t i = 0; i < n; i++)
         if (from->index_code == 2 || plain_bit(from->block, i)) *index++ = (uint32_t)i;
     return from->index_code == 1 ? n : 0;
