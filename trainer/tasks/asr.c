@@ -167,14 +167,6 @@ static tw_status load(const void *settings, task **out)
 
 /* ---- a worker ---- */
 
-tw_status asr_check_batch(const asr_learner *l, size_t count)
-{
-    size_t wanted = l->place.batch * (size_t)l->place.size;
-    if (count >= wanted) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
-                   l->place.batch, l->place.size, l->place.size == 1 ? "" : "s", wanted, l->base.task->batch_of, count);
-}
-
 static tw_status create_network(asr_learner *l)
 {
     const asr_data *d = asr_data_of(l);
@@ -185,37 +177,27 @@ static tw_status create_network(asr_learner *l)
                                     .bottleneck = (size_t)s->bottleneck,
                                     .labels = d->labels,
                                     .keep = (float)(1 - s->dropout),
-                                    .precision = l->place.precision};
+                                    .precision = l->base.place.precision};
     TW_TRY(acoustic_model_create(&config, &l->net));
-    acoustic_model_initialise(l->net, l->place.seed);
+    acoustic_model_initialise(l->net, l->base.place.seed);
     show_parameters(&l->base, d->kind->name, acoustic_model_parameters(l->net));
     return TW_OK;
 }
 
-static void destroy(learner *base)
+static tw_status open(learner *base)
 {
     asr_learner *l = (asr_learner *)base;
-    if (!l) return;
+    l->order_epoch = UINT64_MAX;
+    TW_TRY(asr_data_of(l)->kind->prepare(l));
+    return create_network(l);
+}
+
+static void close(learner *base)
+{
+    asr_learner *l = (asr_learner *)base;
     if (l->own) asr_data_of(l)->kind->clear(l);
     acoustic_model_destroy(l->net);
     free(l->order);
-    free(l);
-}
-
-static tw_status create(const task *t, const learner_place *place, learner **out)
-{
-    asr_learner *l = calloc(1, sizeof *l);
-    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
-    l->base.task = t;
-    l->place = *place;
-    l->order_epoch = UINT64_MAX;
-    tw_status status = asr_data_of(l)->kind->prepare(l);
-    if (status == TW_OK) status = create_network(l);
-    if (status == TW_OK)
-        *out = &l->base;
-    else
-        destroy(&l->base);
-    return status;
 }
 
 static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
@@ -254,8 +236,9 @@ const task_ops asr_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
-    .create = create,
-    .destroy = destroy,
+    .learner_bytes = sizeof(asr_learner),
+    .open = open,
+    .close = close,
     .step = step,
     .evaluate = evaluate,
     .describe = describe,

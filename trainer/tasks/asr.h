@@ -38,7 +38,6 @@ typedef struct asr_data {
 
 typedef struct asr_learner {
     learner base;
-    learner_place place;
     acoustic_model *net;
     uint32_t *order; /* of epoch `order_epoch` */
     uint64_t order_epoch;
@@ -75,8 +74,5 @@ static inline const asr_settings *asr_settings_of(const task *t)
 
 /* Says in d->base.note what was left out of the two sets. */
 void asr_note_skips(asr_data *d, const skips *train, const skips *test);
-
-/* TW_ERROR_ARGUMENT when a step takes more than the `count` there are. */
-tw_status asr_check_batch(const asr_learner *l, size_t count);
 
 #endif

@@ -142,9 +142,9 @@ static void grow_to(const speech_set *set, size_t *frames, size_t *targets)
 static tw_status prepare(asr_learner *l)
 {
     const ctc_sets *s = sets_of(l);
-    size_t frames = 1, targets = 1, batch = l->place.batch;
-    TW_TRY(asr_check_batch(l, s->train.count));
-    l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->place.size, batch);
+    size_t frames = 1, targets = 1, batch = l->base.place.batch;
+    TW_TRY(task_check_batch(&l->base, s->train.count));
+    l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->base.place.size, batch);
     grow_to(&s->train, &frames, &targets);
     frames += (size_t)ceil((double)frames * asr_settings_of(l->base.task)->tempo);
     grow_to(&s->test, &frames, &targets);
@@ -224,7 +224,7 @@ static tw_status compute_loss(void *context, const acoustic_model_batch *batch, 
 static tw_status order_epoch(asr_learner *l, uint64_t epoch)
 {
     if (epoch == l->order_epoch) return TW_OK;
-    const learner_place *p = &l->place;
+    const learner_place *p = &l->base.place;
     TW_TRY(speech_order(&sets_of(l)->train, (size_t)p->size, p->batch, p->seed, epoch, epoch == 0, l->order));
     l->order_epoch = epoch;
     return TW_OK;
@@ -233,7 +233,7 @@ static tw_status order_epoch(asr_learner *l, uint64_t epoch)
 static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
 {
     ctc_worker *w = l->own;
-    const learner_place *p = &l->place;
+    const learner_place *p = &l->base.place;
     uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
     TW_TRY(order_epoch(l, epoch));
     const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
@@ -241,7 +241,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     TW_TRY(speech_fill(&sets_of(l)->train, own, p->batch, &augment, p->seed, epoch, &w->batch));
     acoustic_model_batch batch = show_batch(w);
     loss_context to = {l, score};
-    nn_noise noise = noise_of(&l->place, number);
+    nn_noise noise = noise_of(&l->base.place, number);
     return acoustic_model_step(l->net, &batch, &(acoustic_model_loss){compute_loss, &to}, &noise, ready, context);
 }
 
@@ -284,7 +284,7 @@ static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score 
     size_t count = 0, total = sets_of(l)->test.count;
     for (size_t i = part; i < total; i += parts) {
         w->own[count++] = w->by_length[i];
-        if (count < l->place.batch && i + parts < total) continue;
+        if (count < l->base.place.batch && i + parts < total) continue;
         TW_TRY(evaluate_batch(l, count, score));
         count = 0;
     }

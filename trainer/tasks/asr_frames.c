@@ -84,9 +84,9 @@ static const frame_sets *sets_of(const asr_learner *l)
 static tw_status prepare(asr_learner *l)
 {
     const frame_set *train = &sets_of(l)->train;
-    size_t batch = l->place.batch, frames = train->length * batch;
-    TW_TRY(asr_check_batch(l, train->count));
-    l->base.steps_per_epoch = train->count / (batch * (size_t)l->place.size);
+    size_t batch = l->base.place.batch, frames = train->length * batch;
+    TW_TRY(task_check_batch(&l->base, train->count));
+    l->base.steps_per_epoch = train->count / (batch * (size_t)l->base.place.size);
     frame_worker *w = l->own = calloc(1, sizeof *w);
     if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
     l->order = malloc(train->count * sizeof *l->order);
@@ -118,14 +118,14 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
 {
     const frame_worker *w = l->own;
     const frame_set *train = &sets_of(l)->train;
-    const learner_place *p = &l->place;
+    const learner_place *p = &l->base.place;
     uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
     if (epoch != l->order_epoch) dataset_shuffle(l->order, train->count, p->seed, epoch);
     l->order_epoch = epoch;
     const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
     acoustic_model_batch batch = take_windows(w, train, own, p->batch);
     acoustic_model_result result = {0};
-    nn_noise noise = noise_of(&l->place, number);
+    nn_noise noise = noise_of(&l->base.place, number);
     TW_TRY(acoustic_model_step_frames(l->net, &batch, w->targets, &noise, ready, context, &result));
     take_result(score, &result);
     return TW_OK;
@@ -138,7 +138,7 @@ static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score 
     size_t last = test->count * (part + 1) / parts;
     for (size_t at = test->count * part / parts, count; at < last; at += count) {
         acoustic_model_result result = {0};
-        count = last - at < l->place.batch ? last - at : l->place.batch;
+        count = last - at < l->base.place.batch ? last - at : l->base.place.batch;
         for (size_t i = 0; i < count; i++) w->own[i] = (uint32_t)(at + i);
         acoustic_model_batch batch = take_windows(w, test, w->own, count);
         TW_TRY(acoustic_model_evaluate_frames(l->net, &batch, w->targets, &result));

@@ -97,7 +97,6 @@ static void release(task *t)
 
 typedef struct image_learner {
     learner base;
-    learner_place place;
     model *net;
     uint32_t *order; /* of epoch `order_epoch` */
     uint64_t order_epoch;
@@ -116,15 +115,6 @@ static const image_settings *settings_of(const image_learner *l)
     return l->base.task->settings;
 }
 
-static tw_status plan_steps(image_learner *l)
-{
-    size_t count = data_of(l)->train.count, global_batch = l->place.batch * (size_t)l->place.size;
-    l->base.steps_per_epoch = count / global_batch;
-    if (l->base.steps_per_epoch > 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu images a step, but there are only %zu",
-                   l->place.batch, l->place.size, l->place.size == 1 ? "" : "s", global_batch, count);
-}
-
 static void show_arrays(image_learner *l)
 {
     learner *base = &l->base;
@@ -141,9 +131,10 @@ static void show_arrays(image_learner *l)
 static tw_status create_model(image_learner *l)
 {
     const image_set *set = &data_of(l)->train;
-    model_shape shape = {set->channels, set->height, set->width, set->classes, l->place.batch, l->place.precision};
+    model_shape shape = {set->channels, set->height,         set->width,
+                         set->classes,  l->base.place.batch, l->base.place.precision};
     TW_TRY(model_create(settings_of(l)->model, &shape, &l->net));
-    model_initialise(l->net, l->place.seed);
+    model_initialise(l->net, l->base.place.seed);
     show_arrays(l);
     size_t pixels = shape.batch * shape.channels * shape.height * shape.width;
     l->order = malloc(set->count * sizeof *l->order);
@@ -156,31 +147,23 @@ static tw_status create_model(image_learner *l)
     return TW_OK;
 }
 
-static void destroy(learner *base)
+static tw_status open(learner *base)
 {
     image_learner *l = (image_learner *)base;
-    if (!l) return;
+    size_t count = data_of(l)->train.count;
+    TW_TRY(task_check_batch(base, count));
+    base->steps_per_epoch = count / (base->place.batch * (size_t)base->place.size);
+    return create_model(l);
+}
+
+static void close(learner *base)
+{
+    image_learner *l = (image_learner *)base;
     model_destroy(l->net);
     free(l->order);
     free(l->images);
     free(l->labels);
     free(l->indices);
-    free(l);
-}
-
-static tw_status create(const task *t, const learner_place *place, learner **out)
-{
-    image_learner *l = calloc(1, sizeof *l);
-    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
-    l->base.task = t;
-    l->place = *place;
-    tw_status status = plan_steps(l);
-    if (status == TW_OK) status = create_model(l);
-    if (status == TW_OK)
-        *out = &l->base;
-    else
-        destroy(&l->base);
-    return status;
 }
 
 /* Global batch t of an epoch is order[t * size * batch ..); this worker's is the rank-th slice of it. What does not
@@ -189,7 +172,7 @@ static void load_batch(image_learner *l, uint64_t step)
 {
     const image_settings *s = settings_of(l);
     const image_task_data *t = data_of(l);
-    const learner_place *p = &l->place;
+    const learner_place *p = &l->base.place;
     uint64_t epoch = step / l->base.steps_per_epoch, in_epoch = step % l->base.steps_per_epoch;
     if (epoch != l->order_epoch) {
         dataset_shuffle(l->order, t->train.count, p->seed, epoch);
@@ -205,7 +188,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     image_learner *l = (image_learner *)base;
     model_result result = {0};
     load_batch(l, number);
-    TW_TRY(model_step(l->net, l->images, l->labels, l->place.batch, ready, context, &result));
+    TW_TRY(model_step(l->net, l->images, l->labels, l->base.place.batch, ready, context, &result));
     *score = (task_score){0};
     take_result(score, &result);
     return TW_OK;
@@ -217,7 +200,7 @@ static tw_status evaluate(learner *base, task_split split, size_t part, size_t p
     image_learner *l = (image_learner *)base;
     const image_task_data *t = data_of(l);
     const image_set *test = &t->data.test;
-    size_t first = test->count * part / parts, last = test->count * (part + 1) / parts, batch = l->place.batch;
+    size_t first = test->count * part / parts, last = test->count * (part + 1) / parts, batch = l->base.place.batch;
     for (size_t at = first; at < last; at += batch) {
         size_t count = last - at < batch ? last - at : batch;
         model_result result = {0};
@@ -242,8 +225,9 @@ const task_ops image_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
-    .create = create,
-    .destroy = destroy,
+    .learner_bytes = sizeof(image_learner),
+    .open = open,
+    .close = close,
     .step = step,
     .evaluate = evaluate,
 };

@@ -1,6 +1,7 @@
 #include "error.h"
 #include "task.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const task_ops *const tasks[] = {&image_task, &lm_task, &asr_task};
@@ -19,6 +20,36 @@ tw_status task_find(const char *name, const task_ops **ops)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", (*ops)->name);
     }
     return tw_fail(TW_ERROR_ARGUMENT, "there is no task '%s'; there are: %s", name, names);
+}
+
+tw_status task_learner_create(const task *t, const learner_place *place, learner **out)
+{
+    learner *l = calloc(1, t->ops->learner_bytes);
+    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    l->task = t;
+    l->place = *place;
+    tw_status status = t->ops->open(l);
+    if (status == TW_OK)
+        *out = l;
+    else
+        task_learner_destroy(l);
+    return status;
+}
+
+void task_learner_destroy(learner *l)
+{
+    if (!l) return;
+    l->task->ops->close(l);
+    free(l);
+}
+
+tw_status task_check_batch(const learner *l, size_t count)
+{
+    const learner_place *p = &l->place;
+    size_t wanted = p->batch * (size_t)p->size;
+    if (count >= wanted) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
+                   p->batch, p->size, p->size == 1 ? "" : "s", wanted, l->task->batch_of, count);
 }
 
 void task_score_add(task_score *sum, const task_score *score)

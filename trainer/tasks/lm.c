@@ -198,7 +198,6 @@ enum { EVALUATION_STRIPS = 20 };
 
 typedef struct lm_learner {
     learner base;
-    learner_place place;
     language_model *net;
     strips text; /* this worker's of the training text */
     size_t bptt;
@@ -213,7 +212,7 @@ static const lm_data *data_of(const lm_learner *l)
 static tw_status cut_text(lm_learner *l)
 {
     const lm_settings *s = l->base.task->settings;
-    const learner_place *p = &l->place;
+    const learner_place *p = &l->base.place;
     strips all;
     l->bptt = s->bptt > 0 ? (size_t)s->bptt : data_of(l)->network->steps;
     TW_TRY(strips_cut(&data_of(l)->corpus.train, "training", p->batch * (size_t)p->size, l->bptt, &all));
@@ -226,39 +225,29 @@ static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
-    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->place.batch, l->place.precision};
+    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->base.place.batch,
+                                  l->base.place.precision};
     TW_TRY(language_model_create(&config, &shape, &l->net));
-    language_model_initialise(l->net, l->place.seed);
+    language_model_initialise(l->net, l->base.place.seed);
     show_parameters(&l->base, d->recipe->model, language_model_parameters(l->net));
-    size_t most = l->place.batch > EVALUATION_STRIPS ? l->place.batch : EVALUATION_STRIPS;
+    size_t most = l->base.place.batch > EVALUATION_STRIPS ? l->base.place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
     l->targets = malloc(l->bptt * most * sizeof *l->targets);
     return l->tokens && l->targets ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu strips", most);
 }
 
-static void destroy(learner *base)
+static tw_status open(learner *base)
+{
+    TW_TRY(cut_text((lm_learner *)base));
+    return create_model((lm_learner *)base);
+}
+
+static void close(learner *base)
 {
     lm_learner *l = (lm_learner *)base;
-    if (!l) return;
     language_model_destroy(l->net);
     free(l->tokens);
     free(l->targets);
-    free(l);
-}
-
-static tw_status create(const task *t, const learner_place *place, learner **out)
-{
-    lm_learner *l = calloc(1, sizeof *l);
-    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
-    l->base.task = t;
-    l->place = *place;
-    tw_status status = cut_text(l);
-    if (status == TW_OK) status = create_model(l);
-    if (status == TW_OK)
-        *out = &l->base;
-    else
-        destroy(&l->base);
-    return status;
 }
 
 static language_model_text read_text(lm_learner *l, const strips *text, size_t from, size_t steps)
@@ -273,7 +262,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     uint64_t in_epoch = number % base->steps_per_epoch;
     if (in_epoch == 0) language_model_reset(l->net);
     language_model_text text = read_text(l, &l->text, in_epoch * l->bptt, l->bptt);
-    nn_noise noise = noise_of(&l->place, number);
+    nn_noise noise = noise_of(&l->base.place, number);
     language_model_result result = {0};
     TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
     *score = (task_score){0};
@@ -358,8 +347,9 @@ const task_ops lm_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
-    .create = create,
-    .destroy = destroy,
+    .learner_bytes = sizeof(lm_learner),
+    .open = open,
+    .close = close,
     .step = step,
     .evaluate = evaluate,
     .save = save,

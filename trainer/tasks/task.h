@@ -62,6 +62,7 @@ typedef struct learner_place {
  * thread. A task's file has a struct that begins with it. */
 typedef struct learner {
     const task *task;
+    learner_place place;
     const char *model;        /* the network's name */
     const tw_tensor *tensors; /* the trainable ones, in forward order */
     size_t tensor_count;
@@ -99,9 +100,12 @@ struct task_ops {
     tw_status (*load)(const void *settings, task **out);
     void (*release)(task *t);
 
-    /* Makes a worker's learner with its initial parameters, a function of the seed alone. */
-    tw_status (*create)(const task *t, const learner_place *place, learner **out);
-    void (*destroy)(learner *l);
+    size_t learner_bytes; /* of the task's own struct */
+    /* Fills a learner of zeros in whose task and place are set: its network, with initial parameters that are a
+     * function of the seed alone, and all that a learner shows. */
+    tw_status (*open)(learner *l);
+    /* Frees what open made, also when that failed half way; the learner itself is the caller's. */
+    void (*close)(learner *l);
 
     /* Forward and backward over the worker's share of global step `step` (counted from 0 over all epochs). Gradients of
      * the MEAN loss are written, not added. What is drawn at random depends on seed and step, not on what was before.
@@ -117,6 +121,13 @@ struct task_ops {
     /* Text that makes the weights useful without the data: a vocabulary, feature settings. NULL where there is none. */
     tw_status (*describe)(const learner *l, tw_state *state);
 };
+
+/* A worker's learner; NULL is none. */
+tw_status task_learner_create(const task *t, const learner_place *place, learner **out);
+void task_learner_destroy(learner *l);
+
+/* TW_ERROR_ARGUMENT when a step of all workers takes more of what --batch counts than the `count` there are. */
+tw_status task_check_batch(const learner *l, size_t count);
 
 /* Room for any task's settings, in the structs that hold one. */
 enum { TASK_SETTINGS_MOST = 512 };

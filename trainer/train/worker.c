@@ -46,7 +46,7 @@ static tw_status create_learner(worker *w)
 {
     const train_settings *s = &w->settings;
     learner_place place = {w->rank, w->size, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute};
-    TW_TRY(w->task->ops->create(w->task, &place, &w->learner));
+    TW_TRY(task_learner_create(w->task, &place, &w->learner));
     w->mean_buffers = calloc(w->learner->buffer_count + 1, sizeof *w->mean_buffers);
     return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
 }
@@ -130,7 +130,7 @@ void worker_release(worker *w)
     free(w->weights);
     free(w->gradients);
     optimiser_destroy(w->optimiser);
-    if (w->learner) w->task->ops->destroy(w->learner);
+    task_learner_destroy(w->learner);
     free(w->mean_buffers);
     capture_release(&w->capture);
 }
