@@ -4,6 +4,11 @@
 #include "kernels.h"
 #include "memory.h"
 
+#include <math.h>
+
+/* The most by which one change of the rate scales a residual: a schedule that ends at nothing must not blow it up. */
+#define MOST_REVISION 1024.0F
+
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static double most_density(const tw_corrected *corrected, double density)
@@ -26,7 +31,8 @@ static tw_status create_masked(tw_corrected *corrected)
     return TW_OK;
 }
 
-tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)(tw_sparse *sparse, size_t tensor))
+tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
+                              void (*take)(tw_sparse *sparse, size_t tensor))
 {
     tw_corrected *corrected = (tw_corrected *)scheme;
     corrected->most_times = most_times;
@@ -41,6 +47,7 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)
     TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_allocate(corrected->sparse.count, sizeof(float), &corrected->momentum_buffer));
     if (corrected->masking) TW_TRY(create_masked(corrected));
+    if (follows_rate) TW_TRY(tw_allocate(scheme->count, sizeof *corrected->rate, &corrected->rate));
     return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers);
 }
 
@@ -49,6 +56,7 @@ void tw_corrected_destroy(tw_scheme *scheme)
     tw_corrected *corrected = (tw_corrected *)scheme;
     for (size_t i = 0; corrected->masked && i < scheme->count; i++) tw_free(corrected->masked[i]);
     tw_free(corrected->masked);
+    tw_free(corrected->rate);
     tw_free(corrected->momentum_buffer);
     tw_velocity_destroy(&corrected->velocity);
     tw_sparse_destroy(scheme);
@@ -61,7 +69,18 @@ static float *momentum_buffer_of(const tw_corrected *corrected, size_t tensor)
     return corrected->momentum_buffer + corrected->sparse.offset[tensor];
 }
 
-tw_correction tw_correction_make(const tw_corrected *corrected, size_t tensor)
+/* Once a step, for each tensor. */
+static float revise(tw_corrected *corrected, size_t tensor)
+{
+    float now = corrected->sparse.scheme.rate;
+    if (!corrected->rate || now == 0) return 1;
+    float before = corrected->rate[tensor];
+    corrected->rate[tensor] = now;
+    if (before == 0) return 1;
+    return fminf(fmaxf(before / now, 1 / MOST_REVISION), MOST_REVISION);
+}
+
+tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
 {
     const tw_sparse *sparse = &corrected->sparse;
     return (tw_correction){.momentum_buffer = momentum_buffer_of(corrected, tensor),
@@ -69,15 +88,17 @@ tw_correction tw_correction_make(const tw_corrected *corrected, size_t tensor)
                            .gradient = sparse->scheme.gradients[tensor],
                            .scale = sparse->scheme.scale,
                            .momentum = (float)corrected->momentum,
+                           .revision = revise(corrected, tensor),
                            .nesterov = corrected->nesterov};
 }
 
 static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_correction *t = context;
-    return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
-                                              t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first, index,
-                                              value);
+    const tw_kernels *kernels = tw_kernels_best();
+    if (t->revision != 1) kernels->scale(t->residual + first, t->revision, n); /* while the block is in the cache */
+    return kernels->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n, t->scale,
+                                    t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
 }
 
 static void peek(void *context, size_t first, size_t n, float *dst)
@@ -85,7 +106,7 @@ static void peek(void *context, size_t first, size_t n, float *dst)
     const tw_correction *t = context;
     for (size_t i = first; i < first + n; i++) {
         float g = t->scale * t->gradient[i], u = t->momentum * t->momentum_buffer[i] + g;
-        *dst++ = t->residual[i] + (t->nesterov ? t->momentum * u + g : u);
+        *dst++ = t->revision * t->residual[i] + (t->nesterov ? t->momentum * u + g : u);
     }
 }
 
@@ -137,11 +158,22 @@ void tw_corrected_revert(tw_scheme *scheme)
         if (scheme->tensors[i].compressed) unmask(corrected, i);
 }
 
+static tw_status walk_rates(tw_corrected *corrected, tw_walk *walk)
+{
+    tw_scheme *scheme = &corrected->sparse.scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        const tw_scheme_tensor *t = &scheme->tensors[i];
+        if (t->compressed) TW_TRY(walk->visit(walk, "rate", t->name, TW_F32, 1, &corrected->rate[i]));
+    }
+    return walk->visit(walk, "scheme", "rate", TW_F32, 1, &scheme->rate);
+}
+
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)
 {
     tw_corrected *corrected = (tw_corrected *)scheme;
     TW_TRY(tw_sparse_walk(scheme, walk));
     TW_TRY(tw_sparse_walk_like(&corrected->sparse, walk, "momentum", corrected->momentum_buffer));
+    if (corrected->rate) TW_TRY(walk_rates(corrected, walk));
     return tw_velocity_walk(&corrected->velocity, walk);
 }
 

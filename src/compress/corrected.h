@@ -18,7 +18,8 @@ typedef struct tw_corrected {
     tw_warmup warmup;
     long min_sent;
     int nesterov, masking, values, indices;
-    double most_times;      /* of what is wanted of a tensor, the most that is sent */
+    double most_times; /* of what is wanted of a tensor, the most that is sent */
+    float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
     float *momentum_buffer; /* u, laid out as v */
     float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
     tw_velocity velocity;   /* momentum of the tensors that are not compressed */
@@ -49,17 +50,21 @@ typedef struct tw_corrected {
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
         TW_OPTION_VALUES(tw_corrected), TW_OPTION_INDICES(tw_corrected)
 
-/* Of a scheme whose struct begins with a tw_corrected; for its ops->create. */
-tw_status tw_corrected_create(tw_scheme *scheme, double most_times, void (*take)(tw_sparse *sparse, size_t tensor));
+/* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
+ * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps
+ * it makes add up to those of dense momentum SGD, whatever the schedule. */
+tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
+                              void (*take)(tw_sparse *sparse, size_t tensor));
 
 /* The update of one tensor, as a source to select from; it must outlive its use. */
 typedef struct tw_correction {
     float *momentum_buffer, *residual;
     const float *gradient;
     float scale, momentum;
+    float revision; /* the residual's factor before anything is added; 1 unless it follows the rate and that changed */
     int nesterov;
 } tw_correction;
-tw_correction tw_correction_make(const tw_corrected *corrected, size_t tensor);
+tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor);
 tw_select_source tw_correction_source(tw_correction *correction);
 
 /* After tensor i was sent: with masking, forgets the momentum of what was. */
@@ -69,7 +74,8 @@ void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, and what was masked into the momentum. */
 void tw_corrected_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", u and the velocity as "momentum/NAME", and what the leftovers remember. */
+/* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", u and the velocity as
+ * "momentum/NAME", and what the leftovers remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
 double tw_corrected_clip(const tw_scheme *scheme);

@@ -6,12 +6,24 @@
  *     v = 0, u = 0 where sent       the residual; momentum factor masking
  * The optimiser takes plain steps on the sum: the momentum is in here. Tensors that are not compressed are reduced
  * exactly and go through momentum afterwards, alike on every rank. Local clipping is at clip * N^-1/2, because g
- * carries the 1/N (section 3.3 and appendix C). During warm-up the density falls by fours from warmup_density. */
+ * carries the 1/N (section 3.3 and appendix C). During warm-up the density falls by fours from warmup_density.
+ *
+ * revision=rate is not the paper's: what was held back is sent as if under the learning rate it was computed with
+ * (corrected.h). */
 #include "corrected.h"
+
+typedef struct dgc {
+    tw_corrected corrected;
+    int revision;
+} dgc;
+
+enum { REVISION_OFF, REVISION_RATE };
 
 static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.001", 1e-7, 1, NULL,
      "fraction of each tensor that is sent"},
+    {"revision", TW_OPTION_CHOICE, offsetof(dgc, revision), "off", 0, 0, "off|rate",
+     "rate: the residual is scaled as the learning rate falls, so that each gradient counts at its own"},
     TW_OPTIONS_CORRECTED("correction", "on"),
 };
 
@@ -26,14 +38,14 @@ static void take(tw_sparse *sparse, size_t tensor)
 
 static tw_status create(tw_scheme *scheme)
 {
-    return tw_corrected_create(scheme, 1, take);
+    return tw_corrected_create(scheme, 1, ((const dgc *)scheme)->revision == REVISION_RATE, take);
 }
 
 const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",
     .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
     .floor_bytes = 20,
-    .struct_size = sizeof(tw_corrected),
+    .struct_size = sizeof(dgc),
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .create = create,

@@ -32,9 +32,6 @@
 
 #include <math.h>
 
-/* The most by which one change of the rate scales a residual: a schedule that ends at nothing must not blow it up. */
-#define MOST_REVISION 1024.0F
-
 enum { MOST_TIMES = TW_DEVIATION_FAR }; /* of what is wanted of a tensor, the most that is sent */
 enum { REVISION_RATE, REVISION_AGE, REVISION_DENSITY, REVISION_OFF };
 enum { STATISTICS_RESIDUAL, STATISTICS_GRADIENT };
@@ -50,7 +47,6 @@ typedef struct undone {
 typedef struct layer {
     tw_deviation threshold;
     float share;            /* revision=density: of the values, what is sent */
-    float rate;             /* under which the residual was collected; 0: unknown */
     uint32_t *silent_since; /* revision=age: the step after an element was sent last */
     undone *undone;         /* one an element of the support */
 } layer;
@@ -97,7 +93,7 @@ static void take(tw_sparse *sparse, size_t tensor);
 static tw_status create(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
-    TW_TRY(tw_corrected_create(scheme, MOST_TIMES, take));
+    TW_TRY(tw_corrected_create(scheme, MOST_TIMES, self->revision == REVISION_RATE, take));
     TW_TRY(tw_allocate(scheme->count, sizeof *self->layer, &self->layer));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(create_layer(self, i));
@@ -109,7 +105,6 @@ static tw_status create(tw_scheme *scheme)
 /* One tensor under way. */
 typedef struct pass_context {
     tw_correction correction;
-    float revision;
     int of_gradient; /* the moments */
     tw_moments moments;
 } pass_context;
@@ -122,7 +117,7 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
     const tw_kernels *kernels = tw_kernels_best();
     const float *gradient = t->gradient + first;
     float *u = t->momentum_buffer + first, *v = t->residual + first;
-    if (tensor->revision != 1) kernels->scale(v, tensor->revision, n);
+    if (t->revision != 1) kernels->scale(v, t->revision, n);
     if (!tensor->of_gradient)
         return kernels->moments.momentum_select(&tensor->moments, u, v, gradient, n, t->scale, t->momentum, t->nesterov,
                                                 threshold, (uint32_t)first, index, value);
@@ -131,26 +126,14 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
                                     index, value);
 }
 
-/* By how much the residual is scaled because the learning rate is another one than it was collected under. */
-static float revise_rate(const sdagc *self, layer *l)
-{
-    float before = l->rate, now = self->corrected.sparse.scheme.rate;
-    if (self->revision != REVISION_RATE || now == 0) return 1;
-    l->rate = now;
-    if (before == 0) return 1;
-    return fminf(fmaxf(before / now, 1 / MOST_REVISION), MOST_REVISION);
-}
-
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */
-static void update(sdagc *self, size_t tensor, float revision, float threshold, size_t most)
+static void update(sdagc *self, size_t tensor, const tw_correction *correction, float threshold, size_t most)
 {
     tw_sparse *sparse = &self->corrected.sparse;
     layer *l = &self->layer[tensor];
     tw_support *support = &sparse->support[tensor];
     size_t n = sparse->scheme.tensors[tensor].count;
-    pass_context context = {.correction = tw_correction_make(&self->corrected, tensor),
-                            .revision = revision,
-                            .of_gradient = self->statistics == STATISTICS_GRADIENT};
+    pass_context context = {.correction = *correction, .of_gradient = self->statistics == STATISTICS_GRADIENT};
     tw_select_source source = {.context = &context, .pass = pass};
     support->count = tw_select_above(&sparse->selector, &source, n, most, threshold, support->index, support->value);
     tw_moments_finish(&context.moments, n, &l->threshold.mean, &l->threshold.deviation);
@@ -168,9 +151,9 @@ static void collect(sdagc *self, size_t tensor, size_t most)
     layer *l = &self->layer[tensor];
     tw_sparse *sparse = &self->corrected.sparse;
     tw_support *support = &sparse->support[tensor];
-    float revision = revise_rate(self, l);
-    float foretold = MARGIN * revision * tw_deviation_candidate(&l->threshold);
-    update(self, tensor, revision, foretold, most);
+    tw_correction correction = tw_correction_make(&self->corrected, tensor);
+    float foretold = MARGIN * correction.revision * tw_deviation_candidate(&l->threshold);
+    update(self, tensor, &correction, foretold, most);
     float needed = tw_deviation_candidate(&l->threshold);
     if (foretold <= needed) return;
     tw_select_source source = tw_select_from(tw_sparse_residual(sparse, tensor));
@@ -284,7 +267,6 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
     layer *l = &self->layer[tensor];
     const tw_scheme_tensor *t = &self->corrected.sparse.scheme.tensors[tensor];
     if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->threshold.correction));
-    if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "rate", t->name, TW_F32, 1, &l->rate));
     if (!l->silent_since) return TW_OK;
     return visitor->visit(visitor, "silent_since", t->name, TW_U32, t->count, l->silent_since);
 }
@@ -292,12 +274,10 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     sdagc *self = (sdagc *)scheme;
-    if (self->revision == REVISION_RATE) TW_TRY(visitor->visit(visitor, "scheme", "rate", TW_F32, 1, &scheme->rate));
-    TW_TRY(tw_sparse_walk(scheme, visitor));
-    TW_TRY(tw_sparse_walk_like(&self->corrected.sparse, visitor, "momentum", self->corrected.momentum_buffer));
+    TW_TRY(tw_corrected_walk(scheme, visitor));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(walk_layer(self, visitor, i));
-    return tw_velocity_walk(&self->corrected.velocity, visitor);
+    return TW_OK;
 }
 
 static void destroy(tw_scheme *scheme)

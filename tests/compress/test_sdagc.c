@@ -1,4 +1,4 @@
-/* SDAGC against a second implementation that sorts, the tails of known distributions, and its books. */
+/* SDAGC against a second implementation that sorts, and on the tails of known distributions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -312,58 +312,7 @@ static void guard_keeps_the_density(void **state)
     }
 }
 
-/* ---- the books --------------------------------------------------------------------------------------------------- */
-
-/* rate * (all that was sent) + rate * (what is left) = the sum over time of rate * u: with the rate constant that is
- * DGC's identity; with one that changes, what makes the steps those of dense momentum SGD. Exact on such values. A step
- * in four is taken back. */
-static void check_books(const char *spec, int masking, int changing)
-{
-    enum { T = 0, N = 3000, LONG = 12 };
-    static double balance[N], velocity[N];
-    static float left[N];
-    static const float rates[] = {0.5F, 0.5F, 0.25F, 0.125F, 1};
-    loopback group;
-    gradients g;
-    int skipped;
-    memset(balance, 0, sizeof balance);
-    memset(velocity, 0, sizeof velocity);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
-    for (int step = 0; step < LONG; step++) {
-        float rate = changing ? rates[step % 5] : 1;
-        assert_int_equal(tw_scheme_set_rate(group.scheme[0], rate), TW_OK);
-        gradients_draw(&g, 3, step, 0.25);
-        for (size_t i = 0; i < N; i++) {
-            velocity[i] = 0.5 * velocity[i] + (double)g.rank[0][T][i];
-            balance[i] += (double)rate * velocity[i];
-        }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        int reverted = step % 4 == 3;
-        if (reverted) assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
-        for (size_t i = 0; i < N && !reverted; i++) {
-            float sent = g.rank[0][T][i];
-            balance[i] -= (double)(rate * sent);
-            if (masking && sent != 0) velocity[i] = 0;
-        }
-        assert_true(remembered(group.scheme[0], "residual", "a.weight", left));
-        for (size_t i = 0; i < N; i++) assert_true(balance[i] == (double)(rate * left[i]));
-        assert_true(remembered(group.scheme[0], "momentum", "a.weight", left));
-        for (size_t i = 0; i < N; i++) assert_true(velocity[i] == (double)left[i]);
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-}
-
-static void nothing_is_lost(void **state)
-{
-    (void)state;
-    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32,masking=on", 1, 0);
-    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32", 0, 0);
-    check_books("sdagc:density=0.02,momentum=0.5,warmup_steps=0,values=fp32", 0, 1);
-}
-
-/* ---- the other readings of the revision -------------------------------------------------------------------------- */
+/* ---- readings of the revision that drop something -------------------------------------------------------------------------- */
 
 /* Nothing passes, so that each step sends the largest alone, of a gradient 1, 2, ..., 200 that never changes. */
 static void check_largest(const char *spec, const float *expected, int steps)
@@ -464,39 +413,6 @@ static void a_loaded_scheme_continues(void **state)
     check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
 }
 
-/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
-static void a_rate_just_told_is_kept(void **state)
-{
-    (void)state;
-    static const char spec[] = "sdagc:density=0.01,warmup_steps=0";
-    loopback group[2];
-    gradients g[2];
-    tw_state *saved;
-    int skipped;
-    for (int k = 0; k < 2; k++) {
-        gradients_create(&g[k], table, TENSORS, 1);
-        assert_int_equal(loopback_create(&group[k], spec, table, TENSORS, 1), TW_OK);
-    }
-    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 1), TW_OK);
-    gradients_draw(&g[0], 8, 0, 0);
-    assert_int_equal(loopback_step(&group[0], g[0].rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 0.1F), TW_OK);
-    assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(group[0].scheme[0], "", saved), TW_OK);
-    assert_int_equal(tw_scheme_load_state(group[1].scheme[0], "", saved), TW_OK);
-    for (int k = 0; k < 2; k++) {
-        gradients_draw(&g[k], 8, 1, 0);
-        assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
-    }
-    for (size_t t = 0; t < TENSORS; t++)
-        assert_memory_equal(g[0].rank[0][t], g[1].rank[0][t], count_of(t) * sizeof(float));
-    tw_state_destroy(saved);
-    for (int k = 0; k < 2; k++) {
-        loopback_destroy(&group[k]);
-        gradients_destroy(&g[k]);
-    }
-}
-
 static void a_correction_that_is_not_finite_is_refused(void **state)
 {
     (void)state;
@@ -522,11 +438,9 @@ int main(void)
         cmocka_unit_test(keeps_the_tails),
         cmocka_unit_test(wrong_forecasts_cost_nothing),
         cmocka_unit_test(guard_keeps_the_density),
-        cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(revisions_damp_and_drop),
         cmocka_unit_test(rates_are_checked),
         cmocka_unit_test(a_loaded_scheme_continues),
-        cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

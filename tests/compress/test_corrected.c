@@ -1,0 +1,152 @@
+/* The books of the schemes that apply momentum before they select, and the learning rate they may answer for. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gradients.h"
+
+enum { TENSORS = 2 };
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}};
+
+/* rate * (all that was sent) + rate * (what is left) = the sum over time of rate * u: with the rate constant that is
+ * DGC's identity; with one that changes, what makes the steps those of dense momentum SGD. Exact on such values. A step
+ * in four is taken back. */
+static void check_books(const char *spec, int masking, int changing)
+{
+    enum { T = 0, N = 3000, LONG = 12 };
+    static double balance[N], velocity[N];
+    static float left[N];
+    static const float rates[] = {0.5F, 0.5F, 0.25F, 0.125F, 1};
+    loopback group;
+    gradients g;
+    int skipped;
+    memset(balance, 0, sizeof balance);
+    memset(velocity, 0, sizeof velocity);
+    gradients_create(&g, table, TENSORS, 1);
+    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < LONG; step++) {
+        float rate = changing ? rates[step % 5] : 1;
+        assert_int_equal(tw_scheme_set_rate(group.scheme[0], rate), TW_OK);
+        gradients_draw(&g, 3, step, 0.25);
+        for (size_t i = 0; i < N; i++) {
+            velocity[i] = 0.5 * velocity[i] + (double)g.rank[0][T][i];
+            balance[i] += (double)rate * velocity[i];
+        }
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        int reverted = step % 4 == 3;
+        if (reverted) assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+        for (size_t i = 0; i < N && !reverted; i++) {
+            float sent = g.rank[0][T][i];
+            balance[i] -= (double)(rate * sent);
+            if (masking && sent != 0) velocity[i] = 0;
+        }
+        assert_true(remembered(group.scheme[0], "residual", "a.weight", left));
+        for (size_t i = 0; i < N; i++) assert_true(balance[i] == (double)(rate * left[i]));
+        assert_true(remembered(group.scheme[0], "momentum", "a.weight", left));
+        for (size_t i = 0; i < N; i++) assert_true(velocity[i] == (double)left[i]);
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+#define EXACT "density=0.02,momentum=0.5,warmup_steps=0,values=fp32"
+
+static void nothing_is_lost(void **state)
+{
+    (void)state;
+    check_books("dgc:" EXACT, 1, 0);
+    check_books("dgc:masking=off," EXACT, 0, 0);
+    check_books("dgc:masking=off,revision=rate," EXACT, 0, 1);
+    check_books("sdagc:masking=on," EXACT, 1, 0);
+    check_books("sdagc:" EXACT, 0, 0);
+    check_books("sdagc:" EXACT, 0, 1);
+}
+
+/* What is masked was never to be sent, at any rate. */
+static void masking_goes_with_a_rate_that_changes(void **state)
+{
+    (void)state;
+    check_books("dgc:revision=rate," EXACT, 1, 1);
+    check_books("sdagc:masking=on," EXACT, 1, 1);
+}
+
+/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
+static void check_rate_is_kept(const char *spec)
+{
+    loopback group[2];
+    gradients g[2];
+    tw_state *saved;
+    int skipped;
+    for (int k = 0; k < 2; k++) {
+        gradients_create(&g[k], table, TENSORS, 1);
+        assert_int_equal(loopback_create(&group[k], spec, table, TENSORS, 1), TW_OK);
+    }
+    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 1), TW_OK);
+    gradients_draw(&g[0], 8, 0, 0);
+    assert_int_equal(loopback_step(&group[0], g[0].rank, -1, NULL, &skipped), TW_OK);
+    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 0.1F), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_scheme_save_state(group[0].scheme[0], "", saved), TW_OK);
+    assert_int_equal(tw_scheme_load_state(group[1].scheme[0], "", saved), TW_OK);
+    for (int k = 0; k < 2; k++) {
+        gradients_draw(&g[k], 8, 1, 0);
+        assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
+    }
+    for (size_t t = 0; t < TENSORS; t++)
+        assert_memory_equal(g[0].rank[0][t], g[1].rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+    tw_state_destroy(saved);
+    for (int k = 0; k < 2; k++) {
+        loopback_destroy(&group[k]);
+        gradients_destroy(&g[k]);
+    }
+}
+
+static void a_rate_just_told_is_kept(void **state)
+{
+    (void)state;
+    check_rate_is_kept("dgc:density=0.01,warmup_steps=0,revision=rate");
+    check_rate_is_kept("sdagc:density=0.01,warmup_steps=0");
+}
+
+/* Unless it is told to, DGC sends what the paper says it sends. */
+static void the_rate_is_not_dgcs_concern(void **state)
+{
+    (void)state;
+    loopback group[2];
+    gradients g[2];
+    int skipped;
+    for (int k = 0; k < 2; k++) {
+        gradients_create(&g[k], table, TENSORS, 1);
+        assert_int_equal(loopback_create(&group[k], "dgc:warmup_steps=0", table, TENSORS, 1), TW_OK);
+    }
+    for (int step = 0; step < 5; step++) {
+        assert_int_equal(tw_scheme_set_rate(group[1].scheme[0], 1.0F / (float)(1 + step)), TW_OK);
+        for (int k = 0; k < 2; k++) {
+            gradients_draw(&g[k], 9, step, 0);
+            assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
+        }
+        assert_memory_equal(g[0].rank[0][0], g[1].rank[0][0], tw_tensor_count(&table[0]) * sizeof(float));
+    }
+    for (int k = 0; k < 2; k++) {
+        loopback_destroy(&group[k]);
+        gradients_destroy(&g[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(masking_goes_with_a_rate_that_changes),
+        cmocka_unit_test(a_rate_just_told_is_kept),
+        cmocka_unit_test(the_rate_is_not_dgcs_concern),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
