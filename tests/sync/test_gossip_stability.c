@@ -237,12 +237,13 @@ static void test_cold_converges_where_the_simulation_does(void **state)
     check_row("density=1,values=sign", 0.05, "----");
 }
 
-/* The question mark above: neither here nor there after 4000 steps. */
+/* The question mark above: neither here nor there after 4000 steps. The simulation, in double but for the magnitude,
+ * which it rounds to bf16 as it travels, ends at 115.01 and swings between 2.4 and 254. */
 static void test_one_bit_with_too_large_a_gamma_wanders(void **state)
 {
     (void)state;
     assert_near("cold:density=1,values=sign,gamma=0.1",
-                distance_after("cold:density=1,values=sign,gamma=0.1", 0.2, 4000), 97, 0.02);
+                distance_after("cold:density=1,values=sign,gamma=0.1", 0.2, 4000), 115.01, 0.02);
 }
 
 /* The rate and gamma leave choco a distance of its own, which the simulation (mixing beside the gradient) gives. */
