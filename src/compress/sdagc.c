@@ -116,14 +116,14 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
     const tw_correction *t = &tensor->correction;
     const tw_kernels *kernels = tw_kernels_best();
     const float *gradient = t->gradient + first;
-    float *u = t->momentum_buffer + first, *v = t->residual + first;
+    float *v = t->residual + first;
+    if (tensor->of_gradient) {
+        kernels->moments.add(&tensor->moments, gradient, n);
+        return tw_correction_source(&tensor->correction).pass(&tensor->correction, first, n, threshold, index, value);
+    }
     if (t->revision != 1) kernels->scale(v, t->revision, n);
-    if (!tensor->of_gradient)
-        return kernels->moments.momentum_select(&tensor->moments, u, v, gradient, n, t->scale, t->momentum, t->nesterov,
-                                                threshold, (uint32_t)first, index, value);
-    kernels->moments.add(&tensor->moments, gradient, n);
-    return kernels->momentum_select(u, v, gradient, n, t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first,
-                                    index, value);
+    return kernels->moments.momentum_select(&tensor->moments, t->momentum_buffer + first, v, gradient, n, t->scale,
+                                            t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
 }
 
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */

@@ -112,16 +112,23 @@ size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding
     return is_one(k, coding) ? 8 * varint_bytes(*index) : tw_index_choose(n, k, index, coding.indices).bits;
 }
 
-static tw_status put_one(tw_packet_writer *writer, uint32_t index, float value, tw_value_code code)
+/* The end of every sparse section: its indices lie before `at`. */
+static void put_values(tw_packet_writer *writer, unsigned char *at, size_t index_bytes, size_t k, const float *value,
+                       tw_value_code code)
 {
-    size_t index_bytes = varint_bytes(index), value_bytes = tw_values_bytes(1, code);
-    TW_TRY(check_room(writer, 1 + index_bytes + value_bytes));
-    *writer->at++ = (unsigned char)(SECTION_ONE | code);
-    writer->at = write_varint(writer->at, index);
-    tw_values_write(writer->at, &value, 1, code);
-    writer->at += value_bytes;
+    tw_values_write(at, value, k, code);
+    writer->at = at + tw_values_bytes(k, code);
     writer->index_bytes += index_bytes;
     writer->info.sections++;
+}
+
+static tw_status put_one(tw_packet_writer *writer, uint32_t index, float value, tw_value_code code)
+{
+    size_t index_bytes = varint_bytes(index);
+    TW_TRY(check_room(writer, 1 + index_bytes + tw_values_bytes(1, code)));
+    unsigned char *at = writer->at;
+    *at++ = (unsigned char)(SECTION_ONE | code);
+    put_values(writer, write_varint(at, index), index_bytes, 1, &value, code);
     return TW_OK;
 }
 
@@ -142,10 +149,7 @@ tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, con
     at = write_varint(at, k);
     at = write_varint(at, index_bytes);
     tw_index_codes[plan.code]->write(at, index_bytes, n, k, index, plan.parameter);
-    tw_values_write(at + index_bytes, value, k, coding.values);
-    writer->at = at + index_bytes + value_bytes;
-    writer->index_bytes += index_bytes;
-    writer->info.sections++;
+    put_values(writer, at + index_bytes, index_bytes, k, value, coding.values);
     return TW_OK;
 }
 

@@ -77,35 +77,57 @@ static void masking_goes_with_a_rate_that_changes(void **state)
     check_books("sdagc:masking=on," EXACT, 1, 1);
 }
 
+/* Two groups of one rank, with gradients of their own. */
+typedef struct pair {
+    loopback group[2];
+    gradients g[2];
+} pair;
+
+static void pair_create(pair *p, const char *spec)
+{
+    for (int k = 0; k < 2; k++) {
+        gradients_create(&p->g[k], table, TENSORS, 1);
+        assert_int_equal(loopback_create(&p->group[k], spec, table, TENSORS, 1), TW_OK);
+    }
+}
+
+static void pair_destroy(pair *p)
+{
+    for (int k = 0; k < 2; k++) {
+        loopback_destroy(&p->group[k]);
+        gradients_destroy(&p->g[k]);
+    }
+}
+
+static void pair_step(pair *p, int k, int step)
+{
+    int skipped;
+    gradients_draw(&p->g[k], 8, step, 0);
+    assert_int_equal(loopback_step(&p->group[k], p->g[k].rank, -1, NULL, &skipped), TW_OK);
+}
+
+static void assert_pair_agrees(const pair *p)
+{
+    for (size_t t = 0; t < TENSORS; t++)
+        assert_memory_equal(p->g[0].rank[0][t], p->g[1].rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+}
+
 /* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
 static void check_rate_is_kept(const char *spec)
 {
-    loopback group[2];
-    gradients g[2];
+    pair p;
     tw_state *saved;
-    int skipped;
-    for (int k = 0; k < 2; k++) {
-        gradients_create(&g[k], table, TENSORS, 1);
-        assert_int_equal(loopback_create(&group[k], spec, table, TENSORS, 1), TW_OK);
-    }
-    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 1), TW_OK);
-    gradients_draw(&g[0], 8, 0, 0);
-    assert_int_equal(loopback_step(&group[0], g[0].rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_set_rate(group[0].scheme[0], 0.1F), TW_OK);
+    pair_create(&p, spec);
+    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 1), TW_OK);
+    pair_step(&p, 0, 0);
+    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 0.1F), TW_OK);
     assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(group[0].scheme[0], "", saved), TW_OK);
-    assert_int_equal(tw_scheme_load_state(group[1].scheme[0], "", saved), TW_OK);
-    for (int k = 0; k < 2; k++) {
-        gradients_draw(&g[k], 8, 1, 0);
-        assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
-    }
-    for (size_t t = 0; t < TENSORS; t++)
-        assert_memory_equal(g[0].rank[0][t], g[1].rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+    assert_int_equal(tw_scheme_save_state(p.group[0].scheme[0], "", saved), TW_OK);
+    assert_int_equal(tw_scheme_load_state(p.group[1].scheme[0], "", saved), TW_OK);
+    for (int k = 0; k < 2; k++) pair_step(&p, k, 1);
+    assert_pair_agrees(&p);
     tw_state_destroy(saved);
-    for (int k = 0; k < 2; k++) {
-        loopback_destroy(&group[k]);
-        gradients_destroy(&g[k]);
-    }
+    pair_destroy(&p);
 }
 
 static void a_rate_just_told_is_kept(void **state)
@@ -119,25 +141,14 @@ static void a_rate_just_told_is_kept(void **state)
 static void the_rate_is_not_dgcs_concern(void **state)
 {
     (void)state;
-    loopback group[2];
-    gradients g[2];
-    int skipped;
-    for (int k = 0; k < 2; k++) {
-        gradients_create(&g[k], table, TENSORS, 1);
-        assert_int_equal(loopback_create(&group[k], "dgc:warmup_steps=0", table, TENSORS, 1), TW_OK);
-    }
+    pair p;
+    pair_create(&p, "dgc:warmup_steps=0");
     for (int step = 0; step < 5; step++) {
-        assert_int_equal(tw_scheme_set_rate(group[1].scheme[0], 1.0F / (float)(1 + step)), TW_OK);
-        for (int k = 0; k < 2; k++) {
-            gradients_draw(&g[k], 9, step, 0);
-            assert_int_equal(loopback_step(&group[k], g[k].rank, -1, NULL, &skipped), TW_OK);
-        }
-        assert_memory_equal(g[0].rank[0][0], g[1].rank[0][0], tw_tensor_count(&table[0]) * sizeof(float));
+        assert_int_equal(tw_scheme_set_rate(p.group[1].scheme[0], 1.0F / (float)(1 + step)), TW_OK);
+        for (int k = 0; k < 2; k++) pair_step(&p, k, step);
+        assert_pair_agrees(&p);
     }
-    for (int k = 0; k < 2; k++) {
-        loopback_destroy(&group[k]);
-        gradients_destroy(&g[k]);
-    }
+    pair_destroy(&p);
 }
 
 int main(void)

@@ -312,8 +312,7 @@ static void guard_keeps_the_density(void **state)
     }
 }
 
-/* ---- readings of the revision that drop something
- * -------------------------------------------------------------------------- */
+/* ---- readings of the revision that drop something ---------------------------------------------------------------- */
 
 /* Nothing passes, so that each step sends the largest alone, of a gradient 1, 2, ..., 200 that never changes. */
 static void check_largest(const char *spec, const float *expected, int steps)

@@ -234,9 +234,9 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
 {
     ctc_worker *w = l->own;
     const learner_place *p = &l->base.place;
-    uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
+    uint64_t epoch = number / l->base.steps_per_epoch;
     TW_TRY(order_epoch(l, epoch));
-    const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
+    const uint32_t *own = l->order + task_slice(&l->base, number);
     spec_augmentation augment = augmentation_of(asr_settings_of(l->base.task));
     TW_TRY(speech_fill(&sets_of(l)->train, own, p->batch, &augment, p->seed, epoch, &w->batch));
     acoustic_model_batch batch = show_batch(w);

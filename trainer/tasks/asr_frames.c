@@ -119,10 +119,10 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     const frame_worker *w = l->own;
     const frame_set *train = &sets_of(l)->train;
     const learner_place *p = &l->base.place;
-    uint64_t epoch = number / l->base.steps_per_epoch, in_epoch = number % l->base.steps_per_epoch;
+    uint64_t epoch = number / l->base.steps_per_epoch;
     if (epoch != l->order_epoch) dataset_shuffle(l->order, train->count, p->seed, epoch);
     l->order_epoch = epoch;
-    const uint32_t *own = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
+    const uint32_t *own = l->order + task_slice(&l->base, number);
     acoustic_model_batch batch = take_windows(w, train, own, p->batch);
     acoustic_model_result result = {0};
     nn_noise noise = noise_of(&l->base.place, number);

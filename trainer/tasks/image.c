@@ -166,20 +166,19 @@ static void close(learner *base)
     free(l->indices);
 }
 
-/* Global batch t of an epoch is order[t * size * batch ..); this worker's is the rank-th slice of it. What does not
- * fill a global batch at the epoch's end is left out. */
+/* What does not fill a global batch at the epoch's end is left out. */
 static void load_batch(image_learner *l, uint64_t step)
 {
     const image_settings *s = settings_of(l);
     const image_task_data *t = data_of(l);
     const learner_place *p = &l->base.place;
-    uint64_t epoch = step / l->base.steps_per_epoch, in_epoch = step % l->base.steps_per_epoch;
+    uint64_t epoch = step / l->base.steps_per_epoch;
     if (epoch != l->order_epoch) {
         dataset_shuffle(l->order, t->train.count, p->seed, epoch);
         l->order_epoch = epoch;
     }
     augmentation augment = {(int)s->crop, s->flip};
-    const uint32_t *slice = l->order + (in_epoch * (uint64_t)p->size + (uint64_t)p->rank) * p->batch;
+    const uint32_t *slice = l->order + task_slice(&l->base, step);
     dataset_batch(&t->data, &t->train, slice, p->batch, &augment, p->seed, epoch, l->images, l->labels);
 }
 

@@ -43,6 +43,12 @@ void task_learner_destroy(learner *l)
     free(l);
 }
 
+size_t task_slice(const learner *l, uint64_t step)
+{
+    const learner_place *p = &l->place;
+    return ((size_t)(step % l->steps_per_epoch) * (size_t)p->size + (size_t)p->rank) * p->batch;
+}
+
 tw_status task_check_batch(const learner *l, size_t count)
 {
     const learner_place *p = &l->place;

@@ -126,6 +126,10 @@ struct task_ops {
 tw_status task_learner_create(const task *t, const learner_place *place, learner **out);
 void task_learner_destroy(learner *l);
 
+/* Where in an order of an epoch's items the worker's batch of global step `step` begins: the steps take one global
+ * batch after the other, of which worker r's is the r-th slice. */
+size_t task_slice(const learner *l, uint64_t step);
+
 /* TW_ERROR_ARGUMENT when a step of all workers takes more of what --batch counts than the `count` there are. */
 tw_status task_check_batch(const learner *l, size_t count);
 
