@@ -168,7 +168,8 @@ static void shows_any_bytes(void **state)
     char shown[32];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_string_equal(code_point_show(cases[i].src, shown, cases[i].capacity), cases[i].shown);
+        assert_string_equal(code_point_show(cases[i].src, strlen(cases[i].src), shown, cases[i].capacity),
+                            cases[i].shown);
 }
 
 int main(void)

@@ -64,7 +64,7 @@ static tw_status add_file(const char *folder, const char *name, speech_list *lis
     char path[CORPUS_PATH], stem[STEM], id[SHOWN];
     speech_utterance one = {.id = id, .path = path};
     snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 4), name);
-    if (strcmp(code_point_show(stem, id, sizeof id), stem) != 0) {
+    if (strcmp(code_point_show(stem, strlen(stem), id, sizeof id), stem) != 0) {
         one = (speech_utterance){.id = id, .fault = "the name of its file is not printable UTF-8"};
         return speech_list_add(list, &one);
     }

@@ -1,6 +1,7 @@
 #include "skips.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "code_point.h"
 
@@ -14,7 +15,7 @@ static const char *const reasons[SKIP_REASONS] = {
 
 void skips_add(skips *s, skip_reason reason, const char *example)
 {
-    if (s->count[reason]++ == 0) code_point_show(example, s->first[reason], SKIP_EXAMPLE);
+    if (s->count[reason]++ == 0) code_point_show(example, strlen(example), s->first[reason], SKIP_EXAMPLE);
 }
 
 size_t skips_total(const skips *s)

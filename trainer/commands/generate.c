@@ -1,5 +1,6 @@
 /* thinwire generate: text from a language model that thinwire train lm made. */
 #include "checkpoint.h"
+#include "code_point.h"
 #include "commands.h"
 #include "error.h"
 #include "language_model.h"
@@ -157,7 +158,7 @@ static tw_status check_prompt(const author *a, token_reader reader)
     while (token_next(&reader, &token, &length))
         if (vocabulary_find_or_unknown(a->vocabulary, token, length) == VOCABULARY_NONE)
             return tw_fail(TW_ERROR_ARGUMENT, "--prompt: \"%s\" is not in the vocabulary of %s, and there is no <unk>",
-                           token_show(token, length, shown), a->file);
+                           code_point_show(token, length, shown, TOKEN_SHOWN), a->file);
     return TW_OK;
 }
 

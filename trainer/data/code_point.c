@@ -55,16 +55,16 @@ static size_t show_one(const char *src, size_t size, char shown[SHOWN])
     return 1;
 }
 
-char *code_point_show(const char *src, char *dst, size_t capacity)
+char *code_point_show(const char *src, size_t size, char *dst, size_t capacity)
 {
     char *at = dst, *end = dst + capacity - 1;
-    for (size_t left = strlen(src), length; left > 0; src += length, left -= length) {
+    for (size_t read; size > 0; src += read, size -= read) {
         char shown[SHOWN];
-        length = show_one(src, left, shown);
-        size_t size = strlen(shown);
-        if (size > (size_t)(end - at)) break;
-        memcpy(at, shown, size);
-        at += size;
+        read = show_one(src, size, shown);
+        size_t length = strlen(shown);
+        if (length > (size_t)(end - at)) break;
+        memcpy(at, shown, length);
+        at += length;
     }
     *at = 0;
     return dst;

@@ -13,8 +13,8 @@ size_t code_point_read(const char *bytes, size_t size, uint32_t *point);
 /* Returns how many bytes were written. */
 size_t code_point_write(uint32_t point, char bytes[CODE_POINT_BYTES]);
 
-/* Copies a text of unknown origin for a line to a person: bytes that are not UTF-8, and control characters, become
- * \xNN, and what does not fit into `capacity` bytes is left out. Returns dst. */
-char *code_point_show(const char *src, char *dst, size_t capacity);
+/* Copies `size` bytes of unknown origin for a line to a person: bytes that are not UTF-8, and control characters,
+ * become \xNN, and what does not fit into `capacity` bytes is left out. Returns dst. */
+char *code_point_show(const char *src, size_t size, char *dst, size_t capacity);
 
 #endif

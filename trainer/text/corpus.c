@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "code_point.h"
 #include "error.h"
 #include "file.h"
 #include "text_folder.h"
@@ -131,7 +132,8 @@ static tw_status refuse_unknown(const piece *p, const token_reader *reader, cons
     return tw_fail(TW_ERROR_FORMAT,
                    "%s: line %zu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
                    "--vocabulary N, with N below the number of different %s, makes one of the rarest",
-                   p->path, line_at(p, reader->at - 1), token_show(token, length, shown), unit_names[reader->unit]);
+                   p->path, line_at(p, reader->at - 1), code_point_show(token, length, shown, TOKEN_SHOWN),
+                   unit_names[reader->unit]);
 }
 
 /* Numbers the tokens by the vocabulary of the training stream. */

@@ -36,19 +36,6 @@ bool token_next(token_reader *r, const char **token, size_t *length)
     return true;
 }
 
-const char *token_show(const char *token, size_t length, char shown[TOKEN_SHOWN])
-{
-    size_t used = 0;
-    while (used < length && used + 4 < TOKEN_SHOWN) {
-        size_t bytes = utf8_length(token + used, length - used);
-        memcpy(shown + used, token + used, bytes);
-        if ((unsigned char)shown[used] < ' ' || shown[used] == 0x7f) shown[used] = '?';
-        used += bytes;
-    }
-    shown[used] = 0;
-    return shown;
-}
-
 size_t utf8_length(const char *text, size_t size)
 {
     uint32_t point;

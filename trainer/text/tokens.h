@@ -22,9 +22,7 @@ typedef struct token_reader {
 /* The next token, in the text or a constant, not terminated; false at the end. */
 bool token_next(token_reader *reader, const char **token, size_t *length);
 
-/* The token for a message: without control characters, and not too much of it. */
-enum { TOKEN_SHOWN = 64 };
-const char *token_show(const char *token, size_t length, char shown[TOKEN_SHOWN]);
+enum { TOKEN_SHOWN = 64 }; /* bytes of code_point_show() that a message gives a token */
 
 /* How many bytes the code point at `text` takes, of `size` > 0 there are: 1 .. 4, or 0 where it is not UTF-8 (cut off,
  * overlong, a surrogate, beyond U+10FFFF). */
