@@ -19,6 +19,9 @@ static const unsigned char golden_mixed[] = {
     0x22, 0x02, 0x00, 0x80, 0x3f, 0x40, 0xc0,                               /* all, bf16 */
     0xd1, 0xac, 0x02, 0x00, 0xbc,                                           /* one element, fp16 */
     0xf0, 0x03, 0x07, 0x08, 0x09};                                          /* a block */
+static const unsigned char golden_one[] = {0x54, 0x57, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x05, 0x00,
+                                           0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                           0x9e, 0x47, 0x68, 0xb0, 0xd1, 0xac, 0x02, 0x00, 0xbc};
 static const unsigned char golden_nonfinite[] = {0x54, 0x57, 0x03, 0x01, 0x02, 0x00, 0x00, 0x00, 0x02,
                                                  0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x09, 0x00,
                                                  0x00, 0x00, 0xaf, 0xcf, 0xb0, 0x28, 0xe0, 0xe0};
@@ -138,6 +141,11 @@ static void counts_are_checked(void **state)
     assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_close(&reader), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_one, sizeof golden_one), TW_OK);
+    assert_int_equal(tw_packet_get_sparse(&reader, 1000, 0, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_get_sparse(&reader, 300, 1, index, value, &k), TW_ERROR_PACKET);
+    assert_int_equal(tw_packet_get_sparse(&reader, 301, 1, index, value, &k), TW_OK);
+    assert_int_equal(tw_packet_close(&reader), TW_OK);
 }
 
 static void the_writer_refuses_what_no_reader_would_take(void **state)
@@ -188,7 +196,8 @@ static void the_writer_stays_in_its_room(void **state)
 }
 
 /* Some packets to damage, each with the elements of its tensors. */
-enum { SECTIONS = 4, MOST = 64 };
+enum { SECTIONS = 5, MOST = 64 };
+enum { LONELY = SECTIONS - 1 }; /* its tensor sends one element */
 typedef struct victim {
     unsigned char *bytes;
     size_t size, n[SECTIONS];
@@ -196,13 +205,14 @@ typedef struct victim {
 
 static victim make_victim(uint64_t seed)
 {
-    static const double densities[] = {0.02, 0.4, 1, 0};
-    victim made = {malloc(4096), 0, {40 + seed * 300, 30 + seed, 20, 5}};
+    static const double densities[] = {0.02, 0.4, 1, 0, 1};
+    victim made = {malloc(4096), 0, {40 + seed * 300, 30 + seed, 20, 5, 200}};
     tw_packet_writer writer;
     assert_non_null(made.bytes);
     tw_packet_begin(&writer, made.bytes, 4096, (uint32_t)seed, 0);
     for (int i = 0; i < SECTIONS; i++) {
         support from = support_uniform(made.n[i], densities[i], seed);
+        if (i == LONELY) from.k = 0, support_add(&from, 130);
         assert_true(from.k <= MOST);
         tw_coding coding = {(tw_value_code)((seed + (uint64_t)i) % TW_VALUE_CODES),
                             (tw_index_choice)(seed % TW_INDEX_CHOICES_COUNT)};
@@ -280,7 +290,7 @@ static void forged_packets_do_no_harm(void **state)
 {
     (void)state;
     size_t accepted = 0, refused = 0;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= TW_INDEX_CHOICES_COUNT; seed++) {
         victim damaged = make_victim(seed);
         assert_int_equal(read_all(damaged.bytes, damaged.size, damaged.n), TW_OK);
         for (size_t at = 0; at < damaged.size; at++)
