@@ -137,8 +137,9 @@ static void destroy(tw_scheme *scheme)
 static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const adacomp *self = (const adacomp *)scheme;
-    snprintf(text, capacity, "adacomp: what stands out in bins of %zu, at most %zu of %zu elements",
-             bin_of(self, tensor), self->sparse.support[tensor].most, scheme->tensors[tensor].count);
+    snprintf(text, capacity, "adacomp: what stands out in bins of %zu, at most %zu of %zu elements%s",
+             bin_of(self, tensor), self->sparse.support[tensor].most, scheme->tensors[tensor].count,
+             tw_gather_road(&self->sparse.gather));
 }
 
 /* The residual is read and written, the gradient read. */

@@ -45,7 +45,7 @@ static tw_status get_positions(const tw_chunked *chunked, uint32_t *index, const
         index[c] = (uint32_t)(start + position);
     }
     if (!is_inside || !tw_bits_ended(&bits))
-        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: a position is beyond its chunk");
+        return tw_fail(TW_ERROR_PACKET, "a packet is damaged: a position is beyond its chunk");
     return TW_OK;
 }
 
@@ -55,7 +55,7 @@ tw_status tw_chunked_get(tw_chunked *chunked, uint32_t *index, tw_packet_reader 
     TW_TRY(tw_packet_get_block(reader, 1 + tw_chunked_bytes(chunked), &block));
     chunked->exponent = block[0] < 128 ? block[0] : block[0] - 256; /* as two's complement */
     if (chunked->exponent < -TW_MOST_EXPONENT || chunked->exponent > TW_MOST_EXPONENT)
-        return tw_fail(TW_ERROR_PACKET, "the leader's packet is damaged: exponent %d is not -%d .. %d",
-                       chunked->exponent, TW_MOST_EXPONENT, TW_MOST_EXPONENT);
+        return tw_fail(TW_ERROR_PACKET, "a packet is damaged: exponent %d is not -%d .. %d", chunked->exponent,
+                       TW_MOST_EXPONENT, TW_MOST_EXPONENT);
     return get_positions(chunked, index, block + 1);
 }

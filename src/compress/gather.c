@@ -3,8 +3,10 @@
 #include "error.h"
 #include "memory.h"
 
+#include <stdio.h>
+
 /* Each rank sends its packet to all the others; a ring, 2(N-1)/N of the vector. */
-int tw_gather_is_wide(const tw_gather *gather)
+static int is_wide(const tw_gather *gather)
 {
     const tw_scheme *scheme = gather->scheme;
     double packet_bits = 0;
@@ -12,6 +14,19 @@ int tw_gather_is_wide(const tw_gather *gather)
         if (scheme->tensors[i].compressed) packet_bits += gather->ops->bits(gather->context, i);
     double others = scheme->size - 1;
     return others * packet_bits > 2 * others / scheme->size * 32 * (double)gather->count;
+}
+
+const char *tw_gather_road(const tw_gather *gather)
+{
+    return is_wide(gather) ? ", sent dense: that is less" : "";
+}
+
+tw_status tw_gather_blame(int rank, tw_status status)
+{
+    char text[512];
+    if (status != TW_ERROR_PACKET) return status;
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(status, "from rank %d: %s", rank, text);
 }
 
 /* The most bytes that this step's packet takes. */
@@ -33,7 +48,7 @@ tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather
     TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *gather->reader, &gather->reader));
     TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
-    if (!tw_gather_is_wide(gather)) return TW_OK;
+    if (!is_wide(gather)) return TW_OK;
     return tw_dense_create(&gather->wide, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
 }
 
@@ -65,7 +80,7 @@ static tw_status open_packets(tw_gather *gather, const void *const *packets, con
     tw_scheme *scheme = gather->scheme;
     for (int rank = 0; rank < count; rank++) {
         tw_packet_reader *reader = &gather->reader[rank];
-        TW_TRY(tw_packet_open(reader, packets[rank], sizes[rank]));
+        TW_TRY(tw_gather_blame(rank, tw_packet_open(reader, packets[rank], sizes[rank])));
         if (reader->info.step != (uint32_t)scheme->step)
             return tw_fail(TW_ERROR_PACKET, "rank %d sent a packet of step %u in step %u", rank, reader->info.step,
                            (uint32_t)scheme->step);
@@ -81,7 +96,7 @@ static tw_status add_packets(tw_gather *gather, int count)
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed)
             TW_TRY(gather->ops->add(gather->context, i, gather->reader, count, scheme->gradients[i]));
-    for (int rank = 0; rank < count; rank++) TW_TRY(tw_packet_close(&gather->reader[rank]));
+    for (int rank = 0; rank < count; rank++) TW_TRY(tw_gather_blame(rank, tw_packet_close(&gather->reader[rank])));
     return TW_OK;
 }
 
@@ -105,7 +120,7 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
     size_t size;
     if (scheme->finite && gather->ops->take) gather->ops->take(gather->context);
     TW_TRY(write_packet(gather, &size));
-    gather->use_wide = tw_gather_is_wide(gather);
+    gather->use_wide = is_wide(gather);
     if (gather->use_wide) return pack_wide(gather, size, round);
     round->kind = TW_ROUND_ALLGATHER;
     round->data = gather->packet;

@@ -47,8 +47,11 @@ void tw_gather_destroy(tw_gather *gather);
 /* The scheme's ops->next calls it. */
 tw_status tw_gather_next(tw_gather *gather, tw_round *round);
 
-/* 1 if a step such as ops->bits describes takes the wide road. */
-int tw_gather_is_wide(const tw_gather *gather);
+/* For a plan: what it adds if a step such as ops->bits describes takes the wide road; else nothing. */
+const char *tw_gather_road(const tw_gather *gather);
+
+/* Passes on what came of reading a packet, and names its sender if it was refused. */
+tw_status tw_gather_blame(int rank, tw_status status);
 
 /* The leftovers' part of revert and of walk. */
 void tw_gather_revert(tw_gather *gather);

@@ -49,7 +49,7 @@ static tw_status get_sections(tw_quantised *quantised, size_t tensor, tw_packet_
     for (int rank = 0; rank < count; rank++) {
         const unsigned char *section;
         float largest;
-        TW_TRY(tw_packet_get_block(&readers[rank], section_bytes(quantised, tensor), &section));
+        TW_TRY(tw_gather_blame(rank, tw_packet_get_block(&readers[rank], section_bytes(quantised, tensor), &section)));
         const char *wrong = quantised->ops->check(scheme, section, scheme->tensors[tensor].count, &largest);
         if (wrong)
             return tw_fail(TW_ERROR_PACKET, "rank %d's section of %s is damaged: %s", rank,
@@ -228,5 +228,5 @@ void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_
     const tw_quantised *quantised = (const tw_quantised *)scheme;
     snprintf(text, capacity, "%s: %.3g bits an element%s", scheme->ops->name,
              section_bits(quantised, tensor) / (double)scheme->tensors[tensor].count,
-             tw_gather_is_wide(&quantised->gather) ? ", sent dense: that is less" : "");
+             tw_gather_road(&quantised->gather));
 }

@@ -133,9 +133,14 @@ static void destroy(tw_scheme *scheme)
 
 /* ---- the pass, and the leader's packet --------------------------------------------------------------------------- */
 
+static int leader_of(const tw_scheme *scheme)
+{
+    return (int)(scheme->step % (uint64_t)scheme->size);
+}
+
 static int is_leader(const tw_scheme *scheme)
 {
-    return scheme->step % (uint64_t)scheme->size == (uint64_t)scheme->rank;
+    return leader_of(scheme) == scheme->rank;
 }
 
 /* What p is above the new memory, as a multiple of g. */
@@ -195,7 +200,7 @@ static tw_status start_broadcast(scalecom *self, tw_round *round)
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) accumulate(self, i);
     round->kind = TW_ROUND_BROADCAST;
-    round->root = (int)(scheme->step % (uint64_t)scheme->size);
+    round->root = leader_of(scheme);
     round->data = self->packet;
     round->size = 0;
     round->capacity = self->packet_capacity;
@@ -216,8 +221,7 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
     tw_packet_reader reader;
     TW_TRY(tw_packet_open(&reader, round->packets[0], round->sizes[0]));
     if (reader.info.step != (uint32_t)scheme->step)
-        return tw_fail(TW_ERROR_PACKET, "the leader sent a packet of step %u in step %u", reader.info.step,
-                       (uint32_t)scheme->step);
+        return tw_fail(TW_ERROR_PACKET, "a packet of step %u in step %u", reader.info.step, (uint32_t)scheme->step);
     scheme->skipped = reader.info.nonfinite;
     for (size_t i = 0; !scheme->skipped && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(get_positions(self, i, &reader));
@@ -332,7 +336,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     case START:
         return start(self, round);
     case START_VALUES:
-        TW_TRY(read_packet(self, round));
+        TW_TRY(tw_gather_blame(leader_of(scheme), read_packet(self, round)));
         if (scheme->skipped) break;
         start_values(self, round);
         return TW_OK;

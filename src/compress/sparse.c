@@ -69,7 +69,8 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
 {
     tw_sparse *sparse = context;
     memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
-    for (int rank = 0; rank < count; rank++) TW_TRY(add_section(sparse, tensor, &readers[rank], sum));
+    for (int rank = 0; rank < count; rank++)
+        TW_TRY(tw_gather_blame(rank, add_section(sparse, tensor, &readers[rank], sum)));
     return TW_OK;
 }
 
@@ -235,7 +236,7 @@ void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t c
     const tw_sparse *sparse = (const tw_sparse *)scheme;
     snprintf(text, capacity, "%s: %zu of %zu elements%s", scheme->ops->name,
              wanted_of(sparse, tensor, sparse->settings.density), scheme->tensors[tensor].count,
-             tw_gather_is_wide(&sparse->gather) ? ", sent dense: that is less" : "");
+             tw_gather_road(&sparse->gather));
 }
 
 tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array)

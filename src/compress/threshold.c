@@ -56,8 +56,8 @@ static tw_status create(tw_scheme *scheme)
 static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const threshold *self = (const threshold *)scheme;
-    snprintf(text, capacity, "threshold: those above %g, at most %zu of %zu elements", self->tau,
-             self->sparse.support[tensor].most, scheme->tensors[tensor].count);
+    snprintf(text, capacity, "threshold: those above %g, at most %zu of %zu elements%s", self->tau,
+             self->sparse.support[tensor].most, scheme->tensors[tensor].count, tw_gather_road(&self->sparse.gather));
 }
 
 const tw_scheme_ops tw_scheme_threshold = {

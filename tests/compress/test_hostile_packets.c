@@ -41,6 +41,8 @@ static struct damage {
     size_t instead_size;
 } damage;
 
+static int harmed; /* whose packet that was */
+
 static void resize(void **packet, size_t *size, size_t wanted)
 {
     unsigned char *copy = calloc(wanted ? wanted : 1, 1); /* exactly: the address sanitizer sees who reads beyond */
@@ -55,6 +57,7 @@ static void harm(void *packets[], size_t sizes[], int senders)
     void **packet = &packets[senders - 1];
     size_t *size = &sizes[senders - 1];
     if (rounds_seen++ != damage.round) return;
+    harmed = senders - 1; /* the first step's root is rank 0 */
     if (damage.kind == FLIP) ((unsigned char *)*packet)[damage.byte] ^= (unsigned char)(1 << damage.bit);
     if (damage.kind == CUT) resize(packet, size, damage.byte);
     if (damage.kind == EXTEND) resize(packet, size, *size + 1);
@@ -94,6 +97,9 @@ static void check_refused(const char *spec, struct damage done)
     if (status != TW_ERROR_PACKET)
         fail_msg("%s: %s; damage %d to round %d, byte %zu, bit %d", spec, tw_status_name(status), done.kind, done.round,
                  done.byte, done.bit);
+    char sender[16];
+    snprintf(sender, sizeof sender, "rank %d", harmed);
+    if (!strstr(tw_last_error(), sender)) fail_msg("%s: \"%s\" does not name %s", spec, tw_last_error(), sender);
 }
 
 static void check_damage(const tw_scheme_ops *ops, const char *spec)

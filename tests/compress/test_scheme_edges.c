@@ -259,12 +259,22 @@ static void test_no_warmup_from_below(void **state)
 
 /* ---- what is compressed ----------------------------------------------------------------------------------------- */
 
-static void check_tensor_plan(const char *spec, const tw_tensor *tensor, const char *plan)
+static void check_plan_of(const char *spec, const tw_tensor *tensor, int ranks, const char *plan)
 {
     tw_scheme *scheme;
-    assert_int_equal(tw_scheme_create(spec, tensor, 1, 0, 4, &scheme), TW_OK);
+    assert_int_equal(tw_scheme_create(spec, tensor, 1, 0, ranks, &scheme), TW_OK);
     assert_string_equal(scheme->tensors[0].plan, plan);
     tw_scheme_destroy(scheme);
+}
+
+static void check_tensor_plan(const char *spec, const tw_tensor *tensor, const char *plan)
+{
+    check_plan_of(spec, tensor, 4, plan);
+}
+
+static void check_group_plan(const char *spec, int ranks, const char *plan)
+{
+    check_plan_of(spec, &(tw_tensor){"w", 2, {20, 30}}, ranks, plan);
 }
 
 static void check_plan(const char *spec, const char *name, const char *plan)
@@ -290,6 +300,12 @@ static void test_plans_say_what_happens(void **state)
     check_plan("dgc:dense=a|*.w?ight", "head.weight", "dense bf16: dense=a|*.w?ight");
     check_plan("dgc:dense=head|weight|,density=0.1", "head.weight", "dgc: 60 of 600 elements");
     check_plan("dgc:dense=,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_group_plan("threshold", 100, "threshold: those above 0.005, at most 60 of 600 elements");
+    check_group_plan("threshold", 200,
+                     "threshold: those above 0.005, at most 60 of 600 elements, sent dense: that is less");
+    check_group_plan("adacomp:bin=50", 200, "adacomp: what stands out in bins of 50, at most 30 of 600 elements");
+    check_group_plan("adacomp:bin=50", 300,
+                     "adacomp: what stands out in bins of 50, at most 30 of 600 elements, sent dense: that is less");
     check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
     check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "dense bf16: 0 dimensions");
     check_tensor_plan("dgc:min_dims=3,leftovers=fp32", &(tw_tensor){"w", 2, {20, 30}}, "dense fp32: 2 dimensions");
