@@ -196,10 +196,10 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity (for a scheme with residuals also: its norm is above
- *   1e33), or the sum overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No
- *   NaN entered any residual. What healthy workers computed for compressed tensors stays in theirs and is sent later;
- *   for tensors that travel as fp32 it is dropped. The step is counted, and the next one may proceed.
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm is above 1e33, or the sum overflowed. All
+ *   ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any residual. What
+ *   healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that travel as fp32
+ *   it is dropped. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);

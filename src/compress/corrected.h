@@ -52,7 +52,8 @@ typedef struct tw_corrected {
 
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
  * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps
- * it makes add up to those of dense momentum SGD, whatever the schedule. */
+ * it makes add up to those of dense momentum SGD, whatever the schedule, while no change is by more than 1,024
+ * times and no rate is 0, which counts as none told. */
 tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
                               void (*take)(tw_sparse *sparse, size_t tensor));
 

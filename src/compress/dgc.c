@@ -23,7 +23,7 @@ static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.001", 1e-7, 1, NULL,
      "fraction of each tensor that is sent"},
     {"revision", TW_OPTION_CHOICE, offsetof(dgc, revision), "off", 0, 0, "off|rate",
-     "rate: the residual is scaled as the learning rate falls, so that each gradient counts at its own"},
+     "rate: the residual is scaled as the learning rate changes, so that each gradient counts at its own"},
     TW_OPTIONS_CORRECTED("correction", "on"),
 };
 
