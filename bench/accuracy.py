@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -152,6 +153,8 @@ def parse_line():
     options = parser.parse_args()
     if options.task != "image" and (options.cifar or not options.data):
         parser.error(f"--task {options.task} needs --data, and --cifar is for image")
+    if not shutil.which(options.thinwire):
+        parser.error(f"--thinwire {options.thinwire}: no program there; build it with make, or name where it is")
     return options
 
 

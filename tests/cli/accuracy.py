@@ -57,6 +57,11 @@ class AccuracyTest(CommandLineTest):
         self.assertIn(f"| `topk` | {rate:.2f} ± - |", done.stdout)
         self.assertEqual(self.make_table("--task", "asr", "--cifar", words).returncode, 2)
 
+    def test_a_program_that_is_not_there_is_named(self):
+        done = self.make_table("--thinwire", "/nonexistent/thinwire")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--thinwire /nonexistent/thinwire", done.stderr.splitlines()[-1])
+
     def test_a_run_that_fails_is_told_and_missing(self):
         done = self.make_table("--seeds", "1", "topk:densty=1")
         self.assertEqual(done.returncode, 1)

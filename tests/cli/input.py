@@ -20,6 +20,7 @@ class WordsTest(CommandLineTest):
         self.refuse(2, ["--count", "flat"], "bench", "codec", "--count", "3", "--table", "resnet50")
         self.refuse(2, ["--gradients", "--table"], "bench", "codec", "--gradients", "x", "--table", "flat")
         self.refuse(2, ["/nonexistent"], "bench", "codec", "--gradients", "/nonexistent")
+        self.refuse(2, ["juggling", "cnn", "lm-small", "bilstm-2x256"], "bench", "train", "--model", "juggling")
         self.refuse(2, ["TASK"], "train")
         self.refuse(2, ["--wrkers"], "train", "image", "--wrkers", "2")
         self.refuse(2, ["juggling"], "train", "juggling")
@@ -51,6 +52,7 @@ class WordsTest(CommandLineTest):
 
     def test_momentum_in_both(self):
         self.refuse_training(2, ["dgc:momentum=0.8"], "--sync", "dgc", "--momentum", "0.8", "--workers", "2")
+        self.refuse_training(2, ["dgc:momentum=0"], "--sync", "dgc:momentum=0.9", "--momentum", "0", "--workers", "2")
         self.refuse_training(2, ["dgc:nesterov=on"], "--sync", "dgc", "--nesterov")
 
     def test_configuration_files(self):
@@ -120,7 +122,12 @@ class FilesTest(CommandLineTest):
         self.refuse_training(2, ["/proc/run"], "--out", "/proc/run", "--workers", "2")
         occupied = self.folder / "file"
         occupied.touch()
-        self.refuse_training(2, [occupied], "--out", occupied)
+        self.refuse_training(2, [occupied, "is a file"], "--out", occupied)
+        self.refuse_training(2, [occupied, "is a file"], "--out", occupied / "run")
+
+    def test_a_folder_without_checkpoints(self):
+        done = self.refuse(2, [self.folder, "holds no checkpoint"], "generate", self.folder)
+        self.assertNotIn("resume", done.stderr)
 
     def test_the_first_folder_that_cannot_be_made_is_named(self):
         self.refuse_training(2, ['"/proc/run"'], "--out", "/proc/run/of/mine")

@@ -172,7 +172,10 @@ class RefusalTest(SimulateTest):
             with self.subTest(words=words):
                 step_time = [] if "--step-time" in culprits else ["--step-time", "0.01"]
                 self.refuse(2, culprits, "simulate", "image", "--data", self.data, *step_time, *words)
-        self.refuse(2, ["there is no task", "nonsense"], "simulate", "nonsense")
+        self.refuse(2, ["there is no task", "nonsense", "image", "none"], "simulate", "nonsense")
+        (self.folder / "summary.json").write_text("{}")
+        self.refuse(2, ["--trace", self.folder, "summary.json", "task"], "simulate", "none", "--trace", self.folder,
+                    "--step-time", "0.01")
         self.refuse(2, ["usage", "TASK"], "simulate")
 
 

@@ -6,6 +6,7 @@
 #include "model.h"
 #include "recurrent.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,7 @@ static const lstm_definition lstm_definitions[] = {
     {"lstm-2x650", {.layers = 2, .inputs = 650, .hidden = 650, .range = 0.05f}, 35, 20},
     {"bilstm-2x256", {.layers = 2, .inputs = 256, .hidden = 256, .bidirectional = 1, .range = 0.05f}, 200, 16},
 };
+enum { LSTM_DEFINITIONS = sizeof lstm_definitions / sizeof *lstm_definitions };
 
 typedef struct lstm_workload {
     workload base;
@@ -190,7 +192,7 @@ static tw_status fill_lstm(const workload_options *o, const lstm_definition *d, 
 
 static const lstm_definition *find_lstm(const char *name)
 {
-    for (size_t i = 0; i < sizeof lstm_definitions / sizeof *lstm_definitions; i++)
+    for (size_t i = 0; i < LSTM_DEFINITIONS; i++)
         if (strcmp(lstm_definitions[i].name, name) == 0) return &lstm_definitions[i];
     return NULL;
 }
@@ -201,10 +203,31 @@ static const language_model_definition *find_language(const char *name)
     return strncmp(name, language_prefix, length) == 0 ? language_model_find(name + length) : NULL;
 }
 
+static int is_image_network(const char *name)
+{
+    for (size_t i = 0; model_name(i); i++)
+        if (strcmp(model_name(i), name) == 0) return 1;
+    return 0;
+}
+
+static tw_status refuse_model(const char *name)
+{
+    char text[512];
+    size_t used = (size_t)snprintf(text, sizeof text, "there is no model \"%.100s\"; there are ", name);
+    for (size_t i = 0; model_name(i); i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s, ", model_name(i));
+    for (const language_model_definition *d = language_model_definitions; d->name; d++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s, ", language_prefix, d->name);
+    for (size_t i = 0; i < LSTM_DEFINITIONS; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", lstm_definitions[i].name);
+    return tw_fail(TW_ERROR_ARGUMENT, "%s", text);
+}
+
 tw_status workload_create(const workload_options *options, workload **w)
 {
     const lstm_definition *lstm = find_lstm(options->model);
     const language_model_definition *language = find_language(options->model);
+    if (!lstm && !language && !is_image_network(options->model)) return refuse_model(options->model);
     const size_t bytes = lstm ? sizeof(lstm_workload) : language ? sizeof(language_workload) : sizeof(image_workload);
     void *made = calloc(1, bytes);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a benchmark");

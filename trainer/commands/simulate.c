@@ -304,7 +304,10 @@ static tw_status choose_task(int argc, char **argv, const task_ops **ops)
 {
     *ops = task_at(0);
     int named = argc > 0 && argv[0][0] != '-' && strcmp(argv[0], "none") != 0;
-    return named ? task_find(argv[0], ops) : TW_OK;
+    if (!named || task_find(argv[0], ops) == TW_OK) return TW_OK;
+    char text[512];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(TW_ERROR_ARGUMENT, "%s, none", text);
 }
 
 /* Blocks of the size of a model go back to the system when they are freed. Kept for reuse, as they would be by a thread

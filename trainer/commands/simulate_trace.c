@@ -61,7 +61,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     char path[FOLDER_PATH];
     train_settings *s = &record->settings;
     snprintf(path, sizeof path, "%s/config.yaml", folder);
-    TW_TRY(task_find(name ? name : "", &s->task));
+    TW_TRY(task_find(name, &s->task));
     char *words[] = {(char *)s->task->name};
     settings_page(s->task, &record->page);
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
@@ -75,7 +75,8 @@ tw_status simulate_read_record(const char *folder, simulate_record *record)
     cJSON *summary = NULL;
     TW_TRY(read_summary(folder, &summary));
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(summary, "task"));
-    tw_status status = read_configuration(folder, name, record);
+    tw_status status = name ? read_configuration(folder, name, record)
+                            : tw_fail(TW_ERROR_FORMAT, "--trace %s: summary.json lacks the task", folder);
     if (status == TW_OK) status = take_figures(folder, summary, record);
     cJSON_Delete(summary);
     return status;

@@ -17,7 +17,9 @@ static tw_status make_one(const char *path)
     struct stat info;
     if (mkdir(path, 0777) == 0) return TW_OK;
     int error = errno;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return TW_OK;
+    int there = stat(path, &info) == 0;
+    if (there && S_ISDIR(info.st_mode)) return TW_OK;
+    if (there) return tw_fail(TW_ERROR_IO, "\"%s\" is a file; name a folder, or one that can be made", path);
     return tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s", path, strerror(error));
 }
 
@@ -182,7 +184,9 @@ static tw_status find_latest(const char *out, char checkpoint[FOLDER_PATH])
     if (count > 0) snprintf(checkpoint, FOLDER_PATH, "%s/checkpoints/%s", out, entries[count - 1]->d_name);
     release(entries, count);
     if (count > 0) return TW_OK;
-    return tw_fail(TW_ERROR_IO, "%s/checkpoints holds no checkpoint to resume from", out);
+    return tw_fail(TW_ERROR_IO,
+                   "%s/checkpoints holds no checkpoint; name the folder of a run that saved one, or the checkpoint",
+                   out);
 }
 
 tw_status folder_find(const char *path, char checkpoint[FOLDER_PATH])

@@ -88,7 +88,7 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
-    if (s->momentum_given && s->momentum > 0 && (float)s->momentum != owned)
+    if (s->momentum_given && (float)s->momentum != owned)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--momentum %g: scheme %.*s applies the momentum itself; write --sync %.*s:momentum=%g",
                        s->momentum, scheme, s->sync, scheme, s->sync, s->momentum);
