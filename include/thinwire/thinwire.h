@@ -2,7 +2,7 @@
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
  * possible. This header is everything a program needs; thinwire_mpi.h adds MPI, thinwire_plugin.h lets others add
- * transports.
+ * transports, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -301,6 +301,7 @@ TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
  * finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time. */
 TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
 
+/* Counts since create. Set struct_size = sizeof(tw_gossip_stats) before the call. */
 typedef struct tw_gossip_stats {
     size_t struct_size;
     uint64_t steps;         /* added */
@@ -380,7 +381,7 @@ TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_
 TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 6. Schemes by hand: for programs that have their own collectives (the PyTorch plug-in is one)
+ * 6. Schemes by hand: for programs that have their own collectives
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
