@@ -76,6 +76,9 @@ class ToolsTest(CommandLineTest):
         self.assertEqual((found["data"]["train"], found["data"]["test"], found["data"]["format"]), (192, 50, "idx"))
         self.assertIn("/nonexistent", self.output("doctor", "--data", "/nonexistent"))
 
+    def test_doctor_refuses_an_instruction_set_that_is_none(self):
+        self.refuse(2, ["THINWIRE_ISA=sse9", "scalar"], "doctor", "--data", self.data, env={"THINWIRE_ISA": "sse9"})
+
     def test_the_demo_compares_two_runs(self):
         demo = ("demo", "--data", self.data, "--workers", 2, "--epochs", 2, "--out", self.folder / "demo")
         text = self.output(*demo)

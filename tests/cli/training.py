@@ -96,6 +96,14 @@ class TrainingTest(CommandLineTest):
             self.assertEqual(summary["weights_crc32c"], first["weights_crc32c"])
             (self.folder / "again").rename(self.folder / f"again-{sync}")
 
+    def test_the_line_of_biases_speaks_of_all_of_them(self):
+        for sync, plan in (("allreduce", "allreduce"), ("dgc", "dense bf16: 1 dimension"),
+                           ("dgc:min_dims=1", "4 dense, 1 compressed")):
+            with self.subTest(sync=sync):
+                done = self.run_program(*self.train_words("--steps", 1, "--sync", sync))
+                line, = (line for line in done.stdout.splitlines() if "biases and norms" in line)
+                self.assertTrue(line.endswith("250  " + plan), line)
+
     def test_a_pipe_gets_plain_lines(self):
         done = self.run_program(*self.train_words("--epochs", 1))
         self.assertEqual((done.returncode, done.stderr), (0, ""))

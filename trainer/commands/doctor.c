@@ -176,11 +176,22 @@ static tw_status write_json(const char *path, const facts *f)
     return status;
 }
 
+/* tw_isa() passes over a THINWIRE_ISA that cannot be; whoever makes a scheme is refused. */
+static tw_status check_isa(void)
+{
+    const tw_tensor tensor = {"one", 1, {1}};
+    tw_scheme *scheme;
+    TW_TRY(tw_scheme_create("allreduce", &tensor, 1, 0, 1, &scheme));
+    tw_scheme_destroy(scheme);
+    return TW_OK;
+}
+
 static int run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
     (void)set;
     facts f = {0};
+    if (check_isa() != TW_OK) return launch_refuse();
     examine(settings, &f);
     if (!settings->json || strcmp(settings->json, "-") != 0) print_table(&f);
     tw_status status = settings->json ? write_json(settings->json, &f) : TW_OK;

@@ -10,26 +10,40 @@ static void shape_text(const tw_tensor *tensor, char *text, size_t capacity)
         at += (size_t)snprintf(text + at, capacity - at, "%s%zu", d ? "x" : "", tensor->shape[d]);
 }
 
-/* A line for each tensor, but one for all biases and norms, of which deep networks have hundreds. */
+/* One line for all biases and norms, of which deep networks have hundreds. */
+static void print_vectors(FILE *stream, const worker *w)
+{
+    const tw_tensor *tensors = w->learner->tensors;
+    const char *plan = NULL;
+    size_t count = 0, elements = 0, alike = 0, dense = 0;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
+        if (tensors[i].dims > 1) continue;
+        const char *own = worker_plan(w, i);
+        if (!plan) plan = own;
+        count++;
+        elements += tw_tensor_count(&tensors[i]);
+        alike += strcmp(own, plan) == 0;
+        dense += strncmp(own, "dense", strlen("dense")) == 0;
+    }
+    if (count == 0) return;
+    fprintf(stream, "  %-4zu%-39s %10zu  ", count, "biases and norms", elements);
+    if (alike == count)
+        fprintf(stream, "%s\n", plan);
+    else
+        fprintf(stream, "%zu dense, %zu compressed\n", dense, count - dense);
+}
+
 static void print_tensors(FILE *stream, const worker *w)
 {
-    size_t vectors = 0, vector_elements = 0, last_vector = 0;
     const tw_tensor *tensors = w->learner->tensors;
     for (size_t i = 0; i < w->learner->tensor_count; i++) {
-        size_t elements = tw_tensor_count(&tensors[i]);
-        if (tensors[i].dims <= 1) {
-            vectors++;
-            vector_elements += elements;
-            last_vector = i;
-            continue;
-        }
+        if (tensors[i].dims <= 1) continue;
         char shape[64];
         shape_text(&tensors[i], shape, sizeof shape);
-        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, elements, worker_plan(w, i));
+        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, tw_tensor_count(&tensors[i]),
+                worker_plan(w, i));
     }
-    if (vectors > 0)
-        fprintf(stream, "  %-4zu%-39s %10zu  %s\n", vectors, "biases and norms", vector_elements,
-                worker_plan(w, last_vector));
+    print_vectors(stream, w);
 }
 
 void banner_print(FILE *stream, const worker *w)
