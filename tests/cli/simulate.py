@@ -96,6 +96,18 @@ class TrainingTest(SimulateTest):
         again = self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync", "allreduce")
         self.assertGreaterEqual(again["trace"]["predicted_step_seconds"], 3 * machine["pass_seconds"])
 
+    def test_a_record_that_cannot_be_is_refused_by_name(self):
+        out = self.folder / "run"
+        summary = self.train("--workers", 2, "--steps", 2, "--out", out)
+        for group, key, value in ((None, "workers", 1e12), (None, "workers", 0), (None, "steps", 0.5),
+                                  ("pass", "seconds", 1e300), ("pass", "deviation", -1), ("seconds", "codec", "x"),
+                                  ("bytes", "received", -1e30)):
+            with self.subTest(key=key, value=value):
+                spoilt = {**summary, key: value} if not group else {**summary, group: {**summary[group], key: value}}
+                (out / "summary.json").write_text(json.dumps(spoilt))
+                self.refuse(2, [out, "summary.json", key], "simulate", "image", "--data", self.data, "--trace", out,
+                            "--workers", 2, "--steps", 1, "--quiet")
+
 
 class ExchangeTest(SimulateTest):
     """Without a model."""

@@ -107,6 +107,38 @@ static void other_settings_are_refused_by_name(void **state)
     small_run_end(&own);
 }
 
+/* dgc with so many patterns that a difference comes late. */
+static void write_long_spec(char spec[1024], const char *end)
+{
+    strcpy(spec, "dgc:density=0.05,dense=fc1.weight");
+    while (strlen(spec) < 900) strcat(spec, "|fc1.weight");
+    strcat(spec, end);
+}
+
+static void long_settings_count_to_their_end(void **state)
+{
+    small_run run;
+    bench b;
+    char spec[1024];
+    small_run_begin(&run, *state, "cnn");
+    char *given = run.settings.sync;
+    run.settings.sync = spec;
+    write_long_spec(spec, ",values=fp16");
+    run.settings.momentum = 0;
+    assert_ok(open_bench(&b, &run));
+    assert_true(tw_reducer_momentum(b.worker.reducer, NULL) == 0);
+    take_steps(&b.worker, 1);
+    assert_ok(checkpoint_write(&b.worker));
+    close_bench(&b);
+    run.settings.resume = "";
+    assert_ok(resume(&run));
+    write_long_spec(spec, ",values=fp32");
+    assert_fails(resume(&run), TW_ERROR_STATE, "sync dgc");
+    run.settings.sync = given;
+    run.settings.resume = NULL;
+    small_run_end(&run);
+}
+
 static long file_size(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -188,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(resumed_equals_uninterrupted, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_settings_are_refused_by_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(long_settings_count_to_their_end, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_model_file_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_worker_file_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(momentum_in_both_is_refused, make_folder, remove_folder),

@@ -126,6 +126,40 @@ static void unwritable_is_named(void **state)
     assert_fails(folder_make("/proc/nothing"), TW_ERROR_IO, "/proc/nothing");
 }
 
+static void a_run_killed_while_it_replaces_loses_nothing(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH];
+    write_checkpoint(out, 7, "old");
+    assert_ok(folder_begin(out, 7, partial));
+    put_file(partial, "model", "half");
+    assert_true(folder_has_checkpoint(out)); /* killed here */
+    assert_latest(out, "step-00000007.replaced");
+    assert_true(exists(out, "step-00000007.replaced/model"));
+    write_checkpoint(out, 7, "new"); /* the next run */
+    assert_latest(out, "step-00000007");
+    assert_false(exists(out, "step-00000007.replaced"));
+}
+
+static void a_name_without_room_for_checkpoints_is_refused(void **state)
+{
+    char out[FOLDER_PATH] = "";
+    (void)state;
+    while (strlen(out) < FOLDER_PATH - 300) strcat(out, "thinwire/");
+    assert_fails(folder_open(out), TW_ERROR_ARGUMENT, "too long");
+    assert_int_not_equal(access("thinwire", F_OK), 0);
+}
+
+static void the_newer_of_a_step_is_the_latest(void **state)
+{
+    const char *out = *state;
+    char path[FOLDER_PATH];
+    write_checkpoint(out, 7, "new");
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000007.replaced", out);
+    assert_ok(folder_make(path)); /* killed before it was swept */
+    assert_latest(out, "step-00000007");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +169,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(unfinished_is_not_a_checkpoint, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(second_rank_finds_it_published, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(same_step_again_replaces_or_comes_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_run_killed_while_it_replaces_loses_nothing, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_newer_of_a_step_is_the_latest, make_folder, remove_folder),
+        cmocka_unit_test(a_name_without_room_for_checkpoints_is_refused),
         cmocka_unit_test(unwritable_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

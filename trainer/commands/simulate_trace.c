@@ -4,6 +4,7 @@
 #include "simulate.h"
 
 #include <cJSON.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,29 +30,48 @@ static tw_status read_summary(const char *folder, cJSON **summary)
     return *summary ? TW_OK : tw_fail(TW_ERROR_FORMAT, "--trace %s: %s is not JSON", folder, path);
 }
 
-static double number(const cJSON *object, const char *group, const char *key)
+/* One number of a summary, and what it can be where the run was a real one. */
+typedef struct figure {
+    const char *group, *key;
+    double least, most;
+} figure;
+
+static tw_status read_figure(const char *folder, const cJSON *summary, const figure *f, double *value)
 {
-    const cJSON *item = cJSON_GetObjectItem(group ? cJSON_GetObjectItem(object, group) : object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+    const cJSON *item = cJSON_GetObjectItem(*f->group ? cJSON_GetObjectItem(summary, f->group) : summary, f->key);
+    *value = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
+    if (*value >= f->least && *value <= f->most) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "--trace %s: summary.json has no number from %g to %g as %s%s%s", folder, f->least,
+                   f->most, f->group, *f->group ? "." : "", f->key);
 }
 
 static tw_status take_figures(const char *folder, const cJSON *summary, simulate_record *record)
 {
-    train_settings *s = &record->settings;
-    double steps = number(summary, NULL, "steps"), pass = number(summary, "pass", "seconds");
-    s->workers = (long)number(summary, NULL, "workers");
-    if (steps < 1 || s->workers < 1 || pass <= 0)
-        return tw_fail(TW_ERROR_FORMAT, "--trace %s: summary.json lacks steps, workers or pass.seconds", folder);
-    double training = number(summary, "seconds", "training"), compute = number(summary, "seconds", "compute");
-    double other = training - compute - number(summary, "seconds", "wait");
-    record->step_seconds = training / steps;
-    record->pass_seconds = pass;
-    record->jitter = number(summary, "pass", "deviation") / pass;
+    enum { STEPS, WORKERS, PARAMETERS, PASS, DEVIATION, TRAINING, COMPUTE, WAIT, CODEC, RECEIVED, FIGURES };
+    static const figure figures[FIGURES] = {
+        [STEPS] = {"", "steps", 1, 1e15},
+        [WORKERS] = {"", "workers", 1, SIMULATE_WORKERS},
+        [PARAMETERS] = {"", "parameters", 1, 1e15},
+        [PASS] = {"pass", "seconds", 1e-9, 1e6},
+        [DEVIATION] = {"pass", "deviation", 0, 1e6},
+        [TRAINING] = {"seconds", "training", 0, 1e9},
+        [COMPUTE] = {"seconds", "compute", 0, 1e9},
+        [WAIT] = {"seconds", "wait", 0, 1e9},
+        [CODEC] = {"seconds", "codec", 0, 1e9},
+        [RECEIVED] = {"bytes", "received", 0, 1e18},
+    };
+    double v[FIGURES];
+    for (size_t i = 0; i < FIGURES; i++) TW_TRY(read_figure(folder, summary, &figures[i], &v[i]));
+    double steps = v[STEPS], other = v[TRAINING] - v[COMPUTE] - v[WAIT];
+    record->settings.workers = (long)v[WORKERS];
+    record->settings.steps = steps < MOST_STEPS ? (long)steps : MOST_STEPS;
+    record->step_seconds = v[TRAINING] / steps;
+    record->pass_seconds = v[PASS];
+    record->jitter = v[DEVIATION] / v[PASS];
     record->other_seconds = other > 0 ? other / steps : 0;
-    record->codec_seconds = number(summary, "seconds", "codec") / steps;
-    record->bytes_received = number(summary, "bytes", "received") / steps;
-    record->elements = number(summary, NULL, "parameters");
-    s->steps = steps < MOST_STEPS ? (long)steps : MOST_STEPS;
+    record->codec_seconds = v[CODEC] / steps;
+    record->bytes_received = v[RECEIVED] / steps;
+    record->elements = v[PARAMETERS];
     return TW_OK;
 }
 

@@ -138,9 +138,7 @@ enum { IDENTITY = SETTINGS_IDENTITY + 1 };
 static size_t identify(const worker *w, setting_text identity[IDENTITY])
 {
     size_t count = settings_identity(&w->settings, w->size, identity);
-    setting_text *data = &identity[count];
-    data->key = "training data";
-    snprintf(data->value, sizeof data->value, "%s", w->task->identity);
+    identity[count] = (setting_text){.key = "training data", .value = w->task->identity};
     return count + 1;
 }
 

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define KEPT 2
+#define PARTIAL ".partial"
+#define REPLACED ".replaced"
 
 static tw_status make_one(const char *path)
 {
@@ -43,6 +45,13 @@ static tw_status step_path(const char *out, uint64_t step, const char *suffix, c
     return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", out);
 }
 
+tw_status folder_open(const char *out)
+{
+    char longest[FOLDER_PATH];
+    TW_TRY(step_path(out, UINT64_MAX, REPLACED, longest));
+    return folder_make(out);
+}
+
 /* A checkpoint holds files only; whatever else a person put there stays, and the folder with it. */
 static void remove_folder(const char *path)
 {
@@ -56,9 +65,9 @@ static void remove_folder(const char *path)
 tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH])
 {
     char final[FOLDER_PATH], replaced[FOLDER_PATH];
-    TW_TRY(step_path(out, step, ".partial", partial));
+    TW_TRY(step_path(out, step, PARTIAL, partial));
     TW_TRY(step_path(out, step, "", final));
-    TW_TRY(step_path(out, step, ".replaced", replaced));
+    TW_TRY(step_path(out, step, REPLACED, replaced));
     rename(final, replaced);
     return folder_make(partial);
 }
@@ -87,17 +96,25 @@ static int is_checkpoint(const struct dirent *entry)
     return parse_step(entry->d_name, &rest) >= 0 && *rest == '\0';
 }
 
+/* Or one that stepped aside for another of its step, which a killed run did not finish: there is none better. */
+static int is_whole(const struct dirent *entry)
+{
+    const char *rest;
+    return parse_step(entry->d_name, &rest) >= 0 && (*rest == '\0' || strcmp(rest, REPLACED) == 0);
+}
+
 static int is_leftover(const struct dirent *entry)
 {
     const char *rest;
-    return parse_step(entry->d_name, &rest) >= 0 && (strcmp(rest, ".partial") == 0 || strcmp(rest, ".replaced") == 0);
+    return parse_step(entry->d_name, &rest) >= 0 && (strcmp(rest, PARTIAL) == 0 || strcmp(rest, REPLACED) == 0);
 }
 
+/* Of the same step, the one without a suffix is the newest. */
 static int by_step(const struct dirent **a, const struct dirent **b)
 {
-    const char *rest;
-    long long left = parse_step((*a)->d_name, &rest), right = parse_step((*b)->d_name, &rest);
-    return (left > right) - (left < right);
+    const char *left_rest, *right_rest;
+    long long left = parse_step((*a)->d_name, &left_rest), right = parse_step((*b)->d_name, &right_rest);
+    return left != right ? (left > right) - (left < right) : strcmp(right_rest, left_rest);
 }
 
 /* Names in <out>/checkpoints/, oldest first; none when there is no such folder. */
@@ -148,7 +165,7 @@ static void remove_leftovers(const char *out)
 tw_status folder_publish(const char *out, uint64_t step)
 {
     char partial[FOLDER_PATH], final[FOLDER_PATH], root[FOLDER_PATH];
-    TW_TRY(step_path(out, step, ".partial", partial));
+    TW_TRY(step_path(out, step, PARTIAL, partial));
     TW_TRY(step_path(out, step, "", final));
     int renamed = rename(partial, final) == 0 || (errno == ENOENT && access(final, F_OK) == 0);
     if (!renamed) return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
@@ -162,8 +179,8 @@ tw_status folder_publish(const char *out, uint64_t step)
 void folder_abandon(const char *out, uint64_t step)
 {
     char partial[FOLDER_PATH], final[FOLDER_PATH], replaced[FOLDER_PATH];
-    if (step_path(out, step, ".partial", partial) != TW_OK || step_path(out, step, "", final) != TW_OK ||
-        step_path(out, step, ".replaced", replaced) != TW_OK)
+    if (step_path(out, step, PARTIAL, partial) != TW_OK || step_path(out, step, "", final) != TW_OK ||
+        step_path(out, step, REPLACED, replaced) != TW_OK)
         return;
     remove_folder(partial);
     rename(replaced, final);
@@ -180,7 +197,7 @@ int folder_names_checkpoint(const char *path)
 static tw_status find_latest(const char *out, char checkpoint[FOLDER_PATH])
 {
     struct dirent **entries;
-    int count = list(out, is_checkpoint, &entries);
+    int count = list(out, is_whole, &entries);
     if (count > 0) snprintf(checkpoint, FOLDER_PATH, "%s/checkpoints/%s", out, entries[count - 1]->d_name);
     release(entries, count);
     if (count > 0) return TW_OK;
@@ -209,7 +226,7 @@ int folder_owns(const char *out, const char *checkpoint)
 int folder_has_checkpoint(const char *out)
 {
     struct dirent **entries;
-    int count = list(out, is_checkpoint, &entries);
+    int count = list(out, is_whole, &entries);
     release(entries, count);
     return count > 0;
 }

@@ -1,8 +1,10 @@
 /* folder.h - the folders of a run's checkpoints: <out>/checkpoints/step-00001234/.
  *
  * A checkpoint is written into step-N.partial/ and renamed when every rank has written its part, so a folder step-N is
- * always whole. Ranks may share a file system or have one each: every rank calls each function, and finds done what
- * another did before it. */
+ * always whole. So is step-N.replaced/, one that stepped aside for another of its step; it goes once that is there.
+ * Ranks may share a file system or have one each: every rank calls each function, and finds done what another did
+ * before it.
+ */
 #ifndef TRAINER_FOLDER_H
 #define TRAINER_FOLDER_H
 
@@ -12,6 +14,9 @@
 
 /* Makes a folder and those above it. */
 tw_status folder_make(const char *path);
+
+/* Makes a run's folder; TW_ERROR_ARGUMENT when its name leaves no room for those of checkpoints in it. */
+tw_status folder_open(const char *out);
 
 /* Makes step-N.partial/ and writes its path. An older checkpoint of the same step steps aside. */
 tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH]);

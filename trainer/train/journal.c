@@ -26,7 +26,7 @@ static tw_status prepare_folder(const worker *w)
             TW_ERROR_ARGUMENT,
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
             s->out);
-    TW_TRY(folder_make(s->out));
+    TW_TRY(folder_open(s->out));
     char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/config.yaml", s->out);
     return settings_write(s, path);

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,30 +146,21 @@ tw_status settings_complete(const task_ops *ops, options *set)
     return TW_OK;
 }
 
-static void put(setting_text *entry, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void put(setting_text *entry, const char *key, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    entry->key = key;
-    vsnprintf(entry->value, sizeof entry->value, format, args);
-    va_end(args);
-}
-
 size_t settings_identity(const train_settings *s, int workers, setting_text identity[SETTINGS_IDENTITY])
 {
     const option_page *page = s->set->page;
-    setting_text *entry = identity;
-    put(entry++, "task", "%s", s->task->name);
-    put(entry++, "workers", "%d", workers);
-    for (size_t i = 0; i < page->count && entry < identity + SETTINGS_IDENTITY; i++) {
-        char space[OPTION_TEXT_MOST];
+    size_t count = 2;
+    identity[0] = (setting_text){.key = "task", .value = s->task->name};
+    identity[1] = (setting_text){.key = "workers", .value = identity[1].space};
+    snprintf(identity[1].space, sizeof identity[1].space, "%d", workers);
+    for (size_t i = 0; i < page->count && count < SETTINGS_IDENTITY; i++) {
         const option_row *row = &page->rows[i];
-        const char *value = row->binding ? options_value(row, s, space) : NULL;
-        if (value) put(entry++, row->name, "%s", value);
+        setting_text *entry = &identity[count];
+        entry->key = row->name;
+        entry->value = row->binding ? options_value(row, s, entry->space) : NULL;
+        count += entry->value != NULL;
     }
-    return (size_t)(entry - identity);
+    return count;
 }
 
 static cJSON *row_json(const option_row *row, const void *value)

@@ -47,8 +47,8 @@ tw_status settings_complete(const task_ops *ops, options *set);
 
 /* One setting that a checkpoint and the run that resumes it must agree on. */
 typedef struct setting_text {
-    const char *key;
-    char value[512];
+    const char *key, *value; /* the value is the settings' own text, or stands in `space` */
+    char space[OPTION_TEXT_MOST];
 } setting_text;
 
 #define SETTINGS_IDENTITY 32

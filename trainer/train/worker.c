@@ -64,13 +64,16 @@ static tw_status create_reducer(worker *w)
 {
     const train_settings *s = &w->settings;
     const learner *l = w->learner;
-    char plain[512];
+    char *plain;
     TW_TRY(tw_reducer_create(w->comm, s->sync, l->tensors, l->tensor_count, &w->reducer));
     if (s->momentum > 0 || tw_reducer_momentum(w->reducer, NULL) == 0 || strstr(s->sync, "momentum=")) return TW_OK;
-    snprintf(plain, sizeof plain, "%s%smomentum=0", s->sync, strchr(s->sync, ':') ? "," : ":");
     tw_reducer_destroy(w->reducer);
     w->reducer = NULL;
-    return tw_reducer_create(w->comm, plain, l->tensors, l->tensor_count, &w->reducer);
+    if (asprintf(&plain, "%s%smomentum=0", s->sync, strchr(s->sync, ':') ? "," : ":") < 0)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    tw_status status = tw_reducer_create(w->comm, plain, l->tensors, l->tensor_count, &w->reducer);
+    free(plain);
+    return status;
 }
 
 /* A scheme with momentum of its own leaves none to the optimiser. */
