@@ -295,10 +295,10 @@ TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
  * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
 TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
 
-/* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. Where ranks were
- * lost it takes the place of the comm the gossip was made on, whose collectives would wait for them; that one is then
- * of no more use, but must outlive this one. A collective: all that finished call it, or none. (Whoever is lost after
- * finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time. */
+/* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. It takes the
+ * place of the comm the gossip was made on, whose collectives would wait for ranks that were lost, and whose messages
+ * could meet its own: that one is of no more use, but must outlive this one. A collective: all that finished call it,
+ * or none. (Whoever is lost after finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time. */
 TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
 
 /* Counts since create. Set struct_size = sizeof(tw_gossip_stats) before the call. */

@@ -16,6 +16,7 @@ class WordsTest(CommandLineTest):
         self.refuse(2, ["juggling", "codec"], "bench", "juggling")
         self.refuse(2, ["zip", "dgc", "adpsgd-random"], "schemes", "zip")
         self.refuse(2, ["zip", "dgc"], "bench", "codec", "--codec", "zip")
+        self.refuse(2, ["--codec", "longer"], "bench", "codec", "--codec", f"topk:dense={600 * 'x|'},nonsense=1")
         self.refuse(2, ["--count", "--threads"], "bench", "codec", "--count", "3", "--threads", "8")
         self.refuse(2, ["--count", "flat"], "bench", "codec", "--count", "3", "--table", "resnet50")
         self.refuse(2, ["--gradients", "--table"], "bench", "codec", "--gradients", "x", "--table", "flat")

@@ -1,8 +1,9 @@
 """The commands beside train: what they print, and their JSON."""
 import json
+import subprocess
 import unittest
 
-from support import CommandLineTest
+from support import PROGRAM, CommandLineTest
 
 CODEC = ("bench", "codec", "--count", 20000, "--codec", "topk")
 STEPS = ("bench", "train", "--batch", 2, "--size", 8, "--steps", 2)
@@ -13,6 +14,16 @@ class ToolsTest(CommandLineTest):
         done = self.run_program(*words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        for words in (["schemes", "dgc"], ["--help"], ["doctor", "--data", self.data], CODEC,
+                      self.train_words("--steps", 1)):
+            with self.subTest(words[0]), open("/dev/full", "w") as full:
+                done = subprocess.run([PROGRAM, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=240)
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("standard output", done.stderr)
 
     def listed_schemes(self):
         """The names in the list: of schemes for gradients, and of those for weights."""

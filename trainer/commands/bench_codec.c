@@ -66,7 +66,7 @@ static const option_page page = {
 
 /* ---- spec and gradients ---- */
 
-enum { SPEC_TEXT = 1024 };
+enum { SPEC_TEXT = 1024, MOST_ADDED = 64 };
 
 /* Adds "key=value" to a spec. */
 static void add_option(char *spec, const char *key, double value)
@@ -92,6 +92,8 @@ static tw_status complete_spec(const codec_settings *settings, const char *spec,
         int density, warmup;
     } tries[] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
     tw_status status = TW_OK;
+    if (strlen(spec) > SPEC_TEXT - MOST_ADDED)
+        return tw_fail(TW_ERROR_ARGUMENT, "--codec %.40s...: longer than %d bytes", spec, SPEC_TEXT - MOST_ADDED);
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         snprintf(whole, SPEC_TEXT, "%s", spec);
         if (tries[i].density) add_option(whole, "density", settings->density);

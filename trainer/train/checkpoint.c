@@ -2,6 +2,8 @@
 #include "agree.h"
 #include "error.h"
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,7 +235,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
     *e = (task_score){.loss = epoch[EPOCH_LOSS], .count = epoch[EPOCH_ITEMS]};
     memcpy(e->parts, &epoch[EPOCH_PARTS], sizeof e->parts);
-    w->skipped_in_a_row = (int)epoch[EPOCH_SKIPPED];
+    w->skipped_in_a_row = epoch[EPOCH_SKIPPED] > 0 ? (int)fmin(epoch[EPOCH_SKIPPED], INT_MAX) : 0;
     return unpack_scheme(w, state);
 }
 
