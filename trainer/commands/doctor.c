@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ static const option_page page = {
 
 typedef struct copier {
     pthread_t thread;
-    pthread_barrier_t *start;
+    sem_t *ready, *start;
     char *src, *dst;
 } copier;
 
@@ -48,7 +49,8 @@ static void *copy(void *argument)
     copier *c = argument;
     memset(c->src, 1, COPY_BYTES); /* the pages exist before the clock starts */
     memset(c->dst, 2, COPY_BYTES);
-    pthread_barrier_wait(c->start);
+    sem_post(c->ready);
+    sem_wait(c->start);
     for (int i = 0; i < COPY_ROUNDS; i++) {
         memcpy(c->dst, c->src, COPY_BYTES);
         c->src[i] = c->dst[COPY_BYTES - 1 - (size_t)i]; /* so that no round can be left out */
@@ -56,28 +58,38 @@ static void *copy(void *argument)
     return NULL;
 }
 
+/* Seconds in which as many threads as the system gives, up to `threads`, copy; *started receives how many. */
+static double time_copies(int threads, char *memory, int *started)
+{
+    copier copiers[COPY_THREADS];
+    sem_t ready, start;
+    sem_init(&ready, 0, 0);
+    sem_init(&start, 0, 0);
+    for (*started = 0; *started < threads; ++*started) {
+        char *own = memory + (size_t)*started * 2 * COPY_BYTES;
+        copier *c = &copiers[*started];
+        *c = (copier){.ready = &ready, .start = &start, .src = own, .dst = own + COPY_BYTES};
+        if (pthread_create(&c->thread, NULL, copy, c) != 0) break;
+    }
+    for (int i = 0; i < *started; i++) sem_wait(&ready);
+    double begin = tw_clock();
+    for (int i = 0; i < *started; i++) sem_post(&start);
+    for (int i = 0; i < *started; i++) pthread_join(copiers[i].thread, NULL);
+    double seconds = tw_clock() - begin;
+    sem_destroy(&ready);
+    sem_destroy(&start);
+    return seconds;
+}
+
 /* Bytes read and written a second while `threads` threads copy, in GB/s; 0 when it could not be measured. */
 static double measure_copy(int threads)
 {
-    copier copiers[COPY_THREADS];
-    pthread_barrier_t start;
+    int started;
     char *memory = malloc((size_t)threads * 2 * COPY_BYTES);
-    if (!memory || pthread_barrier_init(&start, NULL, (unsigned)threads + 1) != 0) {
-        free(memory);
-        return 0;
-    }
-    for (int i = 0; i < threads; i++) {
-        char *own = memory + (size_t)i * 2 * COPY_BYTES;
-        copiers[i] = (copier){.start = &start, .src = own, .dst = own + COPY_BYTES};
-        if (pthread_create(&copiers[i].thread, NULL, copy, &copiers[i]) != 0) abort(); /* the others wait for it */
-    }
-    pthread_barrier_wait(&start);
-    double begin = tw_clock();
-    for (int i = 0; i < threads; i++) pthread_join(copiers[i].thread, NULL);
-    double seconds = tw_clock() - begin;
-    pthread_barrier_destroy(&start);
+    if (!memory) return 0;
+    double seconds = time_copies(threads, memory, &started);
     free(memory);
-    return 2.0 * COPY_ROUNDS * (double)COPY_BYTES * threads / seconds / 1e9;
+    return started == threads ? 2.0 * COPY_ROUNDS * (double)COPY_BYTES * threads / seconds / 1e9 : 0;
 }
 
 /* ---- facts ---- */

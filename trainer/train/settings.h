@@ -53,8 +53,8 @@ typedef struct setting_text {
 
 #define SETTINGS_IDENTITY 32
 
-/* What decides a run's bits from one step to the next, apart from the data, and from learning rate, weight decay and
- * length, which may be changed on resuming. Returns how many they are. */
+/* What decides a run's bits from one step to the next, apart from the data, and from learning rate, weight decay, clip
+ * and length, which may be changed on resuming. Returns how many they are. */
 size_t settings_identity(const train_settings *settings, int workers, setting_text identity[SETTINGS_IDENTITY]);
 
 /* All of them, for the record: a member for each row of the table. NULL when memory ran out. */
