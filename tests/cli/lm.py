@@ -250,6 +250,13 @@ class GeneratingTest(LanguageTest):
         self.refuse(2, ["nowhere"], "generate", self.folder / "nowhere")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged", "--prompt", "x")
+        whole = newest.read_bytes()
+        begin = 8 + int.from_bytes(whole[:8], "little")
+        header = json.loads(whole[8:begin])
+        header["__metadata__"]["vocabulary.txt"] = "words\na\na\n"
+        text = json.dumps(header).encode()
+        (self.folder / "spoilt").write_bytes(len(text).to_bytes(8, "little") + text + whole[begin:])
+        self.refuse(2, ["spoilt", "line 3 repeats"], "generate", self.folder / "spoilt")
         self.refuse(2, ["zebra", "vocabulary"], "generate", self.run_folder, "--prompt", "w1 zebra")
         self.refuse(2, ["--prompt", "UTF-8"], "generate", self.run_folder, "--prompt", "\udcff")
         self.refuse(2, ["CHECKPOINT"], "generate")

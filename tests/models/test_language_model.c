@@ -349,7 +349,7 @@ static void refused(language_model_config config, size_t vocabulary, const char 
 
 static void impossible_models_and_calls_are_refused(void **state)
 {
-    language_model_config odd = tiny(1, 1.0f), none = tiny(0, 1.0f);
+    language_model_config odd = tiny(1, 1.0f), none = tiny(0, 1.0f), wrapping = tiny(0, 1.0f), vast = tiny(0, 1.0f);
     language_model_result result;
     sample *s = make_sample();
     language_model *m = make(tiny(0, 1.0f), VOCABULARY, STEPS - 1, BATCH);
@@ -358,6 +358,10 @@ static void impossible_models_and_calls_are_refused(void **state)
     none.layers = 0;
     refused(odd, 10, "tied");
     refused(none, 10, "at least one layer");
+    wrapping.hidden = (size_t)1 << 62; /* four times it is 0 */
+    refused(wrapping, 10, "2^31");
+    vast.hidden = INT32_MAX;
+    refused(vast, 10, "addresses");
     refused(tiny(0, 0.0f), 10, "keeping");
     refused(tiny(0, 1.5f), 10, "keeping");
     refused(tiny(0, 1.0f), 1, "2 tokens");

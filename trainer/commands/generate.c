@@ -44,7 +44,7 @@ static const option_page page = {
 
 /* A model that writes, and where its line stands. */
 typedef struct author {
-    char file[CHECKPOINT_PATH];
+    const char *path; /* of its checkpoint */
     vocabulary *vocabulary;
     language_model *model;
     bool in_line; /* words: something stands in the line already */
@@ -63,13 +63,13 @@ static size_t find_matrix(const tw_state *state, const char *name, size_t shape[
 }
 
 /* The shapes of the tensors tell the network's. */
-static tw_status read_network(const tw_state *state, const char *file, language_model_config *config, size_t *types)
+static tw_status read_network(const tw_state *state, language_model_config *config, size_t *types)
 {
     size_t encoder[2], decoder[2], cells[2];
     char name[64] = "rnn.weight_hh_l0";
     *config = (language_model_config){.keep = 1};
     if (!find_matrix(state, "encoder.weight", encoder) || !find_matrix(state, name, cells))
-        return tw_fail(TW_ERROR_FORMAT, "%s lacks encoder.weight or %s: it is not a language model", file, name);
+        return tw_fail(TW_ERROR_FORMAT, "not a language model: it lacks encoder.weight or %s", name);
     config->tied = !find_matrix(state, "decoder.weight", decoder);
     config->embedding = encoder[1];
     config->hidden = cells[1];
@@ -79,30 +79,22 @@ static tw_status read_network(const tw_state *state, const char *file, language_
     return TW_OK;
 }
 
-static tw_status read_model(author *a, const tw_state *state)
+static tw_status read_model(void *author_of_it, const tw_state *state)
 {
+    author *a = author_of_it;
     language_model_config config;
     language_model_shape shape = {.steps = 1, .batch = 1};
     const char *text = tw_state_text(state, "vocabulary.txt");
-    if (!text) return tw_fail(TW_ERROR_FORMAT, "%s holds no vocabulary: thinwire train lm did not write it", a->file);
+    if (!text) return tw_fail(TW_ERROR_FORMAT, "it holds no vocabulary: thinwire train lm did not write it");
     TW_TRY(vocabulary_read(text, &a->vocabulary));
-    TW_TRY(read_network(state, a->file, &config, &shape.vocabulary));
+    TW_TRY(read_network(state, &config, &shape.vocabulary));
     if (shape.vocabulary != vocabulary_count(a->vocabulary))
-        return tw_fail(TW_ERROR_FORMAT, "%s has a network for %zu tokens and a vocabulary of %zu", a->file,
-                       shape.vocabulary, vocabulary_count(a->vocabulary));
+        return tw_fail(TW_ERROR_FORMAT, "it has a network for %zu tokens and a vocabulary of %zu", shape.vocabulary,
+                       vocabulary_count(a->vocabulary));
     TW_TRY(language_model_create(&config, &shape, &a->model));
     const parameter_set *parameters = language_model_parameters(a->model);
     TW_TRY(checkpoint_weights(state, parameters->table->tensors, parameters->table->count, parameters->values));
     return language_model_start_evaluation(a->model, 1);
-}
-
-static tw_status open_author(const char *path, author *a)
-{
-    tw_state *state;
-    TW_TRY(checkpoint_open(path, a->file, &state));
-    tw_status status = read_model(a, state);
-    tw_state_destroy(state);
-    return status;
 }
 
 static void close_author(author *a)
@@ -157,7 +149,7 @@ static tw_status check_prompt(const author *a, token_reader reader)
     while (token_next(&reader, &token, &length))
         if (vocabulary_find_or_unknown(a->vocabulary, token, length) == VOCABULARY_NONE)
             return tw_fail(TW_ERROR_ARGUMENT, "--prompt: \"%s\" is not in the vocabulary of %s, and there is no <unk>",
-                           code_point_show(token, length, shown, TOKEN_SHOWN), a->file);
+                           code_point_show(token, length, shown, TOKEN_SHOWN), a->path);
     return TW_OK;
 }
 
@@ -189,8 +181,8 @@ static tw_status write_text(author *a, const generate_settings *s)
 
 static int run(void *settings, options *set)
 {
-    author a = {0};
-    tw_status status = open_author(set->arguments[0], &a);
+    author a = {.path = set->arguments[0]};
+    tw_status status = checkpoint_read(a.path, read_model, &a);
     if (status == TW_OK) status = write_text(&a, settings);
     close_author(&a);
     return status == TW_OK ? EXIT_DONE : launch_refuse();

@@ -48,7 +48,6 @@ static const option_page page = {
 /* ---- the recogniser ---- */
 
 typedef struct recogniser {
-    char file[CHECKPOINT_PATH];
     feature_settings features;
     alphabet letters;
     acoustic_model *model;
@@ -56,13 +55,13 @@ typedef struct recogniser {
 } recogniser;
 
 /* `most` bounds what a made-up file can ask for; the options of thinwire train asr allow no more. */
-static tw_status read_size(const tw_state *state, const char *file, const char *key, long most, size_t *size)
+static tw_status read_size(const tw_state *state, const char *key, long most, size_t *size)
 {
     const char *text = tw_state_text(state, key);
     char *end = NULL;
     long value = text ? strtol(text, &end, 10) : -1;
     if (!text || end == text || *end || value < 0 || value > most)
-        return tw_fail(TW_ERROR_FORMAT, "%s does not say its %s: thinwire train asr did not write it", file, key);
+        return tw_fail(TW_ERROR_FORMAT, "it does not say its %s: thinwire train asr did not write it", key);
     *size = (size_t)value;
     return TW_OK;
 }
@@ -71,35 +70,27 @@ static tw_status read_texts(recogniser *r, const tw_state *state, acoustic_model
 {
     const char *letters = tw_state_text(state, "alphabet"), *features = tw_state_text(state, "feature settings");
     if (!letters || !features)
-        return tw_fail(TW_ERROR_FORMAT, "%s holds no alphabet: it is not of thinwire train asr --model ctc", r->file);
+        return tw_fail(TW_ERROR_FORMAT, "it holds no alphabet: it is not of thinwire train asr --model ctc");
     *config = (acoustic_model_config){.keep = 1};
     TW_TRY(alphabet_parse(letters, &r->letters));
     TW_TRY(feature_settings_parse(features, &r->features));
-    TW_TRY(read_size(state, r->file, "layers", 64, &config->layers));
-    TW_TRY(read_size(state, r->file, "hidden", 16384, &config->hidden));
-    TW_TRY(read_size(state, r->file, "bottleneck", 65536, &config->bottleneck));
+    TW_TRY(read_size(state, "layers", 64, &config->layers));
+    TW_TRY(read_size(state, "hidden", 16384, &config->hidden));
+    TW_TRY(read_size(state, "bottleneck", 65536, &config->bottleneck));
     config->features = feature_width(&r->features);
     config->labels = r->letters.count + 1;
     return TW_OK;
 }
 
-static tw_status build(recogniser *r, const tw_state *state)
+static tw_status build(void *recogniser_of_it, const tw_state *state)
 {
+    recogniser *r = recogniser_of_it;
     acoustic_model_config config;
     TW_TRY(read_texts(r, state, &config));
     TW_TRY(log_mel_create(&r->features, &r->extractor));
     TW_TRY(acoustic_model_create(&config, &r->model));
     const parameter_set *parameters = acoustic_model_parameters(r->model);
     return checkpoint_weights(state, parameters->table->tensors, parameters->table->count, parameters->values);
-}
-
-static tw_status open_recogniser(const char *path, recogniser *r)
-{
-    tw_state *state;
-    TW_TRY(checkpoint_open(path, r->file, &state));
-    tw_status status = build(r, state);
-    tw_state_destroy(state);
-    return status;
 }
 
 static void close_recogniser(recogniser *r)
@@ -193,7 +184,7 @@ static int run(void *settings, options *set)
 {
     recogniser r = {0};
     int code = EXIT_DONE;
-    tw_status status = open_recogniser(set->arguments[0], &r);
+    tw_status status = checkpoint_read(set->arguments[0], build, &r);
     if (status != TW_OK) code = launch_refuse();
     for (size_t i = 1; status == TW_OK && i < set->argument_count; i++)
         if (transcribe(&r, settings, set->arguments[i]) != TW_OK) code = launch_refuse();

@@ -51,12 +51,19 @@ const language_model_definition *language_model_find(const char *name)
 
 /* ---- making ---- */
 
+/* Sizes may come from a made-up file: they must not be such that a product of two wraps around. */
+static int is_size(size_t size)
+{
+    return size > 0 && size <= INT32_MAX;
+}
+
 static tw_status check(const language_model_config *c, const language_model_shape *shape)
 {
-    if (c->layers == 0 || c->hidden == 0 || c->embedding == 0)
+    if (!is_size(c->layers) || !is_size(c->hidden) || !is_size(c->embedding))
         return tw_fail(
             TW_ERROR_ARGUMENT,
-            "a language model needs at least one layer, hidden cell and embedding feature, not %zu, %zu and %zu",
+            "a language model needs at least one layer, hidden cell and embedding feature, and fewer than 2^31, "
+            "not %zu, %zu and %zu",
             c->layers, c->hidden, c->embedding);
     if (c->tied && c->embedding != c->hidden)
         return tw_fail(TW_ERROR_ARGUMENT, "tied weights need embedding = hidden, not %zu and %zu", c->embedding,

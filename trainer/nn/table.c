@@ -4,6 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define MOST_ELEMENTS (SIZE_MAX / sizeof(float) / 4)
 
 /* ---- declaring ---- */
 
@@ -27,21 +30,26 @@ static int enlarge(void *array, size_t count, size_t size)
 
 tw_status nn_table_declare(nn_table *table, const nn_declaration *d)
 {
-    size_t count = table->count + 1, elements = 1;
+    size_t count = table->count + 1, elements = 1, total;
     char *name;
+    for (size_t i = 0; i < d->dims; i++)
+        if (__builtin_mul_overflow(elements, d->shape[i], &elements)) elements = SIZE_MAX;
+    if (__builtin_add_overflow(table->elements, elements, &total) || total > MOST_ELEMENTS)
+        return tw_fail(TW_ERROR_ARGUMENT, "with %s.%s there would be more parameters than memory has addresses",
+                       d->layer, d->name);
     if (!enlarge(&table->tensors, count, sizeof *table->tensors) ||
         !enlarge(&table->offsets, count, sizeof *table->offsets) ||
         !enlarge(&table->initials, count, sizeof *table->initials) ||
         !enlarge(&table->scales, count, sizeof *table->scales) || asprintf(&name, "%s.%s", d->layer, d->name) < 0)
         return tw_fail(TW_ERROR_MEMORY, "no memory for the table of tensors");
     tw_tensor tensor = {.name = name, .dims = d->dims};
-    for (size_t i = 0; i < d->dims; i++) elements *= tensor.shape[i] = d->shape[i];
+    memcpy(tensor.shape, d->shape, d->dims * sizeof *d->shape);
     table->tensors[table->count] = tensor;
     table->offsets[table->count] = table->elements;
     table->initials[table->count] = d->initial;
     table->scales[table->count] = d->scale;
     table->count = count;
-    table->elements += elements;
+    table->elements = total;
     return TW_OK;
 }
 

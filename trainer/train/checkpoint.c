@@ -349,7 +349,8 @@ tw_status checkpoint_resume(worker *w)
     return agree_status(w, w->rank < found.workers ? load_worker(w, found.folder) : join_late(w, found.folder));
 }
 
-tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state **state)
+/* The model's file in a checkpoint, in the newest of a run's folder, or at that path itself. */
+static tw_status find_model(const char *path, char file[CHECKPOINT_PATH])
 {
     char folder[FOLDER_PATH];
     struct stat about;
@@ -360,7 +361,18 @@ tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state
         TW_TRY(folder_find(path, folder));
         model_path(folder, file);
     }
-    return load_and_verify(file, state);
+    return TW_OK;
+}
+
+tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, const tw_state *state), void *reader)
+{
+    char file[CHECKPOINT_PATH];
+    tw_state *state;
+    TW_TRY(find_model(path, file));
+    TW_TRY(load_and_verify(file, &state));
+    tw_status status = in_file(file, read(reader, state));
+    tw_state_destroy(state);
+    return status;
 }
 
 tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values)

@@ -24,9 +24,9 @@ tw_status checkpoint_write(worker *w);
  * calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
 
-/* For those who use what was trained: the model.safetensors of a checkpoint, of the newest in a run's folder, or of
- * that path itself; `file` receives its path. */
-tw_status checkpoint_open(const char *path, char file[CHECKPOINT_PATH], tw_state **state);
+/* For those who use what was trained: has `read` read the model.safetensors of a checkpoint, of the newest in a run's
+ * folder, or of that path itself. The text of its failure gets the file's name put before it. */
+tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, const tw_state *state), void *reader);
 /* Copies its weights. The tensors' values stand one after the other. */
 tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values);
 
