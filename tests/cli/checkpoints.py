@@ -109,6 +109,11 @@ class ResumeTest(CommandLineTest):
     def test_a_full_disk_loses_nothing(self):
         options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2", "--out", self.folder)
         self.train(*options, "--steps", 2)
+        config = (self.folder / "config.yaml").read_text()
+        self.refuse_training(2, ["config.yaml"], *options, "--steps", "4", "--resume",
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)))
+        self.assertEqual((self.folder / "config.yaml").read_text(), config)
+        self.assertFalse((self.folder / "config.yaml.partial").exists())
         self.refuse_training(2, ["model.safetensors"], *options, "--steps", "4", "--resume", preexec_fn=limit_file_size)
         names = [path.name for path in (self.folder / "checkpoints").iterdir()]
         self.assertEqual(names, ["step-00000002"])

@@ -35,6 +35,27 @@ static void lines_parse_and_append(void **state)
     fclose(file);
 }
 
+static void half_a_line_is_dropped(void **state)
+{
+    static const char *const before[] = {"", "{\"ha", "{}\n", "{}\n{}\n{\"half\":1"};
+    static const char *const after[] = {"{}\n", "{}\n", "{}\n{}\n", "{}\n{}\n{}\n"};
+    char path[256], text[64];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
+    for (int i = 0; i < 4; i++) {
+        jsonl *lines;
+        FILE *file = fopen(path, "w");
+        fputs(before[i], file);
+        fclose(file);
+        assert_ok(jsonl_open(path, &lines));
+        assert_ok(jsonl_write(lines, cJSON_CreateObject()));
+        jsonl_close(lines);
+        file = fopen(path, "r");
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+        fclose(file);
+        assert_string_equal(text, after[i]);
+    }
+}
+
 static void full_disk_is_an_error_with_the_name(void **state)
 {
     (void)state;
@@ -48,6 +69,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lines_parse_and_append, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(half_a_line_is_dropped, make_folder, remove_folder),
         cmocka_unit_test(full_disk_is_an_error_with_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 typedef struct jsonl jsonl;
 
-/* Opens `path` for appending. */
+/* Opens `path` for appending; a line that was not written to its end goes. */
 tw_status jsonl_open(const char *path, jsonl **out);
 void jsonl_close(jsonl *file);
 /* Writes `line` and deletes it. Numbers that are not finite come out as null. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(field) offsetof(train_settings, field)
@@ -195,15 +196,28 @@ cJSON *settings_json(const train_settings *settings)
     return object;
 }
 
-tw_status settings_write(const train_settings *settings, const char *path)
+static tw_status write_beside(const train_settings *settings, const char *path, const char *partial)
 {
     train_settings resolved = *settings;
     options set = *settings->set;
     set.target = &resolved;
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(partial, "w");
     if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
     tw_status status = options_write(&set, path, file);
     if (fclose(file) != 0 && status == TW_OK)
         status = tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(errno));
+    return status;
+}
+
+/* The old file stays until the new one is whole: half of it would be read as fewer options. */
+tw_status settings_write(const train_settings *settings, const char *path)
+{
+    char *partial;
+    if (asprintf(&partial, "%s.partial", path) < 0) return tw_fail(TW_ERROR_MEMORY, "no memory to write %s", path);
+    tw_status status = write_beside(settings, path, partial);
+    if (status == TW_OK && rename(partial, path) != 0)
+        status = tw_fail(TW_ERROR_IO, "%s could not be replaced: %s", path, strerror(errno));
+    if (status != TW_OK) remove(partial);
+    free(partial);
     return status;
 }
