@@ -344,6 +344,8 @@ TW_API tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype 
 /* Text entries (safetensors' __metadata__). The value returned is the state's; NULL if there is none. */
 TW_API tw_status tw_state_put_text(tw_state *state, const char *key, const char *value);
 TW_API const char *tw_state_text(const tw_state *state, const char *key);
+/* They in order of insertion: the key of number `index`, and its value; NULL past the last. */
+TW_API const char *tw_state_text_at(const tw_state *state, size_t index, const char **value);
 
 /* One tensor, for walking: the pointers are the state's. */
 typedef struct tw_state_entry {

@@ -184,6 +184,13 @@ const char *tw_state_text(const tw_state *state, const char *key)
     return at == TW_NO_NAME ? NULL : state->lines[at].value;
 }
 
+const char *tw_state_text_at(const tw_state *state, size_t index, const char **value)
+{
+    if (index >= state->line_count) return NULL;
+    *value = state->lines[index].value;
+    return state->lines[index].key;
+}
+
 size_t tw_state_count(const tw_state *state)
 {
     return state->tensor_count;

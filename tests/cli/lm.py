@@ -254,9 +254,11 @@ class GeneratingTest(LanguageTest):
         begin = 8 + int.from_bytes(whole[:8], "little")
         header = json.loads(whole[8:begin])
         header["__metadata__"]["vocabulary.txt"] = "words\na\na\n"
-        text = json.dumps(header).encode()
-        (self.folder / "spoilt").write_bytes(len(text).to_bytes(8, "little") + text + whole[begin:])
-        self.refuse(2, ["spoilt", "line 3 repeats"], "generate", self.folder / "spoilt")
+        for culprit in ("texts", "line 3 repeats"):
+            text = json.dumps(header).encode()
+            (self.folder / "spoilt").write_bytes(len(text).to_bytes(8, "little") + text + whole[begin:])
+            self.refuse(2, ["spoilt", culprit], "generate", self.folder / "spoilt")
+            header["__metadata__"].pop("checksum of texts", None)  # as in the first checkpoints
         self.refuse(2, ["zebra", "vocabulary"], "generate", self.run_folder, "--prompt", "w1 zebra")
         self.refuse(2, ["--prompt", "UTF-8"], "generate", self.run_folder, "--prompt", "\udcff")
         self.refuse(2, ["CHECKPOINT"], "generate")

@@ -73,6 +73,12 @@ static void put_replaces_in_place(void **state)
     assert_memory_equal(got, doubles, sizeof got);
     assert_int_equal(tw_state_put_text(made, "step", "13"), TW_OK);
     assert_string_equal(tw_state_text(made, "step"), "13");
+    size_t texts = 0, steps = 0;
+    for (const char *key, *value; (key = tw_state_text_at(made, texts, &value)); texts++) {
+        assert_string_equal(value, tw_state_text(made, key));
+        steps += strcmp(key, "step") == 0;
+    }
+    assert_true(texts > 1 && steps == 1);
     tw_state_destroy(made);
 }
 

@@ -178,6 +178,27 @@ static void check_damage(const small_run *run, const char *path)
     assert_fails(resume(run), TW_ERROR_IO, path);
 }
 
+/* A text that no setting is compared with. */
+static void check_damaged_text(const small_run *run, const char *path)
+{
+    char start[4096];
+    FILE *file = fopen(path, "rb");
+    size_t size = fread(start, 1, sizeof start, file);
+    fclose(file);
+    const char *text = memmem(start, size, "\"thinwire\":\"", 12);
+    assert_non_null(text);
+    long at = text + 12 - start;
+    file = fopen(path, "r+b");
+    fseek(file, at, SEEK_SET);
+    fputc(start[at] ^ 1, file);
+    fclose(file);
+    assert_fails(resume(run), TW_ERROR_FORMAT, path);
+    file = fopen(path, "r+b");
+    fseek(file, at, SEEK_SET);
+    fputc(start[at], file);
+    fclose(file);
+}
+
 static void damage_is_found_in(const char *name, void **state)
 {
     small_run run;
@@ -186,6 +207,7 @@ static void damage_is_found_in(const char *name, void **state)
     run.settings.resume = "";
     char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005/%s", run.settings.out, name);
+    check_damaged_text(&run, path);
     check_damage(&run, path);
     run.settings.resume = NULL;
     small_run_end(&run);

@@ -12,6 +12,8 @@
 #define FORMAT "thinwire checkpoint 1"
 #define SCHEME "scheme."
 #define TASK "task."
+#define TENSOR_SUM "checksum"
+#define TEXT_SUM "checksum of texts"
 
 static void model_path(const char *folder, char path[CHECKPOINT_PATH])
 {
@@ -32,8 +34,10 @@ static tw_status in_file(const char *path, tw_status status)
     return tw_fail(status, "%s: %s", path, text);
 }
 
-/* Safetensors has no checksum of its own. The sum over tensors does not depend on their order in the file. */
-static tw_status checksum(const tw_state *state, char text[16])
+/* Safetensors has no checksum of its own. These sums do not depend on the order in the file. */
+enum { SUM_TEXT = 16 };
+
+static tw_status sum_tensors(const tw_state *state, char text[SUM_TEXT])
 {
     uint32_t sum = 0;
     for (size_t i = 0; i < tw_state_count(state); i++) {
@@ -41,30 +45,51 @@ static tw_status checksum(const tw_state *state, char text[16])
         TW_TRY(tw_state_at(state, i, &entry));
         sum += tw_crc32c(tw_crc32c(0, entry.name, strlen(entry.name)), entry.data, entry.bytes);
     }
-    snprintf(text, 16, "%08x", sum);
+    snprintf(text, SUM_TEXT, "%08x", sum);
     return TW_OK;
+}
+
+/* Of all texts but the sum itself. */
+static void sum_texts(const tw_state *state, char text[SUM_TEXT])
+{
+    uint32_t sum = 0;
+    const char *key, *value;
+    for (size_t i = 0; (key = tw_state_text_at(state, i, &value)); i++)
+        if (strcmp(key, TEXT_SUM) != 0) sum += tw_crc32c(tw_crc32c(0, key, strlen(key) + 1), value, strlen(value));
+    snprintf(text, SUM_TEXT, "%08x", sum);
 }
 
 static tw_status seal_and_save(tw_state *state, const char *path)
 {
-    char sum[16];
-    TW_TRY(checksum(state, sum));
+    char sum[SUM_TEXT];
+    TW_TRY(sum_tensors(state, sum));
     TW_TRY(tw_state_put_text(state, "format", FORMAT));
     TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
-    TW_TRY(tw_state_put_text(state, "checksum", sum));
+    TW_TRY(tw_state_put_text(state, TENSOR_SUM, sum));
+    sum_texts(state, sum);
+    TW_TRY(tw_state_put_text(state, TEXT_SUM, sum));
     return tw_state_save(state, path);
 }
 
+static tw_status compare_sums(const char *path, const char *what, const char *sum, const char *stored)
+{
+    if (strcmp(sum, stored) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s is damaged: its %s have checksum %s, it was written with %s", path, what, sum,
+                   stored);
+}
+
+/* The first checkpoints had no sum of their texts. */
 static tw_status verify(const tw_state *state, const char *path)
 {
-    const char *format = tw_state_text(state, "format"), *stored = tw_state_text(state, "checksum");
+    const char *format = tw_state_text(state, "format"), *stored = tw_state_text(state, TENSOR_SUM);
+    const char *stored_texts = tw_state_text(state, TEXT_SUM);
     if (!format || !stored || strcmp(format, FORMAT) != 0)
         return tw_fail(TW_ERROR_FORMAT, "%s is not a '" FORMAT "' file", path);
-    char sum[16];
-    TW_TRY(checksum(state, sum));
-    if (strcmp(sum, stored) == 0) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "%s is damaged: its tensors have checksum %s, it was written with %s", path, sum,
-                   stored);
+    char sum[SUM_TEXT];
+    TW_TRY(sum_tensors(state, sum));
+    TW_TRY(compare_sums(path, "tensors", sum, stored));
+    sum_texts(state, sum);
+    return stored_texts ? compare_sums(path, "texts", sum, stored_texts) : TW_OK;
 }
 
 static tw_status load_and_verify(const char *path, tw_state **out)
