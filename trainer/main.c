@@ -1,7 +1,5 @@
 /* main.c - the program thinwire: finds the subcommand and gives it the rest of the line. */
 #include "commands.h"
-#include "error.h"
-#include "launch.h"
 #include <string.h>
 
 static const command commands[] = {
@@ -31,16 +29,12 @@ static int run(int argc, char **argv)
 {
     if (argc == 2 && asks_for_version(argv[1])) {
         printf("thinwire %s\n", tw_version());
-        return EXIT_DONE;
+        return 0;
     }
     return command_choose(&list, argc - 1, argv + 1);
 }
 
-/* What a command printed may stand in no file: on a full disk, a success is none. */
 int main(int argc, char **argv)
 {
-    int code = run(argc, argv);
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || code != EXIT_DONE) return code;
-    tw_fail(TW_ERROR_IO, "what was printed could not be written to standard output; is its disk full?");
-    return launch_refuse();
+    return command_end(run(argc, argv));
 }

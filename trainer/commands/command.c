@@ -56,3 +56,10 @@ int command_run(const option_page *page, int argc, char **argv, void *settings,
     options_release(&set);
     return code;
 }
+
+int command_end(int code)
+{
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || code != EXIT_DONE) return code;
+    tw_fail(TW_ERROR_IO, "what was printed could not be written to standard output; is its disk full?");
+    return launch_refuse();
+}

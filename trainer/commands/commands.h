@@ -29,6 +29,9 @@ int command_simulate(int argc, char **argv);
 /* Runs the command that the first word names; explains the list where it is "help", missing or unknown. */
 int command_choose(const command_list *list, int argc, char **argv);
 
+/* The program's last act. What was printed may stand in no file: on a full disk, a success is none. */
+int command_end(int code);
+
 /* Reads the words by a page into `settings` (zeroed) and runs the command; for --help, prints the page instead. */
 int command_run(const option_page *page, int argc, char **argv, void *settings,
                 int (*run)(void *settings, options *set));
