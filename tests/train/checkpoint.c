@@ -77,6 +77,27 @@ static tw_status resume(const small_run *run)
     return status;
 }
 
+/* The name that the next one of the same step needs is taken. */
+static void one_that_cannot_begin_leaves_the_old(void **state)
+{
+    small_run run;
+    bench b;
+    char path[FOLDER_PATH];
+    small_run_begin(&run, *state, "cnn");
+    write_at_five(&run);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005.partial", run.settings.out);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_ok(open_bench(&b, &run));
+    b.worker.step = 5;
+    assert_fails(checkpoint_write(&b.worker), TW_ERROR_IO, path);
+    close_bench(&b);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/model.safetensors", run.settings.out);
+    assert_int_equal(access(path, F_OK), 0);
+    small_run_end(&run);
+}
+
 static void other_settings_are_refused_by_name(void **state)
 {
     small_run own, network;
@@ -241,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(resumed_equals_uninterrupted, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(one_that_cannot_begin_leaves_the_old, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_settings_are_refused_by_name, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(long_settings_count_to_their_end, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_model_file_is_found, make_folder, remove_folder),

@@ -292,10 +292,10 @@ tw_status checkpoint_write(worker *w)
     uint64_t step = w->step;
     TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step));
     TW_TRY(worker_average_buffers(w));
-    TW_TRY(agree_status(w, folder_begin(out, step, partial)));
-    tw_status status = agree_status(w, write_files(w, partial));
-    if (status == TW_OK) return agree_status(w, folder_publish(out, step));
-    folder_abandon(out, step);
+    tw_status status = agree_status(w, folder_begin(out, step, partial));
+    if (status == TW_OK) status = agree_status(w, write_files(w, partial));
+    if (status == TW_OK) status = agree_status(w, folder_publish(out, step));
+    if (status != TW_OK) folder_abandon(out, step);
     return status;
 }
 
