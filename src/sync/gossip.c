@@ -199,7 +199,8 @@ tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
     add_traffic(&now, gossip->channel);
     if (host->members) add_traffic(&now, host->members->channel);
     add_traffic(&now, host->everybody);
-    now.ranks_lost *= (uint64_t)host->size;
+    now.ranks_lost *= (uint64_t)host->size; /* so far counted in hosts, as is the next */
+    now.lowest_rank *= (uint64_t)host->size;
     uint64_t size = (uint64_t)(host->everybody ? host->everybody : gossip->channel)->comm->size;
     now.bytes_dense = (now.steps + now.steps_skipped) * (2 * (size - 1) * 4 * gossip->elements / size);
     return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_stats");

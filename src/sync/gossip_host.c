@@ -14,6 +14,7 @@ typedef struct verdict {
     uint32_t status;  /* other than TW_OK: the end of the gossip */
     uint32_t refused; /* the mean of the steps was not finite */
     uint32_t lost;    /* hosts that the others go on without */
+    uint32_t lowest;  /* host of those that go on */
     char text[TW_REASON_BYTES];
 } verdict;
 
@@ -102,32 +103,35 @@ static tw_status broadcast(tw_gossip *gossip, void *data, size_t size)
     return tw_channel_broadcast_into(gossip->host.members->channel, 0, data, size);
 }
 
-static uint32_t count_lost(tw_gossip *gossip)
+static void tell_lost(tw_gossip *gossip, verdict *all)
 {
     tw_mutex_lock(&gossip->lock);
-    uint32_t lost = (uint32_t)gossip->stats.ranks_lost;
+    all->lost = (uint32_t)gossip->stats.ranks_lost;
+    all->lowest = (uint32_t)gossip->stats.lowest_rank;
     tw_mutex_unlock(&gossip->lock);
-    return lost;
 }
 
-static void note_lost(tw_gossip *gossip, uint32_t lost)
+static void note_lost(tw_gossip *gossip, const verdict *all)
 {
-    if (!lost) return;
+    if (!all->lost) return;
     gossip->host.everybody->comm->maimed = 1;
-    if (!tw_host_is_first(gossip)) gossip->stats.ranks_lost = lost;
+    if (tw_host_is_first(gossip)) return;
+    gossip->stats.ranks_lost = all->lost;
+    gossip->stats.lowest_rank = all->lowest;
 }
 
 /* The first rank's status becomes everybody's. */
 static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
 {
-    verdict all = {.status = (uint32_t)status, .refused = (uint32_t)*refused, .lost = count_lost(gossip)};
+    verdict all = {.status = (uint32_t)status, .refused = (uint32_t)*refused};
+    tell_lost(gossip, &all);
     if (status != TW_OK) snprintf(all.text, sizeof all.text, "%s", tw_last_error());
     verdict own = all;
     tw_status sent = broadcast(gossip, &all, sizeof all);
     if (status != TW_OK) return tw_fail(status, "%s", own.text);
     TW_TRY(sent);
     *refused = all.refused != 0;
-    note_lost(gossip, all.lost);
+    note_lost(gossip, &all);
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
 
