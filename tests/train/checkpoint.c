@@ -252,7 +252,10 @@ static void momentum_in_both_is_refused(void **state)
     run.settings.momentum_given = true;
     assert_fails(open_bench(&b, &run), TW_ERROR_ARGUMENT, "--sync dgc:momentum=0.9");
     close_bench(&b);
-    run.settings.momentum = 0;
+    run.settings.momentum = 0; /* beside a spec that says another */
+    assert_fails(open_bench(&b, &run), TW_ERROR_ARGUMENT, "--sync dgc:momentum=0");
+    close_bench(&b);
+    run.settings.momentum = 0.5;
     assert_ok(open_bench(&b, &run));
     close_bench(&b);
     small_run_end(&run);
