@@ -2,7 +2,8 @@
 """The accuracy table: what each scheme reaches and sends, beside dense training, over several seeds. Of other tasks it
 shows their own figure of merit: a word error rate, a perplexity.
 
-    bench/accuracy.py                                  every scheme at its defaults on Fashion-MNIST, 4 workers, 5 epochs
+    bench/accuracy.py                                  all that compress, at their defaults: Fashion-MNIST, 4 workers,
+                                                       5 epochs. Gossip has to be named
     bench/accuracy.py dgc:density=0.001,values=fp16    these specs only, beside dense
     bench/accuracy.py --cifar cifar-10-batches-bin     ResNet-20 on CIFAR-10
     bench/accuracy.py --train "--lr 0.05 --batch 32"   with other options of thinwire train
@@ -31,8 +32,9 @@ PLAIN = ("perplexity",)  # metrics that are not shares, shown as %
 
 
 def list_schemes(program):
+    """Those that compress gradients: the first of the lists that end in an empty line."""
     text = subprocess.run([program, "schemes"], check=True, capture_output=True, text=True).stdout
-    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    return [line.split()[0] for line in text.split("\n\n")[0].splitlines() if line.startswith("  ")]
 
 
 def train_words(options, spec, seed):
