@@ -80,9 +80,10 @@ static void sync_folder(const char *path)
     close(descriptor);
 }
 
-/* "step-" and digits: their value; -1 for any other name. `*rest` is what follows the digits. */
+/* "step-" and digits: their value; -1 for any other name. `*rest` is what follows the digits, or the name. */
 static long long parse_step(const char *name, const char **rest)
 {
+    *rest = name;
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return -1;
     char *end;
     long long step = strtoll(name + 5, &end, 10);
