@@ -58,9 +58,10 @@ class GossipTest(CommandLineTest):
             self.assertEqual(first["weights_crc32c"], again["weights_crc32c"])
 
     def test_it_learns(self):
-        summary = self.train("--workers", 3, "--sync", "adpsgd-random", "--epochs", 15, "--lr", 0.02, "--warmup", 20,
+        """At a rate that it bears however long workers wait for a core; at four times as much some runs diverge."""
+        summary = self.train("--workers", 3, "--sync", "adpsgd-random", "--epochs", 15, "--lr", 0.005, "--warmup", 20,
                              "--schedule", "constant")
-        self.assertGreater(summary["metric"]["value"], 0.8)
+        self.assertGreater(summary["metric"]["value"], 0.9)
 
     def test_rank_0_tells_what_is_its_own(self):
         out = self.folder / "run"
