@@ -1,7 +1,9 @@
 /* One text a thread. The function that finds an error writes it; the rest pass the status on. */
+#include "error.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <thinwire/thinwire_plugin.h>
+#include <string.h>
 
 static _Thread_local char text[1024];
 
@@ -12,6 +14,13 @@ tw_status tw_fail(tw_status status, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return status;
+}
+
+tw_status tw_fail_in(tw_status status, const char *place)
+{
+    char inner[sizeof text];
+    memcpy(inner, text, sizeof inner);
+    return tw_fail(status, "%s: %s", place, inner);
 }
 
 const char *tw_last_error(void)

@@ -11,4 +11,7 @@
         if (try_status != TW_OK) return try_status;                                                                    \
     } while (0)
 
+/* Puts "place: " before the text of a failure that is passed on. Returns its status. */
+tw_status tw_fail_in(tw_status status, const char *place);
+
 #endif

@@ -23,10 +23,10 @@ const char *tw_gather_road(const tw_gather *gather)
 
 tw_status tw_gather_blame(int rank, tw_status status)
 {
-    char text[512];
+    char sender[32];
     if (status != TW_ERROR_PACKET) return status;
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "from rank %d: %s", rank, text);
+    snprintf(sender, sizeof sender, "from rank %d", rank);
+    return tw_fail_in(status, sender);
 }
 
 /* The most bytes that this step's packet takes. */

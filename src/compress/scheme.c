@@ -85,10 +85,7 @@ static tw_status parse_options(const tw_scheme_ops *ops, const char *spec, void 
 {
     tw_option_set sets[OPTION_SETS];
     tw_status status = tw_spec_parse(spec, sets, list_options(ops, scheme, common, sets));
-    if (status != TW_ERROR_SPEC) return status;
-    char text[768];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", ops->name, text);
+    return status == TW_ERROR_SPEC ? tw_fail_in(status, ops->name) : status;
 }
 
 tw_status tw_common_options_read(const char *spec, tw_common_options *options)

@@ -68,10 +68,7 @@ tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec)
 {
     tw_option_set sets[OPTION_SETS];
     tw_status status = tw_spec_parse(spec, sets, list_options(gossip->ops, gossip, sets));
-    if (status != TW_ERROR_SPEC) return status;
-    char text[768];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", gossip->ops->name, text);
+    return status == TW_ERROR_SPEC ? tw_fail_in(status, gossip->ops->name) : status;
 }
 
 size_t tw_gossip_scheme_count(void)

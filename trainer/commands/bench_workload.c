@@ -203,13 +203,6 @@ static const language_model_definition *find_language(const char *name)
     return strncmp(name, language_prefix, length) == 0 ? language_model_find(name + length) : NULL;
 }
 
-static int is_image_network(const char *name)
-{
-    for (size_t i = 0; model_name(i); i++)
-        if (strcmp(model_name(i), name) == 0) return 1;
-    return 0;
-}
-
 static tw_status refuse_model(const char *name)
 {
     char text[512];
@@ -227,7 +220,8 @@ tw_status workload_create(const workload_options *options, workload **w)
 {
     const lstm_definition *lstm = find_lstm(options->model);
     const language_model_definition *language = find_language(options->model);
-    if (!lstm && !language && !is_image_network(options->model)) return refuse_model(options->model);
+    const int image = model_schedule(options->model) != NULL; /* every image network has one */
+    if (!lstm && !language && !image) return refuse_model(options->model);
     const size_t bytes = lstm ? sizeof(lstm_workload) : language ? sizeof(language_workload) : sizeof(image_workload);
     void *made = calloc(1, bytes);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a benchmark");
