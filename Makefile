@@ -12,7 +12,8 @@ all: build
 
 help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
-	@echo "make test      install what is missing, build, run every test"
+	@echo "make test      install what is missing, build, run every test; in $(BUILD), ctest -L fast runs those that are"
+	@echo "               done in seconds, -LE mpi those that need no mpirun, -L cli those of the program"
 	@echo "make           build $(BUILD)/thinwire and $(BUILD)/libthinwire.so"
 	@echo "make bench     figures beside their limits, measured in one run"
 	@echo "make install   to PREFIX=$(PREFIX), below DESTDIR if that is set"
@@ -47,7 +48,7 @@ bench: build
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-# The tests under sanitizers, with clang.
+# The tests under sanitizers, with clang. Those labelled slow are left out: they take minutes as they are.
 SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE
 
 # Libraries without frame pointers need the slow unwinder, or lsan.supp does not see who allocated.
@@ -57,19 +58,19 @@ asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: deps-dev
 	@tools/configure $(BUILD)-asan $(SANITIZE)=address,undefined
 	@cmake --build $(BUILD)-asan -j $(JOBS)
-	@cd $(BUILD)-asan && ctest --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-asan && ctest -LE slow --output-on-failure -j $(JOBS)
 
 # The library's threads. The trainer's other threads are OpenMP's, which is not instrumented: it looks racy and is not.
 tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: deps-dev
 	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
-	@cd $(BUILD)-tsan && ctest --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-tsan && ctest -LE slow --output-on-failure -j $(JOBS)
 
 fuzz: deps-dev
 	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF
 	@cmake --build $(BUILD)-fuzz -j $(JOBS)
-	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS)
+	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 format: deps-dev

@@ -3,15 +3,11 @@
 #ifndef TESTS_OPTIONS_PAGE_H
 #define TESTS_OPTIONS_PAGE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { PAGE_NAME = 64, PAGE_LINE = 512 };
 

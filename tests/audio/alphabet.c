@@ -1,7 +1,7 @@
 /* Transcripts and alphabets, and the characters under them. */
 #include "alphabet.h"
-#include "audio/folder.h"
 #include "code_point.h"
+#include "support.h"
 #include "text_lines.h"
 
 static void every_character_there_and_back(void **state)
@@ -174,7 +174,7 @@ static void shows_any_bytes(void **state)
 
 int main(void)
 {
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_there_and_back),
         cmocka_unit_test(refuses_what_is_not_utf8),

@@ -1,6 +1,6 @@
 /* SpecAugment: masks where they may be, as often as they should be, and the same ones every time. */
-#include "audio/folder.h"
 #include "spec_augment.h"
+#include "support.h"
 
 enum { BINS = 10, GROUPS = 6, WIDTH = BINS * GROUPS, COUNT = 40, DRAWS = 4000 }; /* 3 stacked frames with deltas */
 

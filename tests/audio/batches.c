@@ -1,6 +1,6 @@
 /* The order of epochs and what a batch holds, on a set made by hand. */
-#include "audio/folder.h"
 #include "speech_batch.h"
+#include "support.h"
 
 enum { COUNT = 103, WIDTH = 3, RANKS = 3, BATCH = 4, GLOBAL = RANKS * BATCH, STEPS = COUNT / GLOBAL, LONGEST = 300 };
 

@@ -1,6 +1,6 @@
 /* Manifests, folders of words and LibriSpeech trees: what is read, and what wrong ones are told. */
-#include "audio/folder.h"
 #include "speech_corpus.h"
+#include "support.h"
 
 #include <limits.h>
 
@@ -41,7 +41,7 @@ static void reads_a_manifest(void **state)
     assert_true(corpus.train.items[1].offset == 2.25 && corpus.train.items[1].duration == 0);
     assert_utterance(&corpus.test.items[0], "c.wav", in_folder("c.wav"), NULL, "");
     speech_corpus_release(&corpus);
-    load(folder, NULL); /* where they are called train.json and test.json */
+    load(test_folder, NULL); /* where they are called train.json and test.json */
     assert_int_equal(corpus.train.count, 2);
     assert_int_equal(corpus.test.count, 1);
     speech_corpus_release(&corpus);
@@ -131,7 +131,7 @@ static void reads_words_with_their_owners_split(void **state)
     write_text("recordings/yes_bob_0.wav", "x");
     write_text("recordings/odd.wav", "x");
     write_text("recordings/readme.txt", "x");
-    load(folder, NULL);
+    load(test_folder, NULL);
     assert_string_equal(corpus.format, "words");
     assert_int_equal(corpus.train.count, 3);
     assert_utterance(&corpus.train.items[0], "0_de_la_mare_12", in_folder("recordings/0_de_la_mare_12.wav"), "zero",
@@ -151,7 +151,7 @@ static void keeps_to_names_in_utf_8(void **state)
     write_text("caf\u00e9_bob_7.wav", "x");
     write_text("\x1b[1m_bob_0.wav", "x");
     write_text("yes_bob_0.wav", "x");
-    load(folder, NULL);
+    load(test_folder, NULL);
     assert_int_equal(corpus.train.count, 2);
     assert_utterance(&corpus.train.items[0], "caf\u00e9_bob_7", in_folder("caf\u00e9_bob_7.wav"), "caf\u00e9", "bob");
     assert_string_equal(corpus.train.items[1].id, "caf\\xe9_bob_7");
@@ -199,8 +199,8 @@ static void refuses_what_is_no_corpus(void **state)
     assert_int_equal(speech_corpus_load(in_folder("nowhere"), NULL, &corpus), TW_ERROR_IO);
     assert_said(in_folder("nowhere"), "cannot be read");
     write_text("file.txt", "x");
-    assert_int_equal(speech_corpus_load(folder, NULL, &corpus), TW_ERROR_IO);
-    assert_said(folder, "wav.scp", ".trans.txt", "LABEL_SPEAKER_INDEX.wav", "manifest");
+    assert_int_equal(speech_corpus_load(test_folder, NULL, &corpus), TW_ERROR_IO);
+    assert_said(test_folder, "wav.scp", ".trans.txt", "LABEL_SPEAKER_INDEX.wav", "manifest");
     memset(long_path, 'a', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = 0;
     assert_int_equal(speech_corpus_load(long_path, NULL, &corpus), TW_ERROR_IO);
@@ -208,7 +208,7 @@ static void refuses_what_is_no_corpus(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_a_manifest),
         CASE(refuses_manifests),

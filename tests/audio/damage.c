@@ -1,6 +1,6 @@
 /* Sounds that cannot be used: each is told so in a sentence, and none does harm. */
-#include "audio/folder.h"
 #include "sound.h"
+#include "support.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ static int set_up(void **state)
         seed = seed * 1664525u + 1013904223u;
         noise[i] = (float)(seed >> 8) / 16777216.0f - 0.5f;
     }
-    return folder_make(state);
+    return make_folder(state);
 }
 
 static void refused(const char *name, const sound_request *request, tw_status expected, const char *words)
@@ -183,7 +183,7 @@ static void notices_that_a_flac_is_cut_off(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(refuses_what_is_not_a_sound),
         CASE(refuses_no_samples),

@@ -1,7 +1,7 @@
 /* Windows of frames with their classes, from sounds and an alignment file. */
-#include "audio/folder.h"
 #include "frame_data.h"
 #include "sound.h"
+#include "support.h"
 
 enum { LENGTH = 21, BINS = 4 };
 
@@ -14,7 +14,7 @@ static speech_request request = {
 
 static int set_up(void **state)
 {
-    assert_int_equal(folder_make(state), 0);
+    assert_int_equal(make_folder(state), 0);
     assert_int_equal(feature_settings_parse("rate=8000,bins=4", &request.features), TW_OK);
     mkdir(in_folder("data"), 0700);
     mkdir(in_folder("data/wav"), 0700);
@@ -31,7 +31,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     speech_corpus_release(&corpus);
-    return folder_remove(state);
+    return remove_folder(state);
 }
 
 /* Frame t of utterance u has class 100 u + t. */

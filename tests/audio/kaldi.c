@@ -1,6 +1,6 @@
 /* Kaldi directories: sounds, segments, speakers, and why pipes are refused. */
-#include "audio/folder.h"
 #include "speech_corpus.h"
+#include "support.h"
 
 static speech_corpus corpus;
 
@@ -125,7 +125,7 @@ static void refuses_wrong_tables(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_sounds),
         CASE(reads_segments),

@@ -1,8 +1,8 @@
 /* Loading: what is kept equals sound, features and transcript by themselves; what is left out is counted. */
-#include "audio/folder.h"
 #include "log_mel.h"
 #include "sound.h"
 #include "speech_data.h"
+#include "support.h"
 
 static speech_corpus corpus;
 static alphabet letters;
@@ -13,7 +13,7 @@ static speech_request request = {
 static int set_up(void **state)
 {
     assert_int_equal(feature_settings_parse("rate=8000,bins=8,stack=2,stride=2", &request.features), TW_OK);
-    return folder_make(state);
+    return make_folder(state);
 }
 
 static void list_corpus(const char *text)
@@ -172,7 +172,7 @@ static void knows_how_many_frames_ctc_needs(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(keeps_features_and_targets),
         CASE(counts_what_it_leaves_out),

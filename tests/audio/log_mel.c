@@ -1,6 +1,6 @@
 /* Log-mel features against the formulas, written down a second time without a fast transform, in double. */
 #include "log_mel.h"
-#include "audio/folder.h"
+#include "support.h"
 
 #include <complex.h>
 #include <math.h>

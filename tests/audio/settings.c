@@ -1,6 +1,6 @@
 /* The text of feature settings: what a checkpoint carries means the same when it is read back. */
-#include "audio/folder.h"
 #include "feature_settings.h"
+#include "support.h"
 
 static feature_settings parsed(const char *text)
 {

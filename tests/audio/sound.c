@@ -1,6 +1,6 @@
 /* Sounds are read as they were written, in every encoding, piece and rate. */
 #include "sound.h"
-#include "audio/folder.h"
+#include "support.h"
 
 #include <math.h>
 
@@ -12,7 +12,7 @@ static float wave[COUNT];
 static int set_up(void **state)
 {
     for (int i = 0; i < COUNT; i++) wave[i] = 0.8f * sinf(0.05f * (float)i) * cosf(0.0013f * (float)i);
-    return folder_make(state);
+    return make_folder(state);
 }
 
 static float *read_good(const char *path, const sound_request *request, size_t expected)
@@ -132,7 +132,7 @@ static void reads_what_was_written_to_a_pipe(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, folder_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_every_encoding),
         CASE(takes_the_channel_that_is_named),

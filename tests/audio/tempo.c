@@ -1,7 +1,7 @@
 /* Tempo: every length there may be, the same ones every time, and nothing but interpolation between the rows. */
 #include "tempo.h"
-#include "audio/folder.h"
 #include "speech_batch.h"
+#include "support.h"
 
 enum { FRAMES = 40, WIDTH = 3, DRAWS = 10000 };
 

@@ -1,15 +1,12 @@
 /* THINWIRE_ISA: a supported level is taken, anything else is ignored by the choice and refused by the check. */
 #include "cpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 /* The environment is read once, so each wish has a process of its own: 0 if it all came out as expected. */
 static int outcome(const char *wish, tw_isa_level best, tw_status status)

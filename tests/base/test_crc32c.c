@@ -1,10 +1,7 @@
 /* CRC-32C against published values and against the polynomial, a bit at a time. */
 #include "crc32c.c" /* the source itself: a processor uses one of its two forms, this test both */
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { SIZE = 300, OFFSETS = 16 };
 

@@ -2,12 +2,9 @@
 #include "half.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 typedef struct format {
     uint16_t (*to)(float x);

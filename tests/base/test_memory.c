@@ -2,13 +2,9 @@
 #include "memory.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 

@@ -1,9 +1,7 @@
 /* Philox 4x32-10 against the known answers that its authors publish with Random123. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 static void assert_words(uint64_t seed, uint64_t stream, uint64_t counter, const uint32_t expected[4])
 {

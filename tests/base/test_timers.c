@@ -1,10 +1,6 @@
 /* The heap of timers against a list that is searched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/cmocka.h"
 
-#include <cmocka.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "timers.h"

@@ -3,7 +3,6 @@ import json
 import pathlib
 import shlex
 import statistics
-import subprocess
 import sys
 import unittest
 
@@ -15,9 +14,9 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench/accuracy.py"
 
 class AccuracyTest(CommandLineTest):
     def make_table(self, *words):
-        return subprocess.run([sys.executable, "-B", SCRIPT, "--thinwire", PROGRAM, "--results", self.folder / "runs",
-                               "--data", self.data, "--workers", "2", "--epochs", "1", "--train", "--batch 8",
-                               "--json", self.folder / "table.json", *words], capture_output=True, text=True, timeout=240)
+        return self.finish(self.start(sys.executable, "-B", SCRIPT, "--thinwire", PROGRAM, "--results",
+                                      self.folder / "runs", "--data", self.data, "--workers", "2", "--epochs", "1",
+                                      "--train", "--batch 8", "--json", self.folder / "table.json", *words))
 
     def test_the_table(self):
         done = self.make_table("--seeds", "1,2", "topk:density=0.01")

@@ -9,7 +9,7 @@ import struct
 import unittest
 import wave
 
-from support import PROGRAM, CommandLineTest
+from support import CommandLineTest, needs_mpi, run_tests, under_mpi
 
 RATE, WINDOW, HOP = 8000, 200, 80
 PITCH = {"a": 300, "b": 600, "c": 1100, "d": 2000}  # Hz; other characters are silent
@@ -17,7 +17,6 @@ TEXTS = ("ab", "ba cd", "dda", "c", "abc d", "bb ac", "dcba", "a d")
 WORDS = sum(len(text.split()) for text in TEXTS)
 LETTER, GAP = 0.09, 0.03  # seconds
 SUMMARY = ("weights_crc32c", "metric", "loss", "train_loss")
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp"}
 
 
 def speak(text, rate=RATE):
@@ -211,11 +210,11 @@ class ResumingTest(SpeechTest):
                 resumed = self.train(*options, "--sync", sync, *length, "--out", out, "--resume")
                 self.assertEqual([resumed[key] for key in SUMMARY], [whole[key] for key in SUMMARY])
 
-    @unittest.skipUnless(shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists(), "needs MPI")
+    @needs_mpi
     def test_ranks_equal_threads(self):
         options = ("--sync", "dgc:density=0.05,warmup_steps=3", "--steps", 5, "--dropout", 0.3, "--time-masks", 1)
         threads = self.train(*options, "--workers", 2)
-        ranks = self.train(*options, launcher=("mpirun", "--oversubscribe", "-n", "2"), env=MPI)
+        ranks = self.train(*options, **under_mpi(2))
         self.assertEqual((threads["transport"], ranks["transport"]), ("threads", "mpi"))
         self.assertEqual([ranks[key] for key in SUMMARY], [threads[key] for key in SUMMARY])
 
@@ -413,4 +412,4 @@ class TranscribingTest(SpeechTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

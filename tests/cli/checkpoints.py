@@ -1,10 +1,9 @@
 """Stopping and going on: the same bits as without the stop, and no way to lose what was saved."""
 import resource
 import signal
-import subprocess
 import unittest
 
-from support import PROGRAM, CommandLineTest, write_cifar
+from support import CommandLineTest, wait_until, write_cifar
 
 SCHEMES = ("allreduce", "dgc:density=0.02,momentum=0.9")
 
@@ -129,11 +128,9 @@ class KillTest(CommandLineTest):
         words = self.train_words(*options, "--quiet", "--epochs", 1000, "--checkpoint-every", 1, "--out", self.folder)
         step = 0
         for resume in ([], ["--resume"], ["--resume"]):
-            process = subprocess.Popen([PROGRAM, *map(str, words), *resume])
-            while self.newest() < step + 3:
-                self.assertIsNone(process.poll())
-            process.kill()
-            process.wait()
+            job = self.start_program(*words, *resume)
+            wait_until(lambda: self.newest() >= step + 3, "three more checkpoints", job)
+            self.end(job)
             step = self.newest()
         step += 2
         resumed = self.train(*options, "--steps", step, "--out", self.folder, "--resume")
@@ -148,14 +145,14 @@ class InterruptTest(CommandLineTest):
     def interrupt(self, signal_number, *options):
         """Sends the signal once the banner is out; returns the exit code and what was printed."""
         words = self.train_words("--epochs", 1000000, "--schedule", "constant", *options)
-        process = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
-        while "fp32 step" not in process.stdout.readline():
-            self.assertIsNone(process.poll())
-        process.send_signal(signal_number)
-        stdout, stderr = process.communicate(timeout=240)
-        self.assertEqual(stderr, "")
-        return process.returncode, stdout
+        printed = self.folder / "printed"
+        with printed.open("w") as file:
+            job = self.start_program(*words, stdout=file)
+        wait_until(lambda: "fp32 step" in printed.read_text(), "the banner", job)
+        job.send_signal(signal_number)
+        done = self.finish(job)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, printed.read_text()
 
     def test_interrupted_run_is_resumable(self):
         for signal_number in (signal.SIGINT, signal.SIGTERM):

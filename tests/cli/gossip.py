@@ -3,10 +3,9 @@ import json
 import os
 import signal
 import subprocess
-import unittest
 
-from launching import HAS_MPI, MPI_ENVIRONMENT, under_mpi
-from support import PROGRAM, TEST, CommandLineTest
+from support import (MPI_ENVIRONMENT, PROGRAM, TEST, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi,
+                     wait_until)
 
 ALONE_LIKE_ALLREDUCE = ("adpsgd-fixed", "adpsgd-random", "adpsgd-d1", "dpsgd", "prague")
 
@@ -115,26 +114,21 @@ class EndingTest(CommandLineTest):
         self.assertEqual(again["weights_crc32c"], whole["weights_crc32c"])
         self.assertEqual(again["bytes"]["dense"], whole["bytes"]["dense"])
 
-    def interrupt(self, out, *options, launcher=(), env=None):
+    def interrupt(self, out, *options):
         """Stops a run after its first line of metrics."""
-        words = self.train_words("--epochs", 100000, "--out", out, *options)
-        job = subprocess.Popen([*launcher, PROGRAM, *map(str, words)], env={**os.environ, **(env or {})},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        metrics = out / "metrics.jsonl"
-        while not (metrics.exists() and '"step"' in metrics.read_text()):
-            self.assertIsNone(job.poll())
+        job = self.start_program(*self.train_words("--epochs", 100000, "--out", out, *options))
+        wait_until(lambda: has_stepped(out), "the first step", job)
         job.send_signal(signal.SIGINT)
-        stdout, stderr = job.communicate(timeout=240)
-        return job.returncode, stdout, stderr
+        return self.finish(job)
 
     def test_an_interrupted_run_ends_in_a_checkpoint_of_all(self):
         for sync in ("adpsgd-random", "adpsgd-fixed", "prague", "dpsgd", "adpsgd-d1"):
             with self.subTest(sync=sync):
                 out = self.folder / sync
                 options = ("--workers", 3, "--sync", sync, "--schedule", "constant")
-                code, stdout, stderr = self.interrupt(out, *options)
-                self.assertEqual((code, stderr), (130, ""))
-                self.assertIn("interrupted after step", stdout)
+                done = self.interrupt(out, *options)
+                self.assertEqual((done.returncode, done.stderr), (130, ""))
+                self.assertIn("interrupted after step", done.stdout)
                 checkpoint, = out.glob("checkpoints/*")
                 step = int(checkpoint.name.removeprefix("step-"))
                 self.assertEqual(self.train(*options, "--steps", step + 5, "--resume", out)["steps"], step + 5)
@@ -176,7 +170,7 @@ class ResumeTest(CommandLineTest):
                                  "--steps", 4, "--out", self.folder, "--resume", "--schedule", "constant")
 
 
-@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+@needs_mpi
 class LostTest(CommandLineTest):
     """Processes that are killed, from outside, once there is progress."""
     def lose(self, victim, launcher_options, is_time, *options):
@@ -184,18 +178,13 @@ class LostTest(CommandLineTest):
         pids, out = self.folder, self.folder / "run"
         script = f'echo $$ >{pids}/pid-$OMPI_COMM_WORLD_RANK; exec "$0" "$@"'
         words = self.train_words("--quiet", "--timeout", 3, "--out", out, "--schedule", "constant", *options)
-        job = subprocess.Popen(["mpirun", "--oversubscribe", *launcher_options, "-n", "4", "sh", "-c", script, PROGRAM,
-                                *map(str, words)], env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.PIPE, text=True)
-        while not is_time(out):
-            self.assertIsNone(job.poll())
+        launcher = ("mpirun", "--oversubscribe", *launcher_options, "-n", "4", "sh", "-c", script)
+        job = self.start_program(*words, launcher=launcher, env=MPI_ENVIRONMENT)
+        wait_until(lambda: is_time(out), "the time to kill", job)
         os.kill(int((pids / f"pid-{victim}").read_text()), signal.SIGKILL)
-        _, stderr = job.communicate(timeout=240)
-        return job.returncode, [line for line in stderr.splitlines() if line.startswith("thinwire: ")], stderr
-
-    @staticmethod
-    def has_stepped(out):
-        metrics = out / "metrics.jsonl"
-        return metrics.exists() and '"step"' in metrics.read_text().partition("\n")[2]
+        done = self.finish(job)
+        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]
+        return done.returncode, told, done.stderr
 
     @staticmethod
     def checkpoints(out):
@@ -206,7 +195,7 @@ class LostTest(CommandLineTest):
             with self.subTest(victim=victim):
                 self.folder = self.folder / str(victim)
                 self.folder.mkdir()
-                code, told, stderr = self.lose(victim, ["--enable-recovery"], self.has_stepped, "--sync", "adpsgd-random",
+                code, told, stderr = self.lose(victim, ["--enable-recovery"], has_stepped, "--sync", "adpsgd-random",
                                                "--steps", 400)
                 self.assertEqual((code, len(told)), (0, 1), stderr)
                 self.assertIn("1 of 4 workers lost", told[0])
@@ -228,7 +217,7 @@ class LostTest(CommandLineTest):
         self.assertEqual(json.loads(done.stdout)["steps"], step + 5)
 
 
-@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+@needs_mpi
 class MpiTest(CommandLineTest):
     def test_three_ranks(self):
         for sync in ("adpsgd-random", "adpsgd-fixed", "prague"):
@@ -252,4 +241,4 @@ class MpiTest(CommandLineTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -1,19 +1,8 @@
 """Threads and MPI ranks: the same bits, one voice, and every way to end."""
 import os
-import shutil
 import signal
-import subprocess
-import unittest
 
-from support import PROGRAM, CommandLineTest
-
-# Ranks of one machine need no TCP, whose lack of a usable network Open MPI 5 reports on stderr.
-MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp"}
-HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
-
-
-def under_mpi(ranks):
-    return {"launcher": ("mpirun", "--oversubscribe", "-n", str(ranks)), "env": MPI_ENVIRONMENT}
+from support import MPI_ENVIRONMENT, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, wait_until
 
 
 class DivergenceTest(CommandLineTest):
@@ -26,7 +15,7 @@ class DivergenceTest(CommandLineTest):
         self.assertEqual(list(self.folder.glob("checkpoints/step-*")), [])
 
 
-@unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")
+@needs_mpi
 class MpiTest(CommandLineTest):
     def test_ranks_equal_threads(self):
         for sync in ("allreduce", "dgc:density=0.01"):
@@ -81,17 +70,15 @@ class MpiTest(CommandLineTest):
         pid, code = folder / "pid", folder / "code"
         script = f'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo $$ >{pid}; exec "$0" "$@"; fi; "$0" "$@"; echo $? >{code}'
         words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", folder / "run", *options)
-        job = subprocess.Popen(["mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script, PROGRAM,
-                                *map(str, words)], env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.PIPE, text=True)
-        metrics = folder / "run/metrics.jsonl"
-        while not (metrics.exists() and '"step"' in metrics.read_text()):
-            self.assertIsNone(job.poll())
+        launcher = ("mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script)
+        job = self.start_program(*words, launcher=launcher, env=MPI_ENVIRONMENT)
+        wait_until(lambda: has_stepped(folder / "run"), "the first step", job)
         os.kill(int(pid.read_text()), signal.SIGKILL)
-        _, stderr = job.communicate(timeout=240)
+        stderr = self.finish(job).stderr
         told = [line for line in stderr.splitlines() if line.startswith("thinwire: ")]
         self.assertEqual((code.read_text().strip(), len(told)), ("3", 1), stderr)
         self.assertIn("rank 1", told[0])
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -1,19 +1,86 @@
 """What the tests of the command line share: a tiny data set, a run of the program, and what a refusal must look like.
 
-Each file is a program: `training.py PATH/thinwire`."""
+Each file is a program: `training.py PATH/thinwire`. Those that end with run_tests() may be run in two parts: with --mpi
+what starts mpirun, with --no-mpi the rest. Nothing here waits without end: what the tests start gets as long as the file
+has left (TEST_SECONDS in all), and is killed with its children when its test is over."""
 import json
 import os
 import pathlib
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
 SIDE, TRAIN, TEST = 28, 192, 50
+
+# Ranks of one machine need no TCP, whose lack of a usable network Open MPI 5 reports on stderr.
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp"}
+HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
+
+DEADLINE = time.monotonic() + 0.9 * float(os.environ.get("TEST_SECONDS", 300))  # before ctest kills us, who clean up
+
+
+def seconds_left():
+    return max(1, DEADLINE - time.monotonic())
+
+
+def wait_until(condition, what, job=None):
+    """Returns when the condition holds; fails when the time is over, or when the job that should bring it about ended."""
+    while not condition():
+        if time.monotonic() > DEADLINE:
+            raise AssertionError(f"no time is left, and still not: {what}")
+        if job and job.poll() is not None and not condition():
+            raise AssertionError(f"the program ended with {job.returncode} before: {what}")
+        time.sleep(0.005)
+
+
+def kill_session(session):
+    """Kills every process of a session. (A process group is not enough: mpirun gives each rank one of its own.)"""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended meanwhile
+
+
+def has_stepped(out):
+    """Whether the run in that folder has written the metrics of a step."""
+    metrics = out / "metrics.jsonl"
+    return metrics.exists() and '"step"' in metrics.read_text().partition("\n")[2]
+
+
+def under_mpi(ranks):
+    return {"launcher": ("mpirun", "--oversubscribe", "-n", str(ranks)), "env": MPI_ENVIRONMENT}
+
+
+def needs_mpi(case):
+    """Marks a class or a test that starts mpirun."""
+    case.starts_mpirun = True
+    return unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")(case)
+
+
+class PartLoader(unittest.TestLoader):
+    """Loads what starts mpirun, or what does not."""
+    def __init__(self, mpi):
+        super().__init__()
+        self.mpi = mpi
+
+    def getTestCaseNames(self, case):
+        return [name for name in super().getTestCaseNames(case) if self.mpi == (
+            getattr(case, "starts_mpirun", False) or getattr(getattr(case, name), "starts_mpirun", False))]
+
+
+def run_tests():
+    parts = [word for word in sys.argv[1:] if word in ("--mpi", "--no-mpi")]
+    sys.argv = [word for word in sys.argv if word not in parts]
+    unittest.main(testLoader=PartLoader(parts[0] == "--mpi") if parts else unittest.TestLoader())
 
 
 def write_idx(path, dimensions, values):
@@ -72,9 +139,31 @@ class CommandLineTest(unittest.TestCase):
     def train_words(self, *options):
         return ["train", "image", "--data", self.data, "--batch", "8", *options]
 
-    def run_program(self, *words, launcher=(), **keywords):
-        return subprocess.run([*launcher, PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=240,
-                              env={**os.environ, **keywords.pop("env", {})}, **keywords)
+    def start(self, *command, env=(), **keywords):
+        """Starts a command in a session of its own, which does not outlive the test; its output is kept in pipes."""
+        job = subprocess.Popen([*map(str, command)], start_new_session=True, text=True, env={**os.environ, **dict(env)},
+                               **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **keywords})
+        self.addCleanup(self.end, job)
+        return job
+
+    @staticmethod
+    def end(job):
+        kill_session(job.pid)
+        job.communicate()
+
+    def start_program(self, *words, launcher=(), **keywords):
+        return self.start(*launcher, PROGRAM, *words, **keywords)
+
+    def finish(self, job):
+        """Waits for the job's end; returns what subprocess.run does."""
+        try:
+            stdout, stderr = job.communicate(timeout=seconds_left())
+        except subprocess.TimeoutExpired:
+            self.fail(f"no time is left, and this has not ended: {' '.join(job.args)}")
+        return subprocess.CompletedProcess(job.args, job.returncode, stdout, stderr)
+
+    def run_program(self, *words, **keywords):
+        return self.finish(self.start_program(*words, **keywords))
 
     def train(self, *options, **keywords):
         """Trains, and returns the summary; fails the test unless the program succeeds without a word on stderr."""

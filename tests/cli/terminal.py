@@ -3,11 +3,12 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import termios
 import unittest
 
-from support import PROGRAM, CommandLineTest
+from support import PROGRAM, CommandLineTest, kill_session, seconds_left
 
 
 class TerminalTest(CommandLineTest):
@@ -18,9 +19,10 @@ class TerminalTest(CommandLineTest):
         if child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execv(PROGRAM, [str(word) for word in words])
+        self.addCleanup(kill_session, child)
         text = b""
         try:
-            while piece := os.read(terminal, 65536):
+            while select.select([terminal], [], [], seconds_left())[0] and (piece := os.read(terminal, 65536)):
                 text += piece
         except OSError:
             pass  # how a terminal says that nobody writes to it any more

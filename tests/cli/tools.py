@@ -1,6 +1,5 @@
 """The commands beside train: what they print, and their JSON."""
 import json
-import subprocess
 import unittest
 
 from support import PROGRAM, CommandLineTest
@@ -19,8 +18,7 @@ class ToolsTest(CommandLineTest):
         for words in (["schemes", "dgc"], ["--help"], ["doctor", "--data", self.data], CODEC,
                       self.train_words("--steps", 1)):
             with self.subTest(words[0]), open("/dev/full", "w") as full:
-                done = subprocess.run([PROGRAM, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True,
-                                      timeout=240)
+                done = self.run_program(*words, stdout=full)
                 self.assertEqual(done.returncode, 2)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("standard output", done.stderr)

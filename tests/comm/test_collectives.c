@@ -1,12 +1,9 @@
 /* What every transport must do, over every group size it offers: results against brute force, to the bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>

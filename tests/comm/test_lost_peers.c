@@ -1,16 +1,11 @@
 /* What every transport must do when a rank goes missing or breaks the rules: every call ends, with the right status. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "channel.h"
 #include "group.h"
+#include "support/cmocka.h"
 
 enum { COUNT = 100 };
 

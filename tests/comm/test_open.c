@@ -1,11 +1,8 @@
 /* tw_comm_open with the shared library, as a program uses it; the transports come from transport_*.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <thinwire/thinwire.h>
 
 static void a_transport_beside_the_library_is_found(void **state)

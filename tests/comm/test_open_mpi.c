@@ -1,10 +1,6 @@
 /* tw_comm_open("mpi") in a program that was not linked with MPI and does not initialise it. Runs under mpirun. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/cmocka.h"
 
-#include <cmocka.h>
 #include <thinwire/thinwire.h>
 
 static void mpi_is_loaded_initialised_and_finalised(void **state)

@@ -1,12 +1,9 @@
 /* Transports that programs bring along: what a comm asks of them, and what it does when they fail at any call. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <pthread.h>
 
 #include "channel.h"

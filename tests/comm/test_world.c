@@ -1,13 +1,10 @@
 /* A virtual world: its times against arithmetic, and that every run of it ends, the same way each time. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <thinwire/thinwire_sim.h>
 
 #include "channel.h"

@@ -4,6 +4,7 @@
 #define EVERYBODY_H
 
 #include "loopback.h"
+#include "support/cmocka.h"
 
 typedef struct step {
     float values[RANKS][TENSORS][MOST];

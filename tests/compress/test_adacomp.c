@@ -1,11 +1,9 @@
 /* AdaComp against a second implementation that sorts, and against what must hold of it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { TENSORS = 2, MOST = 2203, RANKS = 8, STEPS = 30 };
 

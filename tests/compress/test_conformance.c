@@ -1,17 +1,12 @@
 /* What every scheme of the list must do, whatever its method. What a scheme promises beyond that is a row of the table
  * below; one without a row is held to the defaults. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "conformance.h"
 #include "memory.h"
+#include "support/cmocka.h"
 
 /* ---- what a scheme promises ------------------------------------------------------------------------------------- */
 

@@ -1,16 +1,11 @@
 /* The books of the schemes that apply momentum before they select, and the learning rate they may answer for. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gradients.h"
+#include "support/cmocka.h"
 
 enum { TENSORS = 2 };
 static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}};

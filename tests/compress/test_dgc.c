@@ -1,16 +1,11 @@
 /* Deep Gradient Compression against its identities, and against a second implementation that sorts. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gradients.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 4, TENSORS = 3, STEPS = 24 };
 

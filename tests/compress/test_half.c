@@ -1,16 +1,11 @@
 /* fp16 and bf16 against their definition: shares rounded, summed in fp32 in rank order, rounded once more. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gradients.h"
+#include "support/cmocka.h"
 
 enum { TENSORS = 2, N0 = 4100, N1 = 7 };
 static const tw_tensor table[TENSORS] = {{"w", 2, {41, 100}}, {"b", 1, {N1}}};

@@ -1,15 +1,10 @@
 /* Packets of every scheme that come damaged, of another step, or from a group with other tensors: refused, before a
  * value of them is used. Schemes whose rounds are all all-reduces have none, and nothing to refuse. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "conformance.h"
+#include "support/cmocka.h"
 
 static const tw_tensor table[] = {{"w", 2, {12, 12}}, {"b", 1, {5}}};
 enum { TENSORS = sizeof table / sizeof *table, RANKS = 2, MOST_ROUNDS = 8, MOST_BYTES = 8192 };

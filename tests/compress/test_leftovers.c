@@ -1,17 +1,12 @@
 /* The tensors a scheme does not compress, in half precision: what rounding loses is kept, on numbers that floats add
  * exactly, and comes with a later step. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "conformance.h"
 #include "half.h"
+#include "support/cmocka.h"
 
 enum { MATRIX = 300, BIAS = 40, RANKS = 4 };
 static const tw_tensor table[] = {{"w", 2, {15, 20}}, {"b", 1, {BIAS}}};

@@ -2,14 +2,10 @@
 #include "orthonormal.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { MOST = 6, LENGTH = 61 };
 

@@ -1,18 +1,13 @@
 /* PowerSGD against its identities, against matrices whose singular vectors are known, and against a second
  * implementation in double. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
 #include "scheme.h"
+#include "support/cmocka.h"
 
 enum { TENSORS = 3, RANKS = 8, MOST = 4096 /* elements of the largest tensor here */ };
 

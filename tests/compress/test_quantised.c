@@ -2,17 +2,12 @@
  * variance; what feedback keeps; steps taken back, saved and loaded; sections from a hostile peer. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
 #include "packet.h"
+#include "support/cmocka.h"
 
 enum { MOST = 5063, RANKS = 8 };
 

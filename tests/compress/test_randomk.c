@@ -1,16 +1,11 @@
 /* random-k: where it draws, that it is unbiased with the variance it should have, and its books. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gradients.h"
+#include "support/cmocka.h"
 
 enum { TENSORS = 2, N0 = 1003, N1 = 30, K = 101 };
 static const tw_tensor table[TENSORS] = {{"w", 2, {17, 59}}, {"b", 1, {N1}}};

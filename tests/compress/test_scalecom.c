@@ -1,12 +1,10 @@
 /* ScaleCom against a second implementation that knows only the rules, and against what must hold of it. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { TENSORS = 3, MOST = 1517, RANKS = 16, STEPS = 30 };
 

@@ -1,18 +1,13 @@
 /* What all schemes share: taking a step back, and the errors of specs, tables and orders of calls. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
 #include "scheme.h"
+#include "support/cmocka.h"
 
 enum { MATRIX = 3000, BIAS = 40 };
 static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};

@@ -2,19 +2,14 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
 #include "packet.h"
 #include "scheme.h"
+#include "support/cmocka.h"
 
 enum { MATRIX = 3000, BIAS = 40 };
 static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};

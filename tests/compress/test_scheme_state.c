@@ -1,17 +1,12 @@
 /* A scheme driven by hand, saved and loaded: it continues bit for bit, or refuses the state and stays as it was. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 3, TENSORS = 3, ELEMENTS = 1800 + 40 + 600, STEPS = 8 };
 

@@ -1,17 +1,12 @@
 /* SDAGC against a second implementation that sorts, and on the tails of known distributions. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "deviation.h"
 #include "gradients.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 4, TENSORS = 3, STEPS = 30, MOST_TIMES = 4, LEAST = 16 };
 static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}, {"b.weight", 3, {40, 25, 9}}};

@@ -2,17 +2,12 @@
 #include "select.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "kernels.h"
+#include "support/cmocka.h"
 
 typedef struct ranked {
     float magnitude;

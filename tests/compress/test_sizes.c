@@ -1,16 +1,11 @@
 /* What a message weighs: the published sizes, and the table of ResNet-50 by arithmetic and by an encode of it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "loopback.h"
+#include "support/cmocka.h"
 
 #include <thinwire/thinwire_plugin.h>
 

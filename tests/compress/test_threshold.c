@@ -1,17 +1,12 @@
 /* Fixed-threshold quantisation against a plain loop, and its books. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gradients.h"
 #include "packet.h"
+#include "support/cmocka.h"
 
 enum { TENSORS = 2, RANKS = 4, STEPS = 12, N0 = 10000, N1 = 90 };
 static const tw_tensor table[TENSORS] = {{"w", 2, {100, 100}}, {"b", 1, {N1}}};

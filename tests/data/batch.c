@@ -1,14 +1,9 @@
 /* The order of an epoch, and the batches drawn in it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "dataset.h"
+#include "support/cmocka.h"
 
 enum { COUNT = 40, CHANNELS = 3, HEIGHT = 7, WIDTH = 9, AREA = HEIGHT * WIDTH, SIZE = CHANNELS * AREA };
 

@@ -1,5 +1,5 @@
 /* CIFAR folders, 10 and 100. */
-#include "scratch.h"
+#include "support.h"
 
 #include <sys/stat.h>
 
@@ -30,7 +30,7 @@ static void write_cifar10(void)
     static blob file;
     for (int i = 0; i < FILES; i++) {
         make_records(&file, i, i + 1, 1);
-        scratch_write(names[i], file.bytes, file.size);
+        write_bytes(names[i], file.bytes, file.size);
     }
 }
 
@@ -46,7 +46,7 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
     size_t index = 0;
     (void)state;
     write_cifar10();
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar10");
     assert_int_equal(data.train.count, 1 + 2 + 3 + 4 + 5);
     assert_int_equal(data.test.count, 6);
@@ -65,7 +65,7 @@ static void measures_each_channel(void **state)
     dataset data;
     (void)state;
     write_cifar10();
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     for (int channel = 0; channel < 3; channel++) {
         double sum = 0, squares = 0, count = 15 * 1024;
         for (int file = 0; file < 5; file++) {
@@ -91,10 +91,10 @@ static void reads_the_fine_labels_of_cifar100(void **state)
     (void)state;
     make_records(&file, 0, 3, 2);
     file.bytes[1] = 99;
-    scratch_write("train.bin", file.bytes, file.size);
+    write_bytes("train.bin", file.bytes, file.size);
     make_records(&file, 5, 2, 2);
-    scratch_write("test.bin", file.bytes, file.size);
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    write_bytes("test.bin", file.bytes, file.size);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar100");
     assert_int_equal(data.train.classes, 100);
     assert_int_equal(data.train.count, 3);
@@ -112,11 +112,11 @@ static void refuses_sizes_that_are_not_whole_records(void **state)
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
         make_records(&file, i, 2, 1);
-        scratch_write(names[i], file.bytes, file.size - 1);
+        write_bytes(names[i], file.bytes, file.size - 1);
         assert_refused(TW_ERROR_FORMAT, names[i], "records of 3073 bytes");
-        scratch_write(names[i], file.bytes, file.size + 1);
+        write_bytes(names[i], file.bytes, file.size + 1);
         assert_refused(TW_ERROR_FORMAT, names[i], "records of 3073 bytes");
-        scratch_write(names[i], file.bytes, 0);
+        write_bytes(names[i], file.bytes, 0);
         assert_refused(TW_ERROR_FORMAT, names[i], "empty");
     }
 }
@@ -128,7 +128,7 @@ static void refuses_labels_out_of_range(void **state)
     write_cifar10();
     make_records(&file, 5, 3, 1);
     file.bytes[2 * (PIXELS + 1)] = 10;
-    scratch_write("test_batch.bin", file.bytes, file.size);
+    write_bytes("test_batch.bin", file.bytes, file.size);
     assert_refused(TW_ERROR_FORMAT, "test_batch.bin", "record 2 has label 10; the largest is 9");
 }
 
@@ -138,7 +138,7 @@ static void refuses_cifar100_labels_out_of_range(void **state)
     (void)state;
     make_records(&file, 0, 1, 2);
     file.bytes[1] = 100;
-    scratch_write("train.bin", file.bytes, file.size);
+    write_bytes("train.bin", file.bytes, file.size);
     assert_refused(TW_ERROR_FORMAT, "train.bin", "record 0 has label 100; the largest is 99");
 }
 
@@ -147,17 +147,17 @@ static void refuses_missing_files_and_folders(void **state)
     (void)state;
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
-        remove(scratch_path(names[i]));
+        remove(in_folder(names[i]));
         assert_refused(TW_ERROR_IO, names[i], "No such file");
-        assert_int_equal(mkdir(scratch_path(names[i]), 0700), 0);
+        assert_int_equal(mkdir(in_folder(names[i]), 0700), 0);
         assert_refused(TW_ERROR_IO, names[i], "not a regular file");
-        remove(scratch_path(names[i]));
+        remove(in_folder(names[i]));
     }
 }
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, scratch_make, scratch_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_cifar10_in_the_order_of_its_files),
         CASE(measures_each_channel),

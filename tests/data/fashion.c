@@ -1,14 +1,9 @@
 /* The real thing, where Debian's package dataset-fashion-mnist is installed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "dataset.h"
+#include "support/cmocka.h"
 
 static void assert_split(const image_set *set, size_t count)
 {

@@ -1,6 +1,6 @@
 /* IDX folders: what is read, and what every kind of wrong file is told. */
 #include "format.h"
-#include "scratch.h"
+#include "support.h"
 
 #include <sys/stat.h>
 #include <zlib.h>
@@ -38,7 +38,7 @@ static void make_labels(blob *file, uint32_t count, uint8_t classes)
 
 static void write_all(void)
 {
-    for (int i = 0; i < 4; i++) scratch_write(names[i], files[i].bytes, files[i].size);
+    for (int i = 0; i < 4; i++) write_bytes(names[i], files[i].bytes, files[i].size);
 }
 
 static int set_up(void **state)
@@ -47,7 +47,7 @@ static int set_up(void **state)
     make_labels(&files[TRAIN_LABELS], TRAIN, 3);
     make_images(&files[TEST_IMAGES], TEST, HEIGHT, WIDTH);
     make_labels(&files[TEST_LABELS], TEST, 3);
-    return scratch_make(state);
+    return make_folder(state);
 }
 
 /* gzip by zlib's own writer, in memory. */
@@ -77,9 +77,9 @@ static void assert_set(const image_set *set, size_t count, const blob *images, c
 static void assert_loads(void)
 {
     dataset data;
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "idx");
-    assert_string_equal(data.path, scratch);
+    assert_string_equal(data.path, test_folder);
     assert_set(&data.train, TRAIN, &files[TRAIN_IMAGES], &files[TRAIN_LABELS]);
     assert_set(&data.test, TEST, &files[TEST_IMAGES], &files[TEST_LABELS]);
     dataset_release(&data);
@@ -97,12 +97,12 @@ static void reads_packed_and_dotted_files(void **state)
 {
     static blob packed;
     (void)state;
-    scratch_write("train-images.idx3-ubyte", files[0].bytes, files[0].size);
+    write_bytes("train-images.idx3-ubyte", files[0].bytes, files[0].size);
     pack(&files[1], &packed);
-    scratch_write("train-labels.idx1-ubyte.gz", packed.bytes, packed.size);
+    write_bytes("train-labels.idx1-ubyte.gz", packed.bytes, packed.size);
     pack(&files[2], &packed);
-    scratch_write("t10k-images-idx3-ubyte.gz", packed.bytes, packed.size);
-    scratch_write("t10k-labels-idx1-ubyte", files[3].bytes, files[3].size);
+    write_bytes("t10k-images-idx3-ubyte.gz", packed.bytes, packed.size);
+    write_bytes("t10k-labels-idx1-ubyte", files[3].bytes, files[3].size);
     assert_loads();
 }
 
@@ -118,7 +118,7 @@ static void measures_the_training_pixels(void **state)
         double distance = files[TRAIN_IMAGES].bytes[16 + i] / 255.0 - mean;
         squares += distance * distance;
     }
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_float_equal(data.mean[0], mean, 1e-6);
     assert_float_equal(data.deviation[0] * data.deviation[0], squares / (TRAIN * AREA), 1e-6);
     dataset_release(&data);
@@ -130,7 +130,7 @@ static void a_flat_channel_has_deviation_one(void **state)
     (void)state;
     memset(files[TRAIN_IMAGES].bytes + 16, 51, TRAIN * AREA);
     write_all();
-    assert_int_equal(dataset_load(scratch, &data), TW_OK);
+    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_float_equal(data.mean[0], 0.2, 1e-7);
     assert_float_equal(data.deviation[0], 1, 0);
     dataset_release(&data);
@@ -143,7 +143,7 @@ static void refuses_every_truncation(void **state)
         size_t whole = files[file].size;
         write_all();
         for (size_t size = 0; size < whole; size++) {
-            scratch_write(names[file], files[file].bytes, size);
+            write_bytes(names[file], files[file].bytes, size);
             assert_refused(TW_ERROR_FORMAT, names[file], size ? "" : "empty");
         }
     }
@@ -196,7 +196,7 @@ static void refuses_dimensions_that_overflow(void **state)
     put_number(images, 0x80000000);
     put_number(images, 0x80000000);
     put_number(images, 4);
-    scratch_write(names[TRAIN_IMAGES], images->bytes, 16);
+    write_bytes(names[TRAIN_IMAGES], images->bytes, 16);
     assert_refused(TW_ERROR_FORMAT, names[TRAIN_IMAGES], "its header promises");
 }
 
@@ -244,20 +244,20 @@ static void refuses_damaged_packed_files(void **state)
     static const char name[] = "train-images-idx3-ubyte.gz";
     (void)state;
     write_all();
-    remove(scratch_path(names[TRAIN_IMAGES]));
+    remove(in_folder(names[TRAIN_IMAGES]));
     pack(&files[TRAIN_IMAGES], &packed);
     for (size_t size = 2; size < packed.size; size++) {
-        scratch_write(name, packed.bytes, size);
+        write_bytes(name, packed.bytes, size);
         assert_refused(TW_ERROR_FORMAT, name, "truncated");
     }
     for (size_t at = packed.size - 8; at < packed.size; at++) { /* the checksum and the length */
         packed.bytes[at] ^= 1;
-        scratch_write(name, packed.bytes, packed.size);
+        write_bytes(name, packed.bytes, packed.size);
         assert_refused(TW_ERROR_FORMAT, name, "damaged");
         packed.bytes[at] ^= 1;
     }
     packed.bytes[10] |= 7; /* a reserved kind of block */
-    scratch_write(name, packed.bytes, packed.size);
+    write_bytes(name, packed.bytes, packed.size);
     assert_refused(TW_ERROR_FORMAT, name, "damaged");
 }
 
@@ -266,7 +266,7 @@ static void refuses_a_missing_file(void **state)
     (void)state;
     for (int file = 0; file < 4; file++) {
         write_all();
-        remove(scratch_path(names[file]));
+        remove(in_folder(names[file]));
         assert_refused(TW_ERROR_IO, names[file], "not there");
     }
 }
@@ -275,11 +275,11 @@ static void refuses_what_is_not_a_file(void **state)
 {
     (void)state;
     write_all();
-    remove(scratch_path(names[TEST_IMAGES]));
-    assert_int_equal(mkdir(scratch_path(names[TEST_IMAGES]), 0700), 0);
+    remove(in_folder(names[TEST_IMAGES]));
+    assert_int_equal(mkdir(in_folder(names[TEST_IMAGES]), 0700), 0);
     assert_refused(TW_ERROR_IO, names[TEST_IMAGES], "not a regular file");
-    remove(scratch_path(names[TEST_IMAGES]));
-    assert_int_equal(mkfifo(scratch_path(names[TEST_IMAGES]), 0600), 0);
+    remove(in_folder(names[TEST_IMAGES]));
+    assert_int_equal(mkfifo(in_folder(names[TEST_IMAGES]), 0600), 0);
     assert_refused(TW_ERROR_IO, names[TEST_IMAGES], "not a regular file");
 }
 
@@ -287,14 +287,13 @@ static void refuses_what_cannot_be_read(void **state)
 {
     (void)state;
     write_all();
-    remove(scratch_path(names[TRAIN_LABELS]));
-    assert_int_equal(symlink("/proc/self/mem", scratch_path(names[TRAIN_LABELS])),
-                     0); /* whose first page is not there */
+    remove(in_folder(names[TRAIN_LABELS]));
+    assert_int_equal(symlink("/proc/self/mem", in_folder(names[TRAIN_LABELS])), 0); /* whose first page is not there */
     assert_refused(TW_ERROR_IO, names[TRAIN_LABELS], "cannot read it");
     if (geteuid() == 0) return; /* who may read everything */
-    remove(scratch_path(names[TRAIN_LABELS]));
+    remove(in_folder(names[TRAIN_LABELS]));
     write_all();
-    assert_int_equal(chmod(scratch_path(names[TEST_LABELS]), 0), 0);
+    assert_int_equal(chmod(in_folder(names[TEST_LABELS]), 0), 0);
     assert_refused(TW_ERROR_IO, names[TEST_LABELS], "cannot open it");
 }
 
@@ -303,14 +302,14 @@ static void refuses_folders(void **state)
     dataset data;
     char path[8192];
     (void)state;
-    assert_int_equal(dataset_load(scratch, &data), TW_ERROR_IO);
+    assert_int_equal(dataset_load(test_folder, &data), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "train-images-idx3-ubyte[.gz]"));
     assert_non_null(strstr(tw_last_error(), "data_batch_1.bin"));
 
-    assert_int_equal(dataset_load(scratch_path("nowhere"), &data), TW_ERROR_IO);
-    assert_non_null(strstr(tw_last_error(), scratch_path("nowhere")));
-    scratch_write("file", "x", 1);
-    assert_int_equal(dataset_load(scratch_path("file"), &data), TW_ERROR_IO);
+    assert_int_equal(dataset_load(in_folder("nowhere"), &data), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), in_folder("nowhere")));
+    write_bytes("file", "x", 1);
+    assert_int_equal(dataset_load(in_folder("file"), &data), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "not a folder"));
     memset(path, 'a', sizeof path - 1);
     path[sizeof path - 1] = 0;
@@ -319,7 +318,7 @@ static void refuses_folders(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, scratch_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_plain_files),
         CASE(reads_packed_and_dotted_files),

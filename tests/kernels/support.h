@@ -7,13 +7,11 @@
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { FIRST = 1000003 }; /* the number of the first element, for the rows that list */
 

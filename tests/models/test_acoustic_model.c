@@ -17,7 +17,7 @@ static acoustic_model_config tiny(size_t bottleneck, float keep)
 static acoustic_model *make(acoustic_model_config config)
 {
     acoustic_model *m;
-    must(acoustic_model_create(&config, &m));
+    assert_ok(acoustic_model_create(&config, &m));
     acoustic_model_initialise(m, 42);
     return m;
 }
@@ -60,7 +60,7 @@ static double loss_of_utterances(void *context)
 {
     probe *p = context;
     const acoustic_model_loss loss = {linear_loss, p};
-    must(acoustic_model_step(p->m, &p->batch, &loss, &noise, NULL, NULL));
+    assert_ok(acoustic_model_step(p->m, &p->batch, &loss, &noise, NULL, NULL));
     return p->loss;
 }
 
@@ -68,7 +68,7 @@ static double loss_of_frames(void *context)
 {
     probe *p = context;
     acoustic_model_result result;
-    must(acoustic_model_step_frames(p->m, &p->batch, p->targets, &noise, NULL, NULL, &result));
+    assert_ok(acoustic_model_step_frames(p->m, &p->batch, p->targets, &noise, NULL, NULL, &result));
     return result.loss / (double)result.frames;
 }
 
@@ -113,7 +113,7 @@ static void gradients_are_announced_complete_and_backwards(void **state)
     announcements a = announcements_open(acoustic_model_parameters(m));
     acoustic_model_result result;
     (void)state;
-    must(acoustic_model_step_frames(m, &batch, targets, &noise, note_announcement, &a, &result));
+    assert_ok(acoustic_model_step_frames(m, &batch, targets, &noise, note_announcement, &a, &result));
     assert_int_equal(a.next, 0);
     assert_int_equal(a.set->table->count, 12 + 4);
     assert_string_equal(a.set->table->tensors[12].name, "bottleneck.weight");
@@ -133,13 +133,13 @@ static void an_utterance_gets_what_it_gets_alone(void **state)
     acoustic_model *m = make(tiny(3, 0.5f)); /* evaluation drops nothing */
     const float *scores;
     (void)state;
-    must(acoustic_model_evaluate(m, &(acoustic_model_batch){STEPS, BATCH, lengths, frames}, &scores));
+    assert_ok(acoustic_model_evaluate(m, &(acoustic_model_batch){STEPS, BATCH, lengths, frames}, &scores));
     memcpy(together, scores, sizeof together);
     for (size_t s = 0; s < BATCH; s++) {
         float alone[STEPS * FEATURES];
         for (size_t t = 0; t < lengths[s]; t++)
             memcpy(alone + t * FEATURES, frames + (t * BATCH + s) * FEATURES, FEATURES * sizeof *alone);
-        must(acoustic_model_evaluate(m, &(acoustic_model_batch){lengths[s], 1, NULL, alone}, &scores));
+        assert_ok(acoustic_model_evaluate(m, &(acoustic_model_batch){lengths[s], 1, NULL, alone}, &scores));
         for (size_t t = 0; t < lengths[s]; t++) {
             double sum = 0.0;
             for (size_t k = 0; k < LABELS; k++) {
@@ -192,10 +192,10 @@ static void learns_from_both_sides_of_a_frame(void **state)
         for (size_t i = 0; i < LENGTH * WINDOWS; i++)
             targets[i] = label_of(frames, i / WINDOWS, LENGTH, i % WINDOWS, WINDOWS);
         if (call < CALLS) {
-            must(acoustic_model_step_frames(m, &batch, targets, &noise, NULL, NULL, &result));
+            assert_ok(acoustic_model_step_frames(m, &batch, targets, &noise, NULL, NULL, &result));
             adam_step(&optimiser);
         } else { /* frames never seen */
-            must(acoustic_model_evaluate_frames(m, &batch, targets, &result));
+            assert_ok(acoustic_model_evaluate_frames(m, &batch, targets, &result));
         }
         free(frames);
     }

@@ -16,7 +16,7 @@ static language_model_config tiny(int tied, float keep)
 static language_model *make(language_model_config config, size_t vocabulary, size_t steps, size_t batch)
 {
     language_model *m;
-    must(language_model_create(&config, &(language_model_shape){vocabulary, steps, batch}, &m));
+    assert_ok(language_model_create(&config, &(language_model_shape){vocabulary, steps, batch}, &m));
     language_model_initialise(m, 42);
     return m;
 }
@@ -43,14 +43,14 @@ static sample *make_sample(void)
 static language_model_result step(language_model *m, const language_model_text *text)
 {
     language_model_result result;
-    must(language_model_step(m, text, &noise, NULL, NULL, &result));
+    assert_ok(language_model_step(m, text, &noise, NULL, NULL, &result));
     return result;
 }
 
 static language_model_result evaluate(language_model *m, const language_model_text *text)
 {
     language_model_result result;
-    must(language_model_evaluate(m, text, &result));
+    assert_ok(language_model_evaluate(m, text, &result));
     return result;
 }
 
@@ -67,7 +67,7 @@ static void sizes_are_the_published_ones(void **state)
         const language_model_definition *d = language_model_find(cases[i].name);
         assert_ptr_equal(d, &language_model_definitions[i]);
         language_model *m;
-        must(language_model_create(&d->config, &(language_model_shape){10000, 2, 1}, &m));
+        assert_ok(language_model_create(&d->config, &(language_model_shape){10000, 2, 1}, &m));
         assert_int_equal(language_model_parameters(m)->table->elements, cases[i].parameters);
         language_model_destroy(m);
     }
@@ -131,7 +131,7 @@ static void gradients_are_announced_complete_and_backwards(void **state)
         language_model *m = make(tiny(tied, 0.6f), VOCABULARY, STEPS, BATCH);
         announcements a = announcements_open(language_model_parameters(m));
         language_model_result result;
-        must(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
+        assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
         assert_int_equal(a.next, 0);
         assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
         a.next = a.set->table->count;
@@ -160,9 +160,9 @@ static void halves_carry_over_to_the_whole(void **state)
     double halves = step(m, &first).loss + step(m, &second).loss;
     assert_int_equal(whole.tokens, ROWS - 1);
     assert_near(halves, whole.loss, 1e-4);
-    must(language_model_start_evaluation(m, BATCH));
+    assert_ok(language_model_start_evaluation(m, BATCH));
     assert_near(evaluate(m, &first).loss + evaluate(m, &second).loss, whole.loss, 1e-4);
-    must(language_model_start_evaluation(m, BATCH));
+    assert_ok(language_model_start_evaluation(m, BATCH));
     assert_near(evaluate(m, &s->text).loss, whole.loss, 1e-4);
     language_model_destroy(m);
     free(s);
@@ -180,7 +180,7 @@ static void a_saved_state_goes_on_with_the_same_bits(void **state)
     assert_int_equal(count, 2 * 2 * BATCH * 8);
     memcpy(language_model_state(b, &count), from, count * sizeof *from);
     double expected = step(a, &s->text).loss;
-    must(language_model_start_evaluation(b, 1)); /* an evaluation between disturbs nothing */
+    assert_ok(language_model_start_evaluation(b, 1)); /* an evaluation between disturbs nothing */
     evaluate(b, &(language_model_text){s->tokens, s->tokens + BATCH, 2});
     assert_true(step(b, &s->text).loss == expected);
     assert_memory_equal(language_model_parameters(a)->gradients, language_model_parameters(b)->gradients,
@@ -197,10 +197,10 @@ static void strips_do_not_see_each_other(void **state)
     language_model *m = make(tiny(0, 0.5f), VOCABULARY, STEPS, BATCH);
     double together, alone = 0.0;
     (void)state;
-    must(language_model_start_evaluation(m, BATCH));
+    assert_ok(language_model_start_evaluation(m, BATCH));
     together = evaluate(m, &s->text).loss;
     for (size_t strip = 0; strip < BATCH; strip++) {
-        must(language_model_start_evaluation(m, 1));
+        assert_ok(language_model_start_evaluation(m, 1));
         for (size_t t = 0; t < STEPS; t++) { /* a token at a time, as one generates */
             const size_t at = t * BATCH + strip;
             alone += evaluate(m, &(language_model_text){s->tokens + at, s->tokens + at + BATCH, 1}).loss;
@@ -217,11 +217,11 @@ static void dropout_depends_on_the_step_alone(void **state)
     language_model *m = make(tiny(0, 0.5f), VOCABULARY, STEPS, BATCH);
     language_model_result first, again, other;
     (void)state;
-    must(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &first));
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &first));
     language_model_reset(m);
-    must(language_model_step(m, &s->text, &(nn_noise){1, 2}, NULL, NULL, &other));
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 2}, NULL, NULL, &other));
     language_model_reset(m);
-    must(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &again));
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &again));
     assert_true(first.loss == again.loss);
     assert_true(first.loss != other.loss);
     language_model_destroy(m);
@@ -232,7 +232,7 @@ static void dropout_depends_on_the_step_alone(void **state)
 
 static double perplexity(language_model *m, const int32_t *tokens, size_t steps, size_t batch)
 {
-    must(language_model_start_evaluation(m, batch));
+    assert_ok(language_model_start_evaluation(m, batch));
     language_model_result result = evaluate(m, &(language_model_text){tokens, tokens + batch, steps});
     return exp(result.loss / (double)result.tokens);
 }

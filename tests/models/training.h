@@ -2,8 +2,9 @@
 #ifndef TEST_MODELS_TRAINING_H
 #define TEST_MODELS_TRAINING_H
 
-#include "nn/random.h"
 #include "parameters.h"
+#include "support/assert.h"
+#include "support/random.h"
 
 /* The mean loss of the model behind `context` with its parameters as they stand. */
 typedef double (*loss_function)(void *context);

@@ -3,7 +3,8 @@
 #define TEST_NN_FIXTURE_H
 
 #include "net.h"
-#include "random.h"
+#include "support/assert.h"
+#include "support/random.h"
 
 typedef tw_status (*build_function)(nn_net *net);
 
@@ -31,16 +32,16 @@ static inline float *random_parameters(const nn_table *table)
 static inline fixture open_fixture_in(nn_precision precision, nn_input input, build_function build, size_t outputs)
 {
     fixture f = {.input = input, .outputs = input.images * outputs};
-    must(nn_net_create(&input, precision, &f.net));
-    must(build(f.net));
-    must(nn_net_finish(f.net));
+    assert_ok(nn_net_create(&input, precision, &f.net));
+    assert_ok(build(f.net));
+    assert_ok(nn_net_finish(f.net));
     f.parameters = nn_net_parameters(f.net)->elements;
     f.images = random_floats(1, input.images * input.channels * input.height * input.width);
     f.arrays.parameters = random_parameters(nn_net_parameters(f.net));
     f.arrays.gradients = random_floats(3, f.parameters); /* old values must not matter */
     f.arrays.buffers = calloc(nn_net_buffers(f.net)->elements + 1, sizeof(float));
     f.arrays.arena = aligned_alloc(64, nn_net_arena_bytes(f.net));
-    must(nn_net_bind(f.net, &f.arrays));
+    assert_ok(nn_net_bind(f.net, &f.arrays));
     memset(f.arrays.arena, 0x7f, nn_net_arena_bytes(f.net)); /* nor may the arena's, which nets share */
     return f;
 }

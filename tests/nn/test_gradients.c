@@ -8,7 +8,7 @@ enum { PROBES = 24 };
 static double loss(const fixture *f, const float *direction)
 {
     double sum = 0.0;
-    must(nn_net_forward(f->net, f->images, 1));
+    assert_ok(nn_net_forward(f->net, f->images, 1));
     for (size_t i = 0; i < f->outputs; i++) sum += (double)direction[i] * nn_net_output(f->net)[i];
     return sum;
 }
@@ -68,7 +68,7 @@ static float *run_backward(const fixture *f)
     float *direction = random_floats(4, f->outputs);
     loss(f, direction);
     memcpy(nn_net_output_gradient(f->net), direction, f->outputs * sizeof *direction);
-    must(nn_net_backward(f->net, NULL, NULL));
+    assert_ok(nn_net_backward(f->net, NULL, NULL));
     return direction;
 }
 

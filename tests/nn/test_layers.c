@@ -41,7 +41,7 @@ static void check_convolution(const geometry *g)
     size_t filter = g->input.channels * o->kernel * o->kernel;
     convolution_case = g;
     fixture f = open_fixture(g->input, build_convolution, o->filters * height * width);
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     const float *y = nn_net_output(f.net), *weight = parameter(&f, "conv.weight");
     const float *bias = o->bias ? parameter(&f, "conv.bias") : NULL;
     for (size_t i = 0; i < f.outputs; i++) {
@@ -81,7 +81,7 @@ static void max_pool_takes_the_largest_of_each_window(void **state)
     nn_input input = {2, 3, 7, 6}; /* the odd row is dropped */
     fixture f = open_fixture(input, build_max_pool, 3 * 3 * 3);
     (void)state;
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     const float *y = nn_net_output(f.net);
     for (size_t i = 0; i < f.outputs; i++) {
         const float *corner = f.images + (i / 9) * 42 + i / 3 % 3 * 2 * 6 + i % 3 * 2;
@@ -96,7 +96,7 @@ static void average_pool_takes_the_mean_of_each_plane(void **state)
     nn_input input = {2, 16, 7, 8};
     fixture f = open_fixture(input, nn_global_average_pool, 16);
     (void)state;
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) {
         double sum = 0.0;
         for (size_t j = 0; j < 56; j++) sum += f.images[i * 56 + j];
@@ -117,7 +117,7 @@ static void linear_is_the_matrix_product(void **state)
     nn_input input = {3, 2, 3, 3};
     fixture f = open_fixture(input, build_linear, 5);
     (void)state;
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) {
         double sum = parameter(&f, "fc.bias")[i % 5];
         for (size_t j = 0; j < 18; j++)
@@ -173,7 +173,7 @@ static void check_batch_norm(build_function build, int relu)
 {
     fixture f = open_fixture(norm_input, build, 16 * NORM_PIXELS);
     set_identity(&f);
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t c = 0; c < 16; c++) {
         double mean, variance;
         statistics(&f, c, &mean, &variance);
@@ -183,7 +183,7 @@ static void check_batch_norm(build_function build, int relu)
         buffer(&f, "bn.running_mean")[c] = 0.1f * (float)c;
         buffer(&f, "bn.running_var")[c] = 1.0f + (float)c;
     }
-    must(nn_net_forward(f.net, f.images, 0));
+    assert_ok(nn_net_forward(f.net, f.images, 0));
     for (size_t c = 0; c < 16; c++) assert_normalised(&f, c, 0.1f * (float)c, 1.0 + (double)c, relu);
     close_fixture(&f);
 }
@@ -202,9 +202,9 @@ static void batch_norm_tracks_mean_and_unbiased_variance(void **state)
     (void)state;
     set_identity(&f);
     for (size_t c = 0; c < 16; c++) buffer(&f, "bn.running_var")[c] = 1.0f;
-    must(nn_net_forward(f.net, f.images, 1));
-    must(nn_net_forward(f.net, f.images, 1));
-    must(nn_net_forward(f.net, f.images, 0)); /* must leave them alone */
+    assert_ok(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 0)); /* must leave them alone */
     for (size_t c = 0; c < 16; c++) {
         double mean, variance;
         statistics(&f, c, &mean, &variance);
@@ -228,7 +228,7 @@ static void relu_cuts_at_zero(void **state)
     fixture f = open_fixture(input, build_relu, 72);
     (void)state;
     set_identity(&f);
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) assert_near(nn_net_output(f.net)[i], fmaxf(0.0f, f.images[i]), 0.0);
     close_fixture(&f);
 }
@@ -253,7 +253,7 @@ static void check_shortcut(nn_input input, size_t filters, size_t stride)
     fixture f = open_fixture(input, build_branch, filters * height * width);
     set_identity(&f);
     memset(parameter(&f, "branch.weight"), 0, filters * 16 * 9 * sizeof(float));
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) {
         size_t x = i % width * stride, y = i / width % height * stride, c = i / (width * height) % filters;
         size_t n = i / (width * height * filters);
@@ -317,7 +317,7 @@ static void impossible_nets_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         nn_net *net;
-        must(nn_net_create(&(nn_input){1, 4, 4, 4}, NN_FP32, &net));
+        assert_ok(nn_net_create(&(nn_input){1, 4, 4, 4}, NN_FP32, &net));
         tw_status status = cases[i].build(net);
         if (status == TW_OK) status = nn_net_finish(net);
         assert_int_equal(status, cases[i].status);

@@ -1,5 +1,6 @@
 /* The LSTM layer against a second implementation, slow and in double, and its gradients against differences of that. */
-#include "random.h"
+#include "support/assert.h"
+#include "support/random.h"
 
 #include "lstm.h"
 
@@ -96,9 +97,9 @@ static double *doubles_of(const float *values, size_t count)
 static fixture open_fixture(nn_lstm_shape shape, size_t steps, size_t batch, const size_t *lengths)
 {
     fixture f = {.p = {.shape = shape, .steps = steps, .batch = batch, .lengths = lengths}, .rows = steps * batch};
-    must(nn_engine_create(NN_FP32, &f.engine));
+    assert_ok(nn_engine_create(NN_FP32, &f.engine));
     nn_lstm_options options = {.name = "rnn", .shape = shape, .range = 0.1f, .engine = f.engine};
-    must(nn_lstm_create(&options, &f.table, &f.lstm));
+    assert_ok(nn_lstm_create(&options, &f.table, &f.lstm));
     f.x_count = f.rows * shape.inputs;
     f.y_count = f.rows * shape.hidden * directions_of(&f.p);
     f.values = random_floats(1, f.table.elements);
@@ -159,10 +160,10 @@ static void check(nn_lstm_shape shape, size_t steps, size_t batch, const size_t 
 {
     fixture f = open_fixture(shape, steps, batch, lengths);
     float *direction = random_floats(6, f.y_count);
-    must(nn_lstm_forward(f.lstm, f.values, &f.batch));
+    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
     reference(&f.p);
     for (size_t i = 0; i < f.y_count; i++) assert_near(f.y[i], f.p.y[i], 3e-6);
-    must(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
+    assert_ok(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
     for (size_t t = 0; t < f.table.count; t++)
         probe(&f, direction, f.p.parameters + f.table.offsets[t], f.gradients + f.table.offsets[t],
               nn_table_elements(&f.table, t), f.table.tensors[t].name);
@@ -198,7 +199,7 @@ static void tensors_are_pytorchs(void **state)
     nn_table table = {0};
     nn_lstm *lstm;
     (void)state;
-    must(nn_lstm_create(&options, &table, &lstm));
+    assert_ok(nn_lstm_create(&options, &table, &lstm));
     assert_int_equal(table.count, 6);
     for (size_t i = 0; i < table.count; i++) {
         assert_string_equal(table.tensors[i].name, names[i]);
@@ -220,7 +221,7 @@ static void initial_values_follow_the_options(void **state)
     nn_lstm *lstm;
     double sum = 0.0, squares = 0.0;
     (void)state;
-    must(nn_lstm_create(&options, &table, &lstm));
+    assert_ok(nn_lstm_create(&options, &table, &lstm));
     float *values = random_floats(1, table.elements);
     nn_table_initialise(&table, 5, values);
     size_t weights = table.offsets[2];
@@ -247,8 +248,8 @@ static void padding_is_not_seen(void **state)
     fixture f = open_fixture((nn_lstm_shape){4, 9, 1}, 6, 4, lengths);
     float *direction = random_floats(6, f.y_count);
     (void)state;
-    must(nn_lstm_forward(f.lstm, f.values, &f.batch));
-    must(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
+    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
+    assert_ok(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
     float *y = malloc(f.y_count * sizeof *y), *gradients = malloc(f.table.elements * sizeof *gradients);
     memcpy(y, f.y, f.y_count * sizeof *y);
     memcpy(gradients, f.gradients, f.table.elements * sizeof *gradients);
@@ -265,8 +266,8 @@ static void padding_is_not_seen(void **state)
             }
         }
     }
-    must(nn_lstm_forward(f.lstm, f.values, &f.batch));
-    must(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
+    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
+    assert_ok(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
     assert_memory_equal(f.y, y, f.y_count * sizeof *y);
     assert_memory_equal(f.gradients, gradients, f.table.elements * sizeof *gradients);
     free(y);
@@ -280,12 +281,12 @@ static void a_sequence_gets_what_it_gets_alone(void **state)
     const size_t lengths[] = {3, 6, 1, 5};
     fixture f = open_fixture((nn_lstm_shape){4, 9, 1}, 6, 4, lengths);
     (void)state;
-    must(nn_lstm_forward(f.lstm, f.values, &f.batch));
+    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
     for (size_t s = 0; s < 4; s++) {
         float x[6 * 4], y[6 * 18];
         for (size_t t = 0; t < lengths[s]; t++) memcpy(x + t * 4, f.x + (t * 4 + s) * 4, 4 * sizeof *x);
         nn_lstm_batch alone = {.steps = lengths[s], .batch = 1, .x = x, .y = y};
-        must(nn_lstm_forward(f.lstm, f.values, &alone));
+        assert_ok(nn_lstm_forward(f.lstm, f.values, &alone));
         for (size_t t = 0; t < lengths[s]; t++)
             for (size_t k = 0; k < 18; k++) assert_near(y[t * 18 + k], f.y[(t * 4 + s) * 18 + k], 1e-6);
     }
@@ -303,7 +304,7 @@ static void two_halves_carry_over_to_the_whole(void **state)
     (void)state;
     f.p.state = doubles_of(whole, 2 * BATCH * HIDDEN);
     f.batch.state = whole;
-    must(nn_lstm_forward(f.lstm, f.values, &f.batch));
+    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
     reference(&f.p);
     for (size_t i = 0; i < f.y_count; i++) assert_near(f.y[i], f.p.y[i], 3e-6);
     for (size_t half = 0; half < 2; half++) {
@@ -312,7 +313,7 @@ static void two_halves_carry_over_to_the_whole(void **state)
                                .x = f.x + half * f.x_count / 2,
                                .y = y + half * f.y_count / 2,
                                .state = halves};
-        must(nn_lstm_forward(f.lstm, f.values, &batch));
+        assert_ok(nn_lstm_forward(f.lstm, f.values, &batch));
     }
     for (size_t i = 0; i < f.y_count; i++) assert_near(y[i], f.y[i], 1e-6);
     for (size_t i = 0; i < 2 * BATCH * HIDDEN; i++) assert_near(halves[i], whole[i], 1e-6);

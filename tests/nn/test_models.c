@@ -1,5 +1,6 @@
 /* Whole models through model.h. */
-#include "random.h"
+#include "support/assert.h"
+#include "support/random.h"
 
 #include <pthread.h>
 
@@ -14,7 +15,7 @@ static model *make(const char *name, model_shape shape, size_t batch)
 {
     model *m;
     shape.batch = batch;
-    must(model_create(name, &shape, &m));
+    assert_ok(model_create(name, &shape, &m));
     model_initialise(m, 42);
     return m;
 }
@@ -52,14 +53,14 @@ static void free_samples(samples *s)
 static model_result step(model *m, const samples *s, size_t first, size_t count)
 {
     model_result result;
-    must(model_step(m, s->images + first * s->image, s->labels + first, count, NULL, NULL, &result));
+    assert_ok(model_step(m, s->images + first * s->image, s->labels + first, count, NULL, NULL, &result));
     return result;
 }
 
 static model_result evaluate(model *m, const samples *s, size_t first, size_t count)
 {
     model_result result;
-    must(model_evaluate(m, s->images + first * s->image, s->labels + first, count, &result));
+    assert_ok(model_evaluate(m, s->images + first * s->image, s->labels + first, count, &result));
     return result;
 }
 
@@ -309,7 +310,7 @@ static void gradients_are_announced_complete_and_backwards(void **state)
         record r = {.m = m, .copy = calloc(model_parameter_count(m), sizeof(float)), .stop_at = SIZE_MAX};
         model_result result;
         model_tensors(m, &r.next);
-        must(model_step(m, s.images, s.labels, BATCH, note, &r, &result));
+        assert_ok(model_step(m, s.images, s.labels, BATCH, note, &r, &result));
         assert_int_equal(r.next, 0);
         assert_memory_equal(r.copy, model_gradients(m), model_parameter_count(m) * sizeof(float));
         model_tensors(m, &r.next);

@@ -13,7 +13,7 @@ static nn_engine *open_engine(nn_precision precision)
         assert_int_equal(nn_engine_create(NN_BF16, &engine), TW_ERROR_UNSUPPORTED);
         skip();
     }
-    must(nn_engine_create(precision, &engine));
+    assert_ok(nn_engine_create(precision, &engine));
     return engine;
 }
 
@@ -85,11 +85,11 @@ static void multiply(nn_engine *engine, problem *p, int prepared)
 {
     nn_factor factor = {0};
     if (!prepared) {
-        must(nn_multiply(engine, &p->product, p->a, p->b, p->c));
+        assert_ok(nn_multiply(engine, &p->product, p->a, p->b, p->c));
         return;
     }
-    must(nn_factor_prepare(engine, &p->product, p->b, &factor));
-    must(nn_factor_multiply(&factor, p->a, p->c));
+    assert_ok(nn_factor_prepare(engine, &p->product, p->b, &factor));
+    assert_ok(nn_factor_multiply(&factor, p->a, p->c));
     nn_factor_free(&factor);
 }
 
@@ -136,14 +136,14 @@ static void shapes_that_were_forgotten_come_back(void **state)
     problem first = open_problem(shapes[0]);
     nn_factor factor = {0};
     (void)state;
-    must(nn_factor_prepare(engine, &first.product, first.b, &factor));
+    assert_ok(nn_factor_prepare(engine, &first.product, first.b, &factor));
     for (size_t i = 0; i < 600; i++) {
         problem p = open_problem((nn_product){.m = 32 + i % 300, .n = 32, .k = 2});
         multiply(engine, &p, 0);
         assert_true(largest_error(&p, rounded) <= 1e-5);
         close_problem(&p);
     }
-    must(nn_factor_multiply(&factor, first.a, first.c));
+    assert_ok(nn_factor_multiply(&factor, first.a, first.c));
     assert_true(largest_error(&first, rounded) <= 1e-4);
     nn_factor_free(&factor);
     close_problem(&first);
@@ -193,15 +193,15 @@ static lstm_results run_lstm(nn_precision precision, int bidirectional)
         .name = "rnn", .shape = {INPUTS, HIDDEN, bidirectional}, .range = 0.2f, .engine = engine};
     lstm_results r = {0};
     nn_lstm *lstm;
-    must(nn_lstm_create(&options, &r.table, &lstm));
+    assert_ok(nn_lstm_create(&options, &r.table, &lstm));
     r.y = random_floats(1, ROWS * width);
     r.gradients = random_floats(2, r.table.elements);
     r.x_gradient = random_floats(3, ROWS * INPUTS);
     float *values = random_floats(4, r.table.elements), *x = random_floats(5, ROWS * INPUTS);
     float *y_gradient = random_floats(6, ROWS * width);
     nn_table_initialise(&r.table, 7, values);
-    must(nn_lstm_forward(lstm, values, &(nn_lstm_batch){.steps = STEPS, .batch = BATCH, .x = x, .y = r.y}));
-    must(nn_lstm_backward(lstm, values, y_gradient, r.gradients, r.x_gradient));
+    assert_ok(nn_lstm_forward(lstm, values, &(nn_lstm_batch){.steps = STEPS, .batch = BATCH, .x = x, .y = r.y}));
+    assert_ok(nn_lstm_backward(lstm, values, y_gradient, r.gradients, r.x_gradient));
     nn_lstm_destroy(lstm);
     nn_engine_destroy(engine);
     free(values);
@@ -253,9 +253,9 @@ static fixture run_convolutions(nn_precision precision)
 {
     nn_engine_destroy(open_engine(precision)); /* or skip */
     fixture f = open_fixture_in(precision, (nn_input){32, 3, 12, 12}, build_convolutions, 40);
-    must(nn_net_forward(f.net, f.images, 1));
+    assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) nn_net_output_gradient(f.net)[i] = uniform(9, i);
-    must(nn_net_backward(f.net, NULL, NULL));
+    assert_ok(nn_net_backward(f.net, NULL, NULL));
     return f;
 }
 

@@ -1,14 +1,11 @@
 /* ResNet-20 against itself written out as plain loops, from the tensors' names. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <thinwire/thinwire_plugin.h>
 
 #include "model.h"

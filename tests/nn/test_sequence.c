@@ -1,5 +1,6 @@
 /* The parts of sequence models beside the LSTM: functions of one number, rows, embedding, dropout, softmax. */
-#include "random.h"
+#include "support/assert.h"
+#include "support/random.h"
 
 #include "affine.h"
 #include "dropout.h"
@@ -48,10 +49,10 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
           *dx = random_floats(8, ROWS * INPUTS);
     nn_engine *engine;
     (void)state;
-    must(nn_engine_create(NN_FP32, &engine));
-    must(nn_affine_forward(engine, &shape, w, b, x, y));
-    must(nn_affine_backward_parameters(engine, &shape, x, dy, dw, db));
-    must(nn_affine_backward_source(engine, &shape, w, dy, dx));
+    assert_ok(nn_engine_create(NN_FP32, &engine));
+    assert_ok(nn_affine_forward(engine, &shape, w, b, x, y));
+    assert_ok(nn_affine_backward_parameters(engine, &shape, x, dy, dw, db));
+    assert_ok(nn_affine_backward_source(engine, &shape, w, dy, dx));
     for (size_t o = 0; o < OUTPUTS; o++) {
         double sum = 0.0;
         for (size_t r = 0; r < ROWS; r++) {

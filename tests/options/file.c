@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "sample.h"
+#include "support/folder.h"
 
 static tw_status read_text(line *l, const char *text)
 {
@@ -91,7 +92,7 @@ static void mistakes_name_file_line_and_key(void **state)
         line l;
         assert_parses(&l, "");
         assert_int_equal(read_text(&l, mistakes[i].text), TW_ERROR_FORMAT);
-        assert_says(mistakes[i].words);
+        assert_said(mistakes[i].words);
         options_release(&l.set);
     }
 }
@@ -105,7 +106,7 @@ static void a_wrong_value_is_refused_even_where_the_line_wins(void **state)
     options_release(&l.set);
 }
 
-static char *write_text(const options *set)
+static char *page_text(const options *set)
 {
     static char *text; /* static: gcc 12 warns of an automatic one, which the stream keeps the address of */
     size_t size;
@@ -131,11 +132,11 @@ static void assert_same_values(const settings *a, const settings *b)
 static void check_round_trip(line *l)
 {
     line back;
-    char *text = write_text(&l->set);
+    char *text = page_text(&l->set);
     assert_parses(&back, "");
     if (read_text(&back, text) != TW_OK) fail_msg("%s in\n%s", tw_last_error(), text);
     assert_same_values(&l->values, &back.values);
-    char *again = write_text(&back.set);
+    char *again = page_text(&back.set);
     assert_string_equal(text, again);
     free(again);
     free(text);
@@ -185,7 +186,7 @@ static void a_long_text_stays_on_its_line(void **state)
     memset(&l, 0, sizeof l);
     assert_int_equal(options_parse(&page, 2, words, &l.values, &l.set), TW_OK);
     check_round_trip(&l);
-    char *text = write_text(&l.set);
+    char *text = page_text(&l.set);
     assert_in_range(strcspn(strstr(text, "out:"), "\n"), sizeof word, SIZE_MAX);
     free(text);
     options_release(&l.set);
@@ -196,7 +197,7 @@ static void what_belongs_to_the_line_is_not_written(void **state)
     line l;
     (void)state;
     assert_parses(&l, "--config run.yaml");
-    char *text = write_text(&l.set);
+    char *text = page_text(&l.set);
     assert_null(strstr(text, "config"));
     assert_null(strstr(text, "out:")); /* nor what has no value */
     assert_non_null(strstr(text, "epochs: 5\n"));
@@ -211,7 +212,7 @@ static void a_text_that_is_no_utf8_is_not_written(void **state)
     (void)state;
     assert_parses(&l, "--out \xff");
     assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_ARGUMENT);
-    assert_says("--out");
+    assert_said("--out");
     fclose(file);
     options_release(&l.set);
 }
@@ -224,33 +225,28 @@ static void a_full_disk_is_noticed(void **state)
     if (!file) skip();
     assert_parses(&l, "");
     assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_IO);
-    assert_says("run.yaml");
+    assert_said("run.yaml");
     fclose(file);
     options_release(&l.set);
 }
 
 static void files_are_read_and_named(void **state)
 {
-    const char *root = getenv("TMPDIR");
-    char path[512];
+    const char *path = in_folder("run.yaml");
     line l;
     (void)state;
-    snprintf(path, sizeof path, "%s/thinwire-options-XXXXXX", root ? root : "/tmp");
-    int descriptor = mkstemp(path);
-    assert_int_equal(write(descriptor, "epochs: 8\nlrr: 2\n", 17), 17);
+    write_text("run.yaml", "epochs: 8\nlrr: 2\n");
     assert_parses(&l, "");
     assert_int_equal(options_read_file(&l.set, path), TW_ERROR_FORMAT);
-    assert_says(path);
-    assert_says(":2: unknown option lrr; did you mean lr?");
-    assert_int_equal(ftruncate(descriptor, 10), 0);
+    assert_said(path, ":2: unknown option lrr; did you mean lr?");
+    write_text("run.yaml", "epochs: 8\n");
     assert_int_equal(options_read_file(&l.set, path), TW_OK);
     assert_int_equal(l.values.epochs, 8);
-    close(descriptor);
     unlink(path);
     assert_int_equal(options_read_file(&l.set, path), TW_ERROR_IO);
-    assert_says(path);
+    assert_said(path);
     assert_int_equal(options_read_file(&l.set, "/"), TW_ERROR_IO);
-    assert_says("it is a folder");
+    assert_said("it is a folder");
     options_release(&l.set);
 }
 
@@ -268,7 +264,7 @@ int main(void)
         cmocka_unit_test(what_belongs_to_the_line_is_not_written),
         cmocka_unit_test(a_text_that_is_no_utf8_is_not_written),
         cmocka_unit_test(a_full_disk_is_noticed),
-        cmocka_unit_test(files_are_read_and_named),
+        cmocka_unit_test_setup_teardown(files_are_read_and_named, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

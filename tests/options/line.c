@@ -128,10 +128,10 @@ static void arguments_are_counted(void **state)
     (void)state;
     strict.least_arguments = 1;
     assert_int_equal(options_parse(&strict, 0, NULL, &values, &set), TW_ERROR_ARGUMENT);
-    assert_says("thinwire train TASK [options]");
+    assert_said("thinwire train TASK [options]");
     line l;
     assert_int_equal(parse(&l, "image lm asr"), TW_ERROR_ARGUMENT);
-    assert_says("\"asr\"");
+    assert_said("\"asr\"");
 }
 
 static void mistakes_are_explained(void **state)
@@ -171,7 +171,7 @@ static void mistakes_are_explained(void **state)
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         line l;
         assert_int_equal(parse(&l, mistakes[i].text), TW_ERROR_ARGUMENT);
-        assert_says(mistakes[i].words);
+        assert_said(mistakes[i].words);
         assert_null(l.values.sync);
     }
 }
@@ -187,7 +187,7 @@ static void a_value_may_be_empty_or_hold_blanks(void **state)
     assert_string_equal(values.sync, "two words");
     options_release(&set);
     assert_int_equal(options_parse(&page, 5, words, &values, &set), TW_ERROR_ARGUMENT);
-    assert_says("\" 1\" is not a number");
+    assert_said("\" 1\" is not a number");
 }
 
 static void long_words_are_refused_whole(void **state)
@@ -199,7 +199,7 @@ static void long_words_are_refused_whole(void **state)
     (void)state;
     memset(word + 2, 'e', sizeof word - 3);
     assert_int_equal(options_parse(&page, 1, words, &values, &set), TW_ERROR_ARGUMENT);
-    assert_says("unknown option --eee");
+    assert_said("unknown option --eee");
 }
 
 static void help_is_heard_before_mistakes(void **state)

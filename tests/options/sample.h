@@ -2,16 +2,11 @@
 #ifndef TESTS_OPTIONS_SAMPLE_H
 #define TESTS_OPTIONS_SAMPLE_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "options.h"
+#include "support/assert.h"
 
 typedef struct settings {
     long epochs, seed;
@@ -68,12 +63,6 @@ static tw_status parse(line *l, const char *text)
 static void assert_parses(line *l, const char *text)
 {
     if (parse(l, text) != TW_OK) fail_msg("%s: %s", text, tw_last_error());
-}
-
-static void assert_says(const char *words)
-{
-    if (!strstr(tw_last_error(), words)) fail_msg("\"%s\" should say \"%s\"", tw_last_error(), words);
-    assert_null(strchr(tw_last_error(), '\n'));
 }
 
 #endif

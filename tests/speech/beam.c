@@ -71,7 +71,7 @@ static void a_wide_beam_finds_the_best_spelling(void **state)
         uint32_t found[FRAMES];
         beam_result result;
         utterance u = of(logits, FRAMES, LABELS);
-        fill(seed, 2, logits, FRAMES * LABELS);
+        fill_uniform(seed, 2, logits, FRAMES * LABELS);
         size_t best = best_of_all(logits, bonus, &expected);
         assert_ok(beam_search(b, &u, bonus, found, &result));
         assert_int_equal(number_of(found, result.count), best);
@@ -87,7 +87,7 @@ static void greedy_spells_the_best_path(void **state)
         float logits[FRAMES * LABELS];
         uint32_t best[FRAMES], expected[FRAMES], found[FRAMES];
         utterance u = of(logits, FRAMES, LABELS);
-        fill(seed, 2, logits, FRAMES * LABELS);
+        fill_uniform(seed, 2, logits, FRAMES * LABELS);
         for (size_t t = 0; t < FRAMES; t++) {
             best[t] = 0;
             for (uint32_t k = 1; k < LABELS; k++)
@@ -120,7 +120,7 @@ static void the_beam_adds_up_what_greedy_does_not(void **state)
 /* A network fairly sure of a path whose labels last a few frames. */
 static void fill_as_spoken(uint64_t seed, float *logits, size_t frames, size_t labels)
 {
-    fill(seed, 2, logits, frames * labels);
+    fill_uniform(seed, 2, logits, frames * labels);
     for (size_t t = 0; t < frames; t++) logits[t * labels + draw(seed, t / 3, (uint32_t)labels)] += 4;
 }
 
@@ -177,7 +177,7 @@ static void strides_are_followed(void **state)
     beam_result first, second;
     beam *b;
     (void)state;
-    fill(77, 3, wide, FRAMES * 2 * LABELS);
+    fill_uniform(77, 3, wide, FRAMES * 2 * LABELS);
     for (size_t t = 0; t < FRAMES; t++) memcpy(own + t * LABELS, wide + (2 * t + 1) * LABELS, LABELS * sizeof(float));
     utterance a = of(own, FRAMES, LABELS), same = {wide + LABELS, 2 * LABELS, FRAMES, LABELS};
     assert_ok(beam_create(FRAMES, LABELS, 8, &b));

@@ -69,7 +69,7 @@ static void every_small_target_has_the_sum_over_its_paths(void **state)
             for (uint32_t length = 0; length <= MOST_TARGET; length++) {
                 float logits[MOST_FRAMES * MOST_LABELS];
                 uint32_t digits[MOST_TARGET] = {0};
-                fill(frames * 16 + labels * 4 + length, 3, logits, frames * labels);
+                fill_uniform(frames * 16 + labels * 4 + length, 3, logits, frames * labels);
                 do {
                     uint32_t target[MOST_TARGET];
                     for (size_t i = 0; i < MOST_TARGET; i++) target[i] = digits[i] + 1;
@@ -83,7 +83,7 @@ static void a_repeated_label_needs_a_frame_between(void **state)
     const uint32_t same[] = {1, 1, 1}, different[] = {1, 2, 1};
     float logits[5 * 3];
     (void)state;
-    fill(1, 2, logits, 15);
+    fill_uniform(1, 2, logits, 15);
     assert_true(isinf(loss_of(logits, 4, 3, same, 3, NULL)));
     assert_true(isfinite(loss_of(logits, 5, 3, same, 3, NULL)));
     assert_true(isinf(loss_of(logits, 2, 3, different, 3, NULL)));
@@ -97,7 +97,7 @@ static void the_gradient_is_the_slope_of_the_loss(void **state)
     const uint32_t target[LENGTH] = {1, 1, 2, 5, 3, 3, 4};
     const float step = 0x1p-7f;
     (void)state;
-    fill(2, 2, logits, FRAMES * LABELS);
+    fill_uniform(2, 2, logits, FRAMES * LABELS);
     loss_of(logits, FRAMES, LABELS, target, LENGTH, gradient);
     for (size_t i = 0; i < FRAMES * LABELS; i++) {
         float kept = logits[i];
@@ -146,7 +146,7 @@ static void check_long(uint64_t seed, float scale, float blank, uint32_t length)
     enum { FRAMES = 1000, LABELS = 8 };
     static float logits[FRAMES * LABELS], gradient[FRAMES * LABELS];
     static uint32_t target[FRAMES];
-    fill(seed, scale, logits, FRAMES * LABELS);
+    fill_uniform(seed, scale, logits, FRAMES * LABELS);
     for (size_t t = 0; t < FRAMES; t++) logits[t * LABELS] += blank;
     for (size_t i = 0; i < length; i++) target[i] = 1 + (uint32_t)(i * 3 + draw(seed, i, 2)) % (LABELS - 1);
     double loss = loss_of(logits, FRAMES, LABELS, target, length, gradient);
@@ -223,7 +223,7 @@ static void a_batch_is_its_sequences(void **state)
     ctc_result result;
     ctc *c;
     (void)state;
-    fill(9, 2, logits, TIME * BATCH * LABELS);
+    fill_uniform(9, 2, logits, TIME * BATCH * LABELS);
     assert_ok(ctc_create(TIME + 3, LABELS, 6, &c));
     for (int kind = CTC_BY_SEQUENCE; kind <= CTC_BY_LABEL; kind++) {
         double sum = 0.0;

@@ -4,7 +4,7 @@
 #include "memory.h"
 
 /* Writes a file with this header, its length in front, and `size` bytes of data; loads it. */
-static tw_status load_text(void **folder, const char *header, size_t size, tw_state **loaded)
+static tw_status load_text(const char *header, size_t size, tw_state **loaded)
 {
     unsigned char bytes[4096] = {0};
     uint64_t length = strlen(header);
@@ -12,23 +12,23 @@ static tw_status load_text(void **folder, const char *header, size_t size, tw_st
     memcpy(bytes, &length, 8);
     memcpy(bytes + 8, header, length);
     for (size_t i = 0; i < size; i++) bytes[8 + length + i] = (unsigned char)(i + 1);
-    write_file(in_folder(folder, "f"), bytes, 8 + length + size);
+    write_bytes("f", bytes, 8 + length + size);
     *loaded = NULL;
-    return tw_state_load(in_folder(folder, "f"), loaded);
+    return tw_state_load(in_folder("f"), loaded);
 }
 
 static void known_files_load(void **state)
 {
+    (void)state;
     static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
     tw_state *loaded;
     tw_state_entry entry;
-    write_file(in_folder(state, "f"), nothing, sizeof nothing);
-    assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_OK);
+    write_bytes("f", nothing, sizeof nothing);
+    assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_OK);
     assert_int_equal(tw_state_count(loaded), 0);
     tw_state_destroy(loaded);
     assert_int_equal(
-        load_text(state, "{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}", 24, &loaded),
-        TW_OK);
+        load_text("{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}", 24, &loaded), TW_OK);
     assert_int_equal(tw_state_at(loaded, 0, &entry), TW_OK);
     assert_string_equal(entry.name, "attn.0");
     assert_int_equal(entry.dtype, TW_F32);
@@ -41,11 +41,11 @@ static void known_files_load(void **state)
 /* The header's order is the state's; the data may lie in another; fields and blanks may too. */
 static void order_and_blanks_are_free(void **state)
 {
+    (void)state;
     tw_state *loaded;
     unsigned char got[3];
     tw_state_entry entry;
-    assert_int_equal(load_text(state,
-                               "{ \"b\" : { \"shape\":[ 2 ], \"data_offsets\":[1,3],\n\"dtype\":\"U8\" } ,\r\n"
+    assert_int_equal(load_text("{ \"b\" : { \"shape\":[ 2 ], \"data_offsets\":[1,3],\n\"dtype\":\"U8\" } ,\r\n"
                                "\"e\":{\"dtype\":\"F64\",\"shape\":[7,0],\"data_offsets\":[1,1]},"
                                "\"__metadata__\":{\"x\":\"y\\u00e4\\uD83D\\uDE00\\/\"},"
                                "\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}\t ",
@@ -65,6 +65,7 @@ static void order_and_blanks_are_free(void **state)
 
 static void bad_headers_are_refused(void **state)
 {
+    (void)state;
     static const struct {
         const char *header;
         size_t size;
@@ -137,9 +138,9 @@ static void bad_headers_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tw_state *loaded;
-        tw_status status = load_text(state, cases[i].header, cases[i].size, &loaded);
+        tw_status status = load_text(cases[i].header, cases[i].size, &loaded);
         if (status != cases[i].expected) fail_msg("%s: %s", cases[i].header, tw_last_error());
-        if (status != TW_OK) assert_non_null(strstr(tw_last_error(), in_folder(state, "f")));
+        if (status != TW_OK) assert_non_null(strstr(tw_last_error(), in_folder("f")));
         if (status != TW_OK) assert_null(loaded);
         tw_state_destroy(loaded);
     }
@@ -147,8 +148,9 @@ static void bad_headers_are_refused(void **state)
 
 static void an_unknown_type_is_named(void **state)
 {
+    (void)state;
     tw_state *loaded;
-    assert_int_equal(load_text(state, FIELDS("\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, &loaded),
+    assert_int_equal(load_text(FIELDS("\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, &loaded),
                      TW_ERROR_FORMAT);
     assert_non_null(strstr(tw_last_error(), "'a'"));
     assert_non_null(strstr(tw_last_error(), "F8_E4M3"));
@@ -156,36 +158,39 @@ static void an_unknown_type_is_named(void **state)
 
 static void impossible_lengths_are_refused(void **state)
 {
+    (void)state;
     static const uint64_t lengths[] = {0, 3, 9, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         unsigned char bytes[16] = "........{}      ";
         tw_state *loaded;
         memcpy(bytes, &lengths[i], 8);
-        write_file(in_folder(state, "f"), bytes, sizeof bytes);
-        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+        write_bytes("f", bytes, sizeof bytes);
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_ERROR_FORMAT);
     }
 }
 
 /* A file large enough for the length it claims, most of it a hole: the limit refuses it before a byte is read. */
 static void a_header_beyond_the_limit_is_not_read(void **state)
 {
+    (void)state;
     static const uint64_t length = 100000001;
     tw_state *loaded;
-    write_file(in_folder(state, "f"), &length, sizeof length);
-    assert_int_equal(truncate(in_folder(state, "f"), (off_t)(8 + length)), 0);
-    assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+    write_bytes("f", &length, sizeof length);
+    assert_int_equal(truncate(in_folder("f"), (off_t)(8 + length)), 0);
+    assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_ERROR_FORMAT);
     assert_non_null(strstr(tw_last_error(), "100000001"));
 }
 
 static void every_truncation_is_refused(void **state)
 {
+    (void)state;
     tw_state *made = make_everything(), *loaded;
     size_t size;
-    assert_int_equal(tw_state_save(made, in_folder(state, "whole")), TW_OK);
-    unsigned char *bytes = read_file(in_folder(state, "whole"), &size);
+    assert_int_equal(tw_state_save(made, in_folder("whole")), TW_OK);
+    unsigned char *bytes = read_whole("whole", &size);
     for (size_t cut = 0; cut < size; cut++) {
-        write_file(in_folder(state, "f"), bytes, cut);
-        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+        write_bytes("f", bytes, cut);
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_ERROR_FORMAT);
     }
     free(bytes);
     tw_state_destroy(made);
@@ -194,17 +199,18 @@ static void every_truncation_is_refused(void **state)
 /* Whatever one byte becomes: refused, or a state that saves and loads again. */
 static void every_damaged_byte_is_survived(void **state)
 {
+    (void)state;
     static const unsigned char flips[] = {0x01, 0x02, 0x08, 0x20, 0x80, 0xFF};
     tw_state *made = make_everything();
     size_t size;
-    assert_int_equal(tw_state_save(made, in_folder(state, "whole")), TW_OK);
-    unsigned char *bytes = read_file(in_folder(state, "whole"), &size);
+    assert_int_equal(tw_state_save(made, in_folder("whole")), TW_OK);
+    unsigned char *bytes = read_whole("whole", &size);
     for (size_t at = 0; at < size; at++)
         for (size_t i = 0; i < sizeof flips; i++) {
             tw_state *loaded = NULL;
             bytes[at] ^= flips[i];
-            write_file(in_folder(state, "f"), bytes, size);
-            tw_status status = tw_state_load(in_folder(state, "f"), &loaded);
+            write_bytes("f", bytes, size);
+            tw_status status = tw_state_load(in_folder("f"), &loaded);
             assert_true(status == TW_ERROR_FORMAT ||
                         (status == TW_OK && tw_state_count(loaded) == tw_state_count(made)));
             tw_state_destroy(loaded);
@@ -217,7 +223,7 @@ static void every_damaged_byte_is_survived(void **state)
 static void what_is_no_file_is_an_io_error(void **state)
 {
     tw_state *loaded;
-    assert_int_equal(tw_state_load(in_folder(state, "missing"), &loaded), TW_ERROR_IO);
+    assert_int_equal(tw_state_load(in_folder("missing"), &loaded), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "missing"));
     assert_int_equal(tw_state_load(*state, &loaded), TW_ERROR_IO);
     assert_int_equal(tw_state_load("/dev/zero", &loaded), TW_ERROR_IO);
@@ -225,8 +231,9 @@ static void what_is_no_file_is_an_io_error(void **state)
 
 static void loading_without_memory_leaks_nothing(void **state)
 {
+    (void)state;
     tw_state *made = make_everything(), *loaded = NULL;
-    const char *path = in_folder(state, "f");
+    const char *path = in_folder("f");
     assert_int_equal(tw_state_save(made, path), TW_OK);
     tw_status status = TW_ERROR_MEMORY;
     for (long n = 1; status != TW_OK; n++) {

@@ -1,84 +1,21 @@
-/* support.h - a folder of the test's own, files in it, and a state with everything in it. */
+/* support.h - a folder of the test's own, and a state with everything in it. */
 #ifndef TEST_STATE_SUPPORT_H
 #define TEST_STATE_SUPPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <thinwire/thinwire.h>
-#include <unistd.h>
 
-/* cmocka's set-up: an empty folder, which is *state. */
-static inline int make_folder(void **state)
-{
-    const char *parent = getenv("TMPDIR");
-    char *folder = malloc(4096);
-    if (!folder) return -1;
-    snprintf(folder, 4096, "%s/thinwire-state-XXXXXX", parent ? parent : "/tmp");
-    *state = folder;
-    return mkdtemp(folder) ? 0 : -1;
-}
+#include "support/folder.h"
 
-/* Visits what is in the folder; removes it too when told. Returns how many entries there were. */
-static inline int walk_folder(const char *folder, int removing)
+static inline size_t entries_in_folder(void)
 {
-    char path[8192];
-    int count = 0;
-    DIR *listing = opendir(folder);
-    if (!listing) return -1;
-    for (struct dirent *entry; (entry = readdir(listing));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (removing) remove(path);
-        count++;
-    }
+    size_t count = 0;
+    DIR *listing = opendir(test_folder);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(listing);
     return count;
-}
-
-static inline int remove_folder(void **state)
-{
-    walk_folder(*state, 1);
-    int failed = rmdir(*state);
-    free(*state);
-    return failed;
-}
-
-/* A path in the test's folder; one at a time. */
-static inline const char *in_folder(void **state, const char *name)
-{
-    static char path[8192];
-    snprintf(path, sizeof path, "%s/%s", (const char *)*state, name);
-    return path;
-}
-
-static inline void write_file(const char *path, const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
-/* The whole file; the caller frees it. */
-static inline unsigned char *read_file(const char *path, size_t *size)
-{
-    enum { MOST = 1 << 20 };
-    unsigned char *bytes = malloc(MOST);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(bytes);
-    assert_non_null(file);
-    *size = fread(bytes, 1, MOST, file);
-    fclose(file);
-    return bytes;
 }
 
 /* Every type, a scalar, empty tensors, eight dimensions, and names and texts that need escapes. */

@@ -4,16 +4,12 @@
 #define GOSSIP_PLAYERS_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { TENSORS = 2, FIRST = 60, SECOND = 7, ELEMENTS = FIRST + SECOND, MOST_RANKS = 16 };
 

@@ -4,17 +4,13 @@
 #define GOSSIP_WORLD_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { MOST_WORKERS = 128, MOST_WIDTH = 64 };
 

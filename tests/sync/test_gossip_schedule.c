@@ -2,18 +2,13 @@
  * matrices (eigenvalues of the ring's, Lian et al. 2017; of products of matchings; expectations over random
  * permutations). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "gossip.h"
+#include "support/cmocka.h"
 
 enum { MOST = 128, WIDTH = 8, ROUNDS = 400 };
 

@@ -1,9 +1,5 @@
 /* Every instruction set gives the same run, bit for bit. The level is chosen once a process, so the program runs itself
  * again for each: with an argument it trains and prints the checksum of its weights. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +7,8 @@
 #include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cpu.h"
+#include "support/cmocka.h"
 
 enum { WEIGHTS = 90007, BIASES = 131, ELEMENTS = WEIGHTS + BIASES, STEPS = 12 };
 

@@ -1,19 +1,14 @@
 /* The reducer over the threads transport: ranks are threads, oracles are sums in rank order and hand-driven schemes. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
-
 #include "memory.h"
 #include "scheme.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 4, TENSORS = 5, STEPS = 12, ELEMENTS = 2000 + 30 + 5000 + 50 + 600 };
 

@@ -1,14 +1,10 @@
 /* Reducers whose ranks, tables or calls go wrong: every call ends, and says what was wrong. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 enum { RANKS = 3, TENSORS = 3, WEIGHT = 600 };
 

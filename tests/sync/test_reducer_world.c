@@ -1,13 +1,10 @@
 /* The same reducer program in a world and over threads: the same bits; and a world is the same each time, in everything
  * that can be seen of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
+
 #include <pthread.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>

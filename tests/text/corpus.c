@@ -16,7 +16,7 @@ static void reads_the_layout_of_ptb(void **state)
     write_folder(" the cat saw the dog \n the <unk> \n", "the dog saw\n", "a cat\n");
     write_text("README.txt", "neither of the three\n");
     write_text("ptb.train.json", "{}");
-    corpus c = load(scratch, words);
+    corpus c = load(test_folder, words);
     assert_vocabulary(c.vocabulary, LIST("the", "<eos>", "<unk>", "cat", "dog", "saw"));
     assert_tokens(c.vocabulary, &c.train, LIST("the", "cat", "saw", "the", "dog", "<eos>", "the", "<unk>", "<eos>"));
     assert_tokens(c.vocabulary, &c.valid, LIST("the", "dog", "saw", "<eos>"));
@@ -35,7 +35,7 @@ static void reads_the_layout_of_wikitext(void **state)
     write_text("wiki.valid.tokens", "=\n");
     write_text("contest.tokens", "the letters of test stand in it, but it is none\n");
     write_text("wiki.test.tokens", "Title\n");
-    corpus c = load(scratch, words);
+    corpus c = load(test_folder, words);
     assert_tokens(c.vocabulary, &c.train, LIST("<eos>", "=", "Title", "=", "<eos>", "<eos>"));
     corpus_release(&c);
 }
@@ -44,7 +44,7 @@ static void reads_characters(void **state)
 {
     (void)state;
     write_folder("\xEF\xBB\xBFé a\né", "a a", "\né");
-    corpus c = load(scratch, characters);
+    corpus c = load(test_folder, characters);
     assert_vocabulary(c.vocabulary, LIST("é", "\n", " ", "a"));
     assert_tokens(c.vocabulary, &c.train, LIST("é", " ", "a", "\n", "é"));
     assert_tokens(c.vocabulary, &c.valid, LIST("a", " ", "a"));
@@ -56,14 +56,14 @@ static void a_cap_makes_the_unknown(void **state)
 {
     (void)state;
     write_folder("a a a b b c d\n", "a d z\n", "b\n");
-    corpus c = load(scratch, (corpus_options){.unit = TEXT_WORDS, .most = 3});
+    corpus c = load(test_folder, (corpus_options){.unit = TEXT_WORDS, .most = 3});
     assert_vocabulary(c.vocabulary, LIST("<unk>", "a", "b")); /* <unk> for c, d and the end of the line: 3, as a */
     assert_tokens(c.vocabulary, &c.train, LIST("a", "a", "a", "b", "b", "<unk>", "<unk>", "<unk>"));
     assert_tokens(c.vocabulary, &c.valid, LIST("a", "<unk>", "<unk>", "<unk>"));
     assert_int_equal(c.valid.unknown, 3);
     assert_int_equal(c.test.unknown, 1);
     corpus_release(&c);
-    c = load(scratch, (corpus_options){.unit = TEXT_CHARACTERS, .most = 2});
+    c = load(test_folder, (corpus_options){.unit = TEXT_CHARACTERS, .most = 2});
     assert_vocabulary(c.vocabulary, LIST("<unk>", " "));
     corpus_release(&c);
 }
@@ -76,7 +76,7 @@ static void one_file_is_cut_at_line_ends(void **state)
     (void)state;
     for (int i = 0; i < LINES; i++) strcat(text, i % 2 ? "ab \n" : "ba\n\n");
     write_text("input.txt", text);
-    corpus c = load(scratch_path("input.txt"), characters);
+    corpus c = load(in_folder("input.txt"), characters);
     size_t valid = 4 * LINES / 10 * 9 + 1, test = 4 * LINES / 20 * 19; /* 720 begins a line: its end is at 722 */
     while (text[valid - 1] != '\n') valid++;
     do test++;
@@ -100,7 +100,7 @@ static void one_line_is_cut_too(void **state)
     for (int i = 0; i < 1000; i++) text[i] = i % 8 == 7 ? ' ' : (char)('a' + i % 8);
     text[1000] = 0;
     write_text("line.txt", text);
-    corpus c = load(scratch_path("line.txt"), characters);
+    corpus c = load(in_folder("line.txt"), characters);
     assert_int_equal(c.train.count, 904);
     assert_int_equal(c.valid.count, 952 - 904);
     assert_int_equal(c.test.count, 1000 - 952);
@@ -109,7 +109,7 @@ static void one_line_is_cut_too(void **state)
     *text = 0;
     for (int i = 0; i < 333; i++) strcat(text, "\u20ac");
     write_text("euros.txt", text);
-    c = load(scratch_path("euros.txt"), characters); /* 999 bytes: cut at 899.1 and 949.05, that is at 900 and 951 */
+    c = load(in_folder("euros.txt"), characters); /* 999 bytes: cut at 899.1 and 949.05, that is at 900 and 951 */
     assert_int_equal(c.train.count, 300);
     assert_int_equal(c.valid.count, 17);
     assert_int_equal(c.test.count, 16);
@@ -118,7 +118,7 @@ static void one_line_is_cut_too(void **state)
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, scratch_make, scratch_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_the_layout_of_ptb), CASE(reads_the_layout_of_wikitext), CASE(reads_characters),
         CASE(a_cap_makes_the_unknown), CASE(one_file_is_cut_at_line_ends), CASE(one_line_is_cut_too),

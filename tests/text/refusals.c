@@ -22,42 +22,42 @@ static void a_folder_must_hold_three(void **state)
     (void)state;
     write_text("ptb.train.txt", "a\n");
     write_text("valid.txt", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_IO, scratch, "no test text");
+    assert_text_refused(test_folder, words, TW_ERROR_IO, test_folder, "no test text");
     write_text("test.txt", "a\n");
     write_text("train.tokens", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt", "both are named as the train text");
-    assert_text_refused(scratch_path("nowhere"), words, TW_ERROR_IO, "nowhere", "cannot open");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.train.txt", "both are named as the train text");
+    assert_text_refused(in_folder("nowhere"), words, TW_ERROR_IO, "nowhere", "cannot open");
 }
 
 static void other_encodings(void **state)
 {
     (void)state;
     write_folder("a\nb\xe9\n", "a\n", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt: line 2, byte offset 3: 0xe9", "not UTF-8");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.train.txt: line 2, byte offset 3: 0xe9", "not UTF-8");
     write_folder("a\n", "ab \xc3", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1, byte offset 3: 0xc3", "not UTF-8");
-    scratch_write("ptb.valid.txt", "a\n\nb\0", 5);
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3, byte offset 4", "zero byte");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1, byte offset 3: 0xc3", "not UTF-8");
+    write_bytes("ptb.valid.txt", "a\n\nb\0", 5);
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3, byte offset 4", "zero byte");
 }
 
 static void empty_texts(void **state)
 {
     (void)state;
     write_folder("a\n", "a\n", "");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.test.txt", "empty");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt", "empty");
     write_folder("  ", "a\n", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.train.txt: line 1, byte offset 0", "no text");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.train.txt: line 1, byte offset 0", "no text");
     write_text("short.txt", "a");
-    assert_text_refused(scratch_path("short.txt"), words, TW_ERROR_FORMAT, "short.txt", "no text");
+    assert_text_refused(in_folder("short.txt"), words, TW_ERROR_FORMAT, "short.txt", "no text");
 }
 
 static void too_many_different_words(void **state)
 {
     (void)state;
     write_folder("a b\nc a\nd", "a\n", "a\n"); /* a, b, the end of a line, c, d */
-    assert_text_refused(scratch, (corpus_options){.unit = TEXT_WORDS, .limit = 4}, TW_ERROR_FORMAT,
+    assert_text_refused(test_folder, (corpus_options){.unit = TEXT_WORDS, .limit = 4}, TW_ERROR_FORMAT,
                         "ptb.train.txt: line 3", "more than 4 different words");
-    assert_text_refused(scratch, (corpus_options){.unit = TEXT_WORDS, .limit = 2}, TW_ERROR_FORMAT,
+    assert_text_refused(test_folder, (corpus_options){.unit = TEXT_WORDS, .limit = 2}, TW_ERROR_FORMAT,
                         "ptb.train.txt: line 1", "more than 2 different words");
 }
 
@@ -65,14 +65,14 @@ static void unknown_tokens(void **state)
 {
     (void)state;
     write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
                         "\"zwei\" is not in the training text");
     write_folder("a b\n", "a\n", "a\n\nb\x1b[m\xc2\x9bm\n"); /* what could steer a terminal is shown, not sent */
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.test.txt: line 3", "\"b\\x1b[m\\xc2\\x9bm\"");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt: line 3", "\"b\\x1b[m\\xc2\\x9bm\"");
     write_folder("ab", "a", "b\na");
-    assert_text_refused(scratch, (corpus_options){.unit = TEXT_CHARACTERS}, TW_ERROR_FORMAT, "ptb.test.txt: line 1",
+    assert_text_refused(test_folder, (corpus_options){.unit = TEXT_CHARACTERS}, TW_ERROR_FORMAT, "ptb.test.txt: line 1",
                         "\"\\x0a\"");
-    assert_text_refused(scratch, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1", "\"a\"");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 1", "\"a\"");
 }
 
 /* Of a part of a file, lines count from the file's beginning. */
@@ -83,12 +83,12 @@ static void lines_of_a_single_file(void **state)
     for (int i = 0; i < 99; i++) strcat(text, "same\n");
     strcat(text, "other");
     write_text("input.txt", text);
-    assert_text_refused(scratch_path("input.txt"), words, TW_ERROR_FORMAT, "input.txt: line 100", "\"other\"");
+    assert_text_refused(in_folder("input.txt"), words, TW_ERROR_FORMAT, "input.txt: line 100", "\"other\"");
 }
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, scratch_make, scratch_remove)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(a_folder_must_hold_three), CASE(other_encodings), CASE(empty_texts),
         CASE(too_many_different_words), CASE(unknown_tokens),  CASE(lines_of_a_single_file),

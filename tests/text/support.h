@@ -3,12 +3,8 @@
 #define TESTS_TEXT_SUPPORT_H
 
 #include "corpus.h"
-#include "data/scratch.h"
-
-static inline void write_text(const char *name, const char *text)
-{
-    scratch_write(name, text, strlen(text));
-}
+#include "support/assert.h"
+#include "support/folder.h"
 
 /* PTB's layout. */
 static inline void write_folder(const char *train, const char *valid, const char *test)

@@ -15,20 +15,19 @@ typedef struct small_run {
     task *work;
 } small_run;
 
-static inline void write_idx(const char *folder, const char *name, const uint8_t *header, size_t header_size,
-                             const uint8_t *values, size_t size)
+static inline void write_idx(const char *name, const uint8_t *header, size_t header_size, const uint8_t *values,
+                             size_t size)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(header, 1, header_size, file), header_size);
-    assert_int_equal(fwrite(values, 1, size, file), size);
-    fclose(file);
+    uint8_t *bytes = malloc(header_size + size);
+    assert_non_null(bytes);
+    memcpy(bytes, header, header_size);
+    memcpy(bytes + header_size, values, size);
+    write_bytes(name, bytes, header_size + size);
+    free(bytes);
 }
 
-/* An IDX data set of noise. */
-static inline void write_data(const char *folder)
+/* An IDX data set of noise, in the test's folder. */
+static inline void write_data(void)
 {
     static const uint8_t images[] = {0, 0, 8, 3, 0, 0, 0, IMAGES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
     static const uint8_t classes[] = {0, 0, 8, 1, 0, 0, 0, IMAGES};
@@ -39,15 +38,14 @@ static inline void write_data(const char *folder)
         pixels[i] = (uint8_t)words[0];
     }
     for (size_t i = 0; i < IMAGES; i++) labels[i] = (uint8_t)(i % 10);
-    write_idx(folder, "train-images-idx3-ubyte", images, sizeof images, pixels, sizeof pixels);
-    write_idx(folder, "t10k-images-idx3-ubyte", images, sizeof images, pixels, sizeof pixels);
-    write_idx(folder, "train-labels-idx1-ubyte", classes, sizeof classes, labels, sizeof labels);
-    write_idx(folder, "t10k-labels-idx1-ubyte", classes, sizeof classes, labels, sizeof labels);
+    write_idx("data/train-images-idx3-ubyte", images, sizeof images, pixels, sizeof pixels);
+    write_idx("data/t10k-images-idx3-ubyte", images, sizeof images, pixels, sizeof pixels);
+    write_idx("data/train-labels-idx1-ubyte", classes, sizeof classes, labels, sizeof labels);
+    write_idx("data/t10k-labels-idx1-ubyte", classes, sizeof classes, labels, sizeof labels);
 }
 
 static inline void small_run_begin(small_run *r, char *out, const char *model)
 {
-    void *folder;
     char *words[] = {"image",
                      "--data",
                      NULL,
@@ -76,16 +74,14 @@ static inline void small_run_begin(small_run *r, char *out, const char *model)
                      "0",
                      "--quiet"};
     *r = (small_run){0};
-    assert_int_equal(make_folder(&folder), 0);
-    write_data(folder);
-    words[2] = folder;
+    write_data();
+    words[2] = (char *)in_folder("data");
     assert_ok(task_find("image", &r->settings.task));
     settings_page(r->settings.task, &r->page);
     assert_ok(options_parse(&r->page.page, sizeof words / sizeof *words, words, &r->settings, &r->set));
     r->settings.set = &r->set;
     r->settings.out = out;
     assert_ok(r->settings.task->load(r->settings.own, &r->work));
-    remove_folder(&folder);
 }
 
 static inline void small_run_end(small_run *r)

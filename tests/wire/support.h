@@ -3,14 +3,8 @@
 #ifndef TEST_WIRE_SUPPORT_H
 #define TEST_WIRE_SUPPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "packet.h"
+#include "support/cmocka.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,26 @@
+/* support.h - files to be, and what a folder that is refused must look like. */
+#ifndef TESTS_DATA_SUPPORT_H
+#define TESTS_DATA_SUPPORT_H
+
+#include "dataset.h"
+#include "support/assert.h"
+#include "support/folder.h"
+
+typedef struct blob {
+    uint8_t bytes[32768];
+    size_t size;
+} blob;
+
+/* The load fails like that, names the file, says those words, and leaves nothing behind. */
+static inline void assert_refused(tw_status status, const char *name, const char *words)
+{
+    dataset data;
+    assert_int_equal(dataset_load(test_folder, &data), status);
+    if (!strstr(tw_last_error(), in_folder(name)) || !strstr(tw_last_error(), words))
+        fail_msg("\"%s\" should name %s and say \"%s\"", tw_last_error(), name, words);
+    assert_null(strchr(tw_last_error(), '\n'));
+    assert_null(data.train.pixels);
+    assert_null(data.test.labels);
+}
+
+#endif
