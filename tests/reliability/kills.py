@@ -23,7 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from support import PROGRAM, write_data  # noqa: E402
+from support import MPI_ENVIRONMENT, PROGRAM, kill_session, write_data  # noqa: E402
 
 STEPS = 30
 LIMIT = 120  # seconds that any process may take
@@ -32,8 +32,6 @@ SYNCHRONOUS = ("allreduce", "dgc:density=0.02", "sdagc:density=0.02", "scalecom"
                "powersgd", "sign", "fp16")
 MEETING = ("dpsgd", "adpsgd-d1")  # a checkpoint is a meeting, which changes the course
 ASYNCHRONOUS = ("adpsgd-random", "adpsgd-fixed", "prague")
-MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp",
-                   "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 class Fault(Exception):
@@ -65,10 +63,7 @@ class Job:
         except subprocess.TimeoutExpired:
             raise Fault(f"did not end within {LIMIT} seconds") from None
         finally:
-            try:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            kill_session(self.process.pid)
         return self.process.returncode, stdout, stderr
 
 
