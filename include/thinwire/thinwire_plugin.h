@@ -12,26 +12,30 @@ extern "C" {
  * 1. Writing a transport
  * ------------------------------------------------------------------------------------------------------------- */
 
-#define TW_TRANSPORT_VERSION 2
+#define TW_TRANSPORT_VERSION 3
 
 /* Point-to-point messages between ranks; thinwire builds every collective from them and counts the bytes. Messages from
  * one rank to another on one channel arrive in the order they were started. Several threads may call at once, each with
- * requests of its own. */
+ * requests of its own.
+ *
+ * A message is its bytes and one word beside them, `check`, which the transport carries from start_send to the
+ * receiver's wait without a look at it: thinwire makes it a checksum of the bytes, and compares. */
 typedef struct tw_transport_ops {
     unsigned version; /* TW_TRANSPORT_VERSION */
     const char *name;
-    /* Begin to send `size` bytes to `peer`. src stays untouched and alive until wait has taken the request. When this
-     * or the next call fails there is no request to wait for. */
-    tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, void **request);
+    /* Begin to send `size` bytes, and `check`, to `peer`. src stays untouched and alive until wait has taken the
+     * request. When this or the next call fails there is no request to wait for. */
+    tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **request);
     /* Begin to receive one message of at most `capacity` bytes from `peer`. */
     tw_status (*start_recv)(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request);
-    /* Waits for a request and releases it, whatever the outcome: afterwards its buffer is the caller's again. *size
-     * receives the message's bytes. TW_ERROR_PEER when `timeout` seconds pass or the peer is known to be gone,
-     * TW_ERROR_PACKET when the message is larger than the capacity. With a timeout of 0 it takes a request back. A
-     * failure concerns this request alone: messages from and to other peers go on. A send that timed out may not be one
-     * that can be taken back (MPI's cannot): its bytes may then still be read, so that the peer finds them changed; but
-     * thinwire no longer uses what such a message would have brought. */
-    tw_status (*wait)(void *self, void *request, double timeout, size_t *size);
+    /* Waits for a request and releases it. Whatever the outcome, the buffer is the caller's again afterwards, and the
+     * transport neither reads nor writes it any more: one that cannot take a message back from its network has to keep
+     * a copy of its own. *size receives the message's bytes, and of a receive *check its word. TW_ERROR_PEER when
+     * `timeout` seconds pass or the peer is known to be gone, TW_ERROR_PACKET when the message is larger than the
+     * capacity. With a timeout of 0 it takes a request back. A failure concerns this request alone: messages from and
+     * to other peers go on. */
+    tw_status (*wait)(void *self, void *request, double timeout, size_t *size, uint32_t *check);
     /* 1 as soon as wait would return at once, with success or not; 0 when `timeout` seconds pass first. The request
      * stays. */
     int (*poll)(void *self, void *request, double timeout);

@@ -49,8 +49,9 @@ tw_status tw_channel_reserve(tw_channel *channel, size_t bytes)
     tw_free(channel->scratch);
     channel->scratch = NULL;
     channel->scratch_bytes = 0;
-    TW_TRY(tw_virtual_self ? tw_allocate_sparse(bytes, &channel->scratch)
-                           : tw_allocate_unset(bytes, &channel->scratch));
+    tw_status status =
+        tw_virtual_self ? tw_allocate_sparse(bytes, &channel->scratch) : tw_allocate_unset(bytes, &channel->scratch);
+    if (status != TW_OK) return tw_channel_give_up(channel, status); /* the others take part */
     channel->scratch_bytes = bytes;
     return TW_OK;
 }
@@ -90,19 +91,32 @@ static void fail_phase(tw_channel *channel, tw_status status)
     snprintf(channel->reason, sizeof channel->reason, "%s", tw_last_error());
 }
 
-/* After any failure in the transport the ranks no longer agree on where they are: the comm is of no more use. */
-static void break_comm(tw_channel *channel, tw_status status)
+/* The comm is of no more use: the others are told, if they can be. */
+static void break_comm(tw_comm *comm, const char *reason)
 {
-    tw_comm *comm = channel->comm;
-    fail_phase(channel, status);
     tw_mutex_lock(&comm->mutex);
     int first = !comm->broken;
     if (first) {
-        snprintf(comm->reason, sizeof comm->reason, "%s", channel->reason);
+        snprintf(comm->reason, sizeof comm->reason, "%s", reason);
         comm->broken = 1;
     }
     tw_mutex_unlock(&comm->mutex);
     if (first) tw_comm_leave(comm);
+}
+
+/* After any failure in the transport the ranks no longer agree on where they are. */
+static void fail_transfer(tw_channel *channel, tw_status status)
+{
+    fail_phase(channel, status);
+    break_comm(channel->comm, channel->reason);
+}
+
+tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
+{
+    char reason[TW_REASON_BYTES];
+    snprintf(reason, sizeof reason, "%s", tw_last_error());
+    break_comm(channel->comm, reason);
+    return tw_fail(status, "%s", reason);
 }
 
 /* 1 while this phase and the comm are whole. */
@@ -118,12 +132,20 @@ void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t c
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
-    tw_transfer transfer = {.peer = peer, .size = capacity, .received = received};
+    tw_transfer transfer = {.peer = peer, .dst = dst, .size = capacity, .received = received};
     tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &transfer.request);
     if (status == TW_OK)
         channel->transfers[channel->transfer_count++] = transfer;
     else
-        break_comm(channel, status);
+        fail_transfer(channel, status);
+}
+
+/* What is under way is not written to, so of the same bytes it is the same. */
+static uint32_t check_of(tw_channel *channel, const void *src, size_t size)
+{
+    tw_checked *sent = &channel->sent;
+    if (sent->src != src || sent->size != size) *sent = (tw_checked){src, size, tw_crc32c(0, src, size)};
+    return sent->check;
 }
 
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size)
@@ -131,11 +153,12 @@ void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
     tw_transfer transfer = {.peer = peer, .outgoing = 1, .size = size};
-    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, &transfer.request);
+    uint32_t check = check_of(channel, src, size);
+    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, check, &transfer.request);
     if (status == TW_OK)
         channel->transfers[channel->transfer_count++] = transfer;
     else
-        break_comm(channel, status);
+        fail_transfer(channel, status);
 }
 
 static tw_status check_size(const tw_transfer *transfer, size_t size)
@@ -149,13 +172,24 @@ static tw_status check_size(const tw_transfer *transfer, size_t size)
     return TW_OK;
 }
 
+static tw_status check_bytes(const tw_channel *channel, const tw_transfer *transfer, size_t size, uint32_t check)
+{
+    uint32_t found = tw_crc32c(0, transfer->dst, size);
+    if (found == check) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET,
+                   "the message from rank %d on channel %u is damaged: its %zu bytes have the checksum %08x, not %08x",
+                   transfer->peer, channel->number, size, found, check);
+}
+
 static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double timeout)
 {
     tw_comm *comm = channel->comm;
     size_t size = 0;
-    TW_TRY(comm->ops.wait(comm->self, transfer->request, timeout, &size));
+    uint32_t check = 0;
+    TW_TRY(comm->ops.wait(comm->self, transfer->request, timeout, &size, &check));
     if (transfer->outgoing) size = transfer->size;
     TW_TRY(check_size(transfer, size));
+    if (!transfer->outgoing) TW_TRY(check_bytes(channel, transfer, size, check));
     tw_counters_add(&channel->counters, transfer->outgoing, size);
     tw_counters_add(&comm->counters, transfer->outgoing, size);
     if (transfer->received) *transfer->received = size;
@@ -171,10 +205,11 @@ tw_status tw_channel_finish(tw_channel *channel)
         /* Once something is wrong, the rest is only taken back. */
         double left = is_whole(channel) ? deadline - tw_clock() : 0;
         tw_status status = wait_for(channel, &channel->transfers[i], left > 0 ? left : 0);
-        if (status != TW_OK) break_comm(channel, status);
+        if (status != TW_OK) fail_transfer(channel, status);
     }
     tw_status status = channel->status;
     channel->transfer_count = 0;
+    channel->sent = (tw_checked){0};
     channel->status = TW_OK;
     return status == TW_OK ? TW_OK : tw_fail(status, "%s", channel->reason);
 }

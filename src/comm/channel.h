@@ -33,9 +33,17 @@ struct tw_comm {
 typedef struct tw_transfer {
     void *request;
     int peer, outgoing;
+    void *dst;        /* a receive's */
     size_t size;      /* bytes to send, or room to receive */
     size_t *received; /* receives the size of what came; NULL: it has to be `size` */
 } tw_transfer;
+
+/* What a message holds, and its checksum. */
+typedef struct tw_checked {
+    const void *src;
+    size_t size;
+    uint32_t check;
+} tw_checked;
 
 struct tw_channel {
     tw_comm *comm;
@@ -43,6 +51,7 @@ struct tw_channel {
     tw_counters counters;
     tw_transfer *transfers; /* room for two a rank: what one phase of a collective has under way */
     size_t transfer_count;
+    tw_checked sent;  /* in this phase, the last: what goes to many is looked at once */
     tw_status status; /* the first failure of this phase */
     char reason[TW_REASON_BYTES];
     unsigned char *scratch;
@@ -58,8 +67,8 @@ void tw_comm_leave(const tw_comm *comm);
  * so that the starting calls need no check. At most one message each way to each peer. */
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received);
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size);
-/* Waits until all of them are done, for the comm's timeout at most, and returns the first failure. Every buffer is the
- * caller's again, whatever the outcome. */
+/* Waits until all of them are done, for the comm's timeout at most, and returns the first failure: TW_ERROR_PACKET when
+ * what came is not what was sent. Every buffer is the caller's again, whatever the outcome. */
 tw_status tw_channel_finish(tw_channel *channel);
 
 /* Makes scratch hold at least `bytes`; what was in it is lost. Only what is written to it takes memory. */

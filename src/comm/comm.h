@@ -16,6 +16,10 @@ tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **chan
 void tw_channel_destroy(tw_channel *channel);
 tw_traffic tw_channel_traffic(const tw_channel *channel);
 
+/* This rank alone has failed, with `status` and tw_last_error(): what it meets on the comm from now on fails, and the
+ * others, which do not know, get TW_ERROR_PEER instead of waiting for it. Returns `status`, with its text. */
+tw_status tw_channel_give_up(tw_channel *channel, tw_status status);
+
 tw_status tw_channel_barrier(tw_channel *channel);
 
 /* values[i] becomes the sum over ranks in rank order, starting from rank 0's value: ((v0 + v1) + v2) + ... Each rank

@@ -24,7 +24,8 @@ typedef struct member {
 typedef struct message {
     void *request; /* the whole's */
     int peer, outgoing;
-    size_t size; /* to send, or room to receive */
+    size_t size;    /* to send, or room to receive */
+    uint32_t check; /* a send's */
 } message;
 
 static tw_status start(const member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
@@ -34,9 +35,10 @@ static tw_status start(const member *me, unsigned channel, message what, const v
     message *kept;
     TW_TRY(tw_allocate(1, sizeof *kept, &kept));
     *kept = what;
-    tw_status status = what.outgoing
-                           ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, &kept->request)
-                           : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
+    tw_status status =
+        what.outgoing
+            ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, what.check, &kept->request)
+            : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
     if (status == TW_OK) {
         *handle = kept;
         return TW_OK;
@@ -46,10 +48,12 @@ static tw_status start(const member *me, unsigned channel, message what, const v
     return status;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **handle)
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
 {
     const member *me = self;
-    return start(me, channel, (message){.peer = me->ranks[peer], .outgoing = 1, .size = size}, src, NULL, handle);
+    message what = {.peer = me->ranks[peer], .outgoing = 1, .size = size, .check = check};
+    return start(me, channel, what, src, NULL, handle);
 }
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
@@ -81,7 +85,7 @@ static void count(const member *me, const message *one, size_t size)
     if (me->watch.counters) tw_counters_add(me->watch.counters, one->outgoing, size);
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size)
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     const member *me = self;
     message one = *(message *)handle;
@@ -91,10 +95,10 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     if (seen != TW_OK) {
         char text[TW_REASON_BYTES];
         snprintf(text, sizeof text, "%s", tw_last_error());
-        (void)me->whole->ops.wait(me->whole->self, one.request, 0, size);
+        (void)me->whole->ops.wait(me->whole->self, one.request, 0, size, check);
         return tw_fail(seen, "%s", text);
     }
-    tw_status status = me->whole->ops.wait(me->whole->self, one.request, watched ? 0 : timeout, size);
+    tw_status status = me->whole->ops.wait(me->whole->self, one.request, watched ? 0 : timeout, size, check);
     if (status == TW_OK)
         count(me, &one, one.outgoing ? one.size : *size);
     else if (status == TW_ERROR_PEER && watched)

@@ -23,6 +23,7 @@ typedef struct request {
     const void *src; /* a send's */
     void *dst;       /* a receive's */
     size_t size;     /* bytes to send, or room to receive; in the end, the message's */
+    uint32_t check;  /* the message's word */
     outcome outcome; /* this and `awaited` are guarded by the mutex of the owner's rank */
     int awaited;
 } request;
@@ -88,6 +89,7 @@ static void deliver(const group *all, request *send, request *receive)
 {
     size_t size = send->size;
     int fits = size <= receive->size;
+    receive->check = send->check;
     if (fits && size) memcpy(receive->dst, send->src, size);
     settle(all, send, DONE, size);
     settle(all, receive, fits ? DONE : TOO_LONG, size);
@@ -198,10 +200,12 @@ static tw_status start(member *me, int peer, request what, void **handle)
     return TW_OK;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **handle)
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
 {
     member *me = self;
     request what = {.sender = me->rank, .receiver = peer, .is_send = 1, .channel = channel, .src = src, .size = size};
+    what.check = check;
     return start(me, peer, what, handle);
 }
 
@@ -231,7 +235,7 @@ static int poll_request(void *self, void *handle, double timeout)
     return sleep_until_settled(home, handle, tw_clock() + timeout) != PENDING;
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size)
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     member *me = self;
     request *one = handle;
@@ -246,10 +250,11 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
         }
         deadline = tw_clock() + 1; /* a peer is copying it at this moment */
     }
-    size_t bytes = one->size;
+    request settled = *one;
     give_request(home, one);
     if (result != DONE) return fail_request(me, peer, result, timeout);
-    *size = bytes;
+    *size = settled.size;
+    *check = settled.check;
     return TW_OK;
 }
 

@@ -29,6 +29,7 @@ struct tw_payload {
 typedef struct letter {
     tw_entry entry;
     int holders;
+    uint32_t check;
     tw_parcel parcel;
     tw_payload *payload; /* NULL for a message without bytes */
     tw_receipt *receipt; /* its partner */
@@ -208,7 +209,8 @@ static tw_status post_letter(tw_member *me, letter *one, const void *src, size_t
     return TW_OK;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **handle)
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
 {
     tw_member *me = self;
     letter *one;
@@ -217,6 +219,7 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
     TW_TRY(tw_pool_take(&me->world->letters, &one));
     one->entry = (tw_entry){.sender = me->rank, .receiver = peer, .channel = channel, .is_send = 1};
     one->holders = 2;
+    one->check = check;
     tw_status status = post_letter(me, one, src, size);
     if (status != TW_OK) {
         one->holders = 1;
@@ -291,7 +294,7 @@ static void sleep_until_due(tw_member *me, tw_receipt *one, double deadline)
     await_no_more(me, one);
 }
 
-static tw_status take_message(const tw_member *me, const tw_receipt *one, double timeout, size_t *size)
+static tw_status take_message(const tw_member *me, const tw_receipt *one, double timeout, size_t *size, uint32_t *check)
 {
     const letter *message = one->letter;
     int peer = one->entry.sender;
@@ -300,6 +303,7 @@ static tw_status take_message(const tw_member *me, const tw_receipt *one, double
     if (message->parcel.size > one->capacity)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent rank %d a message larger than was agreed", peer, me->rank);
     *size = message->parcel.size;
+    *check = message->check;
     if (*size) memcpy(one->dst, message->payload->bytes, *size);
     return TW_OK;
 }
@@ -315,19 +319,19 @@ static void release_receipt(tw_world *world, tw_receipt *one)
     tw_pool_give(&world->receipts, one);
 }
 
-static tw_status wait_receipt(tw_member *me, tw_receipt *one, double timeout, size_t *size)
+static tw_status wait_receipt(tw_member *me, tw_receipt *one, double timeout, size_t *size, uint32_t *check)
 {
     sleep_until_due(me, one, now_of(me->world) + timeout);
-    tw_status status = take_message(me, one, timeout, size);
+    tw_status status = take_message(me, one, timeout, size, check);
     release_receipt(me->world, one);
     return status;
 }
 
-static tw_status wait_request(void *self, void *request, double timeout, size_t *size)
+static tw_status wait_request(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
     tw_entry *entry = request;
     if (entry->is_send) return wait_send(self, request, timeout);
-    return wait_receipt(self, request, timeout, size);
+    return wait_receipt(self, request, timeout, size, check);
 }
 
 static int poll_request(void *self, void *request, double timeout)

@@ -15,6 +15,11 @@
 
 /* --- for the communication thread and the schemes --------------------------------------------------------------- */
 
+void tw_gossip_give_up(tw_gossip *gossip, tw_status status)
+{
+    if (!gossip->host.members) tw_channel_give_up(gossip->view, status);
+}
+
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status)
 {
     gossip->failure = status;

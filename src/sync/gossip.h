@@ -164,6 +164,9 @@ tw_status tw_gossip_conclude(tw_gossip *gossip);
 void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps);
 /* values becomes the mean over the ranks of the view: the sum in rank order, divided by their number. */
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values);
+/* The communication thread has failed: its partners, and all others, are told by the end of the comm. But the first of
+ * a host, who has to tell its members on that very comm: see gossip_host.c. */
+void tw_gossip_give_up(tw_gossip *gossip, tw_status status);
 /* With the lock held. */
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status);
 /* What each of the worker's calls begins with: takes the lock, and starts the communication thread with the first. On

@@ -128,7 +128,10 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     if (status != TW_OK) snprintf(all.text, sizeof all.text, "%s", tw_last_error());
     verdict own = all;
     tw_status sent = broadcast(gossip, &all, sizeof all);
-    if (status != TW_OK) return tw_fail(status, "%s", own.text);
+    if (status != TW_OK) {
+        (void)tw_fail(status, "%s", own.text);
+        return tw_channel_give_up(gossip->host.everybody, status);
+    }
     TW_TRY(sent);
     *refused = all.refused != 0;
     note_lost(gossip, &all);

@@ -167,6 +167,7 @@ void *tw_gossip_run_rounds(void *argument)
     int stopping = gossip->stopping;
     tw_mutex_unlock(&gossip->lock);
     tw_status status = run_all(gossip, stopping);
+    if (status != TW_OK) tw_gossip_give_up(gossip, status);
     tw_mutex_lock(&gossip->lock);
     if (status != TW_OK) tw_gossip_record_failure(gossip, status);
     gossip->ended = 1;

@@ -16,6 +16,7 @@ static void run_next_task(tw_gossip *gossip)
     double start = tw_clock();
     tw_status status = run_task(gossip, task);
     double seconds = tw_clock() - start;
+    if (status != TW_OK) tw_gossip_give_up(gossip, status);
     tw_mutex_lock(&gossip->lock);
     if (status != TW_OK) tw_gossip_record_failure(gossip, status);
     gossip->stats.seconds_exchange += seconds;

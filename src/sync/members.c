@@ -75,7 +75,8 @@ static void take_back(const tw_members *members, void **request)
 {
     const tw_comm *comm = comm_of(members);
     size_t ignored;
-    if (*request) (void)comm->ops.wait(comm->self, *request, 0, &ignored);
+    uint32_t check;
+    if (*request) (void)comm->ops.wait(comm->self, *request, 0, &ignored, &check);
     *request = NULL;
 }
 
@@ -98,7 +99,8 @@ static int is_done(const tw_members *members, void **request, int outgoing, size
 {
     tw_comm *comm = members->channel->comm;
     if (!comm->ops.poll(comm->self, *request, 0)) return 0;
-    *status = comm->ops.wait(comm->self, *request, 0, size);
+    uint32_t check;
+    *status = comm->ops.wait(comm->self, *request, 0, size, &check);
     *request = NULL;
     if (*status != TW_OK) return 1;
     if (outgoing) *size = message_bytes(members);
@@ -234,7 +236,7 @@ static tw_status speak(tw_members *members, int rank)
     peer->sent = tw_members_has(members, rank) ? members->news : UINT64_MAX;
     peer->told = tw_clock();
     tw_status status = comm->ops.start_send(comm->self, rank, members->channel->number + 1, peer->outbox,
-                                            message_bytes(members), &peer->send);
+                                            message_bytes(members), 0 /* it holds a checksum */, &peer->send);
     if (status != TW_ERROR_PEER) return status;
     tw_members_lose(members, rank);
     return TW_OK;

@@ -129,6 +129,7 @@ static void run_next_message(tw_reducer *reducer)
     double codec = 0, exchange = 0;
     tw_mutex_unlock(&reducer->lock);
     tw_status status = run_message(reducer, message, &codec, &exchange);
+    if (status != TW_OK) tw_channel_give_up(reducer->channel, status); /* or the others would wait for this rank */
     tw_mutex_lock(&reducer->lock);
     reducer->stats.seconds_codec += codec;
     reducer->stats.seconds_exchange += exchange;

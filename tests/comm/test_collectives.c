@@ -391,15 +391,18 @@ static void play_in_order(tw_comm *comm, const void *context)
     int next = (comm->rank + 1) % ranks, previous = (comm->rank + ranks - 1) % ranks;
     for (int i = 0; i < MESSAGES; i++) {
         values[i] = comm->rank * 100 + i;
-        CHECK(comm->ops.start_send(comm->self, next, 5, &values[i], (size_t)(i % 2) * sizeof(int), &sends[i]) == TW_OK);
+        size_t bytes = (size_t)(i % 2) * sizeof(int);
+        CHECK(comm->ops.start_send(comm->self, next, 5, &values[i], bytes, (uint32_t)values[i], &sends[i]) == TW_OK);
     }
     for (int i = 0; i < MESSAGES; i++)
         CHECK(comm->ops.start_recv(comm->self, previous, 5, &received[i], sizeof(int), &receives[i]) == TW_OK);
     for (int i = 0; i < MESSAGES; i++) {
         size_t size = 99;
-        CHECK(comm->ops.wait(comm->self, receives[i], 60, &size) == TW_OK);
+        uint32_t check = 99;
+        CHECK(comm->ops.wait(comm->self, receives[i], 60, &size, &check) == TW_OK);
         CHECK(size == (size_t)(i % 2) * sizeof(int) && (size == 0 || received[i] == previous * 100 + i));
-        CHECK(comm->ops.wait(comm->self, sends[i], 60, &size) == TW_OK);
+        CHECK(check == (uint32_t)(previous * 100 + i)); /* also beside no bytes */
+        CHECK(comm->ops.wait(comm->self, sends[i], 60, &size, &check) == TW_OK);
     }
     CHECK(tw_comm_barrier(comm) == TW_OK);
     tw_comm_destroy(comm);

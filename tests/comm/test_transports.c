@@ -26,11 +26,12 @@ static int is_due(faulty *self)
     return ++self->calls == self->fails_at;
 }
 
-static tw_status faulty_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+static tw_status faulty_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                             void **request)
 {
     faulty *me = self;
     if (is_due(me)) return tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls);
-    tw_status status = me->inner->ops.start_send(me->inner->self, peer, channel, src, size, request);
+    tw_status status = me->inner->ops.start_send(me->inner->self, peer, channel, src, size, check, request);
     me->requests += status == TW_OK;
     return status;
 }
@@ -44,11 +45,11 @@ static tw_status faulty_recv(void *self, int peer, unsigned channel, void *dst, 
     return status;
 }
 
-static tw_status faulty_wait(void *self, void *request, double timeout, size_t *size)
+static tw_status faulty_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
     faulty *me = self;
     me->requests--;
-    tw_status status = me->inner->ops.wait(me->inner->self, request, timeout, size);
+    tw_status status = me->inner->ops.wait(me->inner->self, request, timeout, size, check);
     return is_due(me) ? tw_fail(TW_ERROR_SYSTEM, "injected at call %ld", me->calls) : status;
 }
 
@@ -242,9 +243,9 @@ static void a_single_rank_talks_to_nobody(void **state)
 
 /* --- a transport that lies about sizes ------------------------------------------------------------------------ */
 
-static tw_status liar_wait(void *self, void *request, double timeout, size_t *size)
+static tw_status liar_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
-    tw_status status = faulty_wait(self, request, timeout, size);
+    tw_status status = faulty_wait(self, request, timeout, size, check);
     *size += 1;
     return status;
 }

@@ -403,11 +403,12 @@ static void live_on(mortal *me)
     if (++me->calls == me->dies_at) tw_world_kill();
 }
 
-static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                             void **request)
 {
     mortal *me = self;
     live_on(me);
-    return me->ops.start_send(me->self, peer, channel, src, size, request);
+    return me->ops.start_send(me->self, peer, channel, src, size, check, request);
 }
 
 static tw_status mortal_receive(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
@@ -417,11 +418,11 @@ static tw_status mortal_receive(void *self, int peer, unsigned channel, void *ds
     return me->ops.start_recv(me->self, peer, channel, dst, capacity, request);
 }
 
-static tw_status mortal_wait(void *self, void *request, double timeout, size_t *size)
+static tw_status mortal_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
     mortal *me = self;
     live_on(me);
-    return me->ops.wait(me->self, request, timeout, size);
+    return me->ops.wait(me->self, request, timeout, size, check);
 }
 
 static tw_status call_barrier(tw_comm *comm)

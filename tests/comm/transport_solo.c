@@ -1,9 +1,10 @@
 /* The smallest transport there can be: a group of one, which never sends. */
 #include <thinwire/thinwire_plugin.h>
 
-static tw_status no_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+static tw_status no_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                         void **request)
 {
-    (void)self, (void)channel, (void)src, (void)size, (void)request;
+    (void)self, (void)channel, (void)src, (void)size, (void)check, (void)request;
     return tw_fail(TW_ERROR_PEER, "there is no rank %d", peer);
 }
 
@@ -13,9 +14,9 @@ static tw_status no_recv(void *self, int peer, unsigned channel, void *dst, size
     return tw_fail(TW_ERROR_PEER, "there is no rank %d", peer);
 }
 
-static tw_status no_wait(void *self, void *request, double timeout, size_t *size)
+static tw_status no_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
-    (void)self, (void)request, (void)timeout, (void)size;
+    (void)self, (void)request, (void)timeout, (void)size, (void)check;
     return tw_fail(TW_ERROR_PEER, "nothing is under way");
 }
 

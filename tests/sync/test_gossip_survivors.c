@@ -56,11 +56,12 @@ static void stand_still(const part *me)
     if (now >= me->fate.silent_from && now < me->fate.silent_until) tw_pause(me->fate.silent_until - now);
 }
 
-static tw_status send_later(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+static tw_status send_later(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **request)
 {
     part *me = self;
     stand_still(me);
-    return me->ops.start_send(me->transport, peer, channel, src, size, request);
+    return me->ops.start_send(me->transport, peer, channel, src, size, check, request);
 }
 
 static tw_status receive_later(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
@@ -70,11 +71,11 @@ static tw_status receive_later(void *self, int peer, unsigned channel, void *dst
     return me->ops.start_recv(me->transport, peer, channel, dst, capacity, request);
 }
 
-static tw_status wait_later(void *self, void *request, double timeout, size_t *size)
+static tw_status wait_later(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
     part *me = self;
     stand_still(me);
-    return me->ops.wait(me->transport, request, timeout, size);
+    return me->ops.wait(me->transport, request, timeout, size, check);
 }
 
 static int poll_later(void *self, void *request, double timeout)

@@ -4,15 +4,23 @@
  * thread, so wait polls: a short spin, because most answers are near, then ever longer naps, because the processor is
  * needed for the backward pass.
  *
- * MPI does not report a dead peer: the deadline does. Once this rank has left the group the communicator is left alone,
- * for freeing it and finalising are collective and would hang. A send that ran into the deadline cannot be taken back
- * from MPI either; a peer that still receives it may find its bytes changed, but makes no use of them. */
+ * MPI never sees the caller's memory: a message is copied into a block of this transport's own, or out of one
+ * (blocks.h). What MPI carries is the message's word and, right behind it, its bytes. The block of a message that was
+ * given up stays MPI's until MPI says that it is done with it, for good if it never says so: that memory is then lost,
+ * on purpose.
+ *
+ * A rank that leaves says so (farewell.h). MPI does not report a dead peer: the deadline does. Unless all have left in
+ * good order the communicator is left alone, for freeing it and finalising are collective and would hang. */
+#include "blocks.h"
+#include "farewell.h"
+
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define TRY(call)                                                                                                      \
@@ -22,22 +30,32 @@
     } while (0)
 
 enum { SPINS = 50, SHORTEST_NAP = 20 * 1000, LONGEST_NAP = 200 * 1000 /* nanoseconds */ };
-#define GRACE 1.0 /* seconds */
+#define PARTING 10.0   /* seconds for which destroy waits for others to leave, too */
+#define LAST_WORDS 1.0 /* and in which a rank that gives up tells them so */
+
+typedef struct request request;
 
 typedef struct transport {
     MPI_Comm comm;
     int largest_tag;
     int finalises;    /* MPI was initialised here */
     _Atomic int left; /* the group: no wait has anything to wait for */
+    tw_farewell farewell;
+    tw_blocks blocks;
+    pthread_mutex_t lock;
+    request *abandoned; /* given up, and MPI may still be at their blocks; guarded by the lock */
 } transport;
 
-typedef struct request {
+struct request {
+    request *next; /* among the abandoned ones */
     MPI_Request mpi;
     int peer, is_send;
-    size_t size;
+    tw_block *block;
+    void *dst;       /* a receive's */
+    size_t size;     /* bytes to send, or room to receive */
     int over, error; /* over: MPI is done with it, with this error and status */
     MPI_Status status;
-} request;
+};
 
 static tw_status fail_mpi(const char *what, int error)
 {
@@ -66,8 +84,10 @@ static int create_span(size_t size, MPI_Datatype *span)
     return error == MPI_SUCCESS ? MPI_Type_commit(span) : error;
 }
 
-static int start_transfer(transport *mpi, int peer, int tag, void *data, size_t size, int is_send, MPI_Request *started)
+static int start_transfer(transport *mpi, request *one, int tag)
 {
+    size_t size = sizeof one->block->check + one->size;
+    void *data = &one->block->check;
     MPI_Datatype type = MPI_BYTE;
     int count = (int)size, error;
     if (size > INT_MAX) {
@@ -75,36 +95,58 @@ static int start_transfer(transport *mpi, int peer, int tag, void *data, size_t 
         if (error != MPI_SUCCESS) return error;
         count = 1;
     }
-    error = is_send ? MPI_Isend(data, count, type, peer, tag, mpi->comm, started)
-                    : MPI_Irecv(data, count, type, peer, tag, mpi->comm, started);
+    error = one->is_send ? MPI_Isend(data, count, type, one->peer, tag, mpi->comm, &one->mpi)
+                         : MPI_Irecv(data, count, type, one->peer, tag, mpi->comm, &one->mpi);
     if (type != MPI_BYTE) MPI_Type_free(&type); /* MPI keeps it until the transfer is over */
     return error;
 }
 
-static tw_status start(transport *mpi, int peer, unsigned channel, void *data, size_t size, int is_send, void **handle)
+static void release(transport *mpi, request *one)
 {
-    if (channel > (unsigned)mpi->largest_tag)
+    if (one->block) tw_blocks_give(&mpi->blocks, one->block);
+    free(one);
+}
+
+static tw_status prepare(transport *mpi, unsigned channel, request what, request **prepared)
+{
+    if (channel >= (unsigned)mpi->largest_tag) /* which is the farewells' */
         return tw_fail(TW_ERROR_UNSUPPORTED, "this MPI has tags for %d channels, no more", mpi->largest_tag);
     request *made = malloc(sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a request");
-    *made = (request){.peer = peer, .is_send = is_send, .size = size};
-    int error = start_transfer(mpi, peer, (int)channel, data, size, is_send, &made->mpi);
+    *made = what;
+    made->block = tw_blocks_take(&mpi->blocks, what.size);
+    *prepared = made;
+    if (made->block) return TW_OK;
+    release(mpi, made);
+    return tw_fail(TW_ERROR_MEMORY, "no memory for a message of %zu bytes", what.size);
+}
+
+static tw_status start(transport *mpi, request *one, unsigned channel, void **handle)
+{
+    int error = start_transfer(mpi, one, (int)channel);
     if (error == MPI_SUCCESS) {
-        *handle = made;
+        *handle = one;
         return TW_OK;
     }
-    free(made);
+    release(mpi, one);
     return fail_mpi("a message could not be started", error);
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, void **handle)
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
 {
-    return start(self, peer, channel, (void *)(uintptr_t)src, size, 1, handle); /* MPI only reads it */
+    request *one = NULL;
+    TRY(prepare(self, channel, (request){.peer = peer, .is_send = 1, .size = size}, &one));
+    one->block->check = check;
+    if (size) memcpy(one->block->bytes, src, size);
+    return start(self, one, channel, handle);
 }
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    return start(self, peer, channel, dst, capacity, 0, handle);
+    request *one = NULL;
+    TRY(prepare(self, channel, (request){.peer = peer, .dst = dst, .size = capacity}, &one));
+    return start(self, one, channel, handle);
 }
 
 /* --- waiting ------------------------------------------------------------------------------------------------- */
@@ -125,64 +167,131 @@ static int is_over(request *one)
 /* 1 when the request is over, or there is nothing to wait for any more. */
 static int poll_request(void *self, void *handle, double timeout)
 {
-    const transport *mpi = self;
+    transport *mpi = self;
+    request *one = handle;
     double deadline = tw_clock() + timeout;
     long rest = SHORTEST_NAP;
     for (int polls = 1;; polls++) {
-        if (is_over(handle) || mpi->left) return 1;
-        if (tw_clock() >= deadline) return 0;
+        if (is_over(one) || mpi->left || tw_farewell_is_gone(&mpi->farewell, one->peer)) return 1;
+        int late = tw_clock() >= deadline;
+        if (late || polls > SPINS) tw_farewell_heed(&mpi->farewell);
+        if (late) return tw_farewell_is_gone(&mpi->farewell, one->peer);
         if (polls <= SPINS) continue;
         nap(rest);
         rest = rest * 2 < LONGEST_NAP ? rest * 2 : LONGEST_NAP;
     }
 }
 
-/* A receive whose message has begun to come cannot be cancelled: its buffer is written to until it is there. */
-static void take_back(transport *mpi, request *one)
+/* Releases those of the abandoned requests that MPI is done with. 1 when none is left. */
+static int reap(transport *mpi)
 {
-    MPI_Cancel(&one->mpi);
-    if (!one->is_send && !mpi->left) poll_request(mpi, one, GRACE);
-    if (!is_over(one)) MPI_Request_free(&one->mpi);
+    pthread_mutex_lock(&mpi->lock);
+    for (request **link = &mpi->abandoned; *link;) {
+        request *one = *link;
+        if (is_over(one)) {
+            *link = one->next;
+            release(mpi, one);
+        } else {
+            link = &one->next;
+        }
+    }
+    int none = !mpi->abandoned;
+    pthread_mutex_unlock(&mpi->lock);
+    return none;
 }
 
-static int message_size(const request *taken, size_t *size)
+/* A receive whose message has not begun to come is over with this, any other request when its peer has done its part.
+ */
+static void abandon(transport *mpi, request *one)
 {
-    MPI_Count bytes = (MPI_Count)taken->size; /* the status of a send does not know */
-    int error = taken->is_send ? MPI_SUCCESS : MPI_Get_elements_x(&taken->status, MPI_BYTE, &bytes);
-    if (error == MPI_SUCCESS) *size = (size_t)bytes;
-    return error;
+    if (!one->is_send) MPI_Cancel(&one->mpi);
+    pthread_mutex_lock(&mpi->lock);
+    one->next = mpi->abandoned;
+    mpi->abandoned = one;
+    pthread_mutex_unlock(&mpi->lock);
+    reap(mpi);
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size)
+static tw_status give_up(transport *mpi, request *one, double timeout)
+{
+    int peer = one->peer;
+    abandon(mpi, one);
+    if (mpi->left) return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", peer);
+    if (tw_farewell_is_gone(&mpi->farewell, peer)) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
+    return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", peer, timeout);
+}
+
+/* What came goes to where the caller wants it. */
+static tw_status take_message(const request *one, size_t *size, uint32_t *check)
+{
+    MPI_Count bytes;
+    int error = MPI_Get_elements_x(&one->status, MPI_BYTE, &bytes);
+    if (error != MPI_SUCCESS) return fail_mpi("a message failed", error);
+    if (bytes < (MPI_Count)sizeof *check)
+        return tw_fail(TW_ERROR_PACKET, "what rank %d sent is no message: it has %lld bytes", one->peer,
+                       (long long)bytes);
+    *size = (size_t)bytes - sizeof *check;
+    *check = one->block->check;
+    if (*size) memcpy(one->dst, one->block->bytes, *size);
+    return TW_OK;
+}
+
+static tw_status finish(const request *one, size_t *size, uint32_t *check)
+{
+    if (one->error != MPI_SUCCESS) return fail_mpi("a message failed", one->error);
+    if (!one->is_send) return take_message(one, size, check);
+    *size = one->size;
+    return TW_OK;
+}
+
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     transport *mpi = self;
-    request taken = *(request *)handle;
-    free(handle);
-    poll_request(mpi, &taken, timeout);
-    if (taken.over) {
-        int error = taken.error == MPI_SUCCESS ? message_size(&taken, size) : taken.error;
-        return error == MPI_SUCCESS ? TW_OK : fail_mpi("a message failed", error);
-    }
-    take_back(mpi, &taken);
-    if (mpi->left)
-        return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", taken.peer);
-    return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", taken.peer, timeout);
+    request *one = handle;
+    poll_request(mpi, one, timeout);
+    if (!one->over) return give_up(mpi, one, timeout);
+    tw_status status = finish(one, size, check);
+    release(mpi, one);
+    return status;
 }
 
 /* --- the comm ------------------------------------------------------------------------------------------------ */
 
 static void leave(void *self)
 {
-    ((transport *)self)->left = 1;
+    transport *mpi = self;
+    mpi->left = 1;
+    tw_farewell_say(&mpi->farewell, 1);
+}
+
+/* 1 when the group has ended in good order: no message is under way on this communicator, or will be. */
+static int part(transport *mpi)
+{
+    if (mpi->left) {
+        tw_farewell_flush(&mpi->farewell, LAST_WORDS);
+        return 0;
+    }
+    tw_farewell_say(&mpi->farewell, 0);
+    return tw_farewell_await(&mpi->farewell, PARTING) && reap(mpi);
+}
+
+static void leave_mpi(transport *mpi)
+{
+    int in_order = part(mpi), failed = mpi->left || mpi->farewell.failed;
+    reap(mpi); /* what is left in the list is MPI's */
+    tw_farewell_destroy(&mpi->farewell);
+    if (in_order) MPI_Comm_free(&mpi->comm);
+    if (mpi->finalises && !failed) MPI_Finalize();
 }
 
 static void destroy(void *self)
 {
     transport *mpi = self;
-    if (!mpi->left) {
-        if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
-        if (mpi->finalises) MPI_Finalize();
-    }
+    int finalised;
+    MPI_Finalized(&finalised);
+    if (!finalised) leave_mpi(mpi);
+    tw_blocks_destroy(&mpi->blocks);
+    pthread_mutex_destroy(&mpi->lock);
     free(mpi);
 }
 
@@ -217,21 +326,30 @@ static tw_status duplicate(MPI_Comm original, transport *mpi)
     return TW_OK;
 }
 
-static tw_status create(MPI_Comm original, int finalises, tw_comm **comm)
+static tw_status create_transport(MPI_Comm original, int finalises, transport **created)
 {
-    int rank, size;
     transport *mpi = calloc(1, sizeof *mpi);
     if (!mpi) return tw_fail(TW_ERROR_MEMORY, "no memory for the MPI transport");
-    mpi->comm = MPI_COMM_NULL;
     mpi->finalises = finalises;
+    pthread_mutex_init(&mpi->lock, NULL);
+    tw_blocks_create(&mpi->blocks);
     tw_status status = duplicate(original, mpi);
-    if (status != TW_OK) {
-        destroy(mpi);
-        return status;
+    if (status == TW_OK && !tw_farewell_create(&mpi->farewell, mpi->comm, mpi->largest_tag))
+        status = tw_fail(TW_ERROR_MEMORY, "no memory to listen to the other ranks");
+    if (status == TW_OK) {
+        *created = mpi;
+        return TW_OK;
     }
-    MPI_Comm_rank(mpi->comm, &rank);
-    MPI_Comm_size(mpi->comm, &size);
-    return tw_comm_create_custom(&ops, mpi, rank, size, comm);
+    free(mpi);
+    if (finalises) MPI_Finalize();
+    return status;
+}
+
+static tw_status create(MPI_Comm original, int finalises, tw_comm **comm)
+{
+    transport *mpi = NULL;
+    TRY(create_transport(original, finalises, &mpi));
+    return tw_comm_create_custom(&ops, mpi, mpi->farewell.rank, mpi->farewell.size, comm);
 }
 
 tw_status tw_comm_create_mpi(MPI_Comm original, tw_comm **comm)
