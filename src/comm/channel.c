@@ -115,7 +115,7 @@ tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
 {
     char reason[TW_REASON_BYTES];
     snprintf(reason, sizeof reason, "%s", tw_last_error());
-    break_comm(channel->comm, reason);
+    if (channel->comm->size > 1) break_comm(channel->comm, reason); /* one alone keeps nobody waiting */
     return tw_fail(status, "%s", reason);
 }
 

@@ -1,6 +1,7 @@
 #include "blocks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { SMALLEST = 6 };
 #define MOST_KEPT ((size_t)256 << 20)
@@ -46,20 +47,70 @@ tw_block *tw_blocks_take(tw_blocks *blocks, size_t size)
     while (room_of(order) < size) order++;
     tw_block *block = take_spare(blocks, order);
     if (!block) block = aligned_alloc(sizeof *block, sizeof *block + room_of(order));
-    if (block) block->order = order;
+    if (block) *block = (tw_block){.order = order, .holders = 1};
     return block;
+}
+
+/* 1 when it was the last of its holders. */
+static int let_go(tw_blocks *blocks, tw_block *block)
+{
+    if (--block->holders) return 0;
+    if (blocks->recent == block) blocks->recent = NULL;
+    return 1;
 }
 
 void tw_blocks_give(tw_blocks *blocks, tw_block *block)
 {
     size_t room = room_of(block->order);
     pthread_mutex_lock(&blocks->lock);
-    int keeps = blocks->kept + room <= MOST_KEPT;
+    int free_now = let_go(blocks, block), keeps = free_now && blocks->kept + room <= MOST_KEPT;
     if (keeps) {
         block->next = blocks->spare[block->order];
         blocks->spare[block->order] = block;
         blocks->kept += room;
     }
     pthread_mutex_unlock(&blocks->lock);
-    if (!keeps) free(block);
+    if (free_now && !keeps) free(block);
+}
+
+static tw_block *hold_recent(tw_blocks *blocks, const void *src, size_t size)
+{
+    pthread_mutex_lock(&blocks->lock);
+    tw_block *recent = blocks->recent;
+    int same = recent && recent->unwaited && recent->src == src && recent->size == size;
+    if (same) {
+        recent->holders++;
+        recent->unwaited++;
+    }
+    pthread_mutex_unlock(&blocks->lock);
+    return same ? recent : NULL;
+}
+
+static void set_recent(tw_blocks *blocks, tw_block *copy)
+{
+    pthread_mutex_lock(&blocks->lock);
+    blocks->recent = copy;
+    pthread_mutex_unlock(&blocks->lock);
+}
+
+tw_block *tw_blocks_copy(tw_blocks *blocks, const void *src, size_t size, uint32_t check)
+{
+    tw_block *copy = hold_recent(blocks, src, size);
+    if (copy) return copy;
+    copy = tw_blocks_take(blocks, size);
+    if (!copy) return NULL;
+    copy->src = src;
+    copy->size = size;
+    copy->check = check;
+    copy->unwaited = 1;
+    if (size) memcpy(copy->bytes, src, size);
+    set_recent(blocks, copy);
+    return copy;
+}
+
+void tw_blocks_forget(tw_blocks *blocks, tw_block *copy)
+{
+    pthread_mutex_lock(&blocks->lock);
+    copy->unwaited--;
+    pthread_mutex_unlock(&blocks->lock);
 }

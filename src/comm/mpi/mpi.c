@@ -103,50 +103,58 @@ static int start_transfer(transport *mpi, request *one, int tag)
 
 static void release(transport *mpi, request *one)
 {
-    if (one->block) tw_blocks_give(&mpi->blocks, one->block);
+    tw_blocks_give(&mpi->blocks, one->block);
     free(one);
 }
 
-static tw_status prepare(transport *mpi, unsigned channel, request what, request **prepared)
+static tw_status check_channel(const transport *mpi, unsigned channel)
 {
-    if (channel >= (unsigned)mpi->largest_tag) /* which is the farewells' */
-        return tw_fail(TW_ERROR_UNSUPPORTED, "this MPI has tags for %d channels, no more", mpi->largest_tag);
-    request *made = malloc(sizeof *made);
-    if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a request");
-    *made = what;
-    made->block = tw_blocks_take(&mpi->blocks, what.size);
-    *prepared = made;
-    if (made->block) return TW_OK;
-    release(mpi, made);
-    return tw_fail(TW_ERROR_MEMORY, "no memory for a message of %zu bytes", what.size);
+    if (channel < (unsigned)mpi->largest_tag) return TW_OK; /* which is the farewells' */
+    return tw_fail(TW_ERROR_UNSUPPORTED, "this MPI has tags for %d channels, no more", mpi->largest_tag);
 }
 
-static tw_status start(transport *mpi, request *one, unsigned channel, void **handle)
+/* Of a request that comes to nothing. */
+static void drop_block(transport *mpi, const request *what)
 {
-    int error = start_transfer(mpi, one, (int)channel);
+    if (!what->block) return;
+    if (what->is_send) tw_blocks_forget(&mpi->blocks, what->block);
+    tw_blocks_give(&mpi->blocks, what->block);
+}
+
+/* The block, NULL where there was no memory for it, is the request's from here on. */
+static tw_status start(transport *mpi, unsigned channel, request what, void **handle)
+{
+    request *made = what.block ? malloc(sizeof *made) : NULL;
+    if (!made) {
+        drop_block(mpi, &what);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a message of %zu bytes", what.size);
+    }
+    *made = what;
+    int error = start_transfer(mpi, made, (int)channel);
     if (error == MPI_SUCCESS) {
-        *handle = one;
+        *handle = made;
         return TW_OK;
     }
-    release(mpi, one);
+    drop_block(mpi, made);
+    free(made);
     return fail_mpi("a message could not be started", error);
 }
 
 static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                             void **handle)
 {
-    request *one = NULL;
-    TRY(prepare(self, channel, (request){.peer = peer, .is_send = 1, .size = size}, &one));
-    one->block->check = check;
-    if (size) memcpy(one->block->bytes, src, size);
-    return start(self, one, channel, handle);
+    transport *mpi = self;
+    TRY(check_channel(mpi, channel));
+    tw_block *copy = tw_blocks_copy(&mpi->blocks, src, size, check);
+    return start(mpi, channel, (request){.peer = peer, .is_send = 1, .block = copy, .size = size}, handle);
 }
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    request *one = NULL;
-    TRY(prepare(self, channel, (request){.peer = peer, .dst = dst, .size = capacity}, &one));
-    return start(self, one, channel, handle);
+    transport *mpi = self;
+    TRY(check_channel(mpi, channel));
+    tw_block *block = tw_blocks_take(&mpi->blocks, capacity);
+    return start(mpi, channel, (request){.peer = peer, .block = block, .dst = dst, .size = capacity}, handle);
 }
 
 /* --- waiting ------------------------------------------------------------------------------------------------- */
@@ -249,6 +257,7 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     transport *mpi = self;
     request *one = handle;
     poll_request(mpi, one, timeout);
+    if (one->is_send) tw_blocks_forget(&mpi->blocks, one->block);
     if (!one->over) return give_up(mpi, one, timeout);
     tw_status status = finish(one, size, check);
     release(mpi, one);
