@@ -1,6 +1,6 @@
-/* Memory of a caller whose message was given up is the caller's, though MPI goes on with the message. One of two processes
- * is stopped in the middle of a large message, past the other's deadline, and continued when the other has its memory back
- * and has written to it, or made it unreadable. */
+/* Memory of a caller whose message was given up is the caller's, though MPI goes on with the message. One of two
+ * processes is stopped in the middle of a large message, past the other's deadline, and continued when the other has
+ * its memory back and has written to it, or made it unreadable. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,0 +1,302 @@
+/* One bit of one message is turned over on its way, in the message or in the word beside it: whoever receives it says
+ * so, and from whom; nobody takes a wrong value for a right one. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "channel.h"
+#include "error.h"
+
+enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 };
+
+static const tw_tensor table[TENSORS] = {{"weight", 2, {20, 30}}, {"bias", 1, {20}}};
+
+/* --- a transport that damages one message ------------------------------------------------------------------------ */
+
+typedef struct wire {
+    tw_transport_ops ops; /* of the transport below */
+    void *self;
+    long fatal; /* the message to damage, counted from 1; 0: none */
+    uint64_t seed;
+    long received;
+    int sender; /* of the damaged one; -1: not yet */
+    int in_word;
+} wire;
+
+typedef struct tracked {
+    void *request;
+    unsigned char *dst; /* NULL: a send */
+    int peer;
+} tracked;
+
+static tw_status track(tw_status status, tracked what, void **request)
+{
+    if (status != TW_OK) return status;
+    tracked *kept = malloc(sizeof *kept);
+    *kept = what;
+    *request = kept;
+    return TW_OK;
+}
+
+static tw_status send_through(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                              void **request)
+{
+    const wire *through = self;
+    tracked what = {0};
+    return track(through->ops.start_send(through->self, peer, channel, src, size, check, &what.request), what, request);
+}
+
+static unsigned char nothing;
+
+static tw_status receive_through(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    const wire *through = self;
+    tracked what = {.dst = dst ? dst : &nothing, .peer = peer};
+    return track(through->ops.start_recv(through->self, peer, channel, dst, capacity, &what.request), what, request);
+}
+
+/* Every other time in the word: it is short, and chance would pass it by. */
+static void damage(wire *through, const tracked *what, size_t size, uint32_t *check)
+{
+    uint32_t random[4];
+    tw_random(through->seed, 0, 0, random);
+    through->sender = what->peer;
+    through->in_word = size == 0 || random[0] % 2;
+    if (through->in_word)
+        *check ^= 1u << random[1] % 32;
+    else
+        what->dst[random[2] % size] ^= (unsigned char)(1u << random[1] % 8);
+}
+
+static tw_status wait_through(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+{
+    wire *through = self;
+    tracked what = *(tracked *)request;
+    free(request);
+    tw_status status = through->ops.wait(through->self, what.request, timeout, size, check);
+    if (status == TW_OK && what.dst && ++through->received == through->fatal) damage(through, &what, *size, check);
+    return status;
+}
+
+static int poll_through(void *self, void *request, double timeout)
+{
+    const wire *through = self;
+    return through->ops.poll(through->self, ((tracked *)request)->request, timeout);
+}
+
+static void leave_through(void *self)
+{
+    const wire *through = self;
+    through->ops.leave(through->self);
+}
+
+static void put_between(wire *through, tw_comm *comm)
+{
+    through->ops = comm->ops;
+    through->self = comm->self;
+    through->sender = -1;
+    comm->self = through;
+    comm->ops.start_send = send_through;
+    comm->ops.start_recv = receive_through;
+    comm->ops.wait = wait_through;
+    comm->ops.poll = poll_through;
+    comm->ops.leave = leave_through;
+}
+
+static void take_away(const wire *through, tw_comm *comm)
+{
+    comm->ops = through->ops;
+    comm->self = through->self;
+}
+
+/* --- what the ranks do ------------------------------------------------------------------------------------------- */
+
+/* Writes a checksum of all that the call has brought. */
+typedef tw_status (*act)(tw_comm *comm, const char *spec, uint32_t *brought);
+
+static tw_status call_barrier(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    (void)spec;
+    *brought = 0;
+    return tw_comm_barrier(comm);
+}
+
+static void fill(float *values, size_t count, int rank, uint64_t salt)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t random[4];
+        tw_random(salt, (uint64_t)rank, i, random);
+        values[i] = (float)random[0] * 0x1p-32f - 0.5f;
+    }
+}
+
+static tw_status call_allreduce(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    float values[COUNT];
+    (void)spec;
+    fill(values, COUNT, tw_comm_rank(comm), 1);
+    TW_TRY(tw_comm_allreduce(comm, values, COUNT));
+    *brought = tw_crc32c(0, values, sizeof values);
+    return TW_OK;
+}
+
+static tw_status call_allgather(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    float own[COUNT], all[RANKS * COUNT];
+    (void)spec;
+    fill(own, COUNT, tw_comm_rank(comm), 2);
+    TW_TRY(tw_comm_allgather(comm, own, sizeof own, all));
+    *brought = tw_crc32c(0, all, sizeof all);
+    return TW_OK;
+}
+
+static tw_status call_broadcast(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    float values[COUNT];
+    (void)spec;
+    fill(values, COUNT, tw_comm_rank(comm), 3);
+    TW_TRY(tw_comm_broadcast(comm, 0, values, sizeof values));
+    *brought = tw_crc32c(0, values, sizeof values);
+    return TW_OK;
+}
+
+static tw_status take_step(tw_reducer *reducer, int rank, uint64_t step, uint32_t *brought)
+{
+    float weight[COUNT], bias[20];
+    fill(weight, COUNT, rank, 10 + step);
+    fill(bias, 20, rank, 20 + step);
+    TW_TRY(tw_reducer_submit(reducer, 1, bias));
+    TW_TRY(tw_reducer_submit(reducer, 0, weight));
+    TW_TRY(tw_reducer_wait(reducer));
+    *brought = tw_crc32c(tw_crc32c(*brought, weight, sizeof weight), bias, sizeof bias);
+    return TW_OK;
+}
+
+static tw_status call_reducer(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    tw_reducer *reducer = NULL;
+    char text[512];
+    TW_TRY(tw_reducer_create(comm, spec, table, TENSORS, &reducer));
+    tw_status status = TW_OK;
+    *brought = 0;
+    for (uint64_t step = 0; status == TW_OK && step < STEPS; step++)
+        status = take_step(reducer, tw_comm_rank(comm), step, brought);
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    tw_reducer_destroy(reducer);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s", text);
+}
+
+/* --- one group --------------------------------------------------------------------------------------------------- */
+
+typedef struct player {
+    pthread_t thread;
+    tw_comm *comm;
+    act what;
+    const char *spec;
+    wire *through; /* the victim's */
+    tw_status status;
+    uint32_t brought;
+    char text[512];
+} player;
+
+static void *play(void *argument)
+{
+    player *me = argument;
+    if (me->through) put_between(me->through, me->comm);
+    me->status = me->what(me->comm, me->spec, &me->brought);
+    snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    if (me->through) take_away(me->through, me->comm);
+    return NULL;
+}
+
+/* Nobody destroys its comm before all have ended: without a word from the victim the others would wait ten minutes. */
+static void run(player players[RANKS], act what, const char *spec, wire *through)
+{
+    tw_comm *comms[RANKS];
+    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
+    for (int r = 0; r < RANKS; r++) {
+        players[r] = (player){.comm = comms[r], .what = what, .spec = spec, .through = r == VICTIM ? through : NULL};
+        assert_int_equal(pthread_create(&players[r].thread, NULL, play, &players[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(players[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) tw_comm_destroy(comms[r]);
+}
+
+static void check_damaged(const player players[RANKS], const player whole[RANKS], const wire *through)
+{
+    char says[64];
+    snprintf(says, sizeof says, "message from rank %d ", through->sender);
+    const player *victim = &players[VICTIM];
+    assert_true(through->sender >= 0);
+    if (victim->status != TW_ERROR_PACKET || !strstr(victim->text, says) || !strstr(victim->text, "damaged"))
+        fail_msg("%s, message %ld from rank %d: status %d, \"%s\"", victim->spec, through->fatal, through->sender,
+                 (int)victim->status, victim->text);
+    for (int r = 0; r < RANKS; r++) {
+        if (r == VICTIM) continue;
+        assert_true(players[r].status == TW_OK || players[r].status == TW_ERROR_PEER);
+        if (players[r].status == TW_OK) assert_int_equal(players[r].brought, whole[r].brought);
+    }
+}
+
+/* Returns the number of flips. */
+static long damage_messages(act what, const char *spec, uint64_t salt, long *in_words)
+{
+    player whole[RANKS], players[RANKS];
+    wire through = {.fatal = 0};
+    run(whole, what, spec, &through);
+    for (int r = 0; r < RANKS; r++)
+        if (whole[r].status != TW_OK) fail_msg("%s: %s", spec, whole[r].text);
+    long messages = through.received;
+    assert_true(messages > 0);
+    for (uint64_t flip = 0; flip < FLIPS; flip++) {
+        uint32_t random[4];
+        tw_random(salt, 1, flip, random);
+        through = (wire){.fatal = 1 + random[0] % messages, .seed = salt * 1000 + flip};
+        run(players, what, spec, &through);
+        check_damaged(players, whole, &through);
+        *in_words += through.in_word;
+    }
+    return FLIPS;
+}
+
+static void in_every_collective(void **state)
+{
+    (void)state;
+    static const act collectives[] = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+    long flips = 0, in_words = 0;
+    for (uint64_t c = 0; c < 4; c++) flips += damage_messages(collectives[c], "a collective", c, &in_words);
+    assert_true(in_words > 0 && in_words < flips);
+}
+
+/* With its packets from the first step on, where a scheme has a warm-up. */
+static const char *spec_of(size_t scheme, char *spec, size_t room)
+{
+    tw_scheme *made = NULL;
+    snprintf(spec, room, "%s:warmup_steps=0", tw_scheme_name(scheme));
+    tw_status status = tw_scheme_create(spec, table, TENSORS, 0, RANKS, &made);
+    tw_scheme_destroy(made);
+    return status == TW_OK ? spec : tw_scheme_name(scheme);
+}
+
+static void in_every_scheme(void **state)
+{
+    (void)state;
+    char spec[64];
+    long flips = 0, in_words = 0;
+    for (size_t s = 0; s < tw_scheme_count(); s++)
+        flips += damage_messages(call_reducer, spec_of(s, spec, sizeof spec), 10 + s, &in_words);
+    assert_true(flips >= 16 * FLIPS && in_words > 0 && in_words < flips);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_every_collective), cmocka_unit_test(in_every_scheme)};
+    return cmocka_run_group_tests_name("damage", tests, NULL, NULL);
+}
