@@ -173,6 +173,8 @@ static tw_status fail_gone(const tw_member *me, int peer)
     if (world->over)
         return tw_fail(TW_ERROR_PEER, "rank %d: the world ended at its time limit of %g seconds", me->rank,
                        world->options.time_limit);
+    if (is_gone(me) && me->gave_up)
+        return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
     if (is_gone(me)) return tw_fail(TW_ERROR_PEER, "rank %d itself was killed", me->rank);
     return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
 }
@@ -347,6 +349,13 @@ static int poll_request(void *self, void *request, double timeout)
     return due <= now_of(me->world) || is_gone(me);
 }
 
+static void leave(void *self)
+{
+    tw_member *me = self;
+    if (!is_gone(me)) me->gave_up = 1;
+    tw_member_leave(me);
+}
+
 static void destroy(void *self)
 {
     tw_member_leave(self);
@@ -358,6 +367,7 @@ static const tw_transport_ops virtual_ops = {.version = TW_TRANSPORT_VERSION,
                                              .start_recv = start_recv,
                                              .wait = wait_request,
                                              .poll = poll_request,
+                                             .leave = leave,
                                              .destroy = destroy};
 
 tw_status tw_member_join(tw_member *me)

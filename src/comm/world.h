@@ -16,6 +16,7 @@ typedef struct tw_member {
     int rank;
     tw_comm *comm;
     double gone_at;      /* when it left or was killed; INFINITY before */
+    int gave_up;         /* it left after a failure */
     tw_waiters waiters;  /* threads of this rank that wait for a message */
     tw_receipt *awaited; /* the receives they wait for */
     tw_payload *recent;  /* of the last message it began to send */

@@ -18,7 +18,7 @@ int group_size(int index);
 void group_run(int size, rank_program program, const void *context);
 /* All ranks of the running program meet here; nothing of it goes over the comm. */
 void group_meet(void);
-/* Seconds after which a silent peer shall count as lost: short where only the deadline can tell. */
+/* Seconds after which a silent peer shall count as lost: never reached, for those that are gone have told. */
 double group_patience(void);
 
 /* cmocka's assertions jump out of the thread they are used in, so ranks note what failed and the test asserts it. */

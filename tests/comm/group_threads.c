@@ -56,5 +56,5 @@ void group_meet(void)
 
 double group_patience(void)
 {
-    return 60; /* a thread that is gone is noticed at once: this is never reached */
+    return 600;
 }

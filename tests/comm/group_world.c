@@ -74,5 +74,5 @@ void group_meet(void)
 
 double group_patience(void)
 {
-    return 60; /* no time at all in a world */
+    return 600;
 }

@@ -11,109 +11,23 @@
 
 #include <cmocka.h>
 
-#include "channel.h"
 #include "error.h"
+#include "wire.h"
 
 enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 };
 
 static const tw_tensor table[TENSORS] = {{"weight", 2, {20, 30}}, {"bias", 1, {20}}};
 
-/* --- a transport that damages one message ------------------------------------------------------------------------ */
-
-typedef struct wire {
-    tw_transport_ops ops; /* of the transport below */
-    void *self;
-    long fatal; /* the message to damage, counted from 1; 0: none */
-    uint64_t seed;
-    long received;
-    int sender; /* of the damaged one; -1: not yet */
-    int in_word;
-} wire;
-
-typedef struct tracked {
-    void *request;
-    unsigned char *dst; /* NULL: a send */
-    int peer;
-} tracked;
-
-static tw_status track(tw_status status, tracked what, void **request)
-{
-    if (status != TW_OK) return status;
-    tracked *kept = malloc(sizeof *kept);
-    *kept = what;
-    *request = kept;
-    return TW_OK;
-}
-
-static tw_status send_through(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                              void **request)
-{
-    const wire *through = self;
-    tracked what = {0};
-    return track(through->ops.start_send(through->self, peer, channel, src, size, check, &what.request), what, request);
-}
-
-static unsigned char nothing;
-
-static tw_status receive_through(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    const wire *through = self;
-    tracked what = {.dst = dst ? dst : &nothing, .peer = peer};
-    return track(through->ops.start_recv(through->self, peer, channel, dst, capacity, &what.request), what, request);
-}
-
 /* Every other time in the word: it is short, and chance would pass it by. */
-static void damage(wire *through, const tracked *what, size_t size, uint32_t *check)
+static void damage(wire *through, unsigned char *message, size_t size, uint32_t *check)
 {
     uint32_t random[4];
     tw_random(through->seed, 0, 0, random);
-    through->sender = what->peer;
     through->in_word = size == 0 || random[0] % 2;
     if (through->in_word)
         *check ^= 1u << random[1] % 32;
     else
-        what->dst[random[2] % size] ^= (unsigned char)(1u << random[1] % 8);
-}
-
-static tw_status wait_through(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    wire *through = self;
-    tracked what = *(tracked *)request;
-    free(request);
-    tw_status status = through->ops.wait(through->self, what.request, timeout, size, check);
-    if (status == TW_OK && what.dst && ++through->received == through->fatal) damage(through, &what, *size, check);
-    return status;
-}
-
-static int poll_through(void *self, void *request, double timeout)
-{
-    const wire *through = self;
-    return through->ops.poll(through->self, ((tracked *)request)->request, timeout);
-}
-
-static void leave_through(void *self)
-{
-    const wire *through = self;
-    through->ops.leave(through->self);
-}
-
-static void put_between(wire *through, tw_comm *comm)
-{
-    through->ops = comm->ops;
-    through->self = comm->self;
-    through->sender = -1;
-    comm->self = through;
-    comm->ops.start_send = send_through;
-    comm->ops.start_recv = receive_through;
-    comm->ops.wait = wait_through;
-    comm->ops.poll = poll_through;
-    comm->ops.leave = leave_through;
-}
-
-static void take_away(const wire *through, tw_comm *comm)
-{
-    comm->ops = through->ops;
-    comm->self = through->self;
+        message[random[2] % size] ^= (unsigned char)(1u << random[1] % 8);
 }
 
 /* --- what the ranks do ------------------------------------------------------------------------------------------- */
@@ -258,7 +172,7 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
     for (uint64_t flip = 0; flip < FLIPS; flip++) {
         uint32_t random[4];
         tw_random(salt, 1, flip, random);
-        through = (wire){.fatal = 1 + random[0] % messages, .seed = salt * 1000 + flip};
+        through = (wire){.fatal = 1 + random[0] % messages, .change = damage, .seed = salt * 1000 + flip};
         run(players, what, spec, &through);
         check_damaged(players, whole, &through);
         *in_words += through.in_word;

@@ -1,0 +1,156 @@
+/* A rank that fails alone, with the others none the wiser: they learn of it though its process lives and its comm is
+ * not destroyed. Deadlines are far beyond what ctest allows the whole. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../comm/group.h"
+#include "memory.h"
+#include "wire.h"
+
+#define DEADLINE 600.0
+
+enum { COUNT = 600, MOST_STEPS = 50 };
+
+static const tw_tensor table[1] = {{"weight", 2, {20, 30}}};
+
+static int is_victim(tw_comm *comm)
+{
+    return tw_comm_rank(comm) == tw_comm_size(comm) - 1;
+}
+
+static void for_groups(int least, rank_program program, const void *context)
+{
+    for (int i = 0; group_size(i) && group_size(i) <= 5; i++)
+        if (group_size(i) >= least) group_run(group_size(i), program, context);
+    assert_int_equal(group_failures(), 0);
+}
+
+/* --- a reducer -------------------------------------------------------------------------------------------------- */
+
+/* A lie: the word fits. */
+static void lie(wire *through, unsigned char *message, size_t size, uint32_t *check)
+{
+    (void)through;
+    message[size - 1] ^= 1;
+    *check = tw_crc32c(0, message, size);
+}
+
+static tw_status reduce(tw_reducer *reducer)
+{
+    float gradient[COUNT];
+    for (size_t i = 0; i < COUNT; i++) gradient[i] = (float)i;
+    tw_status status = tw_reducer_submit(reducer, 0, gradient);
+    return status == TW_OK ? tw_reducer_wait(reducer) : status;
+}
+
+static void reduce_until_it_fails(tw_comm *comm, const void *context)
+{
+    const char *spec = context;
+    tw_reducer *reducer = NULL;
+    wire through = {.fatal = tw_comm_size(comm), .change = lie}; /* the first packet; before it ranks were introduced */
+    CHECK(tw_comm_set_timeout(comm, DEADLINE) == TW_OK);
+    if (is_victim(comm)) put_between(&through, comm);
+    CHECK(tw_reducer_create(comm, spec, table, 1, &reducer) == TW_OK);
+    tw_status status = TW_OK;
+    for (int step = 0; step < MOST_STEPS && status == TW_OK; step++) status = reduce(reducer);
+    CHECK(status == (is_victim(comm) ? TW_ERROR_PACKET : TW_ERROR_PEER));
+    if (is_victim(comm)) CHECK(strstr(tw_last_error(), "broke") == NULL);
+    group_meet(); /* all have ended, and no comm is destroyed yet */
+    CHECK(tw_comm_barrier(comm) == TW_ERROR_PEER);
+    tw_reducer_destroy(reducer);
+    if (is_victim(comm)) take_away(&through, comm);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+static void a_reducer_that_fails_alone_is_noticed(void **state)
+{
+    (void)state;
+    for_groups(2, reduce_until_it_fails, "topk:density=0.01");
+    for_groups(2, reduce_until_it_fails, "topk:density=0.01,overlap=off");
+}
+
+/* --- a collective ----------------------------------------------------------------------------------------------- */
+
+static void run_out_of_memory(tw_comm *comm, const void *context)
+{
+    float values[COUNT] = {0};
+    (void)context;
+    CHECK(tw_comm_set_timeout(comm, DEADLINE) == TW_OK);
+    tw_fail_allocation(is_victim(comm));
+    tw_status status = tw_comm_allreduce(comm, values, COUNT);
+    tw_fail_allocation(0);
+    CHECK(status == (is_victim(comm) ? TW_ERROR_MEMORY : TW_ERROR_PEER));
+    group_meet();
+    CHECK(tw_comm_barrier(comm) == TW_ERROR_PEER);
+    tw_comm_destroy(comm);
+}
+
+static void a_collective_without_memory_is_noticed(void **state)
+{
+    (void)state;
+    for_groups(2, run_out_of_memory, NULL);
+}
+
+/* --- a gossip ---------------------------------------------------------------------------------------------------- */
+
+typedef struct plan {
+    const char *spec;
+    int survives;
+} plan;
+
+/* The victim's weights overflow. */
+static tw_status add_until_it_fails(tw_gossip *gossip, float step)
+{
+    float steps[COUNT];
+    const float *parts[1] = {steps};
+    tw_status status = TW_OK;
+    for (size_t i = 0; i < COUNT; i++) steps[i] = step;
+    for (int i = 0; i < MOST_STEPS && status == TW_OK; i++) status = tw_gossip_add(gossip, parts);
+    return status;
+}
+
+static void gossip_until_it_fails(tw_comm *comm, const void *context)
+{
+    const plan *all = context;
+    float weights[COUNT] = {0}, *parts[1] = {weights};
+    tw_gossip *gossip = NULL;
+    CHECK(tw_comm_set_timeout(comm, DEADLINE) == TW_OK);
+    CHECK(tw_gossip_create(comm, all->spec, table, 1, (const float *const *)parts, &gossip) == TW_OK);
+    tw_status status = add_until_it_fails(gossip, is_victim(comm) ? 3e38f : 0);
+    if (status == TW_OK) status = tw_gossip_finish(gossip, parts);
+    if (is_victim(comm))
+        CHECK(status == TW_ERROR_NONFINITE);
+    else if (all->survives)
+        CHECK(status == TW_OK);
+    else
+        CHECK(status == TW_ERROR_PEER || status == TW_ERROR_NONFINITE); /* weights near the limit spread before */
+    group_meet();
+    tw_gossip_destroy(gossip);
+    tw_comm_destroy(comm);
+}
+
+static void a_gossip_that_fails_alone_is_noticed(void **state)
+{
+    (void)state;
+    static const plan plans[] = {{"dpsgd", 0}, {"adpsgd-fixed:survive=off", 0}};
+    for (int p = 0; p < 2; p++) for_groups(2, gossip_until_it_fails, &plans[p]);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reducer_that_fails_alone_is_noticed),
+        cmocka_unit_test(a_collective_without_memory_is_noticed),
+        cmocka_unit_test(a_gossip_that_fails_alone_is_noticed),
+    };
+    group_begin(&argc, &argv);
+    int failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+    group_end();
+    return failed;
+}
