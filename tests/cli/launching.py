@@ -15,6 +15,19 @@ class DivergenceTest(CommandLineTest):
         self.assertEqual(list(self.folder.glob("checkpoints/step-*")), [])
 
 
+class OpeningTest(CommandLineTest):
+    def test_a_start_that_does_not_end_is_given_up(self):
+        """With a transport beside the library that opens as MPI_Init does when a rank has died in it: never."""
+        for library in PROGRAM.parent.glob("libthinwire.so*"):
+            (self.folder / library.name).symlink_to(library)
+        (self.folder / "libthinwire_mpi.so").symlink_to(PROGRAM.parent / "libthinwire_stuck.so")
+        done = self.run_program(*self.train_words("--quiet", "--transport", "mpi", "--timeout", 0.5),
+                                env={"LD_LIBRARY_PATH": str(self.folder)})
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(done.stderr, "thinwire: MPI_Init did not end within 0.5 seconds: "
+                                      "a rank may have died while starting; see --timeout\n")
+
+
 @needs_mpi
 class MpiTest(CommandLineTest):
     def test_ranks_equal_threads(self):

@@ -2,6 +2,7 @@
 #include "agree.h"
 #include "error.h"
 #include "interrupt.h"
+#include "opening.h"
 #include "run.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -151,7 +152,7 @@ static int is_mine_to_tell(int rank, tw_status status, const run_result *result)
 static int launch_rank(const train_settings *settings, const char *transport)
 {
     tw_comm *comm;
-    if (tw_comm_open(transport, &comm) != TW_OK) return launch_refuse();
+    if (open_within(transport, settings->timeout, EXIT_PEER_LOST, &comm) != TW_OK) return launch_refuse();
     run_result result = {0};
     tw_status status = run_rank(settings, comm, &result);
     if (status != TW_OK && is_mine_to_tell(tw_comm_rank(comm), status, &result)) tell(tw_last_error());

@@ -1,0 +1,11 @@
+/* opening.h - joining the ranks of a launcher, for so long at most. */
+#ifndef TRAINER_OPENING_H
+#define TRAINER_OPENING_H
+
+#include <thinwire/thinwire.h>
+
+/* tw_comm_open, within `seconds`. MPI_Init waits for all ranks, without a deadline and without a way back: when it has
+ * not ended by then, the process ends, with one line on standard error and `code`. */
+tw_status open_within(const char *transport, double seconds, int code, tw_comm **comm);
+
+#endif
