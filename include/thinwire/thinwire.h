@@ -106,6 +106,8 @@ TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
  * in destroy if it did. TW_ERROR_UNSUPPORTED if the library is not installed; the text says what to install. */
 TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
 
+/* Leaves the group; peers that still wait for this rank get TW_ERROR_PEER. Over MPI it waits until the others leave, too,
+ * for ten seconds at most. */
 TW_API void tw_comm_destroy(tw_comm *comm);
 TW_API int tw_comm_rank(const tw_comm *comm);
 TW_API int tw_comm_size(const tw_comm *comm);
@@ -113,11 +115,13 @@ TW_API int tw_comm_size(const tw_comm *comm);
 TW_API const char *tw_comm_transport(const tw_comm *comm);
 
 /* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
- * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. Call it before anything runs. */
+ * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A peer that leaves or gives up is
+ * known to be gone at once; one whose process dies over MPI is not. Call it before anything runs. */
 TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
 
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
- * exchanging on the same comm, from one thread at a time. */
+ * exchanging on the same comm, from one thread at a time. Each message carries a checksum: TW_ERROR_PACKET when it does
+ * not fit, with the sender in the text. Whatever a call returns, its memory is the caller's again. */
 TW_API tw_status tw_comm_barrier(tw_comm *comm);
 /* values[i] becomes the sum over ranks, taken in rank order, the same bits on every rank. Sends 2(N-1)/N * 4 * count
  * bytes. */
@@ -127,7 +131,8 @@ TW_API tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t s
 /* gathered[r*size .. (r+1)*size) becomes rank r's data; gathered holds N*size bytes and may not overlap data. */
 TW_API tw_status tw_comm_allgather(tw_comm *comm, const void *data, size_t size, void *gathered);
 
-/* What the transport counted for this rank since the comm was made. Payload bytes handed to and taken from the wire. */
+/* What the transport counted for this rank since the comm was made. Payload bytes handed to and taken from the wire;
+ * a checksum of 4 bytes, and the transport's own headers, go with each message and are not among them. */
 typedef struct tw_traffic {
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent, messages_received;
