@@ -2,7 +2,7 @@
 import os
 import signal
 
-from support import MPI_ENVIRONMENT, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, wait_until
+from support import MPI_ENVIRONMENT, PROGRAM, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, wait_until
 
 
 class DivergenceTest(CommandLineTest):

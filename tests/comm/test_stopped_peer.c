@@ -1,21 +1,18 @@
 /* Memory of a caller whose message was given up is the caller's, though MPI goes on with the message. One of two
  * processes is stopped in the middle of a large message, past the other's deadline, and continued when the other has
  * its memory back and has written to it, or made it unreadable. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
+
+#include "support/cmocka.h"
 
 #define CHECK(condition) check(condition, __LINE__, #condition)
 #define DEADLINE 1.0

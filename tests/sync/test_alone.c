@@ -1,16 +1,11 @@
 /* A rank that fails alone, with the others none the wiser: they learn of it though its process lives and its comm is
- * not destroyed. The deadline is far beyond what ctest allows the whole; in
- * a world, where waiting takes no time, the clock tells. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * not destroyed. The deadline is far beyond what ctest allows the whole; in a world, where waiting takes no time, the
+ * clock tells. */
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "../comm/group.h"
 #include "memory.h"
+#include "support/cmocka.h"
 #include "wire.h"
 
 #define DEADLINE 600.0

@@ -1,17 +1,12 @@
 /* One bit of one message is turned over on its way, in the message or in the word beside it: whoever receives it says
  * so, and from whom; nobody takes a wrong value for a right one. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "error.h"
+#include "support/cmocka.h"
 #include "wire.h"
 
 enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 };
