@@ -5,6 +5,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "names.h"
 #include "sized.h"
 
 #include <fnmatch.h>
@@ -142,16 +143,24 @@ static tw_status check_tensor(const tw_tensor *tensor, size_t index)
     return TW_OK;
 }
 
-tw_status tw_table_check(const tw_tensor *tensors, size_t count)
+static tw_status check_unique(const tw_tensor *tensors, size_t count, tw_names *names)
 {
-    if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
     for (size_t i = 0; i < count; i++) {
-        TW_TRY(check_tensor(&tensors[i], i));
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(tensors[i].name, tensors[j].name) == 0)
-                return tw_fail(TW_ERROR_ARGUMENT, "two tensors are called %s", tensors[i].name);
+        if (tw_names_find(names, tensors[i].name) != TW_NO_NAME)
+            return tw_fail(TW_ERROR_ARGUMENT, "two tensors are called %s", tensors[i].name);
+        TW_TRY(tw_names_add(names, tensors[i].name, i));
     }
     return TW_OK;
+}
+
+tw_status tw_table_check(const tw_tensor *tensors, size_t count)
+{
+    tw_names names = {0};
+    if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
+    for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(&tensors[i], i));
+    tw_status status = check_unique(tensors, count, &names);
+    tw_names_release(&names);
+    return status;
 }
 
 /* Takes the first of "pattern|pattern" off; returns its length. One that is longer than any name becomes the empty
