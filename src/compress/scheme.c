@@ -6,9 +6,9 @@
 #include "kernels.h"
 #include "memory.h"
 #include "names.h"
+#include "patterns.h"
 #include "sized.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,47 +163,6 @@ tw_status tw_table_check(const tw_tensor *tensors, size_t count)
     return status;
 }
 
-/* Takes the first of "pattern|pattern" off; returns its length. One that is longer than any name becomes the empty
- * pattern, which matches none. */
-static size_t next_pattern(const char **patterns, char pattern[MAX_NAME + 1])
-{
-    size_t length = strcspn(*patterns, "|"), kept = length <= MAX_NAME ? length : 0;
-    memcpy(pattern, *patterns, kept);
-    pattern[kept] = 0;
-    *patterns += length + ((*patterns)[length] == '|');
-    return length;
-}
-
-static int matches(const char *patterns, const char *name)
-{
-    char pattern[MAX_NAME + 1];
-    while (*patterns) {
-        next_pattern(&patterns, pattern);
-        if (fnmatch(pattern, name, 0) == 0) return 1;
-    }
-    return 0;
-}
-
-int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (fnmatch(pattern, tensors[i].name, 0) == 0) return 1;
-    return 0;
-}
-
-tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count)
-{
-    char pattern[MAX_NAME + 1];
-    while (patterns && *patterns) {
-        const char *start = patterns;
-        size_t length = next_pattern(&patterns, pattern);
-        if (length && !tw_pattern_matches(pattern, tensors, count))
-            return tw_fail(TW_ERROR_SPEC, "dense=%.*s: no tensor has such a name; the first is called %s", (int)length,
-                           start, tensors[0].name);
-    }
-    return TW_OK;
-}
-
 /* Why a tensor is not compressed; 0 if it is. */
 static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor, char *why, size_t room)
 {
@@ -212,7 +171,7 @@ static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor
         return snprintf(why, room, "%zu dimension%s", tensor->dims, tensor->dims == 1 ? "" : "s");
     if (tensor->count < (size_t)common->min_elements)
         return snprintf(why, room, "%zu elements < min_elements=%ld", tensor->count, common->min_elements);
-    if (matches(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
+    if (tw_patterns_fit(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
     return 0;
 }
 

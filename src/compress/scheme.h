@@ -92,17 +92,12 @@ struct tw_scheme_ops {
     void (*destroy)(tw_scheme *scheme); /* (optional) */
 };
 
-/* 1 if a pattern (with * and ?) matches the name of a tensor in the table. */
-int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count);
-
 /* The list of schemes, in list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_at(size_t index);
 
 /* For the reducer. */
 /* TW_ERROR_ARGUMENT if a table is empty, or a name or a shape in it is not allowed, or two names are the same. */
 tw_status tw_table_check(const tw_tensor *tensors, size_t count);
-/* TW_ERROR_SPEC if one of the patterns of dense= matches no tensor: a misspelt name must not pass for a rule. */
-tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count);
 /* What ops->check says of a spec and a table. */
 tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);

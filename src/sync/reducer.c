@@ -5,6 +5,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "patterns.h"
 #include "sized.h"
 
 #include <math.h>

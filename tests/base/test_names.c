@@ -18,7 +18,8 @@ static void test_the_hash_is_siphash(void **state)
     static const struct {
         size_t size;
         uint64_t hash;
-    } known[] = {{0, 0x726FDB47DD0E0E31u}, {1, 0x74F839C593DC67FDu}, {8, 0x93F5F5799A932462u}, {15, 0xA129CA6149BE45E5u}};
+    } known[] = {
+        {0, 0x726FDB47DD0E0E31u}, {1, 0x74F839C593DC67FDu}, {8, 0x93F5F5799A932462u}, {15, 0xA129CA6149BE45E5u}};
     unsigned char bytes[16];
     for (unsigned char i = 0; i < sizeof bytes; i++) bytes[i] = i;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -41,7 +42,7 @@ static void test_colliding_names_collide(void **state)
 /* Adds `count` names and finds them; returns the probes that took. */
 static uint64_t count_probes(unsigned count)
 {
-    char (*names)[COLLIDING_PLACES + 1] = calloc(count, sizeof *names);
+    char(*names)[COLLIDING_PLACES + 1] = calloc(count, sizeof *names);
     colliding_names all = colliding_find();
     uint64_t before = tw_names_probes();
     tw_names table = {0};

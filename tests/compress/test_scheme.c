@@ -194,8 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_revert_loses_nothing),    cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
         cmocka_unit_test(test_bad_tables_are_refused),  cmocka_unit_test(test_order_is_checked),
-        cmocka_unit_test(test_help_lists_every_option),
-        cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
+        cmocka_unit_test(test_help_lists_every_option), cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
