@@ -134,7 +134,7 @@ static tw_status set_option(const tw_option *option, void *target, slice word)
         return TW_OK;
     case TW_OPTION_INTEGER:
         if (!read_number(option, word, &number)) return refuse_value(option, word);
-        *(long *)target = (long)number;
+        *(int64_t *)target = (int64_t)number;
         return TW_OK;
     case TW_OPTION_SWITCH:
         if (!slice_is(word, "on") && !slice_is(word, "off")) return refuse_value(option, word);

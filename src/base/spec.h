@@ -3,11 +3,12 @@
 #define TW_BASE_SPEC_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <thinwire/thinwire.h>
 
 typedef enum tw_option_kind {
     TW_OPTION_REAL,    /* double */
-    TW_OPTION_INTEGER, /* long */
+    TW_OPTION_INTEGER, /* int64_t; of at most 2^53, up to which a double holds every whole number */
     TW_OPTION_SWITCH,  /* int: on|off */
     TW_OPTION_CHOICE,  /* int: the position of the word in `choices` */
     TW_OPTION_TEXT     /* char *, the spec's own copy: tw_spec_release frees it */

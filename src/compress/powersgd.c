@@ -33,7 +33,7 @@ typedef struct factors {
 
 typedef struct powersgd {
     tw_scheme scheme;
-    long rank, seed;
+    int64_t rank, seed;
     int warm_start, feedback, values;
     tw_matrix *matrices; /* one a tensor */
     float **residual;    /* of each; NULL without feedback */

@@ -9,6 +9,7 @@
 #include "patterns.h"
 #include "sized.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -170,7 +171,7 @@ static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor
     if (tensor->dims < (size_t)common->min_dims)
         return snprintf(why, room, "%zu dimension%s", tensor->dims, tensor->dims == 1 ? "" : "s");
     if (tensor->count < (size_t)common->min_elements)
-        return snprintf(why, room, "%zu elements < min_elements=%ld", tensor->count, common->min_elements);
+        return snprintf(why, room, "%zu elements < min_elements=%" PRId64, tensor->count, common->min_elements);
     if (tw_patterns_fit(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
     return 0;
 }

@@ -20,10 +20,10 @@ typedef struct tw_scheme_tensor {
 
 /* Options every scheme takes; the first four only one that leaves some tensors as they are. */
 typedef struct tw_common_options {
-    long min_elements, min_dims;
+    int64_t min_elements, min_dims;
     char *dense;
     int leftovers; /* fp32, fp16, bf16 */
-    long message_kb;
+    int64_t message_kb;
     int overlap;
 } tw_common_options;
 

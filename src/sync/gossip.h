@@ -32,7 +32,7 @@ typedef enum tw_gossip_task { TW_TASK_NONE = 0, TW_TASK_EXCHANGE, TW_TASK_MEAN }
 
 /* The workers of a host that act as one; see gossip_host.h. */
 typedef struct tw_host {
-    long size;             /* option per_host; 1: each acts for itself */
+    int64_t size;          /* option per_host; 1: each acts for itself */
     int place;             /* of this rank in its host */
     tw_comm *members;      /* of the host; NULL: each acts for itself */
     tw_comm *firsts;       /* of all hosts, on these: the gossip's */

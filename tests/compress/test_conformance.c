@@ -1,5 +1,6 @@
 /* What every scheme of the list must do, whatever its method. What a scheme promises beyond that is a row of the table
  * below; one without a row is held to the defaults. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -416,6 +417,50 @@ static void test_a_restart_changes_no_bit(void **state)
     }
 }
 
+/* ---- seeds ------------------------------------------------------------------------------------------------------ */
+
+static void take_one_step(const char *name, const char *seed, batch *b)
+{
+    char spec[SPEC_LENGTH];
+    loopback group;
+    snprintf(spec, sizeof spec, "%s:seed=%s", name, seed);
+    create_group(&group, spec, odd, ODD, 2);
+    batch_fill(b, 2, normal, 0);
+    run_step(&group, spec, b, 0);
+    loopback_destroy(&group);
+}
+
+static const tw_option *seed_of(const tw_scheme_ops *ops)
+{
+    for (size_t i = 0; i < ops->option_count; i++)
+        if (strcmp(ops->options[i].key, "seed") == 0) return &ops->options[i];
+    return NULL;
+}
+
+/* The whole seed counts, up to the largest: it draws otherwise than the one before it, and than its lower 32 bits. */
+static void test_every_digit_of_a_seed_counts(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    const tw_option *seed;
+    batch *most = batch_create(odd, ODD), *other = batch_create(odd, ODD);
+    size_t bytes = most->elements * sizeof(float);
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char text[32];
+        if (!(seed = seed_of(ops))) continue;
+        snprintf(text, sizeof text, "%.0f", seed->most);
+        take_one_step(ops->name, text, most);
+        snprintf(text, sizeof text, "%.0f", seed->most - 1);
+        take_one_step(ops->name, text, other);
+        assert_memory_not_equal(most->values[0], other->values[0], bytes);
+        snprintf(text, sizeof text, "%" PRIu32, (uint32_t)(uint64_t)seed->most);
+        take_one_step(ops->name, text, other);
+        assert_int_equal(memcmp(most->values[0], other->values[0], bytes) == 0, seed->most <= UINT32_MAX);
+    }
+    batch_destroy(most);
+    batch_destroy(other);
+}
+
 /* ---- create ----------------------------------------------------------------------------------------------------- */
 
 static tw_status create_with_failure(const char *spec, long failing)
@@ -471,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_residuals_hold_what_has_not_arrived),
         cmocka_unit_test(test_what_is_not_finite_is_skipped),
         cmocka_unit_test(test_a_restart_changes_no_bit),
+        cmocka_unit_test(test_every_digit_of_a_seed_counts),
         cmocka_unit_test(test_no_memory_is_a_status),
         cmocka_unit_test(test_a_step_needs_no_memory),
     };
