@@ -370,7 +370,7 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
  * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE if a tensor is missing, of
  * another shape, or holds NaN or infinity, and then nothing has changed. A loaded reducer continues bit for bit, also
  * one of another message_kb. */
-TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state);
+TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
 /* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
@@ -438,7 +438,7 @@ TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
 /* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
  * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */
-TW_API tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state);
+TW_API tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state);
 TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);

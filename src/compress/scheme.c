@@ -16,10 +16,6 @@
 
 enum { MAX_NAME = 255, MAX_RANKS = 4096 };
 
-/* A gradient whose norm is above this is taken for an infinite one: training has come apart long before, and a residual
- * that gathered such gradients could overflow. */
-#define LARGEST_NORM 1e33
-
 static const tw_option leftover_options[] = {
     {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
      "tensors with fewer elements are not compressed"},
@@ -283,13 +279,26 @@ tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double nor
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
     if (norm < 0) norm = message_norm(scheme);
-    scheme->finite = norm <= LARGEST_NORM; /* false for NaN */
+    scheme->finite = norm <= TW_LARGEST_NORM; /* false for NaN */
     scheme->scale = share_scale(scheme, norm);
     scheme->begun++;
     scheme->phase = 0;
+    scheme->asked = TW_ROUND_DONE;
     scheme->skipped = 0;
     scheme->account = (tw_account){0};
     scheme->open = 1;
+    return TW_OK;
+}
+
+/* The packets that the last round asked for are there. */
+static tw_status check_packets(const tw_scheme *scheme, const tw_round *round)
+{
+    int count = scheme->asked == TW_ROUND_ALLGATHER ? scheme->size : scheme->asked == TW_ROUND_BROADCAST;
+    if (count && (!round->packets || !round->sizes))
+        return tw_fail(TW_ERROR_ARGUMENT, "the round's packets and sizes are NULL; fill them in before tw_scheme_next");
+    for (int i = 0; i < count; i++)
+        if (!round->packets[i] && round->sizes[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "packet %d of the round is NULL and its size %zu", i, round->sizes[i]);
     return TW_OK;
 }
 
@@ -297,8 +306,12 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 {
     TW_TRY(check_whole(scheme));
     if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
+    TW_TRY(check_packets(scheme, round));
     tw_status status = scheme->ops->next(scheme, round);
     scheme->failed = status != TW_OK;
+    scheme->asked = (int)round->kind;
+    round->packets = NULL; /* those of the next round are other ones */
+    round->sizes = NULL;
     if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
     round->skipped = scheme->skipped;
     scheme->open = 0;
@@ -339,6 +352,7 @@ float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
 
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)
 {
+    if (scheme->ops->settle) scheme->ops->settle(scheme);
     return scheme->ops->walk ? scheme->ops->walk(scheme, walk) : TW_OK;
 }
 

@@ -33,14 +33,22 @@ static tw_status run_round(tw_reducer *reducer, tw_round *round)
     return TW_OK;
 }
 
-/* Clipping looks at the whole gradient; otherwise a message only needs to know whether its own part is finite. */
-static double gradient_norm(const tw_reducer *reducer, const tw_message *message)
+static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
 {
-    size_t first = reducer->clips ? 0 : message->first;
-    size_t count = reducer->clips ? reducer->count : message->count;
     double sum = 0;
     for (size_t i = first; i < first + count; i++) sum += reducer->squares[i];
     return sqrt(sum);
+}
+
+/* Clipping looks at the whole gradient; otherwise a message only needs to know whether its own part is finite. But the
+ * last of a step answers for all: the whole may be beyond the bound though no part is. (A NaN elsewhere is not its
+ * business: the message that has it skips the step, and this one's part is kept.) */
+static double gradient_norm(const tw_reducer *reducer, const tw_message *message)
+{
+    double own = norm_of(reducer, message->first, message->count);
+    if (!reducer->clips && message->first > 0) return own;
+    double whole = norm_of(reducer, 0, reducer->count);
+    return reducer->clips || isfinite(whole) ? whole : own;
 }
 
 static size_t message_elements(const tw_scheme *scheme)
@@ -313,9 +321,8 @@ tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     const tw_scheme_tensor *tensor = &message->scheme->tensors[index - message->first];
-    /* Here the gradient is still in the cache, so that looking at every element costs little. What is reduced exactly
-     * needs no look: a sum with a NaN is a NaN. */
-    double squares = message->scheme->ops->plan ? tw_kernels_best()->sum_squares(gradient, tensor->count) : 0;
+    /* Here the gradient is still in the cache, so that looking at every element costs little. */
+    double squares = tw_kernels_best()->sum_squares(gradient, tensor->count);
     tw_mutex_lock(&reducer->lock);
     reducer->gradients[index] = gradient;
     reducer->squares[index] = squares;
@@ -339,8 +346,9 @@ static void start_step(tw_reducer *reducer)
 static tw_status revert_step(tw_reducer *reducer)
 {
     for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_revert(reducer->messages[m].scheme));
-    return tw_fail(TW_ERROR_NONFINITE, "a gradient held NaN or infinity; step %llu was skipped on every worker",
-                   (unsigned long long)reducer->stats.steps);
+    return tw_fail(TW_ERROR_NONFINITE,
+                   "a gradient held NaN or infinity, or was above %g; step %llu was skipped on every worker",
+                   TW_LARGEST_NORM, (unsigned long long)reducer->stats.steps);
 }
 
 static tw_status finish_step(tw_reducer *reducer)

@@ -8,7 +8,7 @@ static tw_status check_idle(const tw_reducer *reducer)
     return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
 }
 
-tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state)
+tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state)
 {
     TW_TRY(check_idle(reducer));
     for (size_t m = 0; m < reducer->message_count; m++)
