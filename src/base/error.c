@@ -28,6 +28,13 @@ const char *tw_last_error(void)
     return text;
 }
 
+int tw_status_is_known(uint32_t number)
+{
+#define CASE(name, value, sentence) +(number == (value))
+    return TW_STATUS_MAP(CASE);
+#undef CASE
+}
+
 const char *tw_status_name(tw_status status)
 {
     switch (status) {

@@ -296,6 +296,7 @@ static const lie lies[] = {
     {"sender", AT_SENDER, 0, 4, 1, TW_ERROR_PACKET},
     {"round", AT_ROUND, 1000000, 8, 1, TW_ERROR_PACKET},
     {"stop before the round", AT_STOP, 0, 8, 1, TW_ERROR_PACKET},
+    {"stop that never comes", AT_STOP, (uint64_t)1 << 60, 8, 1, TW_ERROR_PACKET},
     {"told in the future", AT_TOLD, UINT64_MAX - 1, 8, 1, TW_ERROR_PACKET},
     {"interval NaN", AT_INTERVAL, 0x7FF8000000000000, 8, 1, TW_ERROR_PACKET},
     {"interval infinite", AT_INTERVAL, 0x7FF0000000000000, 8, 1, TW_ERROR_PACKET},
