@@ -33,8 +33,7 @@ void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *c
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
 {
     TW_TRY(tw_channel_allreduce(gossip->view, TW_F32, values, gossip->elements));
-    float size = (float)gossip->size;
-    for (size_t i = 0; i < gossip->elements; i++) values[i] /= size;
+    tw_kernels_best()->divide(values, (float)gossip->size, gossip->elements);
     if (tw_kernels_best()->all_finite(values, gossip->elements)) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "the mean over the workers is not finite any more");
 }

@@ -183,27 +183,18 @@ static tw_status read_messages(tw_gossip *gossip, uint64_t round, int partners)
 
 /* --- averaging ------------------------------------------------------------------------------------------------ */
 
-static void subtract(float *dst, const float *src, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] -= src[i];
-}
-
-static void add_difference(float *dst, const float *a, const float *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] += a[i] - b[i];
-}
-
 float *tw_gossip_mix(float *const *received, int partners, const float *sent, size_t elements)
 {
+    const tw_kernels *kernels = tw_kernels_best();
     float *correction = NULL;
     for (int i = 0; i < partners; i++) {
         if (!received[i]) continue;
         if (correction)
-            add_difference(correction, received[i], sent, elements);
+            kernels->add_difference(correction, received[i], sent, elements);
         else
-            subtract(correction = received[i], sent, elements);
+            kernels->quantise.accumulate(correction = received[i], sent, elements, -1); /* exactly a difference */
     }
-    if (correction) tw_kernels_best()->scale(correction, 1.0f / (float)(partners + 1), elements);
+    if (correction) kernels->scale(correction, 1.0f / (float)(partners + 1), elements);
     return correction;
 }
 
