@@ -12,6 +12,10 @@
         if (try_status != TW_OK) return try_status;                                                                    \
     } while (0)
 
+/* What a call begins with for each pointer that must be given: TW_ERROR_ARGUMENT, naming the argument as the public
+ * header does, if it is NULL. */
+tw_status tw_need(const void *pointer, const char *argument);
+
 /* 1 if a number, such as a peer sent, is a tw_status. */
 int tw_status_is_known(uint32_t number);
 

@@ -33,7 +33,7 @@ static slice next_slice(const char **rest, char end)
 
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity)
 {
-    if (!spec) return tw_fail(TW_ERROR_SPEC, "the spec is NULL; write a scheme's name, such as \"allreduce\"");
+    TW_TRY(tw_need(spec, "spec"));
     slice text = next_slice(&spec, ':');
     if (text.length == 0) return tw_fail(TW_ERROR_SPEC, "the spec names no scheme; write \"scheme:option=value,...\"");
     if (text.length >= capacity) return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);

@@ -32,7 +32,8 @@ typedef struct tw_option_set {
     void *target;
 } tw_option_set;
 
-/* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1. */
+/* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1;
+ * TW_ERROR_ARGUMENT for a spec that is NULL. */
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity);
 
 /* Fills every set: first the defaults, then the spec's words. An unknown or repeated key, a word that is not a number,

@@ -119,8 +119,8 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
 size_t tw_tensor_count(const tw_tensor *tensor)
 {
     size_t count = 1;
-    for (size_t i = 0; i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
-    return count;
+    for (size_t i = 0; tensor && i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
+    return tensor ? count : 0;
 }
 
 static tw_status check_tensor(const tw_tensor *tensor, size_t index)
@@ -153,7 +153,8 @@ static tw_status check_unique(const tw_tensor *tensors, size_t count, tw_names *
 tw_status tw_table_check(const tw_tensor *tensors, size_t count)
 {
     tw_names names = {0};
-    if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
+    TW_TRY(tw_need(tensors, "tensors"));
+    if (count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
     for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(&tensors[i], i));
     tw_status status = check_unique(tensors, count, &names);
     tw_names_release(&names);
@@ -216,6 +217,7 @@ tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t co
 {
     const tw_scheme_ops *ops;
     tw_scheme *scheme;
+    TW_TRY(tw_need(out, "scheme"));
     if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size,
                        MAX_RANKS);
@@ -272,8 +274,19 @@ static tw_status check_whole(const tw_scheme *scheme)
     return scheme->failed ? tw_fail(TW_ERROR_ORDER, "a round of this scheme failed; destroy it") : TW_OK;
 }
 
+static tw_status check_gradients(const tw_scheme *scheme, float *const *gradients)
+{
+    TW_TRY(tw_need(gradients, "gradients"));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (!gradients[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "gradients[%zu], of %s, is NULL", i, scheme->tensors[i].name);
+    return TW_OK;
+}
+
 tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(check_gradients(scheme, gradients));
     TW_TRY(check_whole(scheme));
     if (scheme->open)
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
@@ -304,6 +317,8 @@ static tw_status check_packets(const tw_scheme *scheme, const tw_round *round)
 
 tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(round, "round"));
     TW_TRY(check_whole(scheme));
     if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
     TW_TRY(check_packets(scheme, round));
@@ -323,6 +338,7 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 
 tw_status tw_scheme_revert(tw_scheme *scheme)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step is not done yet");
     if (scheme->revertible && scheme->settled)
         return tw_fail(TW_ERROR_ORDER, "the state was saved since the step: take a step back before saving");
@@ -333,6 +349,7 @@ tw_status tw_scheme_revert(tw_scheme *scheme)
 
 tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the rate is told between steps, and this one is not done yet");
     if (!(rate >= 0) || isinf(rate)) return tw_fail(TW_ERROR_ARGUMENT, "a learning rate of %g; at least 0", rate);
     scheme->rate = rate;
@@ -341,7 +358,7 @@ tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
 
 double tw_scheme_clip(const tw_scheme *scheme)
 {
-    return scheme->ops->clip ? scheme->ops->clip(scheme) : 0;
+    return scheme && scheme->ops->clip ? scheme->ops->clip(scheme) : 0;
 }
 
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
@@ -358,6 +375,8 @@ tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)
 
 tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(cost, "cost"));
     tw_cost now = {.warmup = scheme->account.warmup,
                    .elements_sent = scheme->account.elements_sent,
                    .packet_bytes = scheme->account.packet_bytes,
@@ -402,6 +421,7 @@ static size_t describe(const tw_option_set *set, char *text, size_t capacity, si
 size_t tw_scheme_help(size_t index, char *text, size_t capacity)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
+    if (!text) capacity = 0;
     if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
     tw_option_set sets[OPTION_SETS];

@@ -67,8 +67,11 @@ static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dt
     return tw_state_get(self->src, key, dtype, count, data);
 }
 
-static tw_status check_call(const tw_scheme *scheme, const char *prefix)
+static tw_status check_call(const tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(state, "state"));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
     if (strlen(prefix) > MAX_PREFIX) return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
     return TW_OK;
@@ -90,7 +93,7 @@ static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
 tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state)
 {
     state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
-    TW_TRY(check_call(scheme, prefix));
+    TW_TRY(check_call(scheme, prefix, state));
     return visit_all(scheme, &walk);
 }
 
@@ -98,7 +101,7 @@ tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
     state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
-    TW_TRY(check_call(scheme, prefix));
+    TW_TRY(check_call(scheme, prefix, state));
     TW_TRY(visit_steps(scheme, &walk));
     return scheme->ops->walk ? scheme->ops->walk(scheme, &walk.walk) : TW_OK;
 }

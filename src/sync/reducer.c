@@ -232,9 +232,10 @@ static tw_status start_thread(tw_reducer *reducer)
 }
 
 /* All that can be done alone. */
-static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors)
+static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
     tw_common_options common = {0};
+    TW_TRY(tw_need(out, "reducer"));
     TW_TRY(tw_table_check(tensors, reducer->count));
     TW_TRY(tw_common_options_read(spec, &common));
     tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
@@ -247,22 +248,23 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     return start_thread(reducer);
 }
 
-static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors)
+static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors,
+                       tw_reducer **out)
 {
     TW_TRY(tw_channel_create(comm, &reducer->channel));
-    tw_status prepared = prepare(reducer, spec, tensors);
+    tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
 }
 
 tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
 {
     tw_reducer *reducer;
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL; make one with tw_comm_create_threads or tw_comm_open");
+    TW_TRY(tw_need(comm, "comm"));
     TW_TRY(tw_allocate(1, sizeof *reducer, &reducer));
     reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
-    tw_status status = build(reducer, comm, spec, tensors);
+    tw_status status = build(reducer, comm, spec, tensors, out);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
         return status;
@@ -312,6 +314,7 @@ static tw_status check_whole(tw_reducer *reducer)
 
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     if (index >= reducer->count)
         return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index,
                        reducer->count);
@@ -362,6 +365,7 @@ static tw_status finish_step(tw_reducer *reducer)
 
 tw_status tw_reducer_wait(tw_reducer *reducer)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     double start = tw_clock();
     TW_TRY(check_whole(reducer));
     if (reducer->missing)
@@ -381,6 +385,7 @@ tw_status tw_reducer_wait(tw_reducer *reducer)
 
 tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     if (reducer->missing < reducer->count)
         return tw_fail(TW_ERROR_ORDER, "the rate is told before a step's first tensor is submitted");
     for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_set_rate(reducer->messages[m].scheme, rate));
@@ -391,21 +396,23 @@ tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
 
 float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)
 {
-    int form;
-    float momentum = tw_scheme_momentum(reducer->messages[0].scheme, &form);
+    int form = 0;
+    float momentum = reducer ? tw_scheme_momentum(reducer->messages[0].scheme, &form) : 0;
     if (nesterov) *nesterov = form;
     return momentum;
 }
 
 const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 {
-    if (index >= reducer->count) return "";
+    if (!reducer || index >= reducer->count) return "";
     const tw_message *message = &reducer->messages[reducer->message_of[index]];
     return message->scheme->tensors[index - message->first].plan;
 }
 
 tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
+    TW_TRY(tw_need(stats, "stats"));
     tw_mutex *lock = (tw_mutex *)&reducer->lock; /* the exchange thread may be writing */
     tw_mutex_lock(lock);
     tw_stats now = reducer->stats;
