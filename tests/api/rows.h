@@ -3,16 +3,12 @@
 #ifndef TEST_API_ROWS_H
 #define TEST_API_ROWS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <thinwire/thinwire_plugin.h>
+
+#include "support/cmocka.h"
 
 static FILE *rows_list; /* not NULL: where rows go */
 

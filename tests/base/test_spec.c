@@ -2,14 +2,10 @@
 #include "spec.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 #define MARK 0x5A5A5A5A5A5A5A5A
 #define MOST 9007199254740992 /* 2^53 */

@@ -2,16 +2,11 @@
  * never part, and nothing that is remembered is lost to infinity. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "conformance.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 3, STEPS = 4, SEEDS = 8 };
 

@@ -1,16 +1,11 @@
 /* Patterns of names: * and ? and nothing else, against a table that knows only the definition; and where they are used,
  * dense= and rates=. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire.h>
 
-#include <cmocka.h>
-
 #include "patterns.h"
+#include "support/cmocka.h"
 
 enum { LONGEST = 5 };
 

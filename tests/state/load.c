@@ -1,9 +1,9 @@
 /* Loading: the format's own vectors, and refusal of every file that is not exactly right. */
 #include "support.h"
 
-#include "support/colliding_names.h"
 #include "memory.h"
 #include "names.h"
+#include "support/colliding_names.h"
 
 /* Writes a file with this header, its length in front, and `size` bytes of data; loads it. */
 static tw_status load_text(const char *header, size_t size, tw_state **loaded)
@@ -269,12 +269,13 @@ static void write_chosen(const char *path, unsigned count)
 /* Of a name the header's table and the state's each ask once or twice, and move it at most twice as they grow. */
 static void chosen_names_load_as_fast_as_any(void **state)
 {
+    (void)state;
     enum { PROBES = 8 * 12 /* of a name and its text, with room for bad luck */ };
     for (unsigned count = 100; count <= 6400; count *= 4) {
         tw_state *loaded;
-        write_chosen(in_folder(state, "f"), count);
+        write_chosen(in_folder("f"), count);
         uint64_t before = tw_names_probes();
-        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_OK);
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_OK);
         uint64_t probes = tw_names_probes() - before;
         assert_true(probes >= count && probes <= (uint64_t)PROBES * count);
         assert_int_equal(tw_state_count(loaded), count);
@@ -286,6 +287,7 @@ static void chosen_names_load_as_fast_as_any(void **state)
  * itself. */
 static void what_never_ends_is_refused(void **state)
 {
+    (void)state;
     enum { REPEATS = 1000000 };
     static const char *const endless[] = {"{\"a\":", "{", "[", "\"", "\\u00e4", " ", "{\"a\":["};
     for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
@@ -297,8 +299,8 @@ static void what_never_ends_is_refused(void **state)
         memcpy(bytes, &header, 8);
         bytes[8] = '{';
         for (size_t r = 0; r < REPEATS; r++) memcpy(bytes + 9 + r * length, endless[i], length);
-        write_file(in_folder(state, "f"), bytes, 8 + size + 1);
-        assert_int_equal(tw_state_load(in_folder(state, "f"), &loaded), TW_ERROR_FORMAT);
+        write_bytes("f", bytes, 8 + size + 1);
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_ERROR_FORMAT);
         assert_null(loaded);
         free(bytes);
     }

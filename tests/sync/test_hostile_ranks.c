@@ -2,18 +2,13 @@
  * named. What the hostile rank says goes over the very channels of the library, as its own code would send it. */
 #include <limits.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "channel.h"
 #include "gossip_host.h"
 #include "members.h"
+#include "support/cmocka.h"
 
 static const tw_tensor table[] = {{"w", 1, {4}}};
 
