@@ -153,8 +153,8 @@ static tw_status check_unique(const tw_tensor *tensors, size_t count, tw_names *
 tw_status tw_table_check(const tw_tensor *tensors, size_t count)
 {
     tw_names names = {0};
-    TW_TRY(tw_need(tensors, "tensors"));
     if (count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
+    TW_TRY(tw_need(tensors, "tensors"));
     for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(&tensors[i], i));
     tw_status status = check_unique(tensors, count, &names);
     tw_names_release(&names);
