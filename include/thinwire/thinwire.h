@@ -22,7 +22,13 @@
  * - A worker's gradient is the mean over its own mini-batch. What comes back is the mean over the workers.
  * - Every function that can fail returns a tw_status. Outputs come last and are written only on success.
  *   tw_last_error() then holds one sentence for a person: what was wrong, and what would be right.
- * - Objects are opaque; destroy functions accept NULL. Objects borrow what they are made from: a tw_comm must outlive
+ * - A NULL object, a NULL pointer that a call needs, or an index out of range is TW_ERROR_ARGUMENT, and the text names
+ *   the argument. Data of 0 bytes may be NULL, and so may what is said to be. Functions that return no status return 0,
+ *   or NULL where they return a pointer, or "" where it is said; destroy functions do nothing with NULL. Nothing has
+ *   changed then. All headers of thinwire keep this.
+ * - A struct_size is set to the struct's sizeof by the caller, who may be older or newer than the library: fields that
+ *   only one of them knows are zero for the other. 0, or what is no size at all, is TW_ERROR_ARGUMENT.
+ * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive
  *   the reducers on it. Strings and tables passed in are copied unless stated otherwise.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the two
  *   exceptions (a comm under several reducers, and the threads of one group) are made for it.
@@ -111,7 +117,7 @@ TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
 TW_API void tw_comm_destroy(tw_comm *comm);
 TW_API int tw_comm_rank(const tw_comm *comm);
 TW_API int tw_comm_size(const tw_comm *comm);
-/* "threads", "mpi", or the name a custom transport gave. */
+/* "threads", "mpi", or the name a custom transport gave; "" for NULL. */
 TW_API const char *tw_comm_transport(const tw_comm *comm);
 
 /* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
@@ -165,7 +171,7 @@ typedef enum tw_dtype {
     TW_BF16 = 8
 } tw_dtype;
 
-/* Elements of a tensor: the product of its shape. */
+/* Elements of a tensor: the product of its shape; 0 for NULL. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
 typedef struct tw_reducer tw_reducer;
@@ -201,7 +207,8 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm is above 1e33, or the sum overflowed. All
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors is above 1e33, or the sum
+ *   overflowed. All
  *   ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any residual. What
  *   healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that travel as fp32
  *   it is dropped. The step is counted, and the next one may proceed.
@@ -240,7 +247,7 @@ typedef struct tw_stats {
 TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 
 /* What will happen to tensor `index` after any warm-up, for a banner: "dgc: 402 of 401408 elements", "dense bf16: 1
- * dimension". Valid as long as the reducer; "" for an index beyond the table. */
+ * dimension". Valid as long as the reducer; "" for an index beyond the table, or NULL. */
 TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -303,7 +310,8 @@ TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
 /* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. It takes the
  * place of the comm the gossip was made on, whose collectives would wait for ranks that were lost, and whose messages
  * could meet its own: that one is of no more use, but must outlive this one. A collective: all that finished call it,
- * or none. (Whoever is lost after finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time. */
+ * or none. (Whoever is lost after finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time, and the
+ * second time. */
 TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
 
 /* Counts since create. Set struct_size = sizeof(tw_gossip_stats) before the call. */
@@ -349,7 +357,8 @@ TW_API tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype 
 /* Text entries (safetensors' __metadata__). The value returned is the state's; NULL if there is none. */
 TW_API tw_status tw_state_put_text(tw_state *state, const char *key, const char *value);
 TW_API const char *tw_state_text(const tw_state *state, const char *key);
-/* They in order of insertion: the key of number `index`, and its value; NULL past the last. */
+/* The text entries in order of insertion: the key of number `index`, and its value (`value` may be NULL); NULL past the
+ * last. */
 TW_API const char *tw_state_text_at(const tw_state *state, size_t index, const char **value);
 
 /* One tensor, for walking: the pointers are the state's. */
@@ -372,10 +381,10 @@ TW_API tw_status tw_state_save(const tw_state *state, const char *path);
 TW_API tw_status tw_state_load(const char *path, tw_state **state);
 
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
- * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE if a tensor is missing, of
- * another shape, or holds NaN or infinity, and then nothing has changed. A loaded reducer continues bit for bit, also
- * one of another message_kb. */
-TW_API tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state);
+ * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE, naming the tensor, if one is
+ * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. A loaded
+ * reducer continues bit for bit, also one of another message_kb. */
+TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
 /* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
@@ -398,15 +407,15 @@ TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, con
  *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
  *         ... do what the round says, on every rank ...
  *
- * When tw_scheme_next fails (TW_ERROR_PACKET: a packet is damaged), the ranks no longer agree: destroy the scheme. */
+ * When tw_scheme_next fails otherwise than by an argument (TW_ERROR_PACKET: a packet is damaged), the ranks no longer
+ * agree: destroy the scheme. */
 typedef struct tw_scheme tw_scheme;
 
 typedef enum tw_round_kind {
     TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
     TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
-    TW_ROUND_ALLREDUCE =
-        2,                 /* sum `values` over the ranks, in place: in fp32 and in rank order, then rounded to dtype */
-    TW_ROUND_BROADCAST = 3 /* give `root`'s packet to every rank */
+    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32, in rank order, then rounded to dtype */
+    TW_ROUND_BROADCAST = 3  /* give `root`'s packet to every rank */
 } tw_round_kind;
 
 typedef struct tw_round {
@@ -420,7 +429,8 @@ typedef struct tw_round {
     size_t count;     /* ALLREDUCE: values */
     tw_dtype dtype;   /* ALLREDUCE: TW_F32, TW_F16 or TW_BF16 */
     /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
-     * included), BROADCAST the root's packet as entry 0. They must stay until that call returns. */
+     * included), BROADCAST the root's packet as entry 0. They must stay until that call returns, and it sets both to
+     * NULL. When they are NULL it is TW_ERROR_ARGUMENT, and the round can still be answered. */
     const void *const *packets;
     const size_t *sizes;
 } tw_round;
@@ -442,8 +452,9 @@ TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
  * or taken back already). */
 TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
 /* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
- * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. */
-TW_API tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state);
+ * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. A step that was saved
+ * can no longer be taken back; a load that is refused changes nothing, not even that. */
+TW_API tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state);
 TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);
@@ -467,7 +478,8 @@ TW_API unsigned tw_scheme_floor_bytes(size_t index);
 TW_API size_t tw_scheme_count(void);
 TW_API const char *tw_scheme_name(size_t index);
 TW_API const char *tw_scheme_summary(size_t index);
-/* Writes the page for scheme `index` into text (always terminated); returns the length it wanted, as snprintf does. */
+/* Writes the page for scheme `index` into text (always terminated; may be NULL); returns the length it wanted, as
+ * snprintf does. */
 TW_API size_t tw_scheme_help(size_t index, char *text, size_t capacity);
 
 #ifdef __cplusplus

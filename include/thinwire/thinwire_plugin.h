@@ -46,10 +46,10 @@ typedef struct tw_transport_ops {
     void (*destroy)(void *self);
 } tw_transport_ops;
 
-/* Makes a comm over a transport. ops is copied; the comm owns `self` from here on and hands it to ops->destroy in
- * tw_comm_destroy, or in this call when it fails: TW_ERROR_ARGUMENT if a field of ops is missing or rank and size are
- * out of range, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. The exception is an ops that is NULL, of another version, or without
- * destroy: nothing in it can be trusted, so nothing is called, and `self` stays the caller's. */
+/* Makes a comm over a transport. ops is copied; the comm owns `self` (which may be NULL) from here on and hands it to
+ * ops->destroy in tw_comm_destroy, or in this call when it fails: TW_ERROR_ARGUMENT if a field of ops is missing or
+ * rank and size are out of range, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. The exception is an ops that is NULL, of another
+ * version, or without destroy: nothing in it can be trusted, so nothing is called, and `self` stays the caller's. */
 TW_API tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm);
 
 /* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */
@@ -60,7 +60,8 @@ typedef tw_status (*tw_transport_open_fn)(tw_comm **comm);
  * 2. Helpers that plug-ins and programs share with the library
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* Records the text tw_last_error() returns on this thread, and returns `status`: `return tw_fail(TW_ERROR_IO, ...)`. */
+/* Records the text tw_last_error() returns on this thread, and returns `status`: `return tw_fail(TW_ERROR_IO, ...)`.
+ * `format` may be NULL: the status's own sentence. */
 TW_API tw_status tw_fail(tw_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3), cold))

@@ -44,10 +44,11 @@ TW_API tw_status tw_world_create(const tw_world_options *options, tw_world **wor
 TW_API void tw_world_destroy(tw_world *world);
 
 /* Runs worker(context, rank, comm) as every rank, each on a thread of the world; the comm is destroyed after it
- * returns. Ends when all have returned: TW_OK; or TW_ERROR_ORDER when all wait for something that will never come (a
- * deadlock): who waits for what is in tw_last_error(), and the threads end where they stand, keeping what they had
- * allocated. (Waiting for a message is no deadlock: the comm's timeout ends it, in no time at all.) Once a world.
- * Inside, workers wait for one another through thinwire only: a lock or a wait of their own would stop the world. */
+ * returns, and the context may be NULL. Ends when all have returned: TW_OK; or TW_ERROR_ORDER when all wait for
+ * something that will never come (a deadlock): who waits for what is in tw_last_error(), and the threads end where they
+ * stand, keeping what they had allocated. (Waiting for a message is no deadlock: the comm's timeout ends it, in no time
+ * at all.) Once a world. Inside, workers wait for one another through thinwire only: a lock or a wait of their own
+ * would stop the world. */
 typedef void (*tw_world_worker)(void *context, int rank, tw_comm *comm);
 TW_API tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context);
 

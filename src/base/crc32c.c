@@ -104,6 +104,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc_instruction(uint32_t crc, 
 
 uint32_t tw_crc32c(uint32_t crc, const void *data, size_t size)
 {
+    if (!data) return size ? 0 : crc;
     pthread_once(&once, fill_tables);
     crc = ~crc;
     crc = use_instruction ? crc_instruction(crc, data, size) : crc_slices(crc, data, size);

@@ -10,10 +10,16 @@ static _Thread_local char text[1024];
 tw_status tw_fail(tw_status status, const char *format, ...)
 {
     va_list args;
+    if (!format) return tw_fail(status, "%s", tw_status_sentence(status));
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return status;
+}
+
+tw_status tw_need(const void *pointer, const char *argument)
+{
+    return pointer ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", argument);
 }
 
 tw_status tw_fail_in(tw_status status, const char *place)
@@ -26,6 +32,13 @@ tw_status tw_fail_in(tw_status status, const char *place)
 const char *tw_last_error(void)
 {
     return text;
+}
+
+int tw_status_is_known(uint32_t number)
+{
+#define CASE(name, value, sentence) +(number == (value))
+    return TW_STATUS_MAP(CASE);
+#undef CASE
 }
 
 const char *tw_status_name(tw_status status)

@@ -23,5 +23,5 @@ void tw_random(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t words[
         key[0] += 0x9E3779B9u; /* the golden ratio and sqrt(3) - 1: Weyl sequences for the key */
         key[1] += 0xBB67AE85u;
     }
-    for (int i = 0; i < 4; i++) words[i] = x[i];
+    for (int i = 0; words && i < 4; i++) words[i] = x[i];
 }

@@ -33,7 +33,7 @@ static slice next_slice(const char **rest, char end)
 
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity)
 {
-    if (!spec) return tw_fail(TW_ERROR_SPEC, "the spec is NULL; write a scheme's name, such as \"allreduce\"");
+    TW_TRY(tw_need(spec, "spec"));
     slice text = next_slice(&spec, ':');
     if (text.length == 0) return tw_fail(TW_ERROR_SPEC, "the spec names no scheme; write \"scheme:option=value,...\"");
     if (text.length >= capacity) return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);
@@ -134,7 +134,7 @@ static tw_status set_option(const tw_option *option, void *target, slice word)
         return TW_OK;
     case TW_OPTION_INTEGER:
         if (!read_number(option, word, &number)) return refuse_value(option, word);
-        *(long *)target = (long)number;
+        *(int64_t *)target = (int64_t)number;
         return TW_OK;
     case TW_OPTION_SWITCH:
         if (!slice_is(word, "on") && !slice_is(word, "off")) return refuse_value(option, word);

@@ -3,11 +3,12 @@
 #define TW_BASE_SPEC_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <thinwire/thinwire.h>
 
 typedef enum tw_option_kind {
     TW_OPTION_REAL,    /* double */
-    TW_OPTION_INTEGER, /* long */
+    TW_OPTION_INTEGER, /* int64_t; of at most 2^53, up to which a double holds every whole number */
     TW_OPTION_SWITCH,  /* int: on|off */
     TW_OPTION_CHOICE,  /* int: the position of the word in `choices` */
     TW_OPTION_TEXT     /* char *, the spec's own copy: tw_spec_release frees it */
@@ -31,7 +32,8 @@ typedef struct tw_option_set {
     void *target;
 } tw_option_set;
 
-/* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1. */
+/* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1;
+ * TW_ERROR_ARGUMENT for a spec that is NULL. */
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity);
 
 /* Fills every set: first the defaults, then the spec's words. An unknown or repeated key, a word that is not a number,

@@ -14,7 +14,7 @@ static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, t
     if (size < 1 || size > TW_MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0", rank, size,
                        TW_MAX_RANKS);
-    return comm ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "no place for the comm: comm is NULL");
+    return tw_need(comm, "comm");
 }
 
 static tw_status create(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
@@ -36,8 +36,9 @@ static tw_status create(const tw_transport_ops *ops, void *self, int rank, int s
 
 tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
 {
+    TW_TRY(tw_need(ops, "ops"));
     /* Of a table of another version nothing can be said, not even where destroy is. */
-    if (!ops || ops->version != TW_TRANSPORT_VERSION || !ops->destroy)
+    if (ops->version != TW_TRANSPORT_VERSION || !ops->destroy)
         return tw_fail(TW_ERROR_ARGUMENT, "not a transport of version %d", TW_TRANSPORT_VERSION);
     tw_status status = check_custom(ops, rank, size, comm);
     if (status == TW_OK) status = create(ops, self, rank, size, comm);
@@ -62,55 +63,57 @@ void tw_comm_destroy(tw_comm *comm)
 
 int tw_comm_rank(const tw_comm *comm)
 {
-    return comm->rank;
+    return comm ? comm->rank : 0;
 }
 
 int tw_comm_size(const tw_comm *comm)
 {
-    return comm->size;
+    return comm ? comm->size : 0;
 }
 
 const char *tw_comm_transport(const tw_comm *comm)
 {
-    return comm->ops.name;
+    return comm ? comm->ops.name : "";
 }
 
 tw_traffic tw_comm_traffic(const tw_comm *comm)
 {
-    return tw_counters_read(&comm->counters);
+    return comm ? tw_counters_read(&comm->counters) : (tw_traffic){0};
 }
 
 tw_status tw_comm_set_timeout(tw_comm *comm, double seconds)
 {
-    if (!comm || !(seconds > 0 && seconds <= LONGEST_TIMEOUT))
+    TW_TRY(tw_need(comm, "comm"));
+    if (!(seconds > 0 && seconds <= LONGEST_TIMEOUT))
         return tw_fail(TW_ERROR_ARGUMENT, "a timeout of %g seconds: want more than 0, at most %g", seconds,
                        LONGEST_TIMEOUT);
     comm->timeout = seconds;
     return TW_OK;
 }
 
-static tw_status check_data(const tw_comm *comm, const void *data, size_t count, size_t largest)
+static tw_status check_data(const tw_comm *comm, const void *data, const char *argument, size_t count, size_t largest)
 {
-    if (!comm || (count && !data)) return tw_fail(TW_ERROR_ARGUMENT, "the comm or the data is NULL");
+    TW_TRY(tw_need(comm, "comm"));
+    if (count) TW_TRY(tw_need(data, argument));
     if (count > largest) return tw_fail(TW_ERROR_ARGUMENT, "%zu is not a possible count", count);
     return TW_OK;
 }
 
 tw_status tw_comm_barrier(tw_comm *comm)
 {
-    TW_TRY(check_data(comm, NULL, 0, 0));
+    TW_TRY(check_data(comm, NULL, "", 0, 0));
     return tw_channel_barrier(comm->channel);
 }
 
 tw_status tw_comm_allreduce(tw_comm *comm, float *values, size_t count)
 {
-    TW_TRY(check_data(comm, values, count, SIZE_MAX / 2 / sizeof *values));
+    TW_TRY(check_data(comm, values, "values", count, SIZE_MAX / 2 / sizeof *values));
     return tw_channel_allreduce(comm->channel, TW_F32, values, count);
 }
 
 tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t size)
 {
-    TW_TRY(check_data(comm, data, size, SIZE_MAX));
+    TW_TRY(check_data(comm, data, "data", size, SIZE_MAX));
     if (root < 0 || root >= comm->size)
         return tw_fail(TW_ERROR_ARGUMENT, "root %d is not a rank of this group of %d", root, comm->size);
     return tw_channel_broadcast_into(comm->channel, root, data, size);
@@ -118,8 +121,8 @@ tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t size)
 
 tw_status tw_comm_allgather(tw_comm *comm, const void *data, size_t size, void *gathered)
 {
-    TW_TRY(check_data(comm, data, size, SIZE_MAX / TW_MAX_RANKS));
-    TW_TRY(check_data(comm, gathered, size, SIZE_MAX));
+    TW_TRY(check_data(comm, data, "data", size, SIZE_MAX / TW_MAX_RANKS));
+    TW_TRY(check_data(comm, gathered, "gathered", size, SIZE_MAX));
     uintptr_t own = (uintptr_t)data, all = (uintptr_t)gathered;
     if (own < all + size * (size_t)comm->size && all < own + size)
         return tw_fail(TW_ERROR_ARGUMENT, "gathered overlaps data; they must be apart");

@@ -12,10 +12,10 @@ enum { NAME_BYTES = 32, PATH_BYTES = 4096 };
 
 static tw_status check_name(const char *name)
 {
-    size_t length = name ? strlen(name) : 0;
+    size_t length = strlen(name);
     if (length == 0 || length > NAME_BYTES || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != length)
         return tw_fail(TW_ERROR_ARGUMENT, "\"%s\" is not the name of a transport: want lower-case letters and digits",
-                       name ? name : "");
+                       name);
     return TW_OK;
 }
 
@@ -46,8 +46,9 @@ static tw_status load(const char *name, void **library)
 tw_status tw_comm_open(const char *name, tw_comm **comm)
 {
     void *library;
+    TW_TRY(tw_need(name, "name"));
+    TW_TRY(tw_need(comm, "comm"));
     TW_TRY(check_name(name));
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "no place for the comm: comm is NULL");
     TW_TRY(load(name, &library));
     void *symbol = dlsym(library, TW_TRANSPORT_ENTRY);
     if (!symbol) {

@@ -344,9 +344,9 @@ tw_status tw_comm_create_threads(int size, tw_comm **comms)
 {
     group *all;
     tw_comm **made;
-    if (size < 1 || size > TW_MAX_RANKS || !comms)
-        return tw_fail(TW_ERROR_ARGUMENT, "a group of %d threads: want 1 to %d, and an array for their comms", size,
-                       TW_MAX_RANKS);
+    TW_TRY(tw_need(comms, "comms"));
+    if (size < 1 || size > TW_MAX_RANKS)
+        return tw_fail(TW_ERROR_ARGUMENT, "a group of %d threads: want 1 to %d", size, TW_MAX_RANKS);
     TW_TRY(create_group(size, &all));
     tw_status status = tw_allocate((size_t)size, sizeof *made, &made);
     if (status == TW_OK) {

@@ -35,7 +35,7 @@ static tw_status check_options(const tw_world_options *options)
 static tw_status read_options(const tw_world_options *given, tw_world_options *options)
 {
     size_t known = sizeof *options;
-    if (!given || given->struct_size < sizeof given->struct_size)
+    if (given->struct_size < sizeof given->struct_size)
         return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_world_options)");
     memcpy(options, given, given->struct_size < known ? given->struct_size : known);
     if (!options->workers_per_host) options->workers_per_host = 1;
@@ -80,7 +80,8 @@ static tw_status build(tw_world *world)
 tw_status tw_world_create(const tw_world_options *options, tw_world **created)
 {
     tw_world *world;
-    if (!created) return tw_fail(TW_ERROR_ARGUMENT, "no place for the world: world is NULL");
+    TW_TRY(tw_need(options, "options"));
+    TW_TRY(tw_need(created, "world"));
     TW_TRY(tw_allocate(1, sizeof *world, &world));
     tw_status status = read_options(options, &world->options);
     if (status == TW_OK) status = build(world);
@@ -134,7 +135,8 @@ static tw_status start_all(tw_world *world)
 
 tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context)
 {
-    if (!world || !worker) return tw_fail(TW_ERROR_ARGUMENT, "the world or the worker is NULL");
+    TW_TRY(tw_need(world, "world"));
+    TW_TRY(tw_need(worker ? world : NULL, "worker"));
     if (world->ran) return tw_fail(TW_ERROR_ORDER, "a world runs once; make another");
     world->ran = 1;
     world->worker = worker;
@@ -169,10 +171,10 @@ void tw_world_kill(void)
 
 double tw_world_seconds(const tw_world *world)
 {
-    return tw_virtual_now(world->clock);
+    return world ? tw_virtual_now(world->clock) : 0;
 }
 
 uint64_t tw_world_bytes(const tw_world *world, int rank)
 {
-    return rank >= 0 && rank < world->options.workers ? world->members[rank].bytes : 0;
+    return world && rank >= 0 && rank < world->options.workers ? world->members[rank].bytes : 0;
 }

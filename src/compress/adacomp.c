@@ -24,7 +24,7 @@ enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4
 
 typedef struct adacomp {
     tw_sparse sparse;
-    long bin;
+    int64_t bin;
     double most_density;
     int indices;
     uint32_t *index; /* the candidates of the tensor under way */

@@ -16,7 +16,7 @@ typedef struct tw_corrected {
     tw_sparse sparse; /* v, and what is sent of it */
     double density, momentum, clip;
     tw_warmup warmup;
-    long min_sent;
+    int64_t min_sent;
     int nesterov, masking, values, indices;
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */

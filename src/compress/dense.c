@@ -234,22 +234,13 @@ void tw_velocity_mark(tw_velocity *velocity)
     memcpy(velocity->before, velocity->now, velocity->dense->count * sizeof *velocity->now);
 }
 
-static void step_along(float *velocity, float *gradient, size_t n, float momentum, int nesterov)
-{
-    for (size_t i = 0; i < n; i++) {
-        float now = momentum * velocity[i] + gradient[i];
-        gradient[i] = nesterov ? momentum * now + gradient[i] : now;
-        velocity[i] = now;
-    }
-}
-
 void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov)
 {
     const tw_scheme *scheme = velocity->dense->scheme;
     float *now = velocity->now;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!takes(velocity->dense, i)) continue;
-        step_along(now, scheme->gradients[i], scheme->tensors[i].count, momentum, nesterov);
+        tw_kernels_best()->velocity(now, scheme->gradients[i], scheme->tensors[i].count, momentum, nesterov);
         now += scheme->tensors[i].count;
     }
 }

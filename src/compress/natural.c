@@ -12,7 +12,7 @@
 
 typedef struct natural {
     tw_quantised quantised;
-    long seed;
+    int64_t seed;
     int feedback;
 } natural;
 

@@ -19,7 +19,8 @@ const tw_scheme_ops tw_scheme_onebit = {
     .create = create,
     .next = tw_quantised_next,
     .revert = tw_signs_revert,
-    .walk = tw_signs_walk,
+    .settle = tw_signs_settle,
+    .walk = tw_quantised_walk,
     .plan = tw_quantised_plan,
     .destroy = tw_signs_destroy,
 };

@@ -33,7 +33,7 @@ typedef struct factors {
 
 typedef struct powersgd {
     tw_scheme scheme;
-    long rank, seed;
+    int64_t rank, seed;
     int warm_start, feedback, values;
     tw_matrix *matrices; /* one a tensor */
     float **residual;    /* of each; NULL without feedback */
@@ -176,8 +176,9 @@ static void settle_row(const powersgd *self, size_t tensor, size_t row)
 }
 
 /* Does what the next step would have done first. */
-static void settle(powersgd *self)
+static void settle(tw_scheme *scheme)
 {
+    powersgd *self = (powersgd *)scheme;
     for (size_t i = 0; self->pending && i < self->scheme.count; i++) {
         const tw_matrix *m = &self->matrices[i];
         if (!m->rank) continue;
@@ -236,7 +237,7 @@ static int finish_sum(powersgd *self, const factors *factor)
 static void start_p(powersgd *self, tw_round *round)
 {
     if (!self->scheme.finite) {
-        settle(self);
+        settle(&self->scheme);
         self->p.values[0] = NAN;
     }
     for (size_t i = 0; self->scheme.finite && i < self->scheme.count; i++)
@@ -309,7 +310,6 @@ static void revert(tw_scheme *scheme)
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     powersgd *self = (powersgd *)scheme;
-    settle(self);
     for (size_t i = 0; i < scheme->count; i++) {
         const char *name = scheme->tensors[i].name;
         const tw_matrix *m = &self->matrices[i];
@@ -353,6 +353,7 @@ const tw_scheme_ops tw_scheme_powersgd = {
     .create = create,
     .next = next,
     .revert = revert,
+    .settle = settle,
     .walk = walk,
     .plan = plan,
     .destroy = destroy,

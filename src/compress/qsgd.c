@@ -10,11 +10,12 @@
 
 #include "error.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 typedef struct qsgd {
     tw_quantised quantised;
-    long bits, seed;
+    int64_t bits, seed;
     int bucket, norm, feedback;
 } qsgd;
 
@@ -136,7 +137,8 @@ static tw_status check_feedback(const qsgd *self)
     size_t bucket = bucket_of(&self->quantised.scheme), levels = levels_of(&self->quantised.scheme);
     if (!self->feedback || self->norm != NORM_L2 || bucket < 4 * levels * levels) return TW_OK;
     return tw_fail(TW_ERROR_SPEC,
-                   "feedback=on with norm=l2, bits=%ld and bucket=%zu: the residual would grow without end; take more "
+                   "feedback=on with norm=l2, bits=%" PRId64
+                   " and bucket=%zu: the residual would grow without end; take more "
                    "bits, a smaller bucket or norm=max",
                    self->bits, bucket);
 }

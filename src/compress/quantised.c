@@ -133,7 +133,7 @@ static void decode_own(const tw_quantised *quantised, size_t tensor, size_t firs
 }
 
 /* The key is of the tensor's name, not of its number: messages may be cut anywhere. */
-static tw_noise make_noise(const tw_scheme *scheme, size_t tensor, long seed)
+static tw_noise make_noise(const tw_scheme *scheme, size_t tensor, int64_t seed)
 {
     const char *name = scheme->tensors[tensor].name;
     uint64_t stream = (uint64_t)scheme->rank << 32 | tw_crc32c(0, name, strlen(name));
@@ -156,7 +156,7 @@ static void encode_with_feedback(tw_quantised *quantised, size_t tensor, unsigne
     rows->accumulate(residual, sent, block->count, -1);
 }
 
-void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, long seed,
+void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, int64_t seed,
                              tw_encode_block encode)
 {
     const tw_scheme *scheme = &quantised->scheme;

@@ -62,7 +62,7 @@ typedef void (*tw_encode_block)(const tw_scheme *scheme, const tw_quantised_bloc
 
 /* Calls `encode` block by block, on scale * gradient or, with feedback, on the sum of it and the residual, from which
  * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor and the step. */
-void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, long seed,
+void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, int64_t seed,
                              tw_encode_block encode);
 
 /* Reads and writes an fp32 at a place of any alignment. */

@@ -30,7 +30,7 @@ enum { BLOCK = 4096 /* elements: small enough that what is drawn of them is stil
 typedef struct randomk {
     tw_scheme scheme;
     double density;
-    long min_sent, seed;
+    int64_t min_sent, seed;
     int feedback, values;
     size_t *wanted;      /* of each tensor */
     size_t count, drawn; /* elements of compressed tensors, and of them drawn in a step */

@@ -42,7 +42,7 @@ typedef struct part {
 typedef struct scalecom {
     tw_scheme scheme;
     double beta;
-    long rate, min_sent, warmup_steps;
+    int64_t rate, min_sent, warmup_steps;
     char *rates;
     int values;
     part *parts;             /* one a tensor */

@@ -5,18 +5,16 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "names.h"
+#include "patterns.h"
 #include "sized.h"
 
-#include <fnmatch.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_NAME = 255, MAX_RANKS = 4096 };
-
-/* A gradient whose norm is above this is taken for an infinite one: training has come apart long before, and a residual
- * that gathered such gradients could overflow. */
-#define LARGEST_NORM 1e33
 
 static const tw_option leftover_options[] = {
     {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
@@ -121,8 +119,8 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
 size_t tw_tensor_count(const tw_tensor *tensor)
 {
     size_t count = 1;
-    for (size_t i = 0; i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
-    return count;
+    for (size_t i = 0; tensor && i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
+    return tensor ? count : 0;
 }
 
 static tw_status check_tensor(const tw_tensor *tensor, size_t index)
@@ -142,57 +140,25 @@ static tw_status check_tensor(const tw_tensor *tensor, size_t index)
     return TW_OK;
 }
 
+static tw_status check_unique(const tw_tensor *tensors, size_t count, tw_names *names)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (tw_names_find(names, tensors[i].name) != TW_NO_NAME)
+            return tw_fail(TW_ERROR_ARGUMENT, "two tensors are called %s", tensors[i].name);
+        TW_TRY(tw_names_add(names, tensors[i].name, i));
+    }
+    return TW_OK;
+}
+
 tw_status tw_table_check(const tw_tensor *tensors, size_t count)
 {
-    if (!tensors || count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
-    for (size_t i = 0; i < count; i++) {
-        TW_TRY(check_tensor(&tensors[i], i));
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(tensors[i].name, tensors[j].name) == 0)
-                return tw_fail(TW_ERROR_ARGUMENT, "two tensors are called %s", tensors[i].name);
-    }
-    return TW_OK;
-}
-
-/* Takes the first of "pattern|pattern" off; returns its length. One that is longer than any name becomes the empty
- * pattern, which matches none. */
-static size_t next_pattern(const char **patterns, char pattern[MAX_NAME + 1])
-{
-    size_t length = strcspn(*patterns, "|"), kept = length <= MAX_NAME ? length : 0;
-    memcpy(pattern, *patterns, kept);
-    pattern[kept] = 0;
-    *patterns += length + ((*patterns)[length] == '|');
-    return length;
-}
-
-static int matches(const char *patterns, const char *name)
-{
-    char pattern[MAX_NAME + 1];
-    while (*patterns) {
-        next_pattern(&patterns, pattern);
-        if (fnmatch(pattern, name, 0) == 0) return 1;
-    }
-    return 0;
-}
-
-int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (fnmatch(pattern, tensors[i].name, 0) == 0) return 1;
-    return 0;
-}
-
-tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count)
-{
-    char pattern[MAX_NAME + 1];
-    while (patterns && *patterns) {
-        const char *start = patterns;
-        size_t length = next_pattern(&patterns, pattern);
-        if (length && !tw_pattern_matches(pattern, tensors, count))
-            return tw_fail(TW_ERROR_SPEC, "dense=%.*s: no tensor has such a name; the first is called %s", (int)length,
-                           start, tensors[0].name);
-    }
-    return TW_OK;
+    tw_names names = {0};
+    if (count == 0) return tw_fail(TW_ERROR_ARGUMENT, "the table of tensors is empty");
+    TW_TRY(tw_need(tensors, "tensors"));
+    for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(&tensors[i], i));
+    tw_status status = check_unique(tensors, count, &names);
+    tw_names_release(&names);
+    return status;
 }
 
 /* Why a tensor is not compressed; 0 if it is. */
@@ -202,8 +168,8 @@ static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor
     if (tensor->dims < (size_t)common->min_dims)
         return snprintf(why, room, "%zu dimension%s", tensor->dims, tensor->dims == 1 ? "" : "s");
     if (tensor->count < (size_t)common->min_elements)
-        return snprintf(why, room, "%zu elements < min_elements=%ld", tensor->count, common->min_elements);
-    if (matches(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
+        return snprintf(why, room, "%zu elements < min_elements=%" PRId64, tensor->count, common->min_elements);
+    if (tw_patterns_fit(common->dense, tensor->name)) return snprintf(why, room, "dense=%s", common->dense);
     return 0;
 }
 
@@ -251,6 +217,7 @@ tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t co
 {
     const tw_scheme_ops *ops;
     tw_scheme *scheme;
+    TW_TRY(tw_need(out, "scheme"));
     if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size,
                        MAX_RANKS);
@@ -307,29 +274,59 @@ static tw_status check_whole(const tw_scheme *scheme)
     return scheme->failed ? tw_fail(TW_ERROR_ORDER, "a round of this scheme failed; destroy it") : TW_OK;
 }
 
+static tw_status check_gradients(const tw_scheme *scheme, float *const *gradients)
+{
+    TW_TRY(tw_need(gradients, "gradients"));
+    for (size_t i = 0; i < scheme->count; i++)
+        if (!gradients[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "gradients[%zu], of %s, is NULL", i, scheme->tensors[i].name);
+    return TW_OK;
+}
+
 tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(check_gradients(scheme, gradients));
     TW_TRY(check_whole(scheme));
     if (scheme->open)
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
     if (norm < 0) norm = message_norm(scheme);
-    scheme->finite = norm <= LARGEST_NORM; /* false for NaN */
+    scheme->finite = norm <= TW_LARGEST_NORM; /* false for NaN */
     scheme->scale = share_scale(scheme, norm);
     scheme->begun++;
     scheme->phase = 0;
+    scheme->asked = TW_ROUND_DONE;
     scheme->skipped = 0;
     scheme->account = (tw_account){0};
     scheme->open = 1;
     return TW_OK;
 }
 
+/* The packets that the last round asked for are there. */
+static tw_status check_packets(const tw_scheme *scheme, const tw_round *round)
+{
+    int count = scheme->asked == TW_ROUND_ALLGATHER ? scheme->size : scheme->asked == TW_ROUND_BROADCAST;
+    if (count && (!round->packets || !round->sizes))
+        return tw_fail(TW_ERROR_ARGUMENT, "the round's packets and sizes are NULL; fill them in before tw_scheme_next");
+    for (int i = 0; i < count; i++)
+        if (!round->packets[i] && round->sizes[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "packet %d of the round is NULL and its size %zu", i, round->sizes[i]);
+    return TW_OK;
+}
+
 tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(round, "round"));
     TW_TRY(check_whole(scheme));
     if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
+    TW_TRY(check_packets(scheme, round));
     tw_status status = scheme->ops->next(scheme, round);
     scheme->failed = status != TW_OK;
+    scheme->asked = (int)round->kind;
+    round->packets = NULL; /* those of the next round are other ones */
+    round->sizes = NULL;
     if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
     round->skipped = scheme->skipped;
     scheme->open = 0;
@@ -341,6 +338,7 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 
 tw_status tw_scheme_revert(tw_scheme *scheme)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the step is not done yet");
     if (scheme->revertible && scheme->settled)
         return tw_fail(TW_ERROR_ORDER, "the state was saved since the step: take a step back before saving");
@@ -351,6 +349,7 @@ tw_status tw_scheme_revert(tw_scheme *scheme)
 
 tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
     if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the rate is told between steps, and this one is not done yet");
     if (!(rate >= 0) || isinf(rate)) return tw_fail(TW_ERROR_ARGUMENT, "a learning rate of %g; at least 0", rate);
     scheme->rate = rate;
@@ -359,7 +358,7 @@ tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
 
 double tw_scheme_clip(const tw_scheme *scheme)
 {
-    return scheme->ops->clip ? scheme->ops->clip(scheme) : 0;
+    return scheme && scheme->ops->clip ? scheme->ops->clip(scheme) : 0;
 }
 
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
@@ -370,11 +369,14 @@ float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
 
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)
 {
+    if (scheme->ops->settle) scheme->ops->settle(scheme);
     return scheme->ops->walk ? scheme->ops->walk(scheme, walk) : TW_OK;
 }
 
 tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost)
 {
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(cost, "cost"));
     tw_cost now = {.warmup = scheme->account.warmup,
                    .elements_sent = scheme->account.elements_sent,
                    .packet_bytes = scheme->account.packet_bytes,
@@ -419,6 +421,7 @@ static size_t describe(const tw_option_set *set, char *text, size_t capacity, si
 size_t tw_scheme_help(size_t index, char *text, size_t capacity)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
+    if (!text) capacity = 0;
     if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
     tw_option_set sets[OPTION_SETS];

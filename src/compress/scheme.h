@@ -20,10 +20,10 @@ typedef struct tw_scheme_tensor {
 
 /* Options every scheme takes; the first four only one that leaves some tensors as they are. */
 typedef struct tw_common_options {
-    long min_elements, min_dims;
+    int64_t min_elements, min_dims;
     char *dense;
     int leftovers; /* fp32, fp16, bf16 */
-    long message_kb;
+    int64_t message_kb;
     int overlap;
 } tw_common_options;
 
@@ -35,6 +35,12 @@ typedef struct tw_account {
     uint64_t index_bytes;   /* of these, that said which elements they were */
     uint64_t exact_bytes;   /* that carried the others */
 } tw_account;
+
+/* A gradient whose norm is above the first is taken for an infinite one: training has come apart long before. What a
+ * scheme remembers stays below the second unless a thousand such gradients are kept back, and a state that says
+ * otherwise is not loaded: the next step could overflow. */
+#define TW_LARGEST_NORM 1e33
+#define TW_LARGEST_KEPT 1e36
 
 typedef struct tw_scheme_ops tw_scheme_ops;
 
@@ -57,6 +63,7 @@ struct tw_scheme {
     int skipped;       /* some rank's gradient, or the sum, was not finite */
     int revertible;    /* the last step is DONE and was not taken back */
     int settled;       /* what it left open was settled since, to be saved: it stands */
+    int asked;         /* what the round under way is, a tw_round_kind: what its caller has to answer */
     tw_account account;
 };
 
@@ -84,7 +91,10 @@ struct tw_scheme_ops {
     /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
      * what a rank whose gradient was not finite remembers is as before the step. */
     void (*revert)(tw_scheme *scheme);
-    tw_status (*walk)(tw_scheme *scheme, tw_walk *walk);       /* (optional) what it remembers */
+    /* (optional) Does what the next step would have done first, so that a walk finds all that is remembered in its
+     * place. What the scheme does from then on is the same as without, but the last step cannot be taken back. */
+    void (*settle)(tw_scheme *scheme);
+    tw_status (*walk)(tw_scheme *scheme, tw_walk *walk); /* (optional) what it remembers; changes nothing itself */
     float (*momentum)(const tw_scheme *scheme, int *nesterov); /* (optional) the momentum it owns */
     double (*clip)(const tw_scheme *scheme);                   /* (optional) its clipping threshold */
     /* What happens to a compressed tensor, for the banner; NULL: nothing is compressed. */
@@ -92,19 +102,15 @@ struct tw_scheme_ops {
     void (*destroy)(tw_scheme *scheme); /* (optional) */
 };
 
-/* 1 if a pattern (with * and ?) matches the name of a tensor in the table. */
-int tw_pattern_matches(const char *pattern, const tw_tensor *tensors, size_t count);
-
 /* The list of schemes, in list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_at(size_t index);
 
 /* For the reducer. */
 /* TW_ERROR_ARGUMENT if a table is empty, or a name or a shape in it is not allowed, or two names are the same. */
 tw_status tw_table_check(const tw_tensor *tensors, size_t count);
-/* TW_ERROR_SPEC if one of the patterns of dense= matches no tensor: a misspelt name must not pass for a rule. */
-tw_status tw_patterns_check(const char *patterns, const tw_tensor *tensors, size_t count);
 /* What ops->check says of a spec and a table. */
 tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
+/* Settles the scheme, then visits what it remembers. */
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);

@@ -34,12 +34,15 @@ static tw_status save(tw_walk *walk, const char *kind, const char *tensor, tw_dt
     return tw_state_put(self->dst, key, dtype, 1, &count, data);
 }
 
-static int all_finite(tw_dtype dtype, const void *data, size_t count)
+/* A NaN in a residual would never leave it, nor what is as good as infinite. */
+static int all_sound(tw_dtype dtype, const void *data, size_t count)
 {
-    int finite = 1;
-    if (dtype == TW_F32) return tw_kernels_best()->all_finite(data, count);
-    for (size_t i = 0; dtype == TW_F64 && i < count; i++) finite &= isfinite(((const double *)data)[i]) != 0;
-    return finite;
+    const tw_kernels *kernels = tw_kernels_best();
+    int sound = 1;
+    if (dtype == TW_F32)
+        return kernels->all_finite(data, count) && (double)kernels->quantise.peak(data, count) <= TW_LARGEST_KEPT;
+    for (size_t i = 0; dtype == TW_F64 && i < count; i++) sound &= fabs(((const double *)data)[i]) <= TW_LARGEST_KEPT;
+    return sound;
 }
 
 static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
@@ -50,9 +53,9 @@ static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_d
     (void)data;
     make_key(key, self, kind, tensor);
     TW_TRY(tw_state_find(self->src, key, dtype, count, &entry));
-    /* A NaN in a residual would never leave it. */
-    if (!all_finite(dtype, entry->data, count))
-        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN or infinity", key);
+    if (!all_sound(dtype, entry->data, count))
+        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN, infinity or a value beyond %g", key,
+                       TW_LARGEST_KEPT);
     return TW_OK;
 }
 
@@ -64,26 +67,43 @@ static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dt
     return tw_state_get(self->src, key, dtype, count, data);
 }
 
+static tw_status check_call(const tw_scheme *scheme, const char *prefix, const tw_state *state)
+{
+    TW_TRY(tw_need(scheme, "scheme"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(state, "state"));
+    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
+    if (strlen(prefix) > MAX_PREFIX) return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
+    return TW_OK;
+}
+
+static tw_status visit_steps(tw_scheme *scheme, state_walk *walk)
+{
+    return walk->walk.visit(&walk->walk, "scheme", "steps", TW_U64, 1, &scheme->step);
+}
+
+/* For visitors that read or write what is remembered. */
 static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
 {
-    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
-    if (strlen(walk->prefix) > MAX_PREFIX)
-        return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
     scheme->settled = 1;
-    TW_TRY(walk->walk.visit(&walk->walk, "scheme", "steps", TW_U64, 1, &scheme->step));
+    TW_TRY(visit_steps(scheme, walk));
     return tw_scheme_walk(scheme, &walk->walk);
 }
 
-tw_status tw_scheme_save_state(const tw_scheme *scheme, const char *prefix, tw_state *state)
+tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state)
 {
     state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
-    return visit_all((tw_scheme *)scheme, &walk); /* what the scheme does next is the same as without */
+    TW_TRY(check_call(scheme, prefix, state));
+    return visit_all(scheme, &walk);
 }
 
+/* Nothing is settled: a load that is refused leaves even the last step as it was. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
     state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
-    return visit_all(scheme, &walk);
+    TW_TRY(check_call(scheme, prefix, state));
+    TW_TRY(visit_steps(scheme, &walk));
+    return scheme->ops->walk ? scheme->ops->walk(scheme, &walk.walk) : TW_OK;
 }
 
 tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state)

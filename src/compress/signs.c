@@ -110,11 +110,10 @@ static void subtract_sent(tw_signs *self, size_t tensor)
         residual[i] -= self->sent[tensor][residual[i] < 0];
 }
 
-tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk)
+void tw_signs_settle(tw_scheme *scheme)
 {
     tw_signs *self = (tw_signs *)scheme;
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) subtract_sent(self, i);
     memset(self->sent, 0, scheme->count * sizeof *self->sent);
-    return tw_quantised_walk(scheme, walk);
 }

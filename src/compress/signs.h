@@ -17,6 +17,6 @@ typedef struct tw_signs {
 tw_status tw_signs_create(tw_scheme *scheme, int means);
 void tw_signs_destroy(tw_scheme *scheme);
 void tw_signs_revert(tw_scheme *scheme);
-tw_status tw_signs_walk(tw_scheme *scheme, tw_walk *walk);
+void tw_signs_settle(tw_scheme *scheme);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct tw_support {
 typedef struct tw_sparse_settings {
     double density;      /* what is expected to be sent, after any warm-up */
     double most_density; /* the highest a step will ask for */
-    long least;          /* elements sent of a tensor, however low the density */
+    int64_t least;       /* elements sent of a tensor, however low the density */
     int feedback;        /* keep what is not sent for the next step; else drop it */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */

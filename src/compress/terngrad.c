@@ -17,7 +17,7 @@
 typedef struct terngrad {
     tw_quantised quantised;
     double clip;
-    long seed;
+    int64_t seed;
 } terngrad;
 
 static const tw_option options[] = {

@@ -5,7 +5,7 @@
 typedef struct topk {
     tw_sparse sparse;
     double density;
-    long min_sent;
+    int64_t min_sent;
     int feedback, values, indices;
 } topk;
 

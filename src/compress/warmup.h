@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct tw_warmup {
-    long steps;     /* that it takes; equally many at each level */
+    int64_t steps;  /* that it takes; equally many at each level */
     double density; /* of the first level */
 } tw_warmup;
 

@@ -23,8 +23,14 @@ typedef struct tw_kernels {
     double (*sum_squares)(const float *x, size_t n);
     /* dst += src */
     void (*add)(float *dst, const float *src, size_t n);
+    /* dst += a - b */
+    void (*add_difference)(float *dst, const float *a, const float *b, size_t n);
     /* x *= a */
     void (*scale)(float *x, float a, size_t n);
+    /* x /= a */
+    void (*divide)(float *x, float a, size_t n);
+    /* A step along the velocity: v = m*v + g; g = v, or with nesterov m*v + g. */
+    void (*velocity)(float *v, float *g, size_t n, float m, int nesterov);
     /* Momentum correction (Lin et al. 2018, section 3.2 and appendix B): u = m*u + a*g, then v += u, or with
      * nesterov v += m*u + a*g. */
     void (*momentum)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov);

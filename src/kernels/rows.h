@@ -107,6 +107,31 @@ static void scale(float *x, float a, size_t n)
     tw_kernels_scalar.scale(x + whole, a, n - whole);
 }
 
+static void add_difference(float *dst, const float *a, const float *b, size_t n)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) store(dst + i, load(dst + i) + (load(a + i) - load(b + i)));
+    tw_kernels_scalar.add_difference(dst + whole, a + whole, b + whole, n - whole);
+}
+
+static void divide(float *x, float a, size_t n)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) store(x + i, load(x + i) / a);
+    tw_kernels_scalar.divide(x + whole, a, n - whole);
+}
+
+static void velocity(float *v, float *g, size_t n, float m, int nesterov)
+{
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        vector gradient = load(g + i), now = m * load(v + i) + gradient;
+        store(v + i, now);
+        store(g + i, nesterov ? m * now + gradient : now);
+    }
+    tw_kernels_scalar.velocity(v + whole, g + whole, n - whole, m, nesterov);
+}
+
 /* Updates one vector and returns the new v. */
 TW_INLINE vector updated(tw_update update, float *u, float *v, const float *g, float a, float m)
 {
@@ -195,7 +220,10 @@ static void fill_rows(tw_kernels *table)
     table->all_finite = all_finite;
     table->sum_squares = sum_squares;
     table->add = add;
+    table->add_difference = add_difference;
     table->scale = scale;
+    table->divide = divide;
+    table->velocity = velocity;
     table->momentum = momentum;
     table->momentum_select = momentum_select;
     table->accumulate_select = accumulate_select;

@@ -35,9 +35,27 @@ static void add(float *dst, const float *src, size_t n)
     for (size_t i = 0; i < n; i++) dst[i] += src[i];
 }
 
+static void add_difference(float *dst, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) dst[i] += a[i] - b[i];
+}
+
 static void scale(float *x, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++) x[i] *= a;
+}
+
+static void divide(float *x, float a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] /= a;
+}
+
+static void velocity(float *v, float *g, size_t n, float m, int nesterov)
+{
+    for (size_t i = 0; i < n; i++) {
+        v[i] = m * v[i] + g[i];
+        g[i] = nesterov ? m * v[i] + g[i] : v[i];
+    }
 }
 
 /* Updates one element and returns the new v. */
@@ -121,7 +139,10 @@ const tw_kernels tw_kernels_scalar = {
     .all_finite = all_finite,
     .sum_squares = sum_squares,
     .add = add,
+    .add_difference = add_difference,
     .scale = scale,
+    .divide = divide,
+    .velocity = velocity,
     .momentum = momentum,
     .momentum_select = momentum_select,
     .accumulate_select = accumulate_select,

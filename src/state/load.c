@@ -282,6 +282,8 @@ static tw_status load_stream(FILE *file, const char *path, tw_state **state)
 
 tw_status tw_state_load(const char *path, tw_state **state)
 {
+    TW_TRY(tw_need(path, "path"));
+    TW_TRY(tw_need(state, "state"));
     FILE *file = fopen(path, "rbe");
     if (!file) return tw_fail(TW_ERROR_IO, "%s: cannot be opened: %m", path);
     tw_status status = load_stream(file, path, state);

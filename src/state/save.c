@@ -174,6 +174,8 @@ static tw_status replace_file(const char *path, tw_text *temporary, const tw_sta
 tw_status tw_state_save(const tw_state *state, const char *path)
 {
     tw_text header = {0}, temporary = {0};
+    TW_TRY(tw_need(state, "state"));
+    TW_TRY(tw_need(path, "path"));
     tw_status status = build_header(state, &header);
     if (status == TW_OK) status = replace_file(path, &temporary, state, &header);
     tw_text_release(&temporary);

@@ -22,6 +22,7 @@ int tw_shape_bytes(tw_dtype dtype, size_t dims, const size_t *shape, size_t *byt
 
 tw_status tw_state_create(tw_state **state)
 {
+    TW_TRY(tw_need(state, "state"));
     return tw_allocate(1, sizeof **state, state);
 }
 
@@ -52,15 +53,16 @@ tw_status tw_grow(void *array, size_t count, size_t *capacity, size_t entry_byte
     return TW_OK;
 }
 
-static tw_status check_text(const char *what, const char *text)
+static tw_status check_text(const char *argument, const char *text)
 {
-    if (text && tw_utf8_valid(text, strlen(text))) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "%s is %s", what, text ? "not valid UTF-8" : "NULL");
+    TW_TRY(tw_need(text, argument));
+    if (tw_utf8_valid(text, strlen(text))) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the %s of an entry is not valid UTF-8", argument);
 }
 
 static tw_status check_tensor(const char *name, tw_dtype dtype, size_t dims, const size_t *shape, size_t *bytes)
 {
-    TW_TRY(check_text("a tensor's name", name));
+    TW_TRY(check_text("name", name));
     if (strcmp(name, TW_METADATA) == 0)
         return tw_fail(TW_ERROR_ARGUMENT, "no tensor can be named " TW_METADATA ": the file format keeps that name");
     if ((unsigned)dtype >= TW_DTYPES)
@@ -116,7 +118,11 @@ tw_status tw_state_put(tw_state *state, const char *name, tw_dtype dtype, size_t
                        const void *data)
 {
     tw_state_tensor *tensor;
-    if (dims && !shape) return tw_fail(TW_ERROR_ARGUMENT, "a tensor of %zu dimensions came without a shape", dims);
+    size_t bytes = 0;
+    TW_TRY(tw_need(state, "state"));
+    if (dims) TW_TRY(tw_need(shape, "shape"));
+    TW_TRY(check_tensor(name, dtype, dims, shape, &bytes));
+    if (bytes) TW_TRY(tw_need(data, "data")); /* before a tensor of this name gives up its own */
     TW_TRY(tw_state_reserve(state, name, dtype, dims, shape, &tensor));
     if (tensor->bytes) memcpy(tensor->data, data, tensor->bytes);
     return TW_OK;
@@ -141,6 +147,9 @@ tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype,
 tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, size_t count, void *data)
 {
     const tw_state_tensor *tensor = NULL;
+    TW_TRY(tw_need(state, "state"));
+    TW_TRY(tw_need(name, "name"));
+    if (count) TW_TRY(tw_need(data, "data"));
     TW_TRY(tw_state_find(state, name, dtype, count, &tensor));
     if (tensor->bytes) memcpy(data, tensor->data, tensor->bytes);
     return TW_OK;
@@ -164,8 +173,9 @@ static tw_status append_line(tw_state *state, const char *key, char *value)
 tw_status tw_state_put_text(tw_state *state, const char *key, const char *value)
 {
     char *copy;
-    TW_TRY(check_text("a text entry's key", key));
-    TW_TRY(check_text("a text entry's value", value));
+    TW_TRY(tw_need(state, "state"));
+    TW_TRY(check_text("key", key));
+    TW_TRY(check_text("value", value));
     TW_TRY(tw_copy_string(value, &copy));
     size_t at = tw_names_find(&state->line_names, key);
     if (at == TW_NO_NAME) {
@@ -180,24 +190,26 @@ tw_status tw_state_put_text(tw_state *state, const char *key, const char *value)
 
 const char *tw_state_text(const tw_state *state, const char *key)
 {
-    size_t at = tw_names_find(&state->line_names, key);
+    size_t at = state && key ? tw_names_find(&state->line_names, key) : TW_NO_NAME;
     return at == TW_NO_NAME ? NULL : state->lines[at].value;
 }
 
 const char *tw_state_text_at(const tw_state *state, size_t index, const char **value)
 {
-    if (index >= state->line_count) return NULL;
-    *value = state->lines[index].value;
+    if (!state || index >= state->line_count) return NULL;
+    if (value) *value = state->lines[index].value;
     return state->lines[index].key;
 }
 
 size_t tw_state_count(const tw_state *state)
 {
-    return state->tensor_count;
+    return state ? state->tensor_count : 0;
 }
 
 tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry)
 {
+    TW_TRY(tw_need(state, "state"));
+    TW_TRY(tw_need(entry, "entry"));
     if (index >= state->tensor_count)
         return tw_fail(TW_ERROR_ARGUMENT, "the state has %zu tensors; there is no number %zu", state->tensor_count,
                        index);

@@ -26,6 +26,9 @@ static uint32_t digest(const char *object, const char *spec, const tw_tensor *te
 
 static tw_status compare(const char *object, int self, introduction own, introduction theirs, int rank)
 {
+    if (!tw_status_is_known(theirs.status))
+        return tw_fail(TW_ERROR_PACKET, "rank %d introduces itself with status %u, which there is not", rank,
+                       theirs.status);
     if (theirs.status != TW_OK)
         return tw_fail((tw_status)theirs.status, "rank %d could not make its %s: %s", rank, object,
                        tw_status_sentence((tw_status)theirs.status));
@@ -43,8 +46,11 @@ static tw_status introduce(tw_channel *channel, const char *object, introduction
     const size_t *sizes;
     TW_TRY(tw_channel_allgather(channel, &own, sizeof own, sizeof own, &packets, &sizes));
     for (int rank = 0; rank < channel->comm->size; rank++) {
-        introduction theirs = {.status = TW_ERROR_PACKET};
-        if (sizes[rank] == sizeof theirs) memcpy(&theirs, packets[rank], sizeof theirs);
+        introduction theirs;
+        if (sizes[rank] != sizeof theirs)
+            return tw_fail(TW_ERROR_PACKET, "rank %d introduces itself in %zu bytes instead of %zu", rank, sizes[rank],
+                           sizeof theirs);
+        memcpy(&theirs, packets[rank], sizeof theirs);
         TW_TRY(compare(object, channel->comm->rank, own, theirs, rank));
     }
     return TW_OK;

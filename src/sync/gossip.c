@@ -38,19 +38,20 @@ void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *c
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
 {
     TW_TRY(tw_channel_allreduce(gossip->view, TW_F32, values, gossip->elements));
-    float size = (float)gossip->size;
-    for (size_t i = 0; i < gossip->elements; i++) values[i] /= size;
+    tw_kernels_best()->divide(values, (float)gossip->size, gossip->elements);
     if (tw_kernels_best()->all_finite(values, gossip->elements)) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "the mean over the workers is not finite any more");
 }
 
 /* --- the worker's calls ----------------------------------------------------------------------------------------- */
 
-static tw_status check_pointers(const tw_gossip *gossip, const void *const *pointers)
+static tw_status check_pointers(const tw_gossip *gossip, const void *const *pointers, const char *argument)
 {
-    if (!gossip || !pointers) return tw_fail(TW_ERROR_ARGUMENT, "the gossip or its array of tensors is NULL");
+    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_need(pointers, argument));
     for (size_t i = 0; i < gossip->count; i++)
-        if (!pointers[i]) return tw_fail(TW_ERROR_ARGUMENT, "the buffer of %s is NULL", gossip->tensors[i].name);
+        if (!pointers[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "%s[%zu], of %s, is NULL", argument, i, gossip->tensors[i].name);
     return TW_OK;
 }
 
@@ -103,7 +104,7 @@ tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights)
 
 tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(check_pointers(gossip, (const void *const *)weights));
+    TW_TRY(check_pointers(gossip, (const void *const *)weights, "weights"));
     return gossip->host.members ? tw_host_read(gossip, weights) : tw_gossip_read_alone(gossip, weights);
 }
 
@@ -147,7 +148,7 @@ tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
 
 tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
 {
-    TW_TRY(check_pointers(gossip, (const void *const *)steps));
+    TW_TRY(check_pointers(gossip, (const void *const *)steps, "steps"));
     return gossip->host.members ? tw_host_add(gossip, steps) : tw_gossip_add_alone(gossip, steps);
 }
 
@@ -183,7 +184,7 @@ tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights)
 
 tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(check_pointers(gossip, (const void *const *)weights));
+    TW_TRY(check_pointers(gossip, (const void *const *)weights, "weights"));
     return gossip->host.members ? tw_host_finish(gossip, weights) : tw_gossip_finish_alone(gossip, weights);
 }
 
@@ -196,6 +197,8 @@ static void add_traffic(tw_gossip_stats *stats, const tw_channel *channel)
 
 tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
 {
+    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_need(stats, "stats"));
     tw_mutex *lock = (tw_mutex *)&gossip->lock; /* the communication thread may be writing */
     tw_mutex_lock(lock);
     tw_gossip_stats now = gossip->stats;

@@ -32,7 +32,7 @@ typedef enum tw_gossip_task { TW_TASK_NONE = 0, TW_TASK_EXCHANGE, TW_TASK_MEAN }
 
 /* The workers of a host that act as one; see gossip_host.h. */
 typedef struct tw_host {
-    long size;             /* option per_host; 1: each acts for itself */
+    int64_t size;          /* option per_host; 1: each acts for itself */
     int place;             /* of this rank in its host */
     tw_comm *members;      /* of the host; NULL: each acts for itself */
     tw_comm *firsts;       /* of all hosts, on these: the gossip's */
@@ -73,6 +73,7 @@ struct tw_gossip {
     tw_comm *group; /* what the view is of; NULL: the whole comm */
     int *left;      /* its ranks, as numbered in the whole */
     int concluded;  /* the weights are the consensus */
+    int separated;  /* the survivors have a comm: the caller's call, the caller's flag */
     double round_started;
     double distance; /* from the partners in the last round */
 

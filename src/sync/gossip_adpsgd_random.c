@@ -6,7 +6,7 @@
 typedef struct adpsgd_random {
     tw_gossip gossip;
     int mixing;
-    long seed;
+    int64_t seed;
 } adpsgd_random;
 
 static const tw_option options[] = {

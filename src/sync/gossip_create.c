@@ -27,9 +27,10 @@ static tw_status copy_table(tw_gossip *gossip, const tw_tensor *tensors, size_t 
 
 static tw_status check_weights(const tw_gossip *gossip, const float *const *weights)
 {
+    TW_TRY(tw_need(weights, "weights"));
     for (size_t i = 0; i < gossip->count; i++) {
-        if (!weights || !weights[i])
-            return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s are NULL", gossip->tensors[i].name);
+        if (!weights[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "weights[%zu], of %s, is NULL", i, gossip->tensors[i].name);
         if (!tw_kernels_best()->all_finite(weights[i], tw_tensor_count(&gossip->tensors[i])))
             return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s hold NaN or infinity", gossip->tensors[i].name);
     }
@@ -68,8 +69,9 @@ static tw_status start_thread(tw_gossip *gossip)
 
 /* All that can be done alone. */
 static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count,
-                         const float *const *weights)
+                         const float *const *weights, tw_gossip **out)
 {
+    TW_TRY(tw_need(out, "gossip"));
     TW_TRY(tw_isa_check());
     TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
     TW_TRY(tw_gossip_parse(gossip, spec));
@@ -102,12 +104,12 @@ static tw_status spread_start(tw_gossip *gossip)
 }
 
 static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                       const float *const *weights)
+                       const float *const *weights, tw_gossip **out)
 {
     unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
     TW_TRY(tw_channel_create_wide(comm, views + TW_MORE_CHANNELS, &gossip->channel));
     gossip->view = gossip->channel;
-    tw_status prepared = prepare(gossip, spec, tensors, count, weights);
+    tw_status prepared = prepare(gossip, spec, tensors, count, weights, out);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
     if (gossip->host.size > 1) TW_TRY(join_host(gossip, spec));
     tw_status status = tw_host_is_first(gossip) ? spread_start(gossip) : TW_OK;
@@ -119,13 +121,13 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
 {
     tw_gossip *gossip;
     const tw_gossip_ops *ops = NULL;
-    if (!comm || !out) return tw_fail(TW_ERROR_ARGUMENT, "the comm, or the place for the gossip, is NULL");
+    TW_TRY(tw_need(comm, "comm"));
     (void)tw_gossip_find(spec, &ops); /* a bad spec is told to the others first */
     TW_TRY(tw_allocate(1, ops ? ops->struct_size : sizeof *gossip, &gossip));
     gossip->rank = tw_comm_rank(comm);
     gossip->size = tw_comm_size(comm);
     gossip->rumour.stop = TW_NO_STOP;
-    tw_status status = build(gossip, comm, spec, tensors, count, weights);
+    tw_status status = build(gossip, comm, spec, tensors, count, weights, out);
     if (status != TW_OK) {
         tw_gossip_destroy(gossip);
         return status;

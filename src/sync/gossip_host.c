@@ -111,6 +111,25 @@ static void tell_lost(tw_gossip *gossip, verdict *all)
     tw_mutex_unlock(&gossip->lock);
 }
 
+/* The first rank of this host, as the whole comm numbers it. */
+static int first_rank(const tw_gossip *gossip)
+{
+    return gossip->host.everybody->comm->rank - gossip->host.place;
+}
+
+static int count_hosts(const tw_gossip *gossip)
+{
+    return gossip->host.everybody->comm->size / (int)gossip->host.size;
+}
+
+static tw_status check_verdict(const tw_gossip *gossip, const verdict *all)
+{
+    uint32_t hosts = (uint32_t)count_hosts(gossip);
+    if (tw_status_is_known(all->status) && all->lost < hosts && all->lowest < hosts) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank %d tells its host what cannot be: status %u, %u hosts lost of %u",
+                   first_rank(gossip), all->status, all->lost, hosts);
+}
+
 static void note_lost(tw_gossip *gossip, const verdict *all)
 {
     if (!all->lost) return;
@@ -133,6 +152,7 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
         return tw_channel_give_up(gossip->host.everybody, status);
     }
     TW_TRY(sent);
+    TW_TRY(check_verdict(gossip, &all));
     *refused = all.refused != 0;
     note_lost(gossip, &all);
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
@@ -153,12 +173,35 @@ tw_status tw_host_show(tw_gossip *gossip, tw_status status)
     return hand_out(gossip, status, &refused);
 }
 
+static tw_status check_count(const tw_gossip *gossip, int count)
+{
+    if (count >= 1 && count <= count_hosts(gossip)) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank %d says that %d of %d hosts are left", first_rank(gossip), count,
+                   count_hosts(gossip));
+}
+
+/* Hosts in order, and this one among them. */
+static tw_status check_list(const tw_gossip *gossip, const int *list, int count)
+{
+    int own = first_rank(gossip) / (int)gossip->host.size, before = -1, found = 0;
+    for (int i = 0; i < count; before = list[i++]) {
+        if (list[i] <= before || list[i] >= count_hosts(gossip))
+            return tw_fail(TW_ERROR_PACKET, "rank %d lists host %d after %d among those that are left of %d",
+                           first_rank(gossip), list[i], before, count_hosts(gossip));
+        found |= list[i] == own;
+    }
+    if (found) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank %d leaves its own host out of those that are left", first_rank(gossip));
+}
+
 tw_status tw_host_expand(tw_gossip *gossip, tw_status status, int *list, int *count)
 {
     int refused = 0, size = (int)gossip->host.size;
     TW_TRY(share(gossip, status, &refused));
     TW_TRY(broadcast(gossip, count, sizeof *count));
+    TW_TRY(check_count(gossip, *count));
     TW_TRY(broadcast(gossip, list, (size_t)*count * sizeof *list));
+    TW_TRY(check_list(gossip, list, *count));
     *count *= size;
     for (int i = *count; i-- > 0;) list[i] = list[i / size] * size + i % size;
     return TW_OK;

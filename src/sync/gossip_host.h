@@ -25,8 +25,8 @@ void tw_host_leave(tw_gossip *gossip);
 /* A collective of the host: all members get what read gives on the first rank, or the failure that it has met. */
 tw_status tw_host_show(tw_gossip *gossip, tw_status status);
 
-/* A collective of the host: the first rank's list of hosts (or its failure) becomes all members' list of their ranks.
- */
+/* A collective of the host: the first rank's list of hosts (or its failure) becomes all members' list of their ranks,
+ * with room for all ranks. TW_ERROR_PACKET if it is none that could be. */
 tw_status tw_host_expand(tw_gossip *gossip, tw_status status, int *list, int *count);
 
 tw_status tw_host_read(tw_gossip *gossip, float *const *weights);

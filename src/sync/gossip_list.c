@@ -93,6 +93,7 @@ int tw_gossip_is_synchronous(size_t index)
 
 size_t tw_gossip_help(size_t index, char *text, size_t capacity)
 {
+    if (!text) capacity = 0;
     if (index >= SCHEME_COUNT) return (size_t)snprintf(text, capacity, "%s", "");
     const tw_gossip_ops *ops = schemes[index];
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);

@@ -27,6 +27,9 @@ _Static_assert(sizeof(header) == HEADER, "the header has no holes");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian and memory is copied onto it");
 
 #define LONGEST_INTERVAL 1e9 /* seconds */
+/* A choice of the last round is everywhere after about half as many rounds as there are ranks, and if the ring is
+ * shuffled, after a number left to chance: not one run in 10^100 takes so many beyond that. */
+#define MOST_AHEAD 1000
 
 static const char magic[4] = {'T', 'W', 'G', 'O'};
 
@@ -113,12 +116,19 @@ static size_t write_message(tw_gossip *gossip, uint64_t round, int bare)
 
 /* --- reading -------------------------------------------------------------------------------------------------- */
 
+/* The last round is one that all will have heard of, and rank 0's first choice. */
+static int is_stop(const tw_gossip *gossip, uint64_t stop, uint64_t round)
+{
+    if (stop == TW_NO_STOP) return 1;
+    uint64_t own = gossip->rumour.stop;
+    return stop >= round && stop - round <= (uint64_t)gossip->size + MOST_AHEAD && (own == TW_NO_STOP || stop == own);
+}
+
 static tw_status check_rumour(const tw_gossip *gossip, const header *head, const unsigned char *mask, int sender)
 {
-    const tw_rumour *own = &gossip->rumour;
     int unused = gossip->size % 8 ? mask[mask_bytes(gossip) - 1] >> gossip->size % 8 : 0;
     if (unused || !(head->interval >= 0 && head->interval <= LONGEST_INTERVAL) || head->told > head->round ||
-        head->stop < head->round || (own->stop != TW_NO_STOP && head->stop != TW_NO_STOP && head->stop != own->stop))
+        !is_stop(gossip, head->stop, head->round))
         return tw_fail(TW_ERROR_PACKET, "rank %d's message of round %llu says what cannot be", sender,
                        (unsigned long long)head->round);
     return TW_OK;
@@ -173,27 +183,18 @@ static tw_status read_messages(tw_gossip *gossip, uint64_t round, int partners)
 
 /* --- averaging ------------------------------------------------------------------------------------------------ */
 
-static void subtract(float *dst, const float *src, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] -= src[i];
-}
-
-static void add_difference(float *dst, const float *a, const float *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] += a[i] - b[i];
-}
-
 float *tw_gossip_mix(float *const *received, int partners, const float *sent, size_t elements)
 {
+    const tw_kernels *kernels = tw_kernels_best();
     float *correction = NULL;
     for (int i = 0; i < partners; i++) {
         if (!received[i]) continue;
         if (correction)
-            add_difference(correction, received[i], sent, elements);
+            kernels->add_difference(correction, received[i], sent, elements);
         else
-            subtract(correction = received[i], sent, elements);
+            kernels->quantise.accumulate(correction = received[i], sent, elements, -1); /* exactly a difference */
     }
-    if (correction) tw_kernels_best()->scale(correction, 1.0f / (float)(partners + 1), elements);
+    if (correction) kernels->scale(correction, 1.0f / (float)(partners + 1), elements);
     return correction;
 }
 

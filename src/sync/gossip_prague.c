@@ -6,7 +6,7 @@
 
 typedef struct prague {
     tw_gossip gossip;
-    long group, seed;
+    int64_t group, seed;
     int order;
 } prague;
 

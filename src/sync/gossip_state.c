@@ -51,9 +51,16 @@ static tw_status get_memory(const tw_gossip *gossip, const tw_memory *memory, co
     return TW_OK;
 }
 
+static tw_status check_call(const tw_gossip *gossip, const char *prefix, const tw_state *state)
+{
+    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    return tw_need(state, "state");
+}
+
 tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
 {
-    if (!gossip || !prefix || !state) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, prefix or state is NULL");
+    TW_TRY(check_call(gossip, prefix, state));
     tw_mutex_lock(&gossip->lock);
     tw_status status = gossip->ops->remembers_exchange ? tw_gossip_await(gossip) : TW_OK;
     for (size_t m = 0; status == TW_OK && m < gossip->memory_count; m++)
@@ -85,7 +92,7 @@ static tw_status load_alone(tw_gossip *gossip, const char *prefix, const tw_stat
 
 tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state)
 {
-    if (!gossip || !prefix || !state) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, prefix or state is NULL");
+    TW_TRY(check_call(gossip, prefix, state));
     tw_status status = load_alone(gossip, prefix, state);
     return gossip->host.members ? tw_host_show(gossip, status) : status;
 }

@@ -173,10 +173,14 @@ static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, 
 tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
 {
     int *list;
-    if (!gossip || !survivors) return tw_fail(TW_ERROR_ARGUMENT, "the gossip, or the place for the comm, is NULL");
+    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_need(survivors, "survivors"));
+    if (gossip->separated)
+        return tw_fail(TW_ERROR_ORDER, "the survivors of this gossip have a comm already; two would share messages");
     tw_comm *whole = (gossip->host.everybody ? gossip->host.everybody : gossip->channel)->comm;
     TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
     tw_status status = create_survivors(gossip, whole, list, survivors);
     tw_free(list);
+    gossip->separated = status == TW_OK;
     return status;
 }

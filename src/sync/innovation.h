@@ -17,7 +17,7 @@ enum { TW_RING_PARTNERS = 2 };
 typedef struct tw_innovation_options {
     double density, gamma;
     int values, indices;
-    long check;
+    int64_t check;
 } tw_innovation_options;
 
 typedef struct tw_innovation {

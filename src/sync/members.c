@@ -22,6 +22,7 @@ typedef struct news {
 } news;
 
 enum { NEWS = 32, CHECKED = 8, VERSION = 1 };
+#define LAST_ROUND ((uint64_t)1 << 62) /* nobody lives to see it, and what comes after it can still be counted */
 _Static_assert(sizeof(news) == NEWS, "the message has no holes");
 
 static const char magic[4] = {'T', 'W', 'M', 'B'};
@@ -143,7 +144,7 @@ static tw_status check_news(const tw_members *members, const unsigned char *mess
     if (size == bytes) memcpy(&head, message, NEWS);
     if (size != bytes || memcmp(head.magic, magic, sizeof magic) != 0 || head.version != VERSION ||
         head.crc != tw_crc32c(0, message + CHECKED, size - CHECKED) || head.sender != (uint32_t)sender ||
-        head.committed > 1 || (spare && message[bytes - 1] >> spare))
+        head.committed > 1 || head.round > LAST_ROUND || (spare && message[bytes - 1] >> spare))
         return tw_fail(TW_ERROR_PACKET, "what rank %d sent says nothing that could be of who is there", sender);
     return TW_OK;
 }

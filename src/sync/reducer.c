@@ -5,6 +5,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "patterns.h"
 #include "sized.h"
 
 #include <math.h>
@@ -32,14 +33,35 @@ static tw_status run_round(tw_reducer *reducer, tw_round *round)
     return TW_OK;
 }
 
-/* Clipping looks at the whole gradient; otherwise a message only needs to know whether its own part is finite. */
-static double gradient_norm(const tw_reducer *reducer, const tw_message *message)
+/* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. */
+static int is_measured_late(const tw_message *message)
 {
-    size_t first = reducer->clips ? 0 : message->first;
-    size_t count = reducer->clips ? reducer->count : message->count;
+    return message->scheme->ops->plan == NULL;
+}
+
+static void measure(tw_reducer *reducer, const tw_message *message)
+{
+    for (size_t i = 0; i < message->count; i++)
+        reducer->squares[message->first + i] =
+            tw_kernels_best()->sum_squares(reducer->gradients[message->first + i], message->scheme->tensors[i].count);
+}
+
+static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
+{
     double sum = 0;
     for (size_t i = first; i < first + count; i++) sum += reducer->squares[i];
     return sqrt(sum);
+}
+
+/* Clipping looks at the whole gradient; otherwise a message only needs to know whether its own part is finite. But the
+ * last of a step answers for all: the whole may be beyond the bound though no part is. (A NaN elsewhere is not its
+ * business: the message that has it skips the step, and this one's part is kept.) */
+static double gradient_norm(const tw_reducer *reducer, const tw_message *message)
+{
+    double own = norm_of(reducer, message->first, message->count);
+    if (!reducer->clips && message->first > 0) return own;
+    double whole = norm_of(reducer, 0, reducer->count);
+    return reducer->clips || isfinite(whole) ? whole : own;
 }
 
 static size_t message_elements(const tw_scheme *scheme)
@@ -64,6 +86,7 @@ static tw_status run_message(tw_reducer *reducer, tw_message *message, double *c
 {
     tw_round round = {0};
     double start = tw_clock();
+    if (is_measured_late(message)) measure(reducer, message);
     TW_TRY(tw_scheme_begin(message->scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
     tw_comm_charge(message_elements(message->scheme), 0);
     for (;;) {
@@ -224,9 +247,10 @@ static tw_status start_thread(tw_reducer *reducer)
 }
 
 /* All that can be done alone. */
-static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors)
+static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
     tw_common_options common = {0};
+    TW_TRY(tw_need(out, "reducer"));
     TW_TRY(tw_table_check(tensors, reducer->count));
     TW_TRY(tw_common_options_read(spec, &common));
     tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
@@ -239,22 +263,22 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     return start_thread(reducer);
 }
 
-static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors)
+static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
     TW_TRY(tw_channel_create(comm, &reducer->channel));
-    tw_status prepared = prepare(reducer, spec, tensors);
+    tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
 }
 
 tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
 {
     tw_reducer *reducer;
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL; make one with tw_comm_create_threads or tw_comm_open");
+    TW_TRY(tw_need(comm, "comm"));
     TW_TRY(tw_allocate(1, sizeof *reducer, &reducer));
     reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
-    tw_status status = build(reducer, comm, spec, tensors);
+    tw_status status = build(reducer, comm, spec, tensors, out);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
         return status;
@@ -304,6 +328,7 @@ static tw_status check_whole(tw_reducer *reducer)
 
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     if (index >= reducer->count)
         return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index,
                        reducer->count);
@@ -313,9 +338,8 @@ tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     const tw_scheme_tensor *tensor = &message->scheme->tensors[index - message->first];
-    /* Here the gradient is still in the cache, so that looking at every element costs little. What is reduced exactly
-     * needs no look: a sum with a NaN is a NaN. */
-    double squares = message->scheme->ops->plan ? tw_kernels_best()->sum_squares(gradient, tensor->count) : 0;
+    /* Here the gradient is still in the cache, so that looking at every element costs little. */
+    double squares = is_measured_late(message) ? 0 : tw_kernels_best()->sum_squares(gradient, tensor->count);
     tw_mutex_lock(&reducer->lock);
     reducer->gradients[index] = gradient;
     reducer->squares[index] = squares;
@@ -339,8 +363,9 @@ static void start_step(tw_reducer *reducer)
 static tw_status revert_step(tw_reducer *reducer)
 {
     for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_revert(reducer->messages[m].scheme));
-    return tw_fail(TW_ERROR_NONFINITE, "a gradient held NaN or infinity; step %llu was skipped on every worker",
-                   (unsigned long long)reducer->stats.steps);
+    return tw_fail(TW_ERROR_NONFINITE,
+                   "a gradient held NaN or infinity, or was above %g; step %llu was skipped on every worker",
+                   TW_LARGEST_NORM, (unsigned long long)reducer->stats.steps);
 }
 
 static tw_status finish_step(tw_reducer *reducer)
@@ -354,6 +379,7 @@ static tw_status finish_step(tw_reducer *reducer)
 
 tw_status tw_reducer_wait(tw_reducer *reducer)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     double start = tw_clock();
     TW_TRY(check_whole(reducer));
     if (reducer->missing)
@@ -373,6 +399,7 @@ tw_status tw_reducer_wait(tw_reducer *reducer)
 
 tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
     if (reducer->missing < reducer->count)
         return tw_fail(TW_ERROR_ORDER, "the rate is told before a step's first tensor is submitted");
     for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_set_rate(reducer->messages[m].scheme, rate));
@@ -383,21 +410,23 @@ tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
 
 float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)
 {
-    int form;
-    float momentum = tw_scheme_momentum(reducer->messages[0].scheme, &form);
+    int form = 0;
+    float momentum = reducer ? tw_scheme_momentum(reducer->messages[0].scheme, &form) : 0;
     if (nesterov) *nesterov = form;
     return momentum;
 }
 
 const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 {
-    if (index >= reducer->count) return "";
+    if (!reducer || index >= reducer->count) return "";
     const tw_message *message = &reducer->messages[reducer->message_of[index]];
     return message->scheme->tensors[index - message->first].plan;
 }
 
 tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
+    TW_TRY(tw_need(stats, "stats"));
     tw_mutex *lock = (tw_mutex *)&reducer->lock; /* the exchange thread may be writing */
     tw_mutex_lock(lock);
     tw_stats now = reducer->stats;

@@ -2,15 +2,18 @@
 #include "error.h"
 #include "reducer.h"
 
-static tw_status check_idle(const tw_reducer *reducer)
+static tw_status check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
+    TW_TRY(tw_need(reducer, "reducer"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(state, "state"));
     if (reducer->missing == reducer->count) return TW_OK;
     return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
 }
 
-tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, tw_state *state)
+tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state)
 {
-    TW_TRY(check_idle(reducer));
+    TW_TRY(check_call(reducer, prefix, state));
     for (size_t m = 0; m < reducer->message_count; m++)
         TW_TRY(tw_scheme_save_state(reducer->messages[m].scheme, prefix, state));
     return TW_OK;
@@ -18,7 +21,7 @@ tw_status tw_reducer_save_state(const tw_reducer *reducer, const char *prefix, t
 
 tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
-    TW_TRY(check_idle(reducer));
+    TW_TRY(check_call(reducer, prefix, state));
     for (size_t m = 0; m < reducer->message_count; m++) /* every message, before anything changes */
         TW_TRY(tw_scheme_check_state(reducer->messages[m].scheme, prefix, state));
     for (size_t m = 0; m < reducer->message_count; m++)

@@ -42,7 +42,7 @@ class WordsTest(CommandLineTest):
         self.refuse_training(2, ["density", "7"], "--sync", "dgc:density=7", "--workers", "2")
 
     def test_handicaps(self):
-        for bad in ("3:10", "-1:2", "0.5:2", "0:0.9", "0:nan", "0:1e7", "0", "0:2:3", "fast", "0:2,", "0:2,9:2", ""):
+        for bad in ("3:10", "-1:2", "0.5:2", "0:0.9", "0:nan", "0:1e7", "0", "0:2:3", "fast", "0:2,", "0:2,9:2", "0:1,0:2", ""):
             self.refuse_training(2, ["--slow", bad, "RANK:FACTOR"], f"--slow={bad}", "--workers", "2")
         for bad in ("2:1:1", "0:0:1", "0:4:1", "0:1.5:1", "0:1:-1", "0:1", "0:1:1:1", "0:1:inf", "0:1:1,0:1"):
             self.refuse_training(2, ["--pause", bad, "RANK:AT:SECONDS"], f"--pause={bad}", "--workers", "2", "--steps", "3")

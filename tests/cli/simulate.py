@@ -175,6 +175,7 @@ class RefusalTest(SimulateTest):
                 (["--link", "0.1"], ["--link", "1Gbit,0.1"]),
                 (["--overhead", "5"], ["--overhead", "5"]),
                 (["--slow", "4:10", "rank"], ["--slow", "4:10", "--workers", "8,4"]),
+                (["--slow", "'0:2'", "second time"], ["--slow", "0:1,0:2", "--workers", "4"]),
                 (["--jitter", "exponential"], ["--jitter", "2", "--jitter-form", "exponential"]),
                 (["--parameters", "many"], ["--gradients", "off", "--parameters", "many"]),
                 (["--step-time"], ["--gradients", "off"]),

@@ -145,7 +145,7 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
 /* ---- saved state ------------------------------------------------------------------------------------------------- */
 
 /* What a scheme remembers, under names that begin with `prefix`; NULL if it cannot be saved. */
-static inline tw_state *loopback_save(const tw_scheme *scheme, const char *prefix)
+static inline tw_state *loopback_save(tw_scheme *scheme, const char *prefix)
 {
     tw_state *saved;
     if (tw_state_create(&saved) != TW_OK) return NULL;
@@ -155,7 +155,7 @@ static inline tw_state *loopback_save(const tw_scheme *scheme, const char *prefi
 }
 
 /* One entry of what it remembers, count floats. */
-static inline tw_status loopback_saved(const tw_scheme *scheme, const char *name, size_t count, float *dst)
+static inline tw_status loopback_saved(tw_scheme *scheme, const char *name, size_t count, float *dst)
 {
     tw_state *saved = loopback_save(scheme, "");
     tw_status status = saved ? tw_state_get(saved, name, TW_F32, count, dst) : TW_ERROR_STATE;

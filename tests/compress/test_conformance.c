@@ -1,5 +1,6 @@
 /* What every scheme of the list must do, whatever its method. What a scheme promises beyond that is a row of the table
  * below; one without a row is held to the defaults. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -416,6 +417,160 @@ static void test_a_restart_changes_no_bit(void **state)
     }
 }
 
+/* `saved` but for its last entry, which is of another type. */
+static tw_state *spoil_last(tw_state *saved)
+{
+    static const int64_t other = 1;
+    tw_state_entry last;
+    assert_int_equal(tw_state_at(saved, tw_state_count(saved) - 1, &last), TW_OK);
+    assert_int_equal(tw_state_put(saved, last.name, TW_I64, 0, NULL, &other), TW_OK);
+    return saved;
+}
+
+/* A state that is refused leaves the scheme as it was, and its last step one that can be taken back. */
+static void check_refusal(const tw_scheme_ops *ops, const char *spec)
+{
+    enum { RANKS = 3, STEPS = 6 };
+    loopback whole, tried;
+    batch *expected = batch_create(odd, ODD), *got = batch_create(odd, ODD);
+    (void)ops;
+    create_group(&whole, spec, odd, ODD, RANKS);
+    create_group(&tried, spec, odd, ODD, RANKS);
+    for (int step = 0; step < STEPS; step++) {
+        loopback donor;
+        create_group(&donor, spec, odd, ODD, RANKS);
+        tw_state *bad = spoil_last(loopback_save(donor.scheme[0], ""));
+        batch_fill(expected, RANKS, normal, step);
+        batch_fill(got, RANKS, normal, step);
+        run_step(&whole, spec, expected, 0);
+        run_step(&tried, spec, got, 0);
+        if (memcmp(got->values[0], expected->values[0], got->elements * sizeof(float)) != 0)
+            fail_msg("%s: other bits in step %d after a load that was refused", spec, step);
+        for (int r = 0; r < RANKS; r++) {
+            assert_int_equal(tw_scheme_load_state(tried.scheme[r], "", bad), TW_ERROR_STATE);
+            if (step % 2 == 0) continue;
+            if (tw_scheme_revert(tried.scheme[r]) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
+            assert_int_equal(tw_scheme_revert(whole.scheme[r]), TW_OK);
+        }
+        tw_state_destroy(bad);
+        loopback_destroy(&donor);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        tw_state *left = loopback_save(whole.scheme[r], ""), *right = loopback_save(tried.scheme[r], "");
+        if (!same_memory(left, right)) fail_msg("%s: a load that was refused changed what rank %d remembers", spec, r);
+        tw_state_destroy(left);
+        tw_state_destroy(right);
+    }
+    loopback_destroy(&whole);
+    loopback_destroy(&tried);
+    batch_destroy(expected);
+    batch_destroy(got);
+}
+
+static void test_a_refused_state_changes_nothing(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        check_refusal(ops, ops->name);
+        for_each_variant(ops, "warmup_steps=0", check_refusal);
+    }
+}
+
+/* ---- rounds that were not answered ------------------------------------------------------------------------------ */
+
+/* Whoever forgets the packets is told, as often as he does, and goes on when they are there: here the rank's own. */
+static void answer_late(tw_scheme *scheme, const char *spec, tw_round *round)
+{
+    const void *packet = round->data, *none = NULL;
+    size_t size = round->size;
+    int expects = round->kind == TW_ROUND_ALLGATHER || round->kind == TW_ROUND_BROADCAST;
+    const tw_round asked = *round;
+    for (int way = 0; expects && way < 4; way++) {
+        *round = asked;
+        round->packets = way == 1 ? &packet : way == 3 ? &none : NULL;
+        round->sizes = way >= 2 ? &size : NULL;
+        if (tw_scheme_next(scheme, round) != TW_ERROR_ARGUMENT) fail_msg("%s: way %d was taken", spec, way);
+    }
+    *round = asked;
+    round->packets = &packet;
+    round->sizes = &size;
+    if (tw_scheme_next(scheme, round) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
+    assert_null(round->packets); /* those of one round do not pass for those of the next */
+    assert_null(round->sizes);
+}
+
+static void check_unanswered(const tw_scheme_ops *ops, const char *spec)
+{
+    tw_scheme *scheme;
+    batch *b = batch_create(odd, ODD);
+    (void)ops;
+    assert_int_equal(tw_scheme_create(spec, odd, ODD, 0, 1, &scheme), TW_OK);
+    for (int step = 0; step < 3; step++) {
+        tw_round round = {0};
+        batch_fill(b, 1, normal, step);
+        assert_int_equal(tw_scheme_begin(scheme, b->ranks[0], -1), TW_OK);
+        assert_int_equal(tw_scheme_next(scheme, &round), TW_OK);
+        while (round.kind != TW_ROUND_DONE) answer_late(scheme, spec, &round);
+    }
+    tw_scheme_destroy(scheme);
+    batch_destroy(b);
+}
+
+static void test_packets_that_are_not_there_are_told(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        check_unanswered(ops, ops->name);
+        for_each_variant(ops, "warmup_steps=0", check_unanswered);
+    }
+}
+
+/* ---- seeds ------------------------------------------------------------------------------------------------------ */
+
+static void take_one_step(const char *name, const char *seed, batch *b)
+{
+    char spec[SPEC_LENGTH];
+    loopback group;
+    snprintf(spec, sizeof spec, "%s:seed=%s", name, seed);
+    create_group(&group, spec, odd, ODD, 2);
+    batch_fill(b, 2, normal, 0);
+    run_step(&group, spec, b, 0);
+    loopback_destroy(&group);
+}
+
+static const tw_option *seed_of(const tw_scheme_ops *ops)
+{
+    for (size_t i = 0; i < ops->option_count; i++)
+        if (strcmp(ops->options[i].key, "seed") == 0) return &ops->options[i];
+    return NULL;
+}
+
+/* The whole seed counts, up to the largest: it draws otherwise than the one before it, and than its lower 32 bits. */
+static void test_every_digit_of_a_seed_counts(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    const tw_option *seed;
+    batch *most = batch_create(odd, ODD), *other = batch_create(odd, ODD);
+    size_t bytes = most->elements * sizeof(float);
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
+        char text[32];
+        if (!(seed = seed_of(ops))) continue;
+        snprintf(text, sizeof text, "%.0f", seed->most);
+        take_one_step(ops->name, text, most);
+        snprintf(text, sizeof text, "%.0f", seed->most - 1);
+        take_one_step(ops->name, text, other);
+        assert_memory_not_equal(most->values[0], other->values[0], bytes);
+        snprintf(text, sizeof text, "%" PRIu32, (uint32_t)(uint64_t)seed->most);
+        take_one_step(ops->name, text, other);
+        assert_int_equal(memcmp(most->values[0], other->values[0], bytes) == 0, seed->most <= UINT32_MAX);
+    }
+    batch_destroy(most);
+    batch_destroy(other);
+}
+
 /* ---- create ----------------------------------------------------------------------------------------------------- */
 
 static tw_status create_with_failure(const char *spec, long failing)
@@ -471,6 +626,9 @@ int main(void)
         cmocka_unit_test(test_residuals_hold_what_has_not_arrived),
         cmocka_unit_test(test_what_is_not_finite_is_skipped),
         cmocka_unit_test(test_a_restart_changes_no_bit),
+        cmocka_unit_test(test_a_refused_state_changes_nothing),
+        cmocka_unit_test(test_packets_that_are_not_there_are_told),
+        cmocka_unit_test(test_every_digit_of_a_seed_counts),
         cmocka_unit_test(test_no_memory_is_a_status),
         cmocka_unit_test(test_a_step_needs_no_memory),
     };

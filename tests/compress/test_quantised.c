@@ -209,7 +209,7 @@ static int step_of(loopback *group, loopback_damage damage)
     return skipped;
 }
 
-static void read_residual(const tw_scheme *scheme, size_t n, float *residual)
+static void read_residual(tw_scheme *scheme, size_t n, float *residual)
 {
     assert_int_equal(loopback_saved(scheme, "residual/w", n, residual), TW_OK);
 }

@@ -6,8 +6,10 @@
 #include <thinwire/thinwire_plugin.h>
 
 #include "loopback.h"
+#include "names.h"
 #include "scheme.h"
 #include "support/cmocka.h"
+#include "support/colliding_names.h"
 
 enum { MATRIX = 3000, BIAS = 40 };
 static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};
@@ -130,6 +132,28 @@ static void test_bad_tables_are_refused(void **state)
     assert_int_equal(tw_scheme_create("dgc", table, 2, 4, 4, &scheme), TW_ERROR_ARGUMENT);
 }
 
+/* Whoever chose the names: each is looked for, added, and moved at most twice as the index grows. */
+static void test_large_tables_are_checked_in_linear_time(void **state)
+{
+    (void)state;
+    enum { MOST = 32768, PROBES = 8 * 4 };
+    static char names[MOST][COLLIDING_PLACES + 1];
+    static tw_tensor many[MOST];
+    colliding_names all = colliding_find();
+    for (unsigned i = 0; i < MOST; i++) {
+        colliding_name(&all, i, names[i]);
+        many[i] = (tw_tensor){names[i], 0, {0}};
+    }
+    for (size_t count = 128; count <= MOST; count *= 4) {
+        uint64_t before = tw_names_probes();
+        assert_int_equal(tw_table_check(many, count), TW_OK);
+        uint64_t probes = tw_names_probes() - before;
+        assert_true(probes >= count && probes <= PROBES * count);
+    }
+    many[MOST - 1] = many[17];
+    check_table(many, MOST, names[17]);
+}
+
 static void test_order_is_checked(void **state)
 {
     (void)state;
@@ -170,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_revert_loses_nothing),    cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
         cmocka_unit_test(test_bad_tables_are_refused),  cmocka_unit_test(test_order_is_checked),
-        cmocka_unit_test(test_help_lists_every_option),
+        cmocka_unit_test(test_help_lists_every_option), cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void run_step(loopback *group, int step, step_gradients *g)
     assert_false(skipped);
 }
 
-static tw_state *save(const tw_scheme *scheme, const char *prefix)
+static tw_state *save(tw_scheme *scheme, const char *prefix)
 {
     tw_state *saved = loopback_save(scheme, prefix);
     assert_non_null(saved);

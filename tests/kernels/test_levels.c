@@ -31,6 +31,24 @@ static double add(const tw_kernels *kernels, const problem *p, const arrays *x)
     return 0;
 }
 
+static double add_difference(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->add_difference(x->v, x->g, x->u, p->n);
+    return 0;
+}
+
+static double divide(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->divide(x->v, p->a, p->n);
+    return 0;
+}
+
+static double velocity(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->velocity(x->v, x->g, p->n, p->m, p->nesterov);
+    return 0;
+}
+
 static double scale(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     kernels->scale(x->v, p->a, p->n);
@@ -128,7 +146,10 @@ static const row rows[] = {
     {"all_finite", all_finite, 0},
     {"sum_squares", sum_squares, 1},
     {"add", add, 1},
+    {"add_difference", add_difference, 1},
     {"scale", scale, 1},
+    {"divide", divide, 1},
+    {"velocity", velocity, 1},
     {"momentum", momentum, 1},
     {"momentum_select", momentum_select, 1},
     {"accumulate_select", accumulate_select, 1},

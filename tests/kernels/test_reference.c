@@ -56,6 +56,34 @@ static void momentum_is_its_formula(void **state)
     }
 }
 
+/* Differences, quotients, and a step along the velocity. */
+static void simple_rows_are_their_formulas(void **state)
+{
+    (void)state;
+    const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
+    float x[SAMPLE], y[SAMPLE], z[SAMPLE], sum[SAMPLE], quotient[SAMPLE], v[SAMPLE], g[SAMPLE];
+    fill(x, SPECIAL, 0);
+    fill(y, SPECIAL, SAMPLE);
+    fill(z, SPECIAL, 2 * SAMPLE);
+    for (size_t k = 0; k < PROBLEMS; k++) {
+        const problem *p = &problems[k];
+        memcpy(sum, x, sizeof sum);
+        memcpy(quotient, x, sizeof quotient);
+        memcpy(v, x, sizeof v);
+        memcpy(g, y, sizeof g);
+        kernels->add_difference(sum, y, z, SAMPLE);
+        kernels->divide(quotient, p->a, SAMPLE);
+        kernels->velocity(v, g, SAMPLE, p->m, p->nesterov);
+        for (size_t i = 0; i < SAMPLE; i++) {
+            float difference = y[i] - z[i], carried = p->m * x[i], now = carried + y[i], ahead = p->m * now;
+            assert_same_float(x[i] + difference, sum[i]);
+            assert_same_float(x[i] / p->a, quotient[i]);
+            assert_same_float(now, v[i]);
+            assert_same_float(p->nesterov ? ahead + y[i] : now, g[i]);
+        }
+    }
+}
+
 static void selection_is_brute_force(void **state)
 {
     (void)state;
@@ -147,10 +175,9 @@ static void shares_are_scaled_cut_and_rounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(momentum_is_its_formula),
-        cmocka_unit_test(selection_is_brute_force),
-        cmocka_unit_test(sum_squares_folds_sixteen_sums),
-        cmocka_unit_test(shares_are_scaled_cut_and_rounded),
+        cmocka_unit_test(momentum_is_its_formula),        cmocka_unit_test(selection_is_brute_force),
+        cmocka_unit_test(sum_squares_folds_sixteen_sums), cmocka_unit_test(shares_are_scaled_cut_and_rounded),
+        cmocka_unit_test(simple_rows_are_their_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

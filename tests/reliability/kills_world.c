@@ -84,7 +84,7 @@ static tw_status take_step(const run *all, int rank, int step, tw_reducer *reduc
     return tw_reducer_wait(reducer);
 }
 
-static tw_status keep(player *me, const tw_reducer *reducer, const float *weights)
+static tw_status keep(player *me, tw_reducer *reducer, const float *weights)
 {
     kept *now = &me->after[me->steps];
     memcpy(now->weights, weights, sizeof now->weights);

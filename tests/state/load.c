@@ -2,6 +2,8 @@
 #include "support.h"
 
 #include "memory.h"
+#include "names.h"
+#include "support/colliding_names.h"
 
 /* Writes a file with this header, its length in front, and `size` bytes of data; loads it. */
 static tw_status load_text(const char *header, size_t size, tw_state **loaded)
@@ -248,6 +250,62 @@ static void loading_without_memory_leaks_nothing(void **state)
     tw_state_destroy(made);
 }
 
+/* A file of `count` tensors and as many texts, whose names were chosen to have one CRC. */
+static void write_chosen(const char *path, unsigned count)
+{
+    colliding_names all = colliding_find();
+    tw_state *made;
+    assert_int_equal(tw_state_create(&made), TW_OK);
+    for (unsigned i = 0; i < count; i++) {
+        char name[COLLIDING_PLACES + 1];
+        colliding_name(&all, i, name);
+        assert_int_equal(tw_state_put(made, name, TW_U8, 0, NULL, "x"), TW_OK);
+        assert_int_equal(tw_state_put_text(made, name, ""), TW_OK);
+    }
+    assert_int_equal(tw_state_save(made, path), TW_OK);
+    tw_state_destroy(made);
+}
+
+/* Of a name the header's table and the state's each ask once or twice, and move it at most twice as they grow. */
+static void chosen_names_load_as_fast_as_any(void **state)
+{
+    (void)state;
+    enum { PROBES = 8 * 12 /* of a name and its text, with room for bad luck */ };
+    for (unsigned count = 100; count <= 6400; count *= 4) {
+        tw_state *loaded;
+        write_chosen(in_folder("f"), count);
+        uint64_t before = tw_names_probes();
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_OK);
+        uint64_t probes = tw_names_probes() - before;
+        assert_true(probes >= count && probes <= (uint64_t)PROBES * count);
+        assert_int_equal(tw_state_count(loaded), count);
+        tw_state_destroy(loaded);
+    }
+}
+
+/* A header of a million times the same text is refused at its first fault: nothing in it is read twice, nothing calls
+ * itself. */
+static void what_never_ends_is_refused(void **state)
+{
+    (void)state;
+    enum { REPEATS = 1000000 };
+    static const char *const endless[] = {"{\"a\":", "{", "[", "\"", "\\u00e4", " ", "{\"a\":["};
+    for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
+        tw_state *loaded = NULL;
+        size_t length = strlen(endless[i]), size = length * REPEATS;
+        uint64_t header = size + 1;
+        char *bytes = malloc(8 + size + 1);
+        assert_non_null(bytes);
+        memcpy(bytes, &header, 8);
+        bytes[8] = '{';
+        for (size_t r = 0; r < REPEATS; r++) memcpy(bytes + 9 + r * length, endless[i], length);
+        write_bytes("f", bytes, 8 + size + 1);
+        assert_int_equal(tw_state_load(in_folder("f"), &loaded), TW_ERROR_FORMAT);
+        assert_null(loaded);
+        free(bytes);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 
 int main(void)
@@ -263,6 +321,8 @@ int main(void)
         TEST(every_damaged_byte_is_survived),
         TEST(what_is_no_file_is_an_io_error),
         TEST(loading_without_memory_leaks_nothing),
+        TEST(chosen_names_load_as_fast_as_any),
+        TEST(what_never_ends_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

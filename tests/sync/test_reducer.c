@@ -307,6 +307,40 @@ static void test_skipped_steps_lose_nothing(void **state)
     free(gradient);
 }
 
+/* One step of a lone worker whose gradient has `large` as the last element of two tensors, of different messages. */
+static tw_status step_with(const char *spec, float large)
+{
+    tw_comm *comm;
+    tw_reducer *reducer;
+    float *gradient = calloc(ELEMENTS, sizeof *gradient);
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, spec, table, TENSORS, &reducer), TW_OK);
+    gradient[offset_of(1) - 1] = gradient[ELEMENTS - 1] = large;
+    for (size_t t = TENSORS; t-- > 0;) assert_int_equal(tw_reducer_submit(reducer, t, gradient + offset_of(t)), TW_OK);
+    tw_status status = tw_reducer_wait(reducer);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+    free(gradient);
+    return status;
+}
+
+/* The bound is on the norm of the whole gradient, for every scheme, however the tensors are fused. */
+static void test_a_norm_above_the_bound_skips_the_step(void **state)
+{
+    (void)state;
+    static const char *const messages[] = {"message_kb=1", "message_kb=4096"};
+    const tw_scheme_ops *ops;
+    for (size_t s = 0; (ops = tw_scheme_at(s)); s++)
+        for (int m = 0; m < 2; m++) {
+            char spec[64];
+            snprintf(spec, sizeof spec, "%s:%s", ops->name, messages[m]);
+            int is_fp16 = strcmp(ops->name, "fp16") == 0; /* which holds none of these */
+            if (step_with(spec, 7e32f) != (is_fp16 ? TW_ERROR_NONFINITE : TW_OK)) fail_msg("%s: 9.9e32", spec);
+            if (step_with(spec, 7.1e32f) != TW_ERROR_NONFINITE) fail_msg("%s: 1.004e33", spec);
+            if (step_with(spec, 3e38f) != TW_ERROR_NONFINITE) fail_msg("%s: 4e38", spec);
+        }
+}
+
 /* ---- what is counted --------------------------------------------------------------------------------------------- */
 
 static void test_bytes_are_the_transports(void **state)
@@ -548,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_state_does_not_depend_on_messages),
         cmocka_unit_test(test_nonfinite_skips_the_whole_step),
         cmocka_unit_test(test_skipped_steps_lose_nothing),
+        cmocka_unit_test(test_a_norm_above_the_bound_skips_the_step),
         cmocka_unit_test(test_bytes_are_the_transports),
         cmocka_unit_test(test_warmup_is_left_out_of_the_ratio),
         cmocka_unit_test(test_warmup_is_of_the_whole_step),

@@ -1,9 +1,11 @@
 /* Reducers whose ranks, tables or calls go wrong: every call ends, and says what was wrong. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
+#include "names.h"
 #include "support/cmocka.h"
 
 enum { RANKS = 3, TENSORS = 3, WEIGHT = 600 };
@@ -128,11 +130,33 @@ static void test_bad_tables_are_refused(void **state)
     static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}},
                            nameless = {NULL, 1, {4}};
     check_table(table, 0, "empty");
-    check_table(NULL, 3, "empty");
+    check_table(NULL, 3, "tensors");
     check_table(twice, 3, "two tensors are called w"); /* though each is in a message of its own */
     check_table(&nameless, 1, "a name has");
     tw_reducer *reducer;
     assert_int_equal(tw_reducer_create(NULL, "topk", table, TENSORS, &reducer), TW_ERROR_ARGUMENT);
+}
+
+/* The whole table is checked once, and each message's part of it once more: no name is compared with all others. */
+static void test_many_tensors_are_made_in_linear_time(void **state)
+{
+    (void)state;
+    enum { MANY = 4096, PROBES = 2 * 8 * 4 };
+    static char names[MANY][16];
+    static tw_tensor many[MANY];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        many[i] = (tw_tensor){names[i], 1, {100}}; /* three in a message of 1 KiB */
+    }
+    tw_comm *comm;
+    tw_reducer *reducer;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    uint64_t before = tw_names_probes();
+    assert_int_equal(tw_reducer_create(comm, "allreduce:message_kb=1", many, MANY, &reducer), TW_OK);
+    uint64_t probes = tw_names_probes() - before;
+    assert_true(probes >= 2 * MANY && probes <= PROBES * MANY);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
 }
 
 /* ---- a step ----------------------------------------------------------------------------------------------------- */
@@ -232,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_one_bad_spec_ends_create_everywhere),
         cmocka_unit_test(test_differences_end_create_everywhere),
         cmocka_unit_test(test_bad_tables_are_refused),
+        cmocka_unit_test(test_many_tensors_are_made_in_linear_time),
         cmocka_unit_test(test_null_gradient_is_refused),
         cmocka_unit_test(test_failure_is_final),
         cmocka_unit_test(test_destroy_ends_a_waiting_exchange),

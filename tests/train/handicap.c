@@ -54,6 +54,8 @@ static void every_rank_refuses_the_same(void **state)
     handicap h;
     for (int rank = 0; rank < SIZE; rank++) {
         assert_fails(handicap_parse("4:10", NULL, rank, SIZE, STEPS, &h), TW_ERROR_ARGUMENT, "0 to 3");
+        assert_fails(handicap_parse("0:1,0:2", NULL, rank, SIZE, STEPS, &h), TW_ERROR_ARGUMENT, "'0:2' names a rank");
+        assert_fails(handicap_parse("3:1,1:2,03:1", NULL, rank, SIZE, STEPS, &h), TW_ERROR_ARGUMENT, "'03:1'");
         assert_fails(handicap_parse(NULL, "1:101:1", rank, SIZE, STEPS, &h), TW_ERROR_ARGUMENT, "'1:101:1'");
     }
 }

@@ -49,11 +49,26 @@ static tw_status read_rank(const list *l, double rank, int size)
     return refuse(l, fault);
 }
 
+static const char *next_entry(const char *entry)
+{
+    const char *comma = strchr(entry, ',');
+    return comma ? comma + 1 : NULL;
+}
+
+/* One of two factors would not count, whichever was meant. */
+static tw_status check_named_once(const list *l, double rank)
+{
+    for (const char *before = l->text; before != l->entry; before = next_entry(before))
+        if (strtod(before, NULL) == rank) return refuse(l, "names a rank a second time");
+    return TW_OK;
+}
+
 static tw_status take_slow(const list *l, int rank, int size, handicap *h)
 {
     double numbers[MOST_NUMBERS];
     TW_TRY(read_numbers(l, 2, numbers));
     TW_TRY(read_rank(l, numbers[0], size));
+    TW_TRY(check_named_once(l, numbers[0]));
     if (!(numbers[1] >= 1 && numbers[1] <= SLOWEST)) return refuse(l, "has a factor that is not between 1 and 1e6");
     if ((int)numbers[0] == rank) h->factor = numbers[1];
     return TW_OK;
@@ -71,12 +86,6 @@ static tw_status take_pause(const list *l, int rank, int size, uint64_t steps, h
     h->pauses[h->pause_count].step = (uint64_t)numbers[1];
     h->pauses[h->pause_count++].seconds = numbers[2];
     return TW_OK;
-}
-
-static const char *next_entry(const char *entry)
-{
-    const char *comma = strchr(entry, ',');
-    return comma ? comma + 1 : NULL;
 }
 
 tw_status handicap_parse(const char *slow, const char *pause, int rank, int size, uint64_t steps, handicap *h)

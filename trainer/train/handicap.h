@@ -17,7 +17,8 @@ typedef struct handicap {
 } handicap;
 
 /* Reads both lists, each NULL or of all ranks' entries, "3:10,1:2" (RANK:FACTOR) and "0:100:2.5" (RANK:AT:SECONDS), and
- * keeps this rank's. A run has steps 1 .. `steps`. TW_ERROR_ARGUMENT, the same on every rank, names a bad entry. */
+ * keeps this rank's. The first names each rank once at most; the second may name several pauses of one. A run has steps
+ * 1 .. `steps`. TW_ERROR_ARGUMENT, the same on every rank, names a bad entry. */
 tw_status handicap_parse(const char *slow, const char *pause, int rank, int size, uint64_t steps, handicap *h);
 
 /* Seconds that step `step` is to take longer, whose computation took `seconds`. */

@@ -361,8 +361,14 @@ static tw_status create(MPI_Comm original, int finalises, tw_comm **comm)
     return tw_comm_create_custom(&ops, mpi, mpi->farewell.rank, mpi->farewell.size, comm);
 }
 
+static tw_status need_comm(tw_comm **comm)
+{
+    return comm ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
+}
+
 tw_status tw_comm_create_mpi(MPI_Comm original, tw_comm **comm)
 {
+    TRY(need_comm(comm));
     TRY(check_threads());
     return create(original, 0, comm);
 }
@@ -373,6 +379,7 @@ TW_API tw_status tw_transport_open(tw_comm **comm);
 tw_status tw_transport_open(tw_comm **comm)
 {
     int initialised, provided;
+    TRY(need_comm(comm));
     MPI_Initialized(&initialised);
     if (!initialised && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
         return tw_fail(TW_ERROR_SYSTEM, "MPI could not be initialised");

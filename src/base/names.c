@@ -2,15 +2,45 @@
 
 #include "error.h"
 #include "memory.h"
+#include "siphash.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/random.h>
+
+static uint64_t key[2];
+static _Thread_local uint64_t probes;
+
+/* Where no random numbers are to be had, those do that the kernel gave the process at its start. */
+static void draw_key(void)
+{
+    if (getrandom(key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key) return;
+    const void *given = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+    if (given) memcpy(key, given, sizeof key);
+}
+
+static uint64_t hash(const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_key);
+    return tw_siphash(key, name, strlen(name));
+}
+
+uint64_t tw_names_probes(void)
+{
+    return probes;
+}
 
 /* The slot that holds `name`, or the free one where it belongs. At least one slot is free. */
 static struct tw_name_slot *slot_of(const tw_names *names, const char *name)
 {
-    size_t at = tw_crc32c(0, name, strlen(name)) & (names->capacity - 1);
-    while (names->slots[at].name && strcmp(names->slots[at].name, name) != 0) at = (at + 1) & (names->capacity - 1);
-    return &names->slots[at];
+    size_t mask = names->capacity - 1, at = (size_t)hash(name) & mask;
+    for (;; at = (at + 1) & mask) {
+        struct tw_name_slot *slot = &names->slots[at];
+        probes++;
+        if (!slot->name || strcmp(slot->name, name) == 0) return slot;
+    }
 }
 
 size_t tw_names_find(const tw_names *names, const char *name)

@@ -1,0 +1,432 @@
+/* Every pointer of every public function, NULL in turn: refused by name, answered as promised, or nothing happens. Then
+ * the other wrong arguments, and structs whose struct_size is not what it should be. */
+#include "rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <thinwire/thinwire_sim.h>
+
+enum { COUNT = 6 };
+static const tw_tensor table[] = {{"w", 2, {2, 3}}};
+static const size_t shape[] = {COUNT};
+static float values[COUNT], gathered[COUNT];
+static float *const buffers[] = {values};
+static float *const holes[] = {NULL};
+static const float *const starts[] = {values};
+static const float *const gaps[] = {NULL};
+
+/* One of everything, for a lone rank. */
+static tw_comm *comm;
+static tw_reducer *reducer;
+static tw_gossip *gossip;
+static tw_state *saved;
+static tw_scheme *scheme;
+static tw_world *world;
+
+static int make_all(void **state)
+{
+    (void)state;
+    const tw_world_options options = {.struct_size = sizeof options, .workers = 1};
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "topk", table, 1, &reducer), TW_OK);
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_state_put(saved, "t", TW_F32, 1, shape, values), TW_OK);
+    assert_int_equal(tw_state_put_text(saved, "k", "v"), TW_OK);
+    assert_int_equal(tw_scheme_create("topk", table, 1, 0, 1, &scheme), TW_OK);
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    return 0;
+}
+
+static int free_all(void **state)
+{
+    (void)state;
+    tw_world_destroy(world);
+    tw_scheme_destroy(scheme);
+    tw_state_destroy(saved);
+    tw_gossip_destroy(gossip);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+    return 0;
+}
+
+/* ---- NULL -------------------------------------------------------------------------------------------------------- */
+
+static void test_comm(void **state)
+{
+    (void)state;
+    NEEDED(tw_comm_create_threads, comms, 1, NULL);
+    NEEDED(tw_comm_open, name, NULL, &comm);
+    NEEDED(tw_comm_open, comm, "mpi", NULL);
+    NOTHING(tw_comm_destroy, comm, NULL);
+    WITHOUT(tw_comm_rank, comm, tw_comm_rank(NULL) == 0);
+    WITHOUT(tw_comm_size, comm, tw_comm_size(NULL) == 0);
+    WITHOUT(tw_comm_transport, comm, strcmp(tw_comm_transport(NULL), "") == 0);
+    WITHOUT(tw_comm_traffic, comm, tw_comm_traffic(NULL).messages_sent == 0);
+    NEEDED(tw_comm_set_timeout, comm, NULL, 1);
+    NEEDED(tw_comm_barrier, comm, NULL);
+    NEEDED(tw_comm_allreduce, comm, NULL, values, COUNT);
+    NEEDED(tw_comm_allreduce, values, comm, NULL, COUNT);
+    NEEDED(tw_comm_broadcast, comm, NULL, 0, values, sizeof values);
+    NEEDED(tw_comm_broadcast, data, comm, 0, NULL, sizeof values);
+    NEEDED(tw_comm_allgather, comm, NULL, values, sizeof values, gathered);
+    NEEDED(tw_comm_allgather, data, comm, NULL, sizeof values, gathered);
+    NEEDED(tw_comm_allgather, gathered, comm, values, sizeof values, NULL);
+    assert_int_equal(tw_comm_allreduce(comm, NULL, 0), TW_OK); /* nothing needs no place */
+    assert_int_equal(tw_comm_broadcast(comm, 0, NULL, 0), TW_OK);
+    assert_int_equal(tw_comm_allgather(comm, NULL, 0, NULL), TW_OK);
+}
+
+static void test_reducer(void **state)
+{
+    (void)state;
+    int nesterov = 7;
+    tw_reducer *made = NULL;
+    tw_stats stats = {.struct_size = sizeof stats};
+    NEEDED(tw_reducer_create, comm, NULL, "topk", table, 1, &made);
+    NEEDED(tw_reducer_create, spec, comm, NULL, table, 1, &made);
+    NEEDED(tw_reducer_create, tensors, comm, "topk", NULL, 1, &made);
+    NEEDED(tw_reducer_create, reducer, comm, "topk", table, 1, NULL);
+    NOTHING(tw_reducer_destroy, reducer, NULL);
+    NEEDED(tw_reducer_submit, reducer, NULL, 0, values);
+    NEEDED(tw_reducer_submit, gradient, reducer, 0, NULL);
+    NEEDED(tw_reducer_wait, reducer, NULL);
+    NEEDED(tw_reducer_set_rate, reducer, NULL, 1);
+    WITHOUT(tw_reducer_momentum, reducer, tw_reducer_momentum(NULL, &nesterov) == 0 && nesterov == 0);
+    WITHOUT(tw_reducer_momentum, nesterov, tw_reducer_momentum(reducer, NULL) == 0);
+    NEEDED(tw_reducer_stats, reducer, NULL, &stats);
+    NEEDED(tw_reducer_stats, stats, reducer, NULL);
+    WITHOUT(tw_reducer_plan, reducer, strcmp(tw_reducer_plan(NULL, 0), "") == 0);
+    NEEDED(tw_reducer_save_state, reducer, NULL, "", saved);
+    NEEDED(tw_reducer_save_state, prefix, reducer, NULL, saved);
+    NEEDED(tw_reducer_save_state, state, reducer, "", NULL);
+    NEEDED(tw_reducer_load_state, reducer, NULL, "", saved);
+    NEEDED(tw_reducer_load_state, prefix, reducer, NULL, saved);
+    NEEDED(tw_reducer_load_state, state, reducer, "", NULL);
+    assert_null(made);
+}
+
+static void test_gossip(void **state)
+{
+    (void)state;
+    tw_gossip *made = NULL;
+    tw_comm *survivors = NULL;
+    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    NEEDED(tw_gossip_create, comm, NULL, "dpsgd", table, 1, starts, &made);
+    NEEDED(tw_gossip_create, spec, comm, NULL, table, 1, starts, &made);
+    NEEDED(tw_gossip_create, tensors, comm, "dpsgd", NULL, 1, starts, &made);
+    NEEDED(tw_gossip_create, weights, comm, "dpsgd", table, 1, NULL, &made);
+    NEEDED(tw_gossip_create, weights, comm, "dpsgd", table, 1, gaps, &made);
+    NEEDED(tw_gossip_create, gossip, comm, "dpsgd", table, 1, starts, NULL);
+    NOTHING(tw_gossip_destroy, gossip, NULL);
+    NEEDED(tw_gossip_save_state, gossip, NULL, "", saved);
+    NEEDED(tw_gossip_save_state, prefix, gossip, NULL, saved);
+    NEEDED(tw_gossip_save_state, state, gossip, "", NULL);
+    NEEDED(tw_gossip_load_state, gossip, NULL, "", saved);
+    NEEDED(tw_gossip_load_state, prefix, gossip, NULL, saved);
+    NEEDED(tw_gossip_load_state, state, gossip, "", NULL);
+    NEEDED(tw_gossip_read, gossip, NULL, buffers);
+    NEEDED(tw_gossip_read, weights, gossip, NULL);
+    NEEDED(tw_gossip_read, weights, gossip, holes);
+    NEEDED(tw_gossip_add, gossip, NULL, starts);
+    NEEDED(tw_gossip_add, steps, gossip, NULL);
+    NEEDED(tw_gossip_add, steps, gossip, gaps);
+    NEEDED(tw_gossip_finish, gossip, NULL, buffers);
+    NEEDED(tw_gossip_finish, weights, gossip, NULL);
+    NEEDED(tw_gossip_finish, weights, gossip, holes);
+    NEEDED(tw_gossip_survivors, gossip, NULL, &survivors);
+    NEEDED(tw_gossip_survivors, survivors, gossip, NULL);
+    NEEDED(tw_gossip_get_stats, gossip, NULL, &stats);
+    NEEDED(tw_gossip_get_stats, stats, gossip, NULL);
+    WITHOUT(tw_gossip_help, text, tw_gossip_help(0, NULL, 99) > 0 && tw_gossip_help(999, NULL, 99) == 0);
+    assert_null(made);
+}
+
+static void test_state(void **state)
+{
+    (void)state;
+    const char *value = NULL;
+    tw_state_entry entry;
+    tw_state *loaded = NULL;
+    NEEDED(tw_state_create, state, NULL);
+    NOTHING(tw_state_destroy, state, NULL);
+    NEEDED(tw_state_put, state, NULL, "t", TW_F32, 1, shape, values);
+    NEEDED(tw_state_put, name, saved, NULL, TW_F32, 1, shape, values);
+    NEEDED(tw_state_put, shape, saved, "t", TW_F32, 1, NULL, values);
+    NEEDED(tw_state_put, data, saved, "t", TW_F32, 1, shape, NULL);
+    NEEDED(tw_state_get, state, NULL, "t", TW_F32, COUNT, values);
+    NEEDED(tw_state_get, name, saved, NULL, TW_F32, COUNT, values);
+    NEEDED(tw_state_get, data, saved, "t", TW_F32, COUNT, NULL);
+    NEEDED(tw_state_put_text, state, NULL, "k", "v");
+    NEEDED(tw_state_put_text, key, saved, NULL, "v");
+    NEEDED(tw_state_put_text, value, saved, "k", NULL);
+    WITHOUT(tw_state_text, state, !tw_state_text(NULL, "k"));
+    WITHOUT(tw_state_text, key, !tw_state_text(saved, NULL));
+    WITHOUT(tw_state_text_at, state, !tw_state_text_at(NULL, 0, &value) && !value);
+    WITHOUT(tw_state_text_at, value, strcmp(tw_state_text_at(saved, 0, NULL), "k") == 0);
+    WITHOUT(tw_state_count, state, tw_state_count(NULL) == 0);
+    NEEDED(tw_state_at, state, NULL, 0, &entry);
+    NEEDED(tw_state_at, entry, saved, 0, NULL);
+    NEEDED(tw_state_save, state, NULL, "/nowhere/f");
+    NEEDED(tw_state_save, path, saved, NULL);
+    NEEDED(tw_state_load, path, NULL, &loaded);
+    NEEDED(tw_state_load, state, "/nowhere/f", NULL);
+    assert_null(loaded);
+    assert_int_equal(tw_state_get(saved, "t", TW_F32, COUNT, values), TW_OK); /* it is still what it was */
+    assert_string_equal(tw_state_text(saved, "k"), "v");
+}
+
+static void test_scheme(void **state)
+{
+    (void)state;
+    tw_scheme *made = NULL;
+    tw_round round = {0};
+    tw_cost cost = {.struct_size = sizeof cost};
+    WITHOUT(tw_tensor_count, tensor, tw_tensor_count(NULL) == 0);
+    NEEDED(tw_scheme_create, spec, NULL, table, 1, 0, 1, &made);
+    NEEDED(tw_scheme_create, tensors, "topk", NULL, 1, 0, 1, &made);
+    NEEDED(tw_scheme_create, scheme, "topk", table, 1, 0, 1, NULL);
+    NOTHING(tw_scheme_destroy, scheme, NULL);
+    NEEDED(tw_scheme_set_rate, scheme, NULL, 1);
+    NEEDED(tw_scheme_begin, scheme, NULL, buffers, -1);
+    NEEDED(tw_scheme_begin, gradients, scheme, NULL, -1);
+    NEEDED(tw_scheme_begin, gradients, scheme, holes, -1);
+    NEEDED(tw_scheme_next, scheme, NULL, &round);
+    NEEDED(tw_scheme_next, round, scheme, NULL);
+    NEEDED(tw_scheme_revert, scheme, NULL);
+    NEEDED(tw_scheme_save_state, scheme, NULL, "", saved);
+    NEEDED(tw_scheme_save_state, prefix, scheme, NULL, saved);
+    NEEDED(tw_scheme_save_state, state, scheme, "", NULL);
+    NEEDED(tw_scheme_load_state, scheme, NULL, "", saved);
+    NEEDED(tw_scheme_load_state, prefix, scheme, NULL, saved);
+    NEEDED(tw_scheme_load_state, state, scheme, "", NULL);
+    WITHOUT(tw_scheme_clip, scheme, tw_scheme_clip(NULL) == 0);
+    NEEDED(tw_scheme_cost, scheme, NULL, &cost);
+    NEEDED(tw_scheme_cost, cost, scheme, NULL);
+    WITHOUT(tw_scheme_help, text, tw_scheme_help(0, NULL, 99) > 0 && tw_scheme_help(999, NULL, 99) == 0);
+    assert_null(made);
+}
+
+static void no_worker(void *context, int rank, tw_comm *own)
+{
+    (void)context, (void)rank, (void)own;
+}
+
+static void test_world(void **state)
+{
+    (void)state;
+    tw_world *made = NULL;
+    const tw_world_options options = {.struct_size = sizeof options, .workers = 1};
+    NEEDED(tw_world_create, options, NULL, &made);
+    NEEDED(tw_world_create, world, &options, NULL);
+    NOTHING(tw_world_destroy, world, NULL);
+    NEEDED(tw_world_run, world, NULL, no_worker, NULL);
+    NEEDED(tw_world_run, worker, world, NULL, NULL);
+    WITHOUT(tw_world_seconds, world, tw_world_seconds(NULL) == 0);
+    WITHOUT(tw_world_bytes, world, tw_world_bytes(NULL, 0) == 0);
+    WITHOUT(tw_world_run, context, tw_world_run(world, no_worker, NULL) == TW_OK);
+    assert_null(made);
+}
+
+static void destroy_nothing(void *self)
+{
+    (void)self;
+}
+
+static tw_status send_nothing(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+{
+    (void)self, (void)peer, (void)channel, (void)src, (void)size, (void)request;
+    return TW_ERROR_PEER;
+}
+
+static tw_status receive_nothing(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    (void)self, (void)peer, (void)channel, (void)dst, (void)capacity, (void)request;
+    return TW_ERROR_PEER;
+}
+
+static tw_status wait_for_nothing(void *self, void *request, double timeout, size_t *size)
+{
+    (void)self, (void)request, (void)timeout, (void)size;
+    return TW_ERROR_PEER;
+}
+
+static int poll_nothing(void *self, void *request, double timeout)
+{
+    (void)self, (void)request, (void)timeout;
+    return 1;
+}
+
+static void test_plugin(void **state)
+{
+    (void)state;
+    tw_comm *made = NULL;
+    const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+                                  .name = "hollow",
+                                  .start_send = send_nothing,
+                                  .start_recv = receive_nothing,
+                                  .wait = wait_for_nothing,
+                                  .poll = poll_nothing,
+                                  .destroy = destroy_nothing};
+    NEEDED(tw_comm_create_custom, ops, NULL, NULL, 0, 1, &made);
+    NEEDED(tw_comm_create_custom, comm, &ops, NULL, 0, 1, NULL);
+    WITHOUT(tw_comm_create_custom, self, tw_comm_create_custom(&ops, NULL, 0, 1, &made) == TW_OK);
+    tw_comm_destroy(made);
+    const char *none = NULL;
+    WITHOUT(tw_fail, format, tw_fail(TW_ERROR_IO, none) == TW_ERROR_IO);
+    assert_string_equal(tw_last_error(), tw_status_sentence(TW_ERROR_IO));
+    WITHOUT(tw_crc32c, data, tw_crc32c(5, NULL, 0) == 5 && tw_crc32c(5, NULL, 9) == 0);
+    NOTHING(tw_random, words, 1, 2, 3, NULL);
+}
+
+/* ---- indices and numbers ----------------------------------------------------------------------------------------- */
+
+static void assert_refused(tw_status got, const char *says)
+{
+    assert_int_equal(got, TW_ERROR_ARGUMENT);
+    if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
+}
+
+static void test_what_is_out_of_range(void **state)
+{
+    (void)state;
+    tw_comm *group[2] = {NULL};
+    tw_scheme *made = NULL;
+    tw_state_entry entry;
+    tw_world *other = NULL;
+    const char *value = NULL;
+    tw_world_options many = {.struct_size = sizeof many, .workers = 4097};
+    static const int sizes[] = {0, -1, 4097};
+    static const double seconds[] = {0, -1, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        assert_refused(tw_comm_create_threads(sizes[i], group), "1 to 4096");
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        assert_refused(tw_comm_set_timeout(comm, seconds[i]), "timeout");
+    assert_refused(tw_comm_open("../../lib", group), "../../lib");
+    assert_refused(tw_comm_broadcast(comm, 1, values, 4), "root 1");
+    assert_refused(tw_comm_broadcast(comm, -1, values, 4), "root -1");
+    assert_refused(tw_comm_allreduce(comm, values, SIZE_MAX), "count");
+    assert_refused(tw_comm_allgather(comm, values, sizeof values, values), "overlaps");
+    assert_refused(tw_reducer_submit(reducer, 1, values), "tensor 1");
+    assert_refused(tw_reducer_submit(reducer, SIZE_MAX, values), "tensor");
+    assert_refused(tw_reducer_set_rate(reducer, -1), "-1");
+    assert_refused(tw_reducer_set_rate(reducer, NAN), "nan");
+    assert_refused(tw_scheme_create("topk", table, 0, 0, 1, &made), "empty");
+    assert_refused(tw_scheme_create("topk", table, 1, 1, 1, &made), "rank 1 of 1");
+    assert_refused(tw_scheme_create("topk", table, 1, -1, 1, &made), "rank -1");
+    assert_refused(tw_scheme_create("topk", table, 1, 0, 4097, &made), "4096");
+    assert_refused(tw_state_at(saved, 1, &entry), "number 1");
+    assert_refused(tw_state_put(saved, "t", (tw_dtype)99, 1, shape, values), "99");
+    assert_refused(tw_state_put(saved, "t", TW_F32, TW_MAX_DIMS + 1, shape, values), "9 dimensions");
+    assert_refused(tw_world_create(&many, &other), "4097");
+    assert_null(tw_state_text_at(saved, 1, &value));
+    assert_string_equal(tw_reducer_plan(reducer, 1), "");
+    assert_null(tw_scheme_name(tw_scheme_count()));
+    assert_null(tw_scheme_summary(SIZE_MAX));
+    assert_null(tw_gossip_name(tw_gossip_scheme_count()));
+    assert_null(tw_gossip_summary(SIZE_MAX));
+    assert_int_equal(tw_scheme_floor_bytes(tw_scheme_count()), 0);
+    assert_int_equal(tw_gossip_is_synchronous(tw_gossip_scheme_count()), 0);
+    assert_true(tw_world_bytes(world, 1) == 0 && tw_world_bytes(world, -1) == 0);
+    assert_string_equal(tw_status_name((tw_status)99), "TW_UNKNOWN");
+    tw_world_compute(NAN);
+    tw_world_kill();
+}
+
+/* ---- struct_size ------------------------------------------------------------------------------------------------- */
+
+typedef tw_status (*ask)(void *answer);
+
+static tw_status ask_reducer(void *answer)
+{
+    return tw_reducer_stats(reducer, answer);
+}
+
+static tw_status ask_gossip(void *answer)
+{
+    return tw_gossip_get_stats(gossip, answer);
+}
+
+static tw_status ask_scheme(void *answer)
+{
+    return tw_scheme_cost(scheme, answer);
+}
+
+static tw_status ask_with(ask question, size_t size, unsigned char room[512])
+{
+    memset(room, 0xA5, 512);
+    memcpy(room, &size, sizeof size);
+    return question(room);
+}
+
+/* Of a smaller struct only as much is written as it has; of a larger one the rest becomes zero; 0, and sizes too small
+ * for themselves or left to chance, are refused with nothing written. */
+static void check_sizes(ask question, size_t size)
+{
+    static const size_t wrong[] = {0, 1, sizeof(size_t) - 1, (size_t)1 << 20, SIZE_MAX};
+    unsigned char room[512], whole[512];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_refused(ask_with(question, wrong[i], room), "struct_size");
+        for (size_t k = sizeof(size_t); k < sizeof room; k++) assert_int_equal(room[k], 0xA5);
+    }
+    assert_int_equal(ask_with(question, size, whole), TW_OK);
+    for (size_t asked = sizeof(size_t); asked <= size + 64; asked += 8) {
+        size_t kept;
+        assert_int_equal(ask_with(question, asked, room), TW_OK);
+        memcpy(&kept, room, sizeof kept);
+        assert_int_equal(kept, asked);
+        size_t known = asked < size ? asked : size;
+        assert_memory_equal(room + sizeof kept, whole + sizeof kept, known - sizeof kept);
+        for (size_t k = known; k < asked; k++) assert_int_equal(room[k], 0);
+        for (size_t k = asked; k < sizeof room; k++) assert_int_equal(room[k], 0xA5);
+    }
+}
+
+static void test_answers_of_any_size(void **state)
+{
+    (void)state;
+    check_sizes(ask_reducer, sizeof(tw_stats));
+    check_sizes(ask_gossip, sizeof(tw_gossip_stats));
+    check_sizes(ask_scheme, sizeof(tw_cost));
+}
+
+/* Of options that the caller does not know the library takes what 0 means. */
+static void test_options_of_any_size(void **state)
+{
+    (void)state;
+    struct {
+        tw_world_options known;
+        double later[4];
+    } given = {.known = {.workers = 2, .bandwidth = 1e9}};
+    static const size_t sizes[] = {offsetof(tw_world_options, latency), sizeof(tw_world_options), sizeof given};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        tw_world *made;
+        given.known.struct_size = sizes[i];
+        assert_int_equal(tw_world_create(&given.known, &made), TW_OK);
+        assert_int_equal(tw_world_run(made, no_worker, NULL), TW_OK);
+        tw_world_destroy(made);
+    }
+    for (size_t size = 0; size <= sizeof(size_t); size++) {
+        tw_world *made = NULL;
+        given.known.struct_size = size;
+        assert_refused(tw_world_create(&given.known, &made), size < sizeof(size_t) ? "struct_size" : "0 workers");
+        assert_null(made);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_comm, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_reducer, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_gossip, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_state, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_scheme, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_world, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_plugin, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_what_is_out_of_range, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_answers_of_any_size, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_options_of_any_size, make_all, free_all),
+    };
+    return rows_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,79 @@
+/* Numbers in specs: kept whole up to the ends of their range, wherever the machine's long ends. */
+#include "spec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/cmocka.h"
+
+#define MARK 0x5A5A5A5A5A5A5A5A
+#define MOST 9007199254740992 /* 2^53 */
+
+typedef struct target {
+    int64_t before, seed, after;
+} target;
+
+static const tw_option options[] = {{"seed", TW_OPTION_INTEGER, offsetof(target, seed), "7", -1e15, 0x1p53, NULL, ""}};
+
+static tw_status parse(const char *value, target *into)
+{
+    char spec[128];
+    tw_option_set set = {options, 1, into};
+    *into = (target){MARK, 0, MARK};
+    snprintf(spec, sizeof spec, "x:seed=%s", value);
+    return tw_spec_parse(spec, &set, 1);
+}
+
+static void check_whole(int64_t number)
+{
+    char text[32];
+    target into;
+    snprintf(text, sizeof text, "%" PRId64, number);
+    assert_int_equal(parse(text, &into), TW_OK);
+    assert_true(into.seed == number && into.before == MARK && into.after == MARK);
+}
+
+static void test_whole_numbers_are_kept(void **state)
+{
+    (void)state;
+    static const int64_t numbers[] = {0,
+                                      1,
+                                      -1,
+                                      2147483647,
+                                      2147483648,
+                                      4294967295,
+                                      4294967296,
+                                      -2147483649,
+                                      1000000000000000,
+                                      999999999999999,
+                                      MOST,
+                                      MOST - 1,
+                                      -1000000000000000};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) check_whole(numbers[i]);
+    target into;
+    assert_int_equal(parse("1e15", &into), TW_OK);
+    assert_true(into.seed == 1000000000000000);
+}
+
+static void test_what_is_beyond_the_range_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"9007199254740994",     "1e16",  "-1000000000000001", "9223372036854775807",
+                                      "18446744073709551616", "1e400", "999999999999999.5", "0x"};
+    target into;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (parse(bad[i], &into) != TW_ERROR_SPEC) fail_msg("%s was taken", bad[i]);
+        assert_non_null(strstr(tw_last_error(), bad[i]));
+        assert_true(into.seed == 7 && into.before == MARK && into.after == MARK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_numbers_are_kept),
+        cmocka_unit_test(test_what_is_beyond_the_range_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+/* A rank that tells the others numbers that cannot be: each is checked before it is used, and the one that sent it is
+ * named. What the hostile rank says goes over the very channels of the library, as its own code would send it. */
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "channel.h"
+#include "gossip_host.h"
+#include "members.h"
+#include "support/cmocka.h"
+
+static const tw_tensor table[] = {{"w", 1, {4}}};
+
+/* ---- a host's first rank ----------------------------------------------------------------------------------------- */
+
+enum { WORKERS = 4, PER_HOST = 2, HOSTS = WORKERS / PER_HOST };
+
+/* As gossip_host.c has it. */
+typedef struct verdict {
+    uint32_t status, refused, lost, lowest;
+    char text[TW_REASON_BYTES];
+} verdict;
+
+/* What rank 2, the first of its host, says; rank 3 listens. */
+typedef struct speech {
+    const char *what;
+    verdict verdict;
+    int count, sent; /* hosts it says there are, numbers it sends */
+    int list[64];
+} speech;
+
+typedef struct worker {
+    int rank;
+    tw_comm *comm;
+    const speech *speech;
+    tw_status status;
+    char text[512];
+} worker;
+
+static tw_status say(const tw_gossip *gossip, const void *data, size_t size)
+{
+    return tw_channel_broadcast_into(gossip->host.members->channel, 0, (void *)(uintptr_t)data, size);
+}
+
+static void speak(const tw_gossip *gossip, const speech *all)
+{
+    (void)say(gossip, &all->verdict, sizeof all->verdict);
+    if (all->count) (void)say(gossip, &all->count, sizeof all->count);
+    if (all->count) (void)say(gossip, all->list, (size_t)all->sent * sizeof *all->list);
+}
+
+static void *work(void *argument)
+{
+    worker *self = argument;
+    const float start[4] = {0};
+    const float *weights[] = {start};
+    float got[4], *into[] = {got};
+    tw_gossip *gossip = NULL;
+    tw_comm *survivors = NULL;
+    self->status = tw_gossip_create(self->comm, "adpsgd-fixed:per_host=2", table, 1, weights, &gossip);
+    if (self->status == TW_OK) self->status = tw_gossip_finish(gossip, into);
+    if (self->status == TW_OK && self->rank == 2) speak(gossip, self->speech);
+    if (self->status == TW_OK && self->rank == 3) self->status = tw_gossip_survivors(gossip, &survivors);
+    snprintf(self->text, sizeof self->text, "%s", tw_last_error());
+    tw_comm_destroy(survivors);
+    tw_gossip_destroy(gossip);
+    tw_comm_destroy(self->comm);
+    return NULL;
+}
+
+static void check_speech(const speech *all)
+{
+    worker workers[WORKERS];
+    pthread_t threads[WORKERS];
+    tw_comm *comms[WORKERS];
+    assert_int_equal(tw_comm_create_threads(WORKERS, comms), TW_OK);
+    for (int r = 0; r < WORKERS; r++) {
+        workers[r] = (worker){.rank = r, .comm = comms[r], .speech = all};
+        assert_int_equal(pthread_create(&threads[r], NULL, work, &workers[r]), 0);
+    }
+    for (int r = 0; r < WORKERS; r++) pthread_join(threads[r], NULL);
+    if (workers[3].status != TW_ERROR_PACKET || !strstr(workers[3].text, "rank 2"))
+        fail_msg("%s: %s: %s", all->what, tw_status_name(workers[3].status), workers[3].text);
+}
+
+static void test_a_first_rank_that_lies_is_named(void **state)
+{
+    (void)state;
+    static const speech speeches[] = {
+        {.what = "fewer than none", .count = -1, .sent = 1},
+        {.what = "far fewer", .count = INT_MIN, .sent = 0},
+        {.what = "one host more than there are", .count = HOSTS + 1, .sent = HOSTS + 1, .list = {0, 1, 2}},
+        {.what = "more than any list holds", .count = 64, .sent = 64},
+        {.what = "a host that is not", .count = 2, .sent = 2, .list = {1, 2}},
+        {.what = "a host below 0", .count = 2, .sent = 2, .list = {-1, 1}},
+        {.what = "a host twice", .count = 2, .sent = 2, .list = {1, 1}},
+        {.what = "hosts out of order", .count = 2, .sent = 2, .list = {1, 0}},
+        {.what = "without its own host", .count = 1, .sent = 1, .list = {0}},
+        {.what = "a status that is not", .verdict = {.status = 77}},
+        {.what = "a status below 0", .verdict = {.status = UINT32_MAX}},
+        {.what = "all hosts lost", .verdict = {.lost = HOSTS}},
+        {.what = "a lowest host that is not", .verdict = {.lowest = UINT32_MAX}},
+    };
+    for (size_t i = 0; i < sizeof speeches / sizeof *speeches; i++) check_speech(&speeches[i]);
+}
+
+/* ---- an introduction --------------------------------------------------------------------------------------------- */
+
+typedef struct introduction {
+    tw_comm *comm;
+    uint32_t words[3];
+    size_t size;
+} introduction;
+
+static void *introduce(void *argument)
+{
+    const introduction *self = argument;
+    tw_channel *channel;
+    const void *const *packets;
+    const size_t *sizes;
+    if (tw_channel_create(self->comm, &channel) != TW_OK) return NULL;
+    (void)tw_channel_allgather(channel, self->words, self->size, sizeof self->words, &packets, &sizes);
+    tw_channel_destroy(channel);
+    tw_comm_destroy(self->comm);
+    return NULL;
+}
+
+static void check_introduction(uint32_t status, size_t size)
+{
+    pthread_t thread;
+    tw_comm *comms[2];
+    tw_reducer *reducer = NULL;
+    assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
+    introduction other = {comms[1], {status, 0, 0}, size};
+    assert_int_equal(pthread_create(&thread, NULL, introduce, &other), 0);
+    tw_status got = tw_reducer_create(comms[0], "allreduce", table, 1, &reducer);
+    if (got != TW_ERROR_PACKET || !strstr(tw_last_error(), "rank 1"))
+        fail_msg("status %u of %zu bytes: %s: %s", status, size, tw_status_name(got), tw_last_error());
+    tw_comm_destroy(comms[0]);
+    pthread_join(thread, NULL);
+}
+
+static void test_an_introduction_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    check_introduction(77, 8);
+    check_introduction(UINT32_MAX, 8);
+    check_introduction(0, 0);
+    check_introduction(0, 4);
+    check_introduction(0, 12);
+}
+
+/* ---- news of who is there ---------------------------------------------------------------------------------------- */
+
+enum { NEWS = 32, MESSAGE = NEWS + 1 };
+
+static void write_news(unsigned char message[MESSAGE], uint32_t sender, uint64_t round, uint64_t committed,
+                       unsigned char mask)
+{
+    const uint32_t version = 1;
+    memcpy(message, "TWMB", 4);
+    memcpy(message + 8, &version, 4);
+    memcpy(message + 12, &sender, 4);
+    memcpy(message + 16, &round, 8);
+    memcpy(message + 24, &committed, 8);
+    message[NEWS] = mask;
+    uint32_t crc = tw_crc32c(0, message + 8, MESSAGE - 8);
+    memcpy(message + 4, &crc, 4);
+}
+
+/* What rank 0 makes of a message of rank 1. */
+static tw_status hear(const unsigned char *message, size_t size)
+{
+    tw_comm *comms[2];
+    tw_channel *channel;
+    tw_members members;
+    void *request;
+    size_t sent;
+    assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
+    assert_int_equal(tw_channel_create_wide(comms[0], 1, &channel), TW_OK);
+    assert_int_equal(tw_members_create(channel, &members), TW_OK);
+    assert_int_equal(tw_members_tend(&members), TW_OK);
+    assert_int_equal(comms[1]->ops.start_send(comms[1]->self, 0, channel->number + 1, message, size, &request), TW_OK);
+    tw_status status = tw_members_tend(&members);
+    (void)comms[1]->ops.wait(comms[1]->self, request, 0, &sent);
+    tw_members_release(&members);
+    tw_channel_destroy(channel);
+    tw_comm_destroy(comms[0]);
+    tw_comm_destroy(comms[1]);
+    return status;
+}
+
+static void test_news_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    unsigned char message[MESSAGE] = {0};
+    static const uint64_t rounds[] = {UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 62) + 1};
+    write_news(message, 1, (uint64_t)1 << 62, 0, 0);
+    assert_int_equal(hear(message, MESSAGE), TW_OK);
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        write_news(message, 1, rounds[i], 0, 0);
+        assert_int_equal(hear(message, MESSAGE), TW_ERROR_PACKET);
+        assert_non_null(strstr(tw_last_error(), "rank 1"));
+    }
+    write_news(message, 0, 1, 0, 0);
+    assert_int_equal(hear(message, MESSAGE), TW_ERROR_PACKET);
+    write_news(message, 1, 1, 2, 0);
+    assert_int_equal(hear(message, MESSAGE), TW_ERROR_PACKET);
+    write_news(message, 1, 1, 0, 4);
+    assert_int_equal(hear(message, MESSAGE), TW_ERROR_PACKET);
+    write_news(message, 1, 1, 0, 0);
+    assert_int_equal(hear(message, MESSAGE - 1), TW_ERROR_PACKET);
+}
+
+/* ---- twice the survivors ----------------------------------------------------------------------------------------- */
+
+static void test_the_survivors_get_one_comm(void **state)
+{
+    (void)state;
+    tw_comm *comm, *survivors = NULL, *again = NULL;
+    tw_gossip *gossip;
+    const float start[4] = {0};
+    const float *weights[] = {start};
+    float got[4], *into[] = {got};
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_gossip_create(comm, "adpsgd-fixed", table, 1, weights, &gossip), TW_OK);
+    assert_int_equal(tw_gossip_survivors(gossip, &survivors), TW_ERROR_ORDER);
+    assert_int_equal(tw_gossip_finish(gossip, into), TW_OK);
+    assert_int_equal(tw_gossip_survivors(gossip, &survivors), TW_OK);
+    assert_int_equal(tw_gossip_survivors(gossip, &again), TW_ERROR_ORDER);
+    assert_null(again);
+    tw_comm_destroy(survivors);
+    tw_gossip_destroy(gossip);
+    tw_comm_destroy(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_first_rank_that_lies_is_named),
+        cmocka_unit_test(test_an_introduction_that_cannot_be_is_refused),
+        cmocka_unit_test(test_news_that_cannot_be_are_refused),
+        cmocka_unit_test(test_the_survivors_get_one_comm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
