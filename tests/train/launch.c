@@ -1,5 +1,6 @@
 /* How the program ends: the exit code, and one voice that tells the cause. */
 #include "launch.h"
+#include "folder.h"
 #include "support.h"
 #include "toy.h"
 
@@ -58,15 +59,20 @@ static int launch_and_listen(toy_run *r, const char *folder, int *lines, const c
     return code;
 }
 
-static void check(toy_run *r, void **state, const char *words, int code, const char *word)
+static void check_with(toy_run *r, void **state, const char *out, const char *words, int code, const char *word)
 {
     int lines;
     char line[400];
     snprintf(line, sizeof line, "--workers 2 --transport threads %s", words);
-    toy_begin(r, &toy_task, NULL, line);
+    toy_begin(r, &toy_task, out, line);
     assert_int_equal(launch_and_listen(r, *state, &lines, word), code);
-    assert_int_equal(lines, *word != '\0');
+    assert_int_equal(lines, code != EXIT_DONE && code != EXIT_INTERRUPTED);
     toy_end(r);
+}
+
+static void check(toy_run *r, void **state, const char *words, int code, const char *word)
+{
+    check_with(r, state, NULL, words, code, word);
 }
 
 static void a_run_that_is_done(void **state)
@@ -85,11 +91,20 @@ static void what_happens_to_one_is_told_as_it_was(void **state)
                 {TW_ERROR_MEMORY, EXIT_INPUT},
                 {TW_ERROR_PEER, EXIT_PEER_LOST},
                 {TW_ERROR_PACKET, EXIT_PEER_LOST}};
+    static const char *const specs[] = {"", "--sync dpsgd", "--sync adpsgd-random"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        tw_status fate = ends[i].fate;
-        toy_run r = {.toy = {.before = meet_fate, .context = &fate}};
-        check(&r, state, "", ends[i].code, fate == TW_ERROR_PEER ? "rank" : "worker 1 met its fate");
+        for (size_t s = 0; s < 3; s++) {
+            tw_status fate = ends[i].fate;
+            toy_run r = {.toy = {.before = meet_fate, .context = &fate}};
+            check(&r, state, specs[s], ends[i].code, fate == TW_ERROR_PEER ? "" : "worker 1 met its fate");
+        }
     }
+}
+
+static void a_worker_that_is_silent_for_too_long(void **state)
+{
+    toy_run r = {0};
+    check(&r, state, "--timeout 0.2 --pause 1:3:1", EXIT_PEER_LOST, "rank");
 }
 
 static void divergence(void **state)
@@ -119,7 +134,11 @@ static void a_ratio_that_was_not_reached(void **state)
 static void an_interruption(void **state)
 {
     toy_run r = {.toy = {.before = interrupt}};
-    check(&r, state, "--steps 50", EXIT_INTERRUPTED, "");
+    char out[FILENAME_MAX], checkpoint[FOLDER_PATH];
+    snprintf(out, sizeof out, "%s/run", (char *)*state);
+    check_with(&r, state, out, "--steps 50", EXIT_INTERRUPTED, "");
+    assert_ok(folder_find(out, checkpoint));
+    assert_non_null(strstr(checkpoint, "step-00000001"));
     for (int rank = 0; rank < 2; rank++) assert_int_equal(r.toy.log[rank].step_count, 1);
 }
 
@@ -128,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_that_is_done, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_happens_to_one_is_told_as_it_was, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_worker_that_is_silent_for_too_long, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(divergence, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(replicas_that_differ, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_ratio_that_was_not_reached, make_folder, remove_folder),

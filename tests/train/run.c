@@ -203,19 +203,19 @@ static float statistic_in(const char *out, int step, const char *name)
     return value;
 }
 
-/* After step 8 worker r has a statistic of 10 r + 7. */
+/* After step 9, which no evaluation has seen, worker r has a statistic of 10 r + 8. */
 static void the_model_has_the_mean_statistic_and_each_worker_its_own(void **state)
 {
     static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
     for (size_t k = 0; k < 3; k++) {
         show s = {0};
         char words[64];
-        snprintf(words, sizeof words, "--sync %s", specs[k]);
+        snprintf(words, sizeof words, "--steps 10 --checkpoint-every 3 --sync %s", specs[k]);
         play(&s, &toy_task, 4, *state, words);
         must_succeed(&s, 4);
-        assert_true(statistic_in(*state, 8, "model") == 22);
-        assert_true(statistic_in(*state, 8, "worker-0") == 7);
-        assert_true(statistic_in(*state, 8, "worker-3") == 37);
+        assert_true(statistic_in(*state, 9, "model") == 23);
+        assert_true(statistic_in(*state, 9, "worker-0") == 8);
+        assert_true(statistic_in(*state, 9, "worker-3") == 38);
         remove_folder(state);
         make_folder(state);
     }
@@ -241,34 +241,73 @@ static void compare_courses(const show *whole, const show *resumed, int workers,
     }
 }
 
+/* One half of a run and the rest of it, against the whole. */
+static void check_resumed(void **state, const char *words, int done)
+{
+    char line[300];
+    show whole = {.run.toy = {.gradient = remember, .extra = {[4] = 1, [8] = 2}}}, resumed = whole;
+    snprintf(line, sizeof line, "%s --steps 10 --seed 5", words);
+    play(&whole, &toy_task, RANKS, *state, line);
+    must_succeed(&whole, RANKS);
+    remove_folder(state);
+    make_folder(state);
+    snprintf(line, sizeof line, "%s --steps %d --seed 5", words, done);
+    play(&resumed, &toy_task, RANKS, *state, line);
+    must_succeed(&resumed, RANKS);
+    snprintf(line, sizeof line, "%s --steps 10 --seed 5 --resume", words);
+    play(&resumed, &toy_task, RANKS, *state, line);
+    must_succeed(&resumed, RANKS);
+    compare_courses(&whole, &resumed, RANKS, (size_t)done);
+    remove_folder(state);
+    make_folder(state);
+}
+
 static void resumed_is_uninterrupted_with_all_that_is_carried(void **state)
 {
-    static const char *const ways[] = {
-        "--sync allreduce --momentum 0.5 --weight-decay 0.125 --warmup 8",
-        "--sync allreduce --optimizer adam --momentum 0.5",
-        "--sync topk:density=0.2,min_elements=1,min_sent=1 --clip 0.5 --momentum 0.5",
-        "--sync dgc:density=0.2,min_elements=1,min_sent=1,momentum=0.5,warmup_steps=4",
-        "--sync sdagc:density=0.2,min_elements=1,min_sent=1,momentum=0.5 --warmup 8",
-        "--sync dpsgd --momentum 0.5 --checkpoint-every 5",
-        "--sync adpsgd-d1 --optimizer adam --momentum 0.5 --checkpoint-every 5",
-    };
-    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
-        char words[200];
-        show whole = {.run.toy.gradient = remember}, resumed = {.run.toy.gradient = remember};
-        snprintf(words, sizeof words, "%s --steps 10 --seed 5", ways[k]);
-        play(&whole, &toy_task, RANKS, *state, words);
-        must_succeed(&whole, RANKS);
-        remove_folder(state);
-        make_folder(state);
-        snprintf(words, sizeof words, "%s --steps 5 --seed 5", ways[k]);
-        play(&resumed, &toy_task, RANKS, *state, words);
-        must_succeed(&resumed, RANKS);
-        snprintf(words, sizeof words, "%s --steps 10 --seed 5 --resume", ways[k]);
-        play(&resumed, &toy_task, RANKS, *state, words);
-        must_succeed(&resumed, RANKS);
-        compare_courses(&whole, &resumed, RANKS, 5);
-        remove_folder(state);
-        make_folder(state);
+    check_resumed(state, "--sync allreduce --momentum 0.5 --weight-decay 0.125 --warmup 8", 5);
+    check_resumed(state, "--sync allreduce --optimizer adam --momentum 0.5", 5);
+    check_resumed(state, "--sync topk:density=0.2,min_elements=1,min_sent=1 --clip 0.5 --momentum 0.5", 5);
+    check_resumed(state, "--sync dgc:density=0.2,min_elements=1,min_sent=1,momentum=0.5,warmup_steps=4", 5);
+    check_resumed(state, "--sync sdagc:density=0.2,min_elements=1,min_sent=1,momentum=0.5 --warmup 8", 5);
+    check_resumed(state, "--sync dpsgd --momentum 0.5 --checkpoint-every 5", 5);
+    check_resumed(state, "--sync adpsgd-d1 --optimizer adam --momentum 0.5 --checkpoint-every 5", 5);
+}
+
+/* The loss of step 8 is not below that of step 4: known after the checkpoint of step 5, and before that of step 9. */
+static void a_plateau_is_carried_along(void **state)
+{
+    check_resumed(state, "--schedule plateau:0.125", 5);
+    check_resumed(state, "--schedule plateau:0.125", 9);
+}
+
+static float spoil_all(const toy_learner *l, uint64_t step, size_t element)
+{
+    return step >= 2 ? NAN : toy_draw(l, step, element);
+}
+
+/* Six before the checkpoint and four after it. */
+static void ten_skipped_in_a_row_may_be_of_two_runs(void **state)
+{
+    show s = {.run.toy.gradient = spoil_all};
+    play(&s, &toy_task, RANKS, *state, "--steps 8 --seed 5");
+    must_succeed(&s, RANKS);
+    play(&s, &toy_task, RANKS, *state, "--steps 30 --seed 5 --resume");
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_equal(s.crew[rank].status, TW_ERROR_NONFINITE);
+        assert_int_equal(s.run.toy.log[rank].step_count, 4);
+    }
+}
+
+static void an_earlier_run_is_not_written_over(void **state)
+{
+    show s = {0};
+    play(&s, &toy_task, RANKS, *state, "");
+    must_succeed(&s, RANKS);
+    play(&s, &toy_task, RANKS, *state, "--steps 10");
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_equal(s.crew[rank].status, TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(s.crew[rank].text, "--resume"));
+        assert_int_equal(s.run.toy.log[rank].step_count, 0);
     }
 }
 
@@ -301,10 +340,10 @@ static void check_line(const cJSON *line, const char *kind, int step)
     assert_true(number(line, "step") == step);
     assert_float_equal(number(line, "epoch"), step / 4.0, 1e-12);
     assert_true(number(line, "bytes_dense") == step * 4 * TOY_PARAMETERS); /* 2 (N - 1) / N of it, N being 2 */
-    assert_true(number(line, "bytes_sent") >= number(line, "bytes_dense"));
+    assert_true(number(line, "bytes_sent") > number(line, "bytes_dense")); /* ranks have greeted each other */
 }
 
-/* Of rank 1 nothing: it keeps no journal. */
+/* The evaluations are of all; rank 1's losses are 1 more. */
 static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
 {
     cJSON *lines[LINES];
@@ -316,14 +355,14 @@ static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
     check_line(lines[1], "step", 1);
     assert_true(number(lines[1], "loss") == 9 && number(lines[1], "lr") == 1);
     check_line(lines[2], "epoch", 4);
-    assert_true(number(lines[2], "test_loss") == 6.5 && number(lines[2], "train_loss") == 4);
+    assert_true(number(lines[2], "test_loss") == 6.5 && number(lines[2], "train_loss") == 4.5);
     assert_true(number(lines[2], "share") == 4.5);
     check_line(lines[3], "epoch", 8);
-    assert_true(number(lines[3], "test_loss") == 7.5 && number(lines[3], "train_loss") == 4);
+    assert_true(number(lines[3], "test_loss") == 7.5 && number(lines[3], "train_loss") == 4.5);
     check_line(lines[4], "step", 10);
     assert_true(number(lines[4], "loss") == 7 && number(lines[4], "lr") == 4);
     check_line(lines[5], "epoch", 10);
-    assert_true(number(lines[5], "test_loss") == 8.5 && number(lines[5], "train_loss") == 6.5);
+    assert_true(number(lines[5], "test_loss") == 8.5 && number(lines[5], "train_loss") == 7);
     for (size_t i = 0; i < count; i++) cJSON_Delete(lines[i]);
 }
 
@@ -366,7 +405,18 @@ static void with_gossip_a_step_is_read_computed_and_added(void **state)
             if (step > 0) assert_float_equal(s.run.toy.log[rank].weights[step], at[rank], 1e-6);
             at[rank] = mean - 0.5f * toy_draw(&l, step, 0);
         }
+        if (step == 3) assert_float_equal(s.run.toy.log[0].looks[0].weight, at[0], 1e-6); /* an epoch's end */
     }
+}
+
+static void a_plateau_has_no_shared_loss_with_gossip(void **state)
+{
+    (void)state;
+    show s = {0};
+    play(&s, &toy_task, RANKS, NULL, "--sync dpsgd --schedule plateau:0.5");
+    assert_int_equal(s.crew[1].status, TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(s.crew[1].text, "--schedule plateau:0.5"));
+    assert_true(s.results[1].agreed);
 }
 
 static float spoil_worker_1(const toy_learner *l, uint64_t step, size_t element)
@@ -427,9 +477,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_model_has_the_mean_statistic_and_each_worker_its_own, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(resumed_is_uninterrupted_with_all_that_is_carried, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_plateau_is_carried_along, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(ten_skipped_in_a_row_may_be_of_two_runs, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(an_earlier_run_is_not_written_over, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(the_journal_tells_rank_0s_losses_rates_and_bytes, make_folder, remove_folder),
         cmocka_unit_test(with_gossip_rank_0_looks_alone_until_the_end),
         cmocka_unit_test(with_gossip_a_step_is_read_computed_and_added),
+        cmocka_unit_test(a_plateau_has_no_shared_loss_with_gossip),
         cmocka_unit_test_setup_teardown(with_gossip_one_that_is_lost_ends_all, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(kept_gradients_are_what_is_handed_over, make_folder, remove_folder),
     };

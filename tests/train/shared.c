@@ -112,7 +112,7 @@ static void every_item_is_evaluated_once(void **state)
         const evaluation *all = &seen[rank].of_all;
         assert_true(all->score.count == TOY_ITEMS && all->score.parts[0] == 45 && !all->own);
         assert_float_equal(all->loss, 5.5 + 0.5, 1e-12);
-        assert_float_equal(all->train_loss, (1 + 4) / 2.0, 1e-12); /* NaN is left out */
+        assert_float_equal(all->train_loss, (1 + 4) / 2.0 + 1.5, 1e-12); /* NaN is left out, 0 to 3 added */
         const evaluation *own = &seen[rank].own;
         assert_true(own->score.count == TOY_ITEMS && own->own);
         assert_int_equal(r.toy.log[rank].looks[1].split, TASK_VALIDATION);
@@ -135,7 +135,7 @@ static void the_training_loss_is_that_of_the_epoch(void **state)
     crew_member crew[CREW_MOST];
     judgement seen[RANKS];
     run(&r, crew, judge_at_six, seen, "");
-    assert_float_equal(seen[2].of_all.train_loss, 4, 1e-12);
+    assert_float_equal(seen[2].of_all.train_loss, 4 + 1.5, 1e-12);
     assert_true(seen[2].of_all.score.count == TOY_ITEMS);
 }
 
@@ -246,6 +246,115 @@ static void a_summary_has_the_mean_over_the_workers(void **state)
             assert_float_equal(seen[rank].sums.values[i], 2.5e6 * (i + 1), 1000); /* handshakes, seconds */
 }
 
+/* What a summary says of totals that a test made up. */
+static tw_status sum_up(crew_member *self)
+{
+    worker *w = &self->worker;
+    totals mean;
+    evaluation result = {.score = {.loss = 30, .count = 10, .parts = {40}}, .loss = 3, .train_loss = 2};
+    TW_TRY(crew_create_worker(self));
+    for (int i = 0; i < TOTAL_COUNT; i++) mean.values[i] = 1 << i;
+    w->step = 8;
+    ((cJSON **)self->context)[self->rank] = summary_json(w, &result, &mean);
+    return TW_OK;
+}
+
+static double number(const cJSON *object, const char *group, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(group ? cJSON_GetObjectItem(object, group) : object, name);
+    assert_non_null(item);
+    return item->valuedouble;
+}
+
+static double power(total of)
+{
+    return 1 << of;
+}
+
+static void a_summary_says_what_was_counted(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    crew_member crew[CREW_MOST];
+    cJSON *summaries[RANKS] = {0};
+    run(&r, crew, sum_up, summaries, "--sync topk");
+    const cJSON *s = summaries[1];
+    assert_true(number(s, "bytes", "dense") == power(TOTAL_BYTES_DENSE));
+    assert_true(number(s, "bytes", "sent") == power(TOTAL_BYTES_SENT));
+    assert_true(number(s, "bytes", "received") == power(TOTAL_BYTES_RECEIVED));
+    assert_true(number(s, "ratio", "compressed") == power(TOTAL_COMPRESSED_FP32) / power(TOTAL_COMPRESSED_PACKET));
+    assert_true(number(s, "ratio", "message") == power(TOTAL_MESSAGE_FP32) / power(TOTAL_MESSAGE_PACKET));
+    assert_true(number(s, "ratio", "traffic") == power(TOTAL_BYTES_DENSE) / power(TOTAL_BYTES_SENT));
+    assert_true(number(s, NULL, "density") == power(TOTAL_ELEMENTS_SENT) / power(TOTAL_ELEMENTS));
+    assert_true(number(s, NULL, "steps_skipped") == power(TOTAL_STEPS_SKIPPED));
+    assert_true(number(s, NULL, "samples_per_second") == RANKS * power(TOTAL_ITEMS) / power(TOTAL_SECONDS_TRAINING));
+    assert_true(number(s, "seconds", "compute") == power(TOTAL_SECONDS_COMPUTE));
+    assert_true(number(s, "seconds", "codec") == power(TOTAL_SECONDS_CODEC));
+    assert_true(number(s, "seconds", "exchange") == power(TOTAL_SECONDS_EXCHANGE));
+    assert_true(number(s, "pass", "seconds") == power(TOTAL_SECONDS_PASS) / 8);
+    assert_true(number(s, "metric", "value") == 4 && number(s, NULL, "loss") == 3 && number(s, NULL, "epochs") == 2);
+    for (int rank = 0; rank < RANKS; rank++) cJSON_Delete(summaries[rank]);
+}
+
+/* ---- a worker that is held up, workers that are lost ----------------------------------------------------------------
+ */
+
+static tw_status take_eight(crew_member *self)
+{
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(take_steps(&self->worker, 8));
+    return worker_totals(&self->worker, &((books *)self->context)[self->rank].sums);
+}
+
+/* What a pause takes counts as computing, but not as what a pass takes on this machine. */
+static void a_pause_is_taken_by_the_one_it_is_for(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    crew_member crew[CREW_MOST];
+    books seen[RANKS] = {0};
+    run(&r, crew, take_eight, seen, "--pause 2:3:0.3");
+    const double *v = seen[2].sums.values;
+    assert_true(v[TOTAL_SECONDS_COMPUTE] >= 0.3);
+    assert_true(v[TOTAL_SECONDS_COMPUTE] - v[TOTAL_SECONDS_PASS] >= 0.29);
+}
+
+typedef struct left {
+    int rank, size;
+    evaluation of_all;
+} left;
+
+/* Rank 1 leaves after two steps without a word. */
+static tw_status stay_or_leave(crew_member *self)
+{
+    worker *w = &self->worker;
+    left *l = &((left *)self->context)[self->rank];
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(gossip_join(w));
+    TW_TRY(take_steps(w, self->rank == 1 ? 2 : 8));
+    if (self->rank == 1) return TW_OK;
+    TW_TRY(gossip_leave(w));
+    l->rank = w->rank;
+    l->size = w->size;
+    return worker_evaluate(w, TASK_TEST, &l->of_all);
+}
+
+static void those_that_are_left_are_the_workers(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    crew_member crew[CREW_MOST];
+    left seen[RANKS] = {0};
+    run(&r, crew, stay_or_leave, seen, "--sync adpsgd-random:survive=on");
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (rank == 1) continue;
+        assert_int_equal(seen[rank].size, RANKS - 1);
+        assert_int_equal(seen[rank].rank, rank == 0 ? 0 : rank - 1);
+        assert_true(seen[rank].of_all.score.count == TOY_ITEMS && seen[rank].of_all.score.parts[0] == 45);
+        assert_memory_equal(r.toy.log[rank].final, r.toy.log[0].final, sizeof r.toy.log[0].final);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +365,9 @@ int main(void)
         cmocka_unit_test(a_runs_bytes_are_those_the_transport_counted),
         cmocka_unit_test(a_gossip_that_was_left_is_counted_once),
         cmocka_unit_test(a_summary_has_the_mean_over_the_workers),
+        cmocka_unit_test(a_summary_says_what_was_counted),
+        cmocka_unit_test(a_pause_is_taken_by_the_one_it_is_for),
+        cmocka_unit_test(those_that_are_left_are_the_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

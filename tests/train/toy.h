@@ -50,7 +50,7 @@ struct toy {
     task base;
     float (*gradient)(const toy_learner *l, uint64_t step, size_t element);
     tw_status (*before)(toy *t, toy_learner *l, uint64_t step); /* (optional) as a step begins */
-    float loss[TOY_MOST];                                       /* of a step, on every worker */
+    float loss[TOY_MOST];                                       /* of a step, on rank 0; each rank has 1 more */
     float extra[TOY_MOST];                                      /* in an evaluation's mean loss after so many steps */
     toy_log log[TOY_RANKS];
     void *context;
@@ -115,7 +115,7 @@ static inline tw_status toy_step(learner *base, uint64_t step, learner_gradient_
     for (size_t i = 0; i < TOY_PARAMETERS; i++) l->gradients[i] = t->gradient(l, step, i);
     l->statistic = (float)(10 * (unsigned)base->place.rank + step);
     l->memory += 1;
-    *score = (task_score){.loss = 2 * t->loss[step], .count = 2};
+    *score = (task_score){.loss = 2 * ((double)t->loss[step] + base->place.rank), .count = 2};
     status = ready(context, 1, l->gradients + TOY_MATRIX);
     return status == TW_OK ? ready(context, 0, l->gradients) : status;
 }
