@@ -8,7 +8,7 @@
 #include <math.h>
 #include <thinwire/thinwire_plugin.h>
 
-enum { IMAGES = 40, SIDE = 12, UTTERANCES = 9, FRAMES = 48 };
+enum { IMAGES = 40, TEST_IMAGES = 23, SIDE = 12, UTTERANCES = 9, FRAMES = 48 };
 
 #define must(call)                                                                                                     \
     do {                                                                                                               \
@@ -40,7 +40,7 @@ static void write_split(const char *split, size_t count, uint64_t stream)
 static void write_images(void)
 {
     write_split("train", IMAGES, 1);
-    write_split("t10k", 23, 2);
+    write_split("t10k", TEST_IMAGES, 2);
 }
 
 static void write_words(const char *name, size_t count, uint64_t stream)
@@ -59,7 +59,8 @@ static void write_texts(void)
     write_words("texts/test.txt", 70, 5);
 }
 
-/* Kaldi's tables and a manifest of the same sounds; alike: all of them are one. */
+/* Kaldi's tables of sounds of FRAMES frames, and a manifest of others, each a frame longer or more than another; alike:
+ * all sounds are one. */
 static void write_speech(int alike)
 {
     static const char *const texts[UTTERANCES] = {"ab", "ba", "c ab", "ac", "b", "cb a", "bc", "a", "cab"};
@@ -68,7 +69,9 @@ static void write_speech(int alike)
         unsigned as = alike ? 0 : i;
         snprintf(name, sizeof name, "speech/%u.wav", i);
         write_noise(name, as + 1, 4000); /* FRAMES frames */
-        snprintf(line, sizeof line, "{\"audio_filepath\": \"%u.wav\", \"text\": \"%s\"}\n", i, texts[as]);
+        snprintf(name, sizeof name, "speech/long-%u.wav", i);
+        write_noise(name, as + 1, 4000 + 400 * (as * 5 % UTTERANCES));
+        snprintf(line, sizeof line, "{\"audio_filepath\": \"long-%u.wav\", \"text\": \"%s\"}\n", i, texts[as]);
         strcat(manifest, line);
         snprintf(line, sizeof line, "u%u %u.wav\n", i, i);
         strcat(scp, line);
@@ -122,11 +125,16 @@ static void bench_close(bench *b)
     options_release(&b->set);
 }
 
+static tw_status bench_try_learner(const bench *b, int rank, int size, size_t batch, uint64_t seed, learner **l)
+{
+    const learner_place place = {.rank = rank, .size = size, .batch = batch, .seed = seed};
+    return task_learner_create(b->work, &place, l);
+}
+
 static learner *bench_learner(const bench *b, int rank, int size, size_t batch)
 {
     learner *l;
-    const learner_place place = {.rank = rank, .size = size, .batch = batch, .seed = 3};
-    must(task_learner_create(b->work, &place, &l));
+    must(bench_try_learner(b, rank, size, batch, 3, &l));
     return l;
 }
 

@@ -52,6 +52,25 @@ static void slices_are_disjoint_and_complete(void **state)
     check_slices(4, 10, 1);
 }
 
+static void a_batch_is_at_most_what_there_is(void **state)
+{
+    (void)state;
+    static const size_t most[] = {IMAGES / 2, 0, UTTERANCES / 2, UTTERANCES * FRAMES / 12 / 2};
+    for (size_t t = 0; t < TASKS; t++) {
+        bench b;
+        learner *l;
+        if (most[t] == 0) continue; /* strips are as short as they have to be */
+        bench_open(&b, tasks[t]);
+        must(bench_try_learner(&b, 1, 2, most[t], 3, &l));
+        assert_int_equal(l->steps_per_epoch, 1);
+        bench_step(l, 0);
+        task_learner_destroy(l);
+        assert_int_equal(bench_try_learner(&b, 1, 2, most[t] + 1, 3, &l), TW_ERROR_ARGUMENT);
+        assert_said("--batch");
+        bench_close(&b);
+    }
+}
+
 /* Two workers' steps against one worker's with their batches together. */
 static void check_gradients(const char *words)
 {
@@ -104,7 +123,7 @@ static int write_alike(void **state)
 }
 
 typedef struct losses {
-    double first, again, other_rank, other_epoch;
+    double first, again, other_rank, other_step, other_epoch, other_seed;
 } losses;
 
 static losses take_losses(const char *words)
@@ -115,7 +134,12 @@ static losses take_losses(const char *words)
     losses seen = {.first = bench_step(l, 0).loss};
     seen.again = bench_step(same, 0).loss;
     seen.other_rank = bench_step(other, 0).loss;
+    seen.other_step = bench_step(l, 1).loss;
     seen.other_epoch = bench_step(l, l->steps_per_epoch).loss;
+    task_learner_destroy(other);
+    must(bench_try_learner(&b, 0, 2, 2, 4, &other));
+    memcpy(other->parameters, l->parameters, l->parameter_count * sizeof *l->parameters);
+    seen.other_seed = bench_step(other, 0).loss;
     task_learner_destroy(l);
     task_learner_destroy(same);
     task_learner_destroy(other);
@@ -131,12 +155,16 @@ static void workers_and_steps_drop_other_values(void **state)
         snprintf(words, sizeof words, "%s --dropout 0", alike[t]);
         losses whole = take_losses(words);
         assert_true(whole.again == whole.first && whole.other_rank == whole.first && whole.other_epoch == whole.first);
+        assert_true(whole.other_seed == whole.first);
+        if (t > 0) assert_true(whole.other_step == whole.first); /* words have a text before them */
         snprintf(words, sizeof words, "%s --dropout 0.5", alike[t]);
         losses dropped = take_losses(words);
         assert_true(dropped.first != whole.first);
         assert_true(dropped.again == dropped.first);
         if (dropped.other_rank == dropped.first) fail_msg("%s: the masks of two workers are equal", alike[t]);
-        if (dropped.other_epoch == dropped.first) fail_msg("%s: the masks of two steps are equal", alike[t]);
+        if (dropped.other_step == dropped.first) fail_msg("%s: the masks of two steps are equal", alike[t]);
+        if (dropped.other_epoch == dropped.first) fail_msg("%s: the masks of two epochs are equal", alike[t]);
+        if (dropped.other_seed == dropped.first) fail_msg("%s: the masks of two seeds are equal", alike[t]);
     }
 }
 
@@ -196,6 +224,24 @@ static void a_language_model_begins_each_epoch_anew(void **state)
     bench_close(&b);
 }
 
+/* Without a step of the optimiser it is of no account where the text is cut. */
+static void a_language_model_reads_on(void **state)
+{
+    (void)state;
+    bench b, coarse;
+    double fine_loss = 0, coarse_loss = 0;
+    bench_open(&b, "lm --data @/texts --layers 2 --hidden 8 --bptt 5 --init 0.5");
+    bench_open(&coarse, "lm --data @/texts --layers 2 --hidden 8 --bptt 10 --init 0.5");
+    learner *l = bench_learner(&b, 1, 2, 2), *other = bench_learner(&coarse, 1, 2, 2);
+    for (uint64_t step = 0; step < 8; step++) fine_loss += bench_step(l, step).loss;
+    for (uint64_t step = 0; step < 4; step++) coarse_loss += bench_step(other, step).loss;
+    assert_float_equal(fine_loss, coarse_loss, 1e-4);
+    task_learner_destroy(l);
+    task_learner_destroy(other);
+    bench_close(&b);
+    bench_close(&coarse);
+}
+
 /* But for words, which are read from their beginning to their end. */
 static void each_epoch_has_an_order_of_its_own(void **state)
 {
@@ -217,6 +263,57 @@ static void each_epoch_has_an_order_of_its_own(void **state)
         task_learner_destroy(l);
         bench_close(&b);
     }
+}
+
+/* Whole epochs of one step, in which all items are met: their order is of no account, what is drawn for them is. */
+static void check_variation(const char *words, size_t batch, int varies)
+{
+    bench b;
+    bench_open(&b, words);
+    learner *l = bench_learner(&b, 0, 1, batch);
+    assert_int_equal(l->steps_per_epoch, 1);
+    double first = bench_step(l, 0).loss, other = bench_step(l, 1).loss;
+    if ((fabs(first - other) > 1e-3) != varies) fail_msg("%s: %g and %g", words, first, other);
+    task_learner_destroy(l);
+    bench_close(&b);
+}
+
+#define SPEECH "asr --data @/speech/manifest.json --test @/speech/manifest.json --features rate=8000,bins=8 --hidden 6 "
+
+static void each_epoch_varies_its_items(void **state)
+{
+    (void)state;
+    check_variation("image --data @ --limit-train 6", 6, 0);
+    check_variation("image --data @ --limit-train 6 --crop 2", 6, 1);
+    check_variation("image --data @ --limit-train 6 --flip", 6, 1);
+    check_variation(SPEECH, UTTERANCES, 0);
+    check_variation(SPEECH "--tempo 0.3", UTTERANCES, 1);
+    check_variation(SPEECH "--time-masks 2", UTTERANCES, 1);
+    check_variation(SPEECH "--frequency-masks 2", UTTERANCES, 1);
+}
+
+/* All letters as likely, and the same transcript: the more frames, the higher the loss. */
+static void speech_begins_with_the_shortest(void **state)
+{
+    (void)state;
+    bench b;
+    char manifest[1024] = "", line[64];
+    for (unsigned i = 0; i < UTTERANCES; i++) {
+        snprintf(line, sizeof line, "{\"audio_filepath\": \"long-%u.wav\", \"text\": \"ab\"}\n", i);
+        strcat(manifest, line);
+    }
+    write_text("speech/even.json", manifest);
+    bench_open(&b, "asr --data @/speech/even.json --test @/speech/even.json --features rate=8000,bins=8 --hidden 4");
+    learner *l = bench_learner(&b, 0, 1, 1);
+    int rises = 0;
+    memset(l->parameters, 0, l->parameter_count * sizeof *l->parameters);
+    for (uint64_t step = 1; step < UTTERANCES; step++) {
+        assert_true(bench_step(l, step).loss > bench_step(l, step - 1).loss);
+        rises += bench_step(l, UTTERANCES + step).loss > bench_step(l, UTTERANCES + step - 1).loss;
+    }
+    assert_true(rises < UTTERANCES - 1); /* in the second epoch they come as they are shuffled */
+    task_learner_destroy(l);
+    bench_close(&b);
 }
 
 static void all_begin_with_the_same_weights(void **state)
@@ -249,10 +346,10 @@ static task_score evaluate_in(learner *l, task_split split, size_t parts)
     return sum;
 }
 
-static void check_parts(learner *l, task_split split)
+static void check_parts(learner *l, task_split split, size_t count)
 {
     task_score whole = evaluate_in(l, split, 1);
-    assert_true(whole.count > 0);
+    assert_true(whole.count == (double)count);
     for (size_t parts = 2; parts < 30; parts += 3) {
         task_score sum = evaluate_in(l, split, parts);
         assert_true(sum.count == whole.count);
@@ -261,31 +358,34 @@ static void check_parts(learner *l, task_split split)
     }
 }
 
+/* Of 90 and 70 words, all that have others after them in strips of four. */
 static void the_parts_of_an_evaluation_are_the_whole(void **state)
 {
     (void)state;
+    static const size_t counts[TASKS][2] = {{TEST_IMAGES, TEST_IMAGES},
+                                            {18 * 4, 14 * 4},
+                                            {UTTERANCES, UTTERANCES},
+                                            {UTTERANCES * FRAMES, UTTERANCES * FRAMES}};
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
         bench_open(&b, tasks[t]);
         learner *l = bench_learner(&b, 0, 2, 3);
-        check_parts(l, TASK_TEST);
-        check_parts(l, TASK_VALIDATION);
+        check_parts(l, TASK_VALIDATION, counts[t][0]);
+        check_parts(l, TASK_TEST, counts[t][1]);
         task_learner_destroy(l);
         bench_close(&b);
     }
 }
 
-static void validation_and_test_are_two_texts(void **state)
+static double loss_without_dropout(const char *words)
 {
-    (void)state;
     bench b;
-    bench_open(&b, tasks[1]);
-    learner *l = bench_learner(&b, 0, 1, 2);
-    assert_true(evaluate_in(l, TASK_VALIDATION, 1).count ==
-                18 * 4);                                       /* strips of 89 words that have another after them */
-    assert_true(evaluate_in(l, TASK_TEST, 1).count == 14 * 4); /* of 69 */
+    bench_open(&b, words);
+    learner *l = bench_learner(&b, 1, 2, 2);
+    double loss = evaluate_in(l, TASK_TEST, 1).loss;
     task_learner_destroy(l);
     bench_close(&b);
+    return loss;
 }
 
 /* A run with evaluations has the bits of one without. */
@@ -299,6 +399,7 @@ static void an_evaluation_leaves_training_alone(void **state)
         bench_open(&b, words);
         learner *l = bench_learner(&b, 1, 2, 2), *watched = bench_learner(&b, 1, 2, 2);
         task_score before = evaluate_in(watched, TASK_TEST, 1);
+        assert_true(before.loss == loss_without_dropout(tasks[t]));
         for (uint64_t step = 0; step < 3; step++) {
             bench_step(l, step);
             bench_step(watched, step);
@@ -315,14 +416,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(slices_are_disjoint_and_complete, write_all, folder_remove),
+        cmocka_unit_test_setup_teardown(a_batch_is_at_most_what_there_is, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(small_batches_are_one_large_batch, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(workers_and_steps_drop_other_values, write_alike, folder_remove),
         cmocka_unit_test_setup_teardown(a_learner_can_begin_at_any_step, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(a_language_model_begins_each_epoch_anew, write_all, folder_remove),
+        cmocka_unit_test_setup_teardown(a_language_model_reads_on, write_all, folder_remove),
+        cmocka_unit_test_setup_teardown(each_epoch_varies_its_items, write_all, folder_remove),
+        cmocka_unit_test_setup_teardown(speech_begins_with_the_shortest, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(each_epoch_has_an_order_of_its_own, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(all_begin_with_the_same_weights, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(the_parts_of_an_evaluation_are_the_whole, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(validation_and_test_are_two_texts, write_all, folder_remove),
         cmocka_unit_test_setup_teardown(an_evaluation_leaves_training_alone, write_all, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

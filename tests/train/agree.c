@@ -90,6 +90,27 @@ static void one_wrong_bit_is_noticed_by_all(void **state)
     }
 }
 
+/* What one rank wants, all hear of: `diverged` tells that this one did. */
+static void hear_rank_two(rank_thread *rank)
+{
+    stop_vote vote = {0};
+    int any = tw_comm_rank(rank->comm) == 2, stop = 0;
+    rank->status = create(rank);
+    if (rank->status != TW_OK) return;
+    rank->worker.lost = any;
+    rank->status = agree_any(rank->comm, &any);
+    if (rank->status == TW_OK) rank->status = agree_to_stop(&rank->worker, &vote, &stop);
+    rank->worker.diverged = any && stop;
+}
+
+static void one_that_stops_is_heard_by_all(void **state)
+{
+    (void)state;
+    rank_thread ranks[RANKS];
+    play_all(hear_rank_two, ranks);
+    for (int r = 0; r < RANKS; r++) assert_true(ranks[r].status == TW_OK && ranks[r].worker.diverged);
+}
+
 static void evaluate(rank_thread *rank)
 {
     rank->status = create(rank);
@@ -141,9 +162,8 @@ static void a_lost_peer_ends_the_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_failure_is_everybody_s),
-        cmocka_unit_test(one_wrong_bit_is_noticed_by_all),
-        cmocka_unit_test(evaluation_is_shared_exactly),
+        cmocka_unit_test(one_failure_is_everybody_s),     cmocka_unit_test(one_wrong_bit_is_noticed_by_all),
+        cmocka_unit_test(one_that_stops_is_heard_by_all), cmocka_unit_test(evaluation_is_shared_exactly),
         cmocka_unit_test(a_lost_peer_ends_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
