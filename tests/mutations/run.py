@@ -2,7 +2,8 @@
 """Does a test notice? Makes each mistake of the tables beside this file in a copy of the tree, builds what is needed,
 runs the suites that should notice, and fails unless one of them does.
 
-    tests/mutations/run.py             all of them; --report FILE writes what noticed each
+    tests/mutations/run.py             all of them; --report FILE writes what noticed each, --keep takes over what an
+                                       earlier run found of files that have not changed since
     tests/mutations/run.py --check     only that each line to be changed is still there, once, and stands in the report
 
 A table (*.txt) is a file's path, and below it its mistakes:
@@ -16,6 +17,8 @@ A table (*.txt) is a file's path, and below it its mistakes:
 
 `old` is part of one line and occurs once in the file. A # begins a comment line."""
 import argparse
+import hashlib
+import json
 import os
 import pathlib
 import re
@@ -35,6 +38,11 @@ class Row(dict):
 
     def name(self):
         return f"{self['table']}:{self['line']}: {self['breaks']}"
+
+    def key(self):
+        """The same for the same mistake in the same file."""
+        parts = ((ROOT / self["file"]).read_text(), self["old"], self["new"], self["suites"])
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def read_table(path):
@@ -122,7 +130,6 @@ class Copy:
 
     def commands(self):
         """{suite: the files of the build that its command runs}"""
-        import json
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, capture_output=True, text=True,
                                 check=True).stdout
         return {test["name"]: [word[len(str(self.build)) + 1:] for word in test.get("command", [])
@@ -197,15 +204,36 @@ All {count} were noticed.
 """
 
 
-def write_report(path, rows, noticed, seconds):
-    text = HEAD.format(count=len(rows), minutes=max(1, round(seconds / 60)))
+def write_report(path, rows, results):
+    text = HEAD.format(count=len(rows), minutes=max(1, round(results.seconds(rows) / 60)))
     file = None
     for row in rows:
         if row["file"] != file:
             file = row["file"]
             text += f"\n## {file}\n\n| what is broken | noticed by |\n|---|---|\n"
-        text += f"| {row['breaks']} | {noticed[row['breaks']]} |\n"
+        text += f"| {row['breaks']} | {results.noticed(row)} |\n"
     path.write_text(text)
+
+
+class Results:
+    """What was found, in a file, so that a long run that is interrupted can be taken up."""
+
+    def __init__(self, path, keep):
+        self.path = path
+        self.found = json.loads(path.read_text()) if keep and path.is_file() else {}
+
+    def has(self, row):
+        return row.key() in self.found
+
+    def put(self, row, noticed, seconds):
+        self.found[row.key()] = [noticed, seconds]
+        self.path.write_text(json.dumps(self.found, indent=1))
+
+    def noticed(self, row):
+        return self.found[row.key()][0]
+
+    def seconds(self, rows):
+        return sum(self.found[row.key()][1] for row in rows)
 
 
 def main():
@@ -214,6 +242,7 @@ def main():
     parser.add_argument("--only", default="", help="mutations whose file or text has this in it")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build-mutations", help="where the copy goes")
     parser.add_argument("--report", type=pathlib.Path, help="the page to write when all were noticed")
+    parser.add_argument("--keep", action="store_true", help="take over what an earlier run found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--patience", type=int, default=120, help="seconds for a suite")
     options = parser.parse_args()
@@ -225,27 +254,29 @@ def main():
     rotten = [f"{row.name()}: {text}" for row in rows if (text := complaint(row, ROOT))]
     if rotten:
         sys.exit("\n".join(rotten))
-    begun = time.monotonic()
     copy = Copy(options.folder.resolve(), options.jobs)
+    results = Results(copy.build.parent / "results.json", options.keep)
     copy.refresh()
     commands = copy.commands()
     built, output = copy.make(["all"])
     if not built:
         sys.exit(output[-3000:])
-    targets_of(rows, commands)
-    sound(copy, rows, options.patience)
-    noticed, survivors = {}, []
-    for row in rows:
+    todo = [row for row in rows if not results.has(row)]
+    targets_of(todo, commands)
+    sound(copy, todo, options.patience)
+    for row in todo:
         start = time.monotonic()
         found = try_row(copy, row, targets_of([row], commands), options.patience)
-        print(f"{time.monotonic() - start:5.0f} s  {row['file']}: {row['breaks']}: {found or 'NOBODY NOTICED'}", flush=True)
-        noticed[row["breaks"]] = found
-        survivors += [] if found else [row.name()]
+        seconds = time.monotonic() - start
+        print(f"{seconds:5.0f} s  {row['file']}: {row['breaks']}: {found or 'NOBODY NOTICED'}", flush=True)
+        if found:
+            results.put(row, found, seconds)
+    survivors = [row.name() for row in rows if not results.has(row)]
     if survivors:
         sys.exit(f"{len(survivors)} of {len(rows)} survived:\n" + "\n".join(survivors))
     print(f"all {len(rows)} were noticed")
     if options.report:
-        write_report(options.report, rows, noticed, time.monotonic() - begun)
+        write_report(options.report, rows, results)
 
 
 if __name__ == "__main__":

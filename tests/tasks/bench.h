@@ -2,7 +2,10 @@
 #ifndef TEST_TASKS_BENCH_H
 #define TEST_TASKS_BENCH_H
 
-#include "audio/folder.h"
+#include "audio/sounds.h"
+#include "support/assert.h"
+#include "support/folder.h"
+#include "support/random.h"
 #include "task.h"
 
 #include <math.h>
