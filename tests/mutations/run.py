@@ -40,9 +40,11 @@ class Row(dict):
         return f"{self['table']}:{self['line']}: {self['breaks']}"
 
     def key(self):
-        """The same for the same mistake in the same file."""
-        parts = ((ROOT / self["file"]).read_text(), self["old"], self["new"], self["suites"])
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        """The same for the same mistake in the same file, as it is when first asked."""
+        if "key" not in self:
+            parts = ((ROOT / self["file"]).read_text(), self["old"], self["new"], self["suites"])
+            self["key"] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return self["key"]
 
 
 def read_table(path):
@@ -150,7 +152,7 @@ class Copy:
 def cases(output):
     """The cases of a suite that failed, by what cmocka, unittest and doctest-like programs print."""
     found = re.findall(r"^\d*:? ?\[  FAILED  \] ([a-z]\w+)$", output, re.M)
-    found += re.findall(r"^(?:FAIL|ERROR): (\w+) ", output, re.M)
+    found += re.findall(r"^(?:FAIL|ERROR): (test_\w+) \(", output, re.M)
     names = list(dict.fromkeys(found))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return "[" + ", ".join(f"`{name}`" for name in names[:2]) + more + "]" if names else ""

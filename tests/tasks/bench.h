@@ -2,9 +2,7 @@
 #ifndef TEST_TASKS_BENCH_H
 #define TEST_TASKS_BENCH_H
 
-#include "audio/sounds.h"
-#include "support/assert.h"
-#include "support/folder.h"
+#include "audio/support.h"
 #include "support/random.h"
 #include "task.h"
 
@@ -13,26 +11,14 @@
 
 enum { IMAGES = 40, TEST_IMAGES = 23, SIDE = 12, UTTERANCES = 9, FRAMES = 48 };
 
-#define must(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != TW_OK) fail_msg("%s", tw_last_error());                                                          \
-    } while (0)
-
 /* ---- data -------------------------------------------------------------------------------------------------------- */
-
-static uint32_t draw(uint64_t stream, uint64_t i)
-{
-    uint32_t words[4];
-    tw_random(11, stream, i, words);
-    return words[0];
-}
 
 static void write_split(const char *split, size_t count, uint64_t stream)
 {
     char name[64];
     uint8_t images[16 + IMAGES * SIDE * SIDE] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)count, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
     uint8_t labels[8 + IMAGES] = {0, 0, 8, 1, 0, 0, 0, (uint8_t)count};
-    for (size_t i = 0; i < count * SIDE * SIDE; i++) images[16 + i] = (uint8_t)draw(stream, i);
+    for (size_t i = 0; i < count * SIDE * SIDE; i++) images[16 + i] = (uint8_t)draw(stream, i, 256);
     for (size_t i = 0; i < count; i++) labels[8 + i] = (uint8_t)(i % 10);
     snprintf(name, sizeof name, "%s-images-idx3-ubyte", split);
     write_bytes(name, images, 16 + count * SIDE * SIDE);
@@ -51,7 +37,7 @@ static void write_words(const char *name, size_t count, uint64_t stream)
     char text[4096];
     size_t used = 0;
     for (size_t i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "w%u ", draw(stream, i) % 7);
+        used += (size_t)snprintf(text + used, sizeof text - used, "w%u ", draw(stream, i, 7));
     write_text(name, text);
 }
 
@@ -114,12 +100,12 @@ static void bench_open(bench *b, const char *words)
     *b = (bench){0};
     for (; *words; words++)
         used += (size_t)snprintf(b->words + used, sizeof b->words - used, *words == '@' ? "%s" : "%.1s",
-                                 *words == '@' ? folder : words);
+                                 *words == '@' ? test_folder : words);
     for (char *word = strtok_r(b->words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
-    must(task_find(argv[0], &b->ops));
+    assert_ok(task_find(argv[0], &b->ops));
     b->page = (option_page){.rows = b->ops->rows, .count = b->ops->row_count};
-    must(options_parse(&b->page, argc - 1, argv + 1, b->settings, &b->set));
-    must(b->ops->load(b->settings, &b->work));
+    assert_ok(options_parse(&b->page, argc - 1, argv + 1, b->settings, &b->set));
+    assert_ok(b->ops->load(b->settings, &b->work));
 }
 
 static void bench_close(bench *b)
@@ -137,7 +123,7 @@ static tw_status bench_try_learner(const bench *b, int rank, int size, size_t ba
 static learner *bench_learner(const bench *b, int rank, int size, size_t batch)
 {
     learner *l;
-    must(bench_try_learner(b, rank, size, batch, 3, &l));
+    assert_ok(bench_try_learner(b, rank, size, batch, 3, &l));
     return l;
 }
 
@@ -150,7 +136,7 @@ static tw_status ignore(void *context, size_t index, float *gradient)
 static task_score bench_step(learner *l, uint64_t step)
 {
     task_score score;
-    must(l->task->ops->step(l, step, ignore, NULL, &score));
+    assert_ok(l->task->ops->step(l, step, ignore, NULL, &score));
     return score;
 }
 

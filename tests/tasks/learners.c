@@ -14,7 +14,7 @@ enum { TASKS = sizeof tasks / sizeof *tasks };
 
 static int write_all(void **state)
 {
-    int made = folder_make(state);
+    int made = make_folder(state);
     if (made != 0) return made;
     write_images();
     write_texts();
@@ -61,7 +61,7 @@ static void a_batch_is_at_most_what_there_is(void **state)
         learner *l;
         if (most[t] == 0) continue; /* strips are as short as they have to be */
         bench_open(&b, tasks[t]);
-        must(bench_try_learner(&b, 1, 2, most[t], 3, &l));
+        assert_ok(bench_try_learner(&b, 1, 2, most[t], 3, &l));
         assert_int_equal(l->steps_per_epoch, 1);
         bench_step(l, 0);
         task_learner_destroy(l);
@@ -111,7 +111,7 @@ static const char *const alike[] = {
 static int write_alike(void **state)
 {
     char text[512] = "";
-    int made = folder_make(state);
+    int made = make_folder(state);
     if (made != 0) return made;
     for (int i = 0; i < 41; i++)
         strcat(text, "a b\n"); /* with the line's end, three tokens: strips of 30 begin alike */
@@ -137,7 +137,7 @@ static losses take_losses(const char *words)
     seen.other_step = bench_step(l, 1).loss;
     seen.other_epoch = bench_step(l, l->steps_per_epoch).loss;
     task_learner_destroy(other);
-    must(bench_try_learner(&b, 0, 2, 2, 4, &other));
+    assert_ok(bench_try_learner(&b, 0, 2, 2, 4, &other));
     memcpy(other->parameters, l->parameters, l->parameter_count * sizeof *l->parameters);
     seen.other_seed = bench_step(other, 0).loss;
     task_learner_destroy(l);
@@ -173,8 +173,8 @@ static void workers_and_steps_drop_other_values(void **state)
 static tw_state *save(const learner *l)
 {
     tw_state *state;
-    must(tw_state_create(&state));
-    if (l->task->ops->save) must(l->task->ops->save(l, "p.", state));
+    assert_ok(tw_state_create(&state));
+    if (l->task->ops->save) assert_ok(l->task->ops->save(l, "p.", state));
     return state;
 }
 
@@ -188,7 +188,7 @@ static void check_beginnings(const char *words)
     for (uint64_t step = 0; step < epoch + 2; step++) {
         tw_state *state = save(walker);
         learner *late = bench_learner(&b, 1, 2, 2);
-        if (b.ops->restore) must(b.ops->restore(late, "p.", state));
+        if (b.ops->restore) assert_ok(b.ops->restore(late, "p.", state));
         task_score expected = bench_step(walker, step), score = bench_step(late, step);
         assert_true(score.loss == expected.loss);
         assert_int_equal(bench_bits(late), bench_bits(walker));
@@ -340,7 +340,7 @@ static task_score evaluate_in(learner *l, task_split split, size_t parts)
     task_score sum = {0};
     for (size_t part = 0; part < parts; part++) {
         task_score score = {0};
-        must(l->task->ops->evaluate(l, split, part, parts, &score));
+        assert_ok(l->task->ops->evaluate(l, split, part, parts, &score));
         task_score_add(&sum, &score);
     }
     return sum;
@@ -415,19 +415,19 @@ static void an_evaluation_leaves_training_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(slices_are_disjoint_and_complete, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(a_batch_is_at_most_what_there_is, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(small_batches_are_one_large_batch, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(workers_and_steps_drop_other_values, write_alike, folder_remove),
-        cmocka_unit_test_setup_teardown(a_learner_can_begin_at_any_step, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(a_language_model_begins_each_epoch_anew, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(a_language_model_reads_on, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(each_epoch_varies_its_items, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(speech_begins_with_the_shortest, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(each_epoch_has_an_order_of_its_own, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(all_begin_with_the_same_weights, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(the_parts_of_an_evaluation_are_the_whole, write_all, folder_remove),
-        cmocka_unit_test_setup_teardown(an_evaluation_leaves_training_alone, write_all, folder_remove),
+        cmocka_unit_test_setup_teardown(slices_are_disjoint_and_complete, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(a_batch_is_at_most_what_there_is, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(small_batches_are_one_large_batch, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(workers_and_steps_drop_other_values, write_alike, remove_folder),
+        cmocka_unit_test_setup_teardown(a_learner_can_begin_at_any_step, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(a_language_model_begins_each_epoch_anew, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(a_language_model_reads_on, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(each_epoch_varies_its_items, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(speech_begins_with_the_shortest, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(each_epoch_has_an_order_of_its_own, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(all_begin_with_the_same_weights, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(the_parts_of_an_evaluation_are_the_whole, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(an_evaluation_leaves_training_alone, write_all, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
