@@ -18,7 +18,8 @@ static const char *const specs[] = {"dpsgd",
                                     "adpsgd-d1:mode=B",
                                     "adpsgd-d1:mode=C",
                                     "choco",
-                                    "cold:values=log8"};
+                                    "cold:values=log8",
+                                    "adpsgd-random:survive=off"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- no step is lost --------------------------------------------------------------------------------------------- */

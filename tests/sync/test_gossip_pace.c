@@ -65,10 +65,22 @@ static void test_a_fast_worker_that_has_become_slow_is_forgotten(void **state)
     }
 }
 
+/* Who has finished goes on averaging while another has steps to give; the last round is after the last of them. */
+static void test_rounds_go_on_until_the_last_has_finished(void **state)
+{
+    (void)state;
+    for (int last = 0; last < WORKERS; last++) {
+        habit habits[WORKERS];
+        for (int rank = 0; rank < WORKERS; rank++) habits[rank] = (habit){.later = 1, .until = rank == last ? 64 : 4};
+        check_rounds(habits, 50, UINT64_MAX);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_are_as_many_as_the_fastests_gradients),
+        cmocka_unit_test(test_rounds_go_on_until_the_last_has_finished),
         cmocka_unit_test(test_a_fast_worker_that_has_become_slow_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,17 +9,20 @@
 
 enum { STEPS = 8 };
 
+#define TOLERANCE 2e-5
+
 /* How workers agree. What is not compressed and what is all sent lets every one of them take the same course. */
 typedef struct way {
     const char *sync;
     int clips_mean; /* clips the mean of all gradients; the others each worker's own */
     int momentum;   /* the scheme's: its options say which */
     int course;     /* weights are read at any time, so no step may depend on them */
+    double rounds;  /* how much in a run; 0: nothing that can be seen */
 } way;
 
 static const way ways[] = {
     {.sync = "allreduce", .clips_mean = 1},
-    {.sync = "fp16", .clips_mean = 1},
+    {.sync = "fp16", .clips_mean = 1, .rounds = 2e-3},
     {.sync = "topk:density=1,values=fp32,leftovers=fp32,min_elements=1"},
     {.sync = "dgc:density=1,values=fp32,leftovers=fp32,min_elements=1,masking=off,warmup_steps=0", .momentum = 1},
     {.sync = "dpsgd"},
@@ -125,11 +128,11 @@ static void run(toy_run *r, int workers, const char *words)
     toy_end(r);
 }
 
-static void compare(const char *words, int workers, const toy_run *run, const double *expected)
+static void compare(const char *words, int workers, const toy_run *run, const double *expected, double tolerance)
 {
     for (int rank = 0; rank < workers; rank++)
         for (size_t i = 0; i < TOY_PARAMETERS; i++)
-            if (!(fabs((double)run->toy.log[rank].final[i] - expected[i]) < 2e-5))
+            if (!(fabs((double)run->toy.log[rank].final[i] - expected[i]) < tolerance))
                 fail_msg("%s: rank %d of %d has weight %zu at %.8g, not %.8g", words, rank, workers, i,
                          (double)run->toy.log[rank].final[i], expected[i]);
 }
@@ -149,14 +152,14 @@ static void every_option_means_the_same_with_every_scheme(void **state)
     for (size_t b = 0; b < WAYS; b++) {
         for (size_t k = 0; k < RULES; k++) {
             if (ways[b].course && rules[k].decay > 0) continue;
-            for (int workers = 1; workers <= CREW_MOST; workers *= 2) {
+            for (int workers = 1; workers <= CREW_MOST; workers++) {
                 toy_run r = {0};
                 char words[400];
                 double expected[TOY_PARAMETERS];
                 write_words(&rules[k], &ways[b], words);
                 walk(&rules[k], &ways[b], workers, expected);
                 run(&r, workers, words);
-                compare(words, workers, &r, expected);
+                compare(words, workers, &r, expected, TOLERANCE + ways[b].rounds);
             }
         }
     }
@@ -205,7 +208,7 @@ static void adam_has_its_own_arithmetic(void **state)
         snprintf(words, sizeof words, "%s %s", common, decoupled ? "adamw" : "adam");
         walk_by_moments(2, 0.25, 0.5, 0.75, decoupled ? 0 : 0.125, decoupled ? 0.125 : 0, expected);
         run(&r, 2, words);
-        compare(words, 2, &r, expected);
+        compare(words, 2, &r, expected, TOLERANCE);
     }
 }
 
@@ -221,7 +224,7 @@ static void a_scheme_has_no_momentum_that_nobody_wants(void **state)
     toy_run r = {0};
     walk(&rules[0], &ways[0], 2, expected);
     run(&r, 2, spec);
-    compare(spec, 2, &r, expected);
+    compare(spec, 2, &r, expected, TOLERANCE);
 }
 
 /* ---- the rate, as the scheme hears it ---------------------------------------------------------------------------- */
