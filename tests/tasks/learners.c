@@ -81,10 +81,10 @@ static void check_gradients(const char *words)
     for (uint64_t step = 0; step < whole->steps_per_epoch + 2; step++) {
         task_score one = bench_step(parts[0], step), two = bench_step(parts[1], step), all = bench_step(whole, step);
         assert_true(one.count + two.count == all.count);
-        assert_float_equal((one.loss + two.loss) / all.loss, 1, 1e-5);
+        assert_near((one.loss + two.loss) / all.loss, 1, 1e-5);
         for (size_t i = 0; i < whole->parameter_count; i++) {
             double mean = one.count * (double)parts[0]->gradients[i] + two.count * (double)parts[1]->gradients[i];
-            assert_float_equal(mean / all.count, (double)whole->gradients[i], 1e-5);
+            assert_near(mean / all.count, (double)whole->gradients[i], 1e-5);
         }
     }
     for (int r = 0; r < 2; r++) task_learner_destroy(parts[r]);
@@ -237,7 +237,7 @@ static void a_language_model_reads_on(void **state)
     learner *l = bench_learner(&b, 1, 2, 2), *other = bench_learner(&coarse, 1, 2, 2);
     for (uint64_t step = 0; step < 8; step++) fine_loss += bench_step(l, step).loss;
     for (uint64_t step = 0; step < 4; step++) coarse_loss += bench_step(other, step).loss;
-    assert_float_equal(fine_loss, coarse_loss, 1e-4);
+    assert_near(fine_loss, coarse_loss, 1e-4);
     task_learner_destroy(l);
     task_learner_destroy(other);
     bench_close(&b);
@@ -355,7 +355,7 @@ static void check_parts(learner *l, task_split split, size_t count)
     for (size_t parts = 2; parts < 30; parts += 3) {
         task_score sum = evaluate_in(l, split, parts);
         assert_true(sum.count == whole.count);
-        assert_float_equal(sum.loss / whole.loss, 1, 1e-6);
+        assert_near(sum.loss / whole.loss, 1, 1e-6);
         for (int i = 0; i < TASK_PARTS; i++) assert_true(sum.parts[i] == whole.parts[i]);
     }
 }

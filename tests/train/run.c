@@ -121,7 +121,7 @@ static void a_plateau_is_told_each_epochs_loss(void **state)
         for (uint64_t step = 0; step < 15; step++) {
             toy_learner one = {.base.place.rank = 0}, two = {.base.place.rank = 1};
             float mean = (toy_draw(&one, step, 0) + toy_draw(&two, step, 0)) / 2;
-            assert_float_equal(log->weights[step] - log->weights[step + 1], rates[step / TOY_EPOCH] * mean, 1e-6);
+            assert_near(log->weights[step] - log->weights[step + 1], rates[step / TOY_EPOCH] * mean, 1e-6);
         }
     }
 }
@@ -338,7 +338,7 @@ static void check_line(const cJSON *line, const char *kind, int step)
 {
     assert_string_equal(cJSON_GetObjectItem(line, "kind")->valuestring, kind);
     assert_true(number(line, "step") == step);
-    assert_float_equal(number(line, "epoch"), step / 4.0, 1e-12);
+    assert_near(number(line, "epoch"), step / 4.0, 1e-12);
     assert_true(number(line, "bytes_dense") == step * 4 * TOY_PARAMETERS); /* 2 (N - 1) / N of it, N being 2 */
     assert_true(number(line, "bytes_sent") > number(line, "bytes_dense")); /* ranks have greeted each other */
 }
@@ -402,10 +402,10 @@ static void with_gossip_a_step_is_read_computed_and_added(void **state)
         float mean = (at[0] + at[1]) / 2;
         for (int rank = 0; rank < RANKS; rank++) {
             toy_learner l = {.base.place.rank = rank};
-            if (step > 0) assert_float_equal(s.run.toy.log[rank].weights[step], at[rank], 1e-6);
+            if (step > 0) assert_near(s.run.toy.log[rank].weights[step], at[rank], 1e-6);
             at[rank] = mean - 0.5f * toy_draw(&l, step, 0);
         }
-        if (step == 3) assert_float_equal(s.run.toy.log[0].looks[0].weight, at[0], 1e-6); /* an epoch's end */
+        if (step == 3) assert_near(s.run.toy.log[0].looks[0].weight, at[0], 1e-6); /* an epoch's end */
     }
 }
 
@@ -463,7 +463,7 @@ static void kept_gradients_are_what_is_handed_over(void **state)
     tw_state_destroy(file);
     for (size_t i = 0; i < TOY_PARAMETERS; i++) squares += toy_draw(&l, 2, i) * toy_draw(&l, 2, i);
     for (size_t i = 0; i < TOY_MATRIX; i++)
-        assert_float_equal(kept[i], toy_draw(&l, 2, i) * 0.5f * sqrtf(2) / sqrtf(squares), 1e-6);
+        assert_near(kept[i], toy_draw(&l, 2, i) * 0.5f * sqrtf(2) / sqrtf(squares), 1e-6);
 }
 
 int main(void)

@@ -111,8 +111,8 @@ static void every_item_is_evaluated_once(void **state)
         assert_int_equal(look->parts, RANKS);
         const evaluation *all = &seen[rank].of_all;
         assert_true(all->score.count == TOY_ITEMS && all->score.parts[0] == 45 && !all->own);
-        assert_float_equal(all->loss, 5.5 + 0.5, 1e-12);
-        assert_float_equal(all->train_loss, (1 + 4) / 2.0 + 1.5, 1e-12); /* NaN is left out, 0 to 3 added */
+        assert_near(all->loss, 5.5 + 0.5, 1e-12);
+        assert_near(all->train_loss, (1 + 4) / 2.0 + 1.5, 1e-12); /* NaN is left out, 0 to 3 added */
         const evaluation *own = &seen[rank].own;
         assert_true(own->score.count == TOY_ITEMS && own->own);
         assert_int_equal(r.toy.log[rank].looks[1].split, TASK_VALIDATION);
@@ -135,7 +135,7 @@ static void the_training_loss_is_that_of_the_epoch(void **state)
     crew_member crew[CREW_MOST];
     judgement seen[RANKS];
     run(&r, crew, judge_at_six, seen, "");
-    assert_float_equal(seen[2].of_all.train_loss, 4 + 1.5, 1e-12);
+    assert_near(seen[2].of_all.train_loss, 4 + 1.5, 1e-12);
     assert_true(seen[2].of_all.score.count == TOY_ITEMS);
 }
 
@@ -188,7 +188,7 @@ static void a_runs_bytes_are_those_the_transport_counted(void **state)
                      {TOTAL_SECONDS_EXCHANGE, s->seconds_exchange},
                      {TOTAL_SECONDS_WAIT, s->seconds_wait}};
         for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-            assert_float_equal(v[lines[i].of], 1000 * lines[i].of + lines[i].counted, 1e-6);
+            assert_near(v[lines[i].of], 1000 * lines[i].of + lines[i].counted, 1e-6);
         assert_true(s->elements_sent > 0 && s->elements_sent < s->elements_total);
         assert_true(s->message_packet > s->compressed_packet);
     }
@@ -243,7 +243,7 @@ static void a_summary_has_the_mean_over_the_workers(void **state)
     run(&r, crew, gather, seen, "");
     for (int rank = 0; rank < RANKS; rank++)
         for (int i = 0; i < TOTAL_COUNT; i++)
-            assert_float_equal(seen[rank].sums.values[i], 2.5e6 * (i + 1), 1000); /* handshakes, seconds */
+            assert_near(seen[rank].sums.values[i], 2.5e6 * (i + 1), 1000); /* handshakes, seconds */
 }
 
 /* What a summary says of totals that a test made up. */

@@ -75,8 +75,7 @@ static void nobody_takes_a_step_with_a_nan(void **state)
     crew_must_succeed(o.crew, 2);
     for (int rank = 0; rank < 2; rank++)
         for (size_t i = 0; i < TOY_PARAMETERS; i++)
-            assert_float_equal((double)o.run.toy.log[rank].final[i], (double)toy_start(i) + walk(0, 1, spoilt, i) / 2,
-                               1e-5);
+            assert_near((double)o.run.toy.log[rank].final[i], (double)toy_start(i) + walk(0, 1, spoilt, i) / 2, 1e-5);
 }
 
 /* With a gossip the others take their step; the spoilt worker's counts as zero, and its momentum feels nothing. */
@@ -92,8 +91,8 @@ static void with_gossip_it_is_the_spoilt_workers_step_alone(void **state)
         run(&o, spoilt, words);
         crew_must_succeed(o.crew, 2);
         for (size_t i = 0; i < TOY_PARAMETERS; i++)
-            assert_float_equal((double)o.run.toy.log[0].final[i],
-                               (double)toy_start(i) + (walk(0, 0, 0, i) + walk(1, 1, spoilt, i)) / 2, 1e-5);
+            assert_near((double)o.run.toy.log[0].final[i],
+                        (double)toy_start(i) + (walk(0, 0, 0, i) + walk(1, 1, spoilt, i)) / 2, 1e-5);
     }
 }
 

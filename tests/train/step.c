@@ -260,7 +260,7 @@ static void a_scheme_is_told_the_rate_of_each_step(void **state)
     crew_run(crew, 2,
              (crew_member){.play = note_rates, .settings = &r.settings, .work = &r.toy.base, .context = rates});
     crew_must_succeed(crew, 2);
-    for (int step = 0; step < STEPS; step++) assert_float_equal(rates[step], expected[step], 1e-6);
+    for (int step = 0; step < STEPS; step++) assert_near(rates[step], expected[step], 1e-6);
     toy_end(&r);
 }
 
