@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,7 @@ class Copy:
 
     def __init__(self, folder, jobs):
         self.source, self.build, self.jobs = folder / "source", folder / "build", jobs
+        self.suites = {}
 
     def refresh(self):
         """Copies what has changed, so that little has to be built again."""
@@ -130,28 +132,43 @@ class Copy:
                               stderr=subprocess.STDOUT, text=True)
         return done.returncode == 0, done.stdout
 
-    def commands(self):
-        """{suite: the files of the build that its command runs}"""
+    def find_suites(self):
+        """Asks ctest for every suite's command and environment."""
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, capture_output=True, text=True,
                                 check=True).stdout
-        return {test["name"]: [word[len(str(self.build)) + 1:] for word in test.get("command", [])
-                               if word.startswith(f"{self.build}/")] for test in json.loads(listed)["tests"]}
+        for test in json.loads(listed)["tests"]:
+            properties = {entry["name"]: entry["value"] for entry in test["properties"]}
+            variables = dict(text.split("=", 1) for text in properties.get("ENVIRONMENT", []))
+            self.suites[test["name"]] = (test.get("command", []), properties["WORKING_DIRECTORY"], variables)
+
+    def targets(self, suites):
+        """The files of the build that the commands of these suites run."""
+        unknown = [suite for suite in suites if suite not in self.suites]
+        if unknown:
+            sys.exit(f"there is no suite {', '.join(unknown)}")
+        inside = f"{self.build}/"
+        return sorted({word[len(inside):] for suite in suites for word in self.suites[suite][0]
+                       if word.startswith(inside)})
 
     def run(self, suites, patience):
-        """Runs suites until one fails: what noticed, as "suite [`case`]" texts; none when all passed."""
+        """Runs suites until one fails: what noticed, as "suite [`case`]"; None when all passed."""
         for suite in suites:
-            begun = time.monotonic()
-            done = subprocess.run(["ctest", "--output-on-failure", "--timeout", str(patience), "-R", f"^{suite}$"],
-                                  cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode != 0:
-                late = time.monotonic() - begun >= patience
-                return f"{suite} {cases(done.stdout) or ('did not end' if late else 'crashed')}"
+            command, folder, variables = self.suites[suite]
+            process = subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                output, ending = process.communicate(timeout=patience)[0], "crashed"
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, ending = process.communicate()[0], "did not end"
+            if process.returncode != 0:
+                return f"{suite} {cases(output) or ending}"
         return None
 
 
 def cases(output):
-    """The cases of a suite that failed, by what cmocka, unittest and doctest-like programs print."""
-    found = re.findall(r"^\d*:? ?\[  FAILED  \] ([a-z]\w+)$", output, re.M)
+    """The cases of a suite that failed, as cmocka and unittest print them."""
+    found = re.findall(r"^\[  FAILED  \] ([a-z]\w+)$", output, re.M)
     found += re.findall(r"^(?:FAIL|ERROR): (test_\w+) \(", output, re.M)
     names = list(dict.fromkeys(found))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
@@ -162,23 +179,15 @@ def suites_of(row):
     return row["suites"].split()
 
 
-def targets_of(rows, commands):
-    """What has to be built for the suites of these rows."""
-    unknown = {suite for row in rows for suite in suites_of(row) if suite not in commands}
-    if unknown:
-        sys.exit(f"there is no suite {', '.join(sorted(unknown))}")
-    return sorted({target for row in rows for suite in suites_of(row) for target in commands[suite]})
-
-
-def try_row(copy, row, targets, patience):
-    """Who notices, or None; a mutation that does not compile is an exception."""
+def try_row(copy, row, patience):
+    """Who notices, or None. One that does not compile ends the run: it breaks nothing."""
     path = copy.source / row["file"]
     whole = path.read_text()
     try:
         path.write_text(whole.replace(row["old"], row["new"]))
-        built, output = copy.make(targets)
+        built, output = copy.make(copy.targets(suites_of(row)))
         if not built:
-            raise ValueError(f"{row.name()}: does not compile\n{output[-3000:]}")
+            sys.exit(f"{row.name()}: does not compile\n{output[-3000:]}")
         return copy.run(suites_of(row), patience)
     finally:
         path.write_text(whole)
@@ -187,6 +196,7 @@ def try_row(copy, row, targets, patience):
 def sound(copy, rows, patience):
     """Nothing may fail before anything is broken."""
     suites = list(dict.fromkeys(suite for row in rows for suite in suites_of(row)))
+    copy.targets(suites) # all of them are there
     print(f"{len(rows)} mutations, {len(suites)} suites", flush=True)
     for suite in suites:
         found = copy.run([suite], patience)
@@ -259,16 +269,15 @@ def main():
     copy = Copy(options.folder.resolve(), options.jobs)
     results = Results(copy.build.parent / "results.json", options.keep)
     copy.refresh()
-    commands = copy.commands()
+    copy.find_suites()
     built, output = copy.make(["all"])
     if not built:
         sys.exit(output[-3000:])
     todo = [row for row in rows if not results.has(row)]
-    targets_of(todo, commands)
     sound(copy, todo, options.patience)
     for row in todo:
         start = time.monotonic()
-        found = try_row(copy, row, targets_of([row], commands), options.patience)
+        found = try_row(copy, row, options.patience)
         seconds = time.monotonic() - start
         print(f"{seconds:5.0f} s  {row['file']}: {row['breaks']}: {found or 'NOBODY NOTICED'}", flush=True)
         if found:
