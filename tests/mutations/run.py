@@ -269,10 +269,10 @@ def main():
     copy = Copy(options.folder.resolve(), options.jobs)
     results = Results(copy.build.parent / "results.json", options.keep)
     copy.refresh()
-    copy.find_suites()
     built, output = copy.make(["all"])
     if not built:
         sys.exit(output[-3000:])
+    copy.find_suites()
     todo = [row for row in rows if not results.has(row)]
     sound(copy, todo, options.patience)
     for row in todo:
