@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-dev configure build demo test bench install asan tsan fuzz lint format check-format clean
+.PHONY: all help deps deps-dev configure build demo test bench install asan tsan fuzz mutations lint format check-format clean
 
 all: build
 
@@ -17,7 +17,7 @@ help:
 	@echo "make           build $(BUILD)/thinwire and $(BUILD)/libthinwire.so"
 	@echo "make bench     figures beside their limits, measured in one run"
 	@echo "make install   to PREFIX=$(PREFIX), below DESTDIR if that is set"
-	@echo "make asan, tsan, fuzz, lint, format   for developers"
+	@echo "make asan, tsan, fuzz, mutations, lint, format   for developers"
 
 # What building, running and testing need; tools/install-packages asks apt only for what is not there.
 deps:
@@ -72,6 +72,10 @@ fuzz: deps-dev
 	@cmake --build $(BUILD)-fuzz -j $(JOBS)
 	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
 
+# Breaks the code in many ways, in a copy of the tree, and fails if no test notices one of them. Half an hour and more.
+mutations: deps
+	@tests/mutations/run.py --folder $(BUILD)-mutations --jobs $(JOBS) --report docs/mutations.md
+
 SOURCES = $(shell git ls-files '*.c' '*.h')
 format: deps-dev
 	@clang-format -i --style=file $(SOURCES)
@@ -84,4 +88,4 @@ lint: deps-dev build check-format
 	@tools/lint $(BUILD) $(JOBS)
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-mutations

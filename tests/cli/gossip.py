@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 
+from gradients import read_tensors
 from support import (MPI_ENVIRONMENT, PROGRAM, TEST, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi,
                      wait_until)
 
@@ -72,7 +73,15 @@ class GossipTest(CommandLineTest):
         self.assertEqual(lines[0]["tensors"][0]["plan"], "averaged with other workers'")
 
     def test_batch_norm_statistics_are_averaged(self):
-        self.train("--model", "resnet20", "--workers", 2, "--steps", 2, "--sync", "adpsgd-random")
+        self.train("--model", "resnet20", "--workers", 2, "--steps", 2, "--sync", "adpsgd-random", "--out", self.folder)
+        model, first, second = (read_tensors(self.folder / f"checkpoints/step-00000002/{name}.safetensors")
+                                for name in ("model", "worker-0", "worker-1"))
+        statistics = [name for name in model if "running" in name]
+        self.assertGreater(len(statistics), 30)
+        for name in statistics:
+            self.assertNotEqual(first[name], second[name], name)
+            for mean, own, other in zip(model[name][1], first[name][1], second[name][1]):
+                self.assertAlmostEqual(mean, (own + other) / 2, delta=1e-6 * (1 + abs(mean)))
 
     def test_slow_and_standing_workers_lose_nothing(self):
         handicaps = ("--slow", "1:3,0:1", "--pause", "0:2:0.01,1:1:0.01,0:5:0")

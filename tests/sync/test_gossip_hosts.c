@@ -103,6 +103,26 @@ static void test_one_host_is_synchronous_sgd(void **state)
         }
 }
 
+/* Alone on its host, the first rank talks to nobody else: all traffic is the members'. In every step each sends its
+ * part of the sum, and receives it. */
+static void test_what_members_send_is_counted(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 4 };
+    play *self = calloc(1, sizeof *self);
+    scene *all = run("adpsgd-random", 1, MEMBERS, self);
+    uint64_t sent = 0, received = 0;
+    for (int rank = 0; rank < MEMBERS; rank++) {
+        uint64_t least = PLAYED * 2 * (MEMBERS - 1) * MOST_WIDTH * sizeof(float) / MEMBERS;
+        assert_true(all->stats[rank].bytes_sent >= least);
+        sent += all->stats[rank].bytes_sent;
+        received += all->stats[rank].bytes_received;
+    }
+    assert_int_equal(sent, received);
+    free(all);
+    free(self);
+}
+
 /* A host of one is a worker; a host of two whose members take the same steps is one, too, to the other hosts. */
 static void check_equal(const char *scheme, int hosts, int per_host)
 {
@@ -436,6 +456,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members_hold_the_same_bits),
         cmocka_unit_test(test_one_host_is_synchronous_sgd),
+        cmocka_unit_test(test_what_members_send_is_counted),
         cmocka_unit_test(test_to_the_others_a_host_is_a_worker),
         cmocka_unit_test(test_the_mean_is_kept),
         cmocka_unit_test(test_members_may_end_one_after_the_other),

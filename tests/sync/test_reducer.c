@@ -479,6 +479,35 @@ static void test_order_is_checked(void **state)
     tw_comm_destroy(comm);
 }
 
+/* sdagc remembers the rate that each tensor's last gradient came with. */
+static void test_every_message_is_told_the_rate(void **state)
+{
+    (void)state;
+    static float gradient[ELEMENTS];
+    tw_comm *comm;
+    tw_reducer *reducer;
+    tw_state *saved;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "sdagc:message_kb=1", table, TENSORS, &reducer), TW_OK);
+    assert_int_equal(tw_reducer_set_rate(reducer, 0.25f), TW_OK);
+    for (size_t t = TENSORS; t-- > 0;) assert_int_equal(tw_reducer_submit(reducer, t, gradient + offset_of(t)), TW_OK);
+    assert_int_equal(tw_reducer_set_rate(reducer, 0.5f), TW_ERROR_ORDER);
+    assert_int_equal(tw_reducer_wait(reducer), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_reducer_save_state(reducer, "", saved), TW_OK);
+    for (size_t t = 0; t < TENSORS; t++) {
+        char name[64];
+        float rate;
+        if (table[t].dims < 2) continue;
+        snprintf(name, sizeof name, "rate/%s", table[t].name);
+        assert_int_equal(tw_state_get(saved, name, TW_F32, 1, &rate), TW_OK);
+        assert_true(rate == 0.25f);
+    }
+    tw_state_destroy(saved);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
 static float first_residual(tw_reducer *reducer, size_t tensor)
 {
     static float values[5000];
@@ -590,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_patterns_must_match),
         cmocka_unit_test(test_a_lost_peer_is_an_error),
         cmocka_unit_test(test_order_is_checked),
+        cmocka_unit_test(test_every_message_is_told_the_rate),
         cmocka_unit_test(test_foreign_state_is_refused),
         cmocka_unit_test(test_stats_fit_any_struct),
         cmocka_unit_test(test_no_memory_is_a_status),

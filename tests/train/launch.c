@@ -1,0 +1,157 @@
+/* How the program ends: the exit code, and one voice that tells the cause. */
+#include "launch.h"
+#include "folder.h"
+#include "support.h"
+#include "toy.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+
+/* What worker 1 does as the third step begins. */
+static tw_status meet_fate(toy *t, toy_learner *l, uint64_t step)
+{
+    tw_status fate = *(const tw_status *)t->context;
+    if (step != 2 || l->base.place.rank != 1 || fate == TW_OK) return TW_OK;
+    return tw_fail(fate, "worker 1 met its fate");
+}
+
+static tw_status disturb(toy *t, toy_learner *l, uint64_t step)
+{
+    (void)t;
+    if (step == 2 && l->base.place.rank == 1) l->parameters[3] += 1;
+    return TW_OK;
+}
+
+/* Workers talk about stopping before the first step and the second; then they know how long steps take, and talk less.
+ */
+static tw_status interrupt(toy *t, toy_learner *l, uint64_t step)
+{
+    (void)t;
+    if (step == 0 && l->base.place.rank == 1) raise(SIGINT);
+    return TW_OK;
+}
+
+static float spoil(const toy_learner *l, uint64_t step, size_t element)
+{
+    (void)l, (void)step, (void)element;
+    return NAN;
+}
+
+/* Launches with standard error in a file; how many lines of ours are there, and whether one has `word`. */
+static int launch_and_listen(toy_run *r, const char *folder, int *lines, const char *word)
+{
+    char path[FILENAME_MAX], line[1024];
+    int heard = 0, own = dup(STDERR_FILENO);
+    snprintf(path, sizeof path, "%s/stderr", folder);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(file >= 0 && own >= 0);
+    dup2(file, STDERR_FILENO);
+    int code = launch(&r->settings);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    close(file);
+    FILE *told = fopen(path, "r");
+    assert_non_null(told);
+    for (*lines = 0; fgets(line, sizeof line, told); ++*lines) heard |= strstr(line, word) != NULL;
+    fclose(told);
+    if (!heard && *word) fail_msg("nobody said '%s'", word);
+    return code;
+}
+
+static void check_with(toy_run *r, void **state, const char *out, const char *words, int code, const char *word)
+{
+    int lines;
+    char line[400];
+    snprintf(line, sizeof line, "--workers 2 --transport threads %s", words);
+    toy_begin(r, &toy_task, out, line);
+    assert_int_equal(launch_and_listen(r, *state, &lines, word), code);
+    assert_int_equal(lines, code != EXIT_DONE && code != EXIT_INTERRUPTED);
+    toy_end(r);
+}
+
+static void check(toy_run *r, void **state, const char *words, int code, const char *word)
+{
+    check_with(r, state, NULL, words, code, word);
+}
+
+static void a_run_that_is_done(void **state)
+{
+    toy_run r = {0};
+    check(&r, state, "", EXIT_DONE, "");
+    assert_int_equal(r.toy.log[1].step_count, 8);
+}
+
+static void what_happens_to_one_is_told_as_it_was(void **state)
+{
+    static const struct {
+        tw_status fate;
+        int code;
+    } ends[] = {{TW_ERROR_IO, EXIT_INPUT},
+                {TW_ERROR_MEMORY, EXIT_INPUT},
+                {TW_ERROR_PEER, EXIT_PEER_LOST},
+                {TW_ERROR_PACKET, EXIT_PEER_LOST}};
+    static const char *const specs[] = {"", "--sync dpsgd", "--sync adpsgd-random"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        for (size_t s = 0; s < 3; s++) {
+            tw_status fate = ends[i].fate;
+            toy_run r = {.toy = {.before = meet_fate, .context = &fate}};
+            check(&r, state, specs[s], ends[i].code, fate == TW_ERROR_PEER ? "" : "worker 1 met its fate");
+        }
+    }
+}
+
+static void a_worker_that_is_silent_for_too_long(void **state)
+{
+    toy_run r = {0};
+    check(&r, state, "--timeout 0.2 --pause 1:3:1", EXIT_PEER_LOST, "rank");
+}
+
+static void divergence(void **state)
+{
+    static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
+    for (size_t i = 0; i < 3; i++) {
+        toy_run r = {.toy = {.gradient = spoil}};
+        char words[64];
+        snprintf(words, sizeof words, "--steps 20 --sync %s", specs[i]);
+        check(&r, state, words, EXIT_DIVERGED, "diverged");
+    }
+}
+
+static void replicas_that_differ(void **state)
+{
+    toy_run r = {.toy = {.before = disturb}};
+    check(&r, state, "--check-every 1", EXIT_DIVERGED, "the replicas differ after step 3");
+}
+
+static void a_ratio_that_was_not_reached(void **state)
+{
+    toy_run r = {0};
+    check(&r, state, "--sync topk:min_elements=1 --expect-ratio 1000", EXIT_INPUT, "--expect-ratio");
+}
+
+/* Last: a process that was interrupted once stays so. */
+static void an_interruption(void **state)
+{
+    toy_run r = {.toy = {.before = interrupt}};
+    char out[FILENAME_MAX], checkpoint[FOLDER_PATH];
+    snprintf(out, sizeof out, "%s/run", (char *)*state);
+    check_with(&r, state, out, "--steps 50", EXIT_INTERRUPTED, "");
+    assert_ok(folder_find(out, checkpoint));
+    assert_non_null(strstr(checkpoint, "step-00000001"));
+    for (int rank = 0; rank < 2; rank++) assert_int_equal(r.toy.log[rank].step_count, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_run_that_is_done, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_happens_to_one_is_told_as_it_was, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_worker_that_is_silent_for_too_long, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(divergence, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(replicas_that_differ, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_ratio_that_was_not_reached, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(an_interruption, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
