@@ -17,7 +17,8 @@ static void write_checkpoint(const char *out, uint64_t step, const char *text)
     char partial[FOLDER_PATH];
     assert_ok(folder_begin(out, step, partial));
     put_file(partial, "model", text);
-    assert_ok(folder_publish(out, step));
+    assert_ok(folder_give_way(out, step));
+    assert_ok(folder_publish(out, step, folder_kept(out, step)));
 }
 
 static int exists(const char *out, const char *name)
@@ -30,7 +31,7 @@ static int exists(const char *out, const char *name)
 static void assert_latest(const char *out, const char *name)
 {
     char path[FOLDER_PATH];
-    assert_ok(folder_find(out, path));
+    assert_ok(folder_find(out, 0, path));
     assert_string_equal(strrchr(path, '/') + 1, name);
 }
 
@@ -66,7 +67,7 @@ static void a_path_names_a_checkpoint_or_a_run(void **state)
     write_checkpoint(out, 7, "x");
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005//", out);
     assert_true(folder_names_checkpoint(path));
-    assert_ok(folder_find(path, found));
+    assert_ok(folder_find(path, 0, found));
     assert_string_equal(found, path);
     assert_true(folder_owns(out, found));
     assert_false(folder_owns("/tmp", found));
@@ -84,7 +85,7 @@ static void unfinished_is_not_a_checkpoint(void **state)
     assert_ok(folder_begin(out, 7, partial));
     put_file(partial, "model", "half");
     assert_false(folder_has_checkpoint(out));
-    assert_fails(folder_find(out, path), TW_ERROR_IO, out);
+    assert_fails(folder_find(out, 0, path), TW_ERROR_IO, out);
     write_checkpoint(out, 8, "whole"); /* and sweeps what the killed run left */
     assert_false(exists(out, "step-00000007.partial"));
     assert_latest(out, "step-00000008");
@@ -97,8 +98,8 @@ static void second_rank_finds_it_published(void **state)
     assert_ok(folder_begin(out, 7, partial));
     assert_ok(folder_begin(out, 7, partial));
     put_file(partial, "model", "x");
-    assert_ok(folder_publish(out, 7));
-    assert_ok(folder_publish(out, 7));
+    assert_ok(folder_publish(out, 7, 7));
+    assert_ok(folder_publish(out, 7, 7));
     assert_true(exists(out, "step-00000007/model"));
 }
 
@@ -112,7 +113,7 @@ static void same_step_again_replaces_or_comes_back(void **state)
     assert_true(exists(out, "step-00000007/model"));
     assert_ok(folder_begin(out, 7, partial));
     put_file(partial, "newer", "x");
-    assert_ok(folder_publish(out, 7));
+    assert_ok(folder_publish(out, 7, 7));
     assert_true(exists(out, "step-00000007/newer"));
     assert_false(exists(out, "step-00000007/model"));
     assert_false(exists(out, "step-00000007.replaced"));

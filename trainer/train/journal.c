@@ -15,7 +15,7 @@ static bool continues_own(const train_settings *s)
 {
     char checkpoint[FOLDER_PATH];
     if (!s->resume) return false;
-    return *s->resume == '\0' || (folder_find(s->resume, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
+    return *s->resume == '\0' || (folder_find(s->resume, 0, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
 }
 
 static tw_status prepare_folder(const worker *w)

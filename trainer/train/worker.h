@@ -46,6 +46,8 @@ typedef struct evaluation {
     int own;           /* of rank 0's weights and data alone, not the run's */
 } evaluation;
 
+enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
+
 typedef struct worker {
     train_settings settings; /* resolved: momentum and its form are the scheme's where it applies them */
     const task *task;
@@ -84,8 +86,9 @@ typedef struct worker {
     uint64_t workers_lost; /* by gossip: whom the others go on without, since they met last */
     tw_comm **narrowed;    /* the comms of those that were left each time, `comm` last */
     size_t narrowed_count;
-    totals before; /* brought from the checkpoint */
-    totals now;    /* since this process began, without what the reducer or the gossip under way counts */
+    char run[RUN_NAME]; /* rank 0's: which run the checkpoints are of; "" before the first */
+    totals before;      /* brought from the checkpoint */
+    totals now;         /* since this process began, without what the reducer or the gossip under way counts */
     double started;
     int agreed;   /* the failure is known to every rank; rank 0 tells it */
     int diverged; /* replicas differ */
