@@ -5,10 +5,12 @@
 #include "memory.h"
 #include "state.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian and is copied to memory");
 
@@ -282,8 +284,13 @@ static tw_status load_stream(FILE *file, const char *path, tw_state **state)
 
 tw_status tw_state_load(const char *path, tw_state **state)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s: cannot be opened: %m", path);
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe would wait for somebody to write to it */
+    if (descriptor < 0) return tw_fail(TW_ERROR_IO, "%s: cannot be opened: %m", path);
+    FILE *file = fdopen(descriptor, "rb");
+    if (!file) {
+        close(descriptor);
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
+    }
     tw_status status = load_stream(file, path, state);
     fclose(file);
     return status;

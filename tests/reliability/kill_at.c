@@ -1,6 +1,6 @@
-/* kill_at N COUNT PROGRAM [WORD...] - runs a program and kills it, as SIGKILL does, in front of its N-th system call that
- * changes files: opening for writing, write, fsync, ftruncate, rename, link, unlink, mkdir and rmdir, of all its threads
- * together. With N = 0 it runs to its end. COUNT is a file that is told how many there were.
+/* kill_at N COUNT PROGRAM [WORD...] - runs a program and kills it, as SIGKILL does, in front of its N-th system call
+ * that changes files: opening for writing, write, fsync, ftruncate, rename, link, unlink, mkdir and rmdir, of all its
+ * threads together. With N = 0 it runs to its end. COUNT is a file that is told how many there were.
  *
  * Ends with the program's exit code, with 128 and the signal's number when it was killed, and with 77 where the system
  * does not let one process trace another. A seccomp filter picks the calls, so that no other one is slowed down. */

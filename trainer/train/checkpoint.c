@@ -374,6 +374,7 @@ static tw_status write_files(worker *w, const char *folder)
     stamp s = {0};
     tw_status status = agree_status(w, w->rank == 0 ? seal_model(w, &model, &s) : TW_OK);
     if (status == TW_OK) status = tw_comm_broadcast(w->comm, 0, &s, sizeof s);
+    if (status == TW_OK) memcpy(w->run, s.run, sizeof w->run);
     if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, folder));
     tw_state_destroy(model);
     return status;
@@ -430,7 +431,6 @@ static tw_status load_model(worker *w, place *found)
     TW_TRY(status);
     found->step = w->step;
     found->schedule = w->schedule;
-    snprintf(w->run, sizeof w->run, "%s", found->stamp.run);
     if (w->step <= w->steps) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s has %llu steps behind it, but this run ends after %llu", path,
                    (unsigned long long)w->step, (unsigned long long)w->steps);
@@ -508,6 +508,7 @@ tw_status checkpoint_resume(worker *w)
     TW_TRY(choose(w, &found));
     w->step = found.step;
     w->schedule = found.schedule;
+    memcpy(w->run, found.stamp.run, sizeof w->run);
     int workers = found.stamp.workers;
     if (w->rank == 0 && w->size != workers)
         fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s\n", found.folder, workers, w->size,

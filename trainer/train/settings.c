@@ -1,6 +1,7 @@
 #include "settings.h"
 #include "error.h"
 #include "optimiser.h"
+#include "regular_file.h"
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -201,8 +202,8 @@ static tw_status write_beside(const train_settings *settings, const char *path, 
     train_settings resolved = *settings;
     options set = *settings->set;
     set.target = &resolved;
-    FILE *file = fopen(partial, "w");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
+    FILE *file;
+    TW_TRY(regular_file_stream(partial, "w", &file));
     tw_status status = options_write(&set, path, file);
     if (fclose(file) != 0 && status == TW_OK)
         status = tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(errno));

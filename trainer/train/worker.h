@@ -83,10 +83,11 @@ typedef struct worker {
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
     int lost;              /* by gossip: this worker has diverged, and wants all to stop */
+    int stops;             /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
     uint64_t workers_lost; /* by gossip: whom the others go on without, since they met last */
     tw_comm **narrowed;    /* the comms of those that were left each time, `comm` last */
     size_t narrowed_count;
-    char run[RUN_NAME]; /* rank 0's: which run the checkpoints are of; "" before the first */
+    char run[RUN_NAME]; /* which run the checkpoints are of; "" before the first */
     totals before;      /* brought from the checkpoint */
     totals now;         /* since this process began, without what the reducer or the gossip under way counts */
     double started;
