@@ -155,11 +155,11 @@ static int sync_folder(char *name)
     return failed ? -1 : 0;
 }
 
-/* A rename would put a file in the place of a device or a pipe, which others may use. */
+/* A rename would put a file in the place of a device or a pipe, which others may use. A folder does not let it. */
 static tw_status check_place(const char *path)
 {
     struct stat about;
-    if (stat(path, &about) != 0 || S_ISREG(about.st_mode)) return TW_OK;
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s: cannot be replaced: not a regular file", path);
 }
 

@@ -82,7 +82,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     TW_TRY(task_find(name, &s->task));
     char *words[] = {(char *)s->task->name};
-    settings_page(s->task, &record->page);
+    TW_TRY(settings_page(s->task, &record->page));
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
     TW_TRY(options_read_file(&record->set, path));
