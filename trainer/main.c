@@ -1,6 +1,10 @@
 /* main.c - the program thinwire: finds the subcommand and gives it the rest of the line. */
 #include "commands.h"
 #include <string.h>
+#include <sys/resource.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static const command commands[] = {
     {"demo", "the main job: real images, four workers, dense against compressed", command_demo},
@@ -34,7 +38,18 @@ static int run(int argc, char **argv)
     return command_choose(&list, argc - 1, argv + 1);
 }
 
+/* glibc sets 64 MiB of addresses aside for each thread that allocates. Where addresses are limited, another thread
+ * would lack them. */
+static void spare_addresses(void)
+{
+#ifdef __GLIBC__
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    spare_addresses();
     return command_end(run(argc, argv));
 }

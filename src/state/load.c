@@ -5,10 +5,12 @@
 #include "memory.h"
 #include "state.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian and is copied to memory");
 
@@ -284,8 +286,13 @@ tw_status tw_state_load(const char *path, tw_state **state)
 {
     TW_TRY(tw_need(path, "path"));
     TW_TRY(tw_need(state, "state"));
-    FILE *file = fopen(path, "rbe");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s: cannot be opened: %m", path);
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe would wait for somebody to write to it */
+    if (descriptor < 0) return tw_fail(TW_ERROR_IO, "%s: cannot be opened: %m", path);
+    FILE *file = fdopen(descriptor, "rb");
+    if (!file) {
+        close(descriptor);
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
+    }
     tw_status status = load_stream(file, path, state);
     fclose(file);
     return status;

@@ -155,10 +155,19 @@ static int sync_folder(char *name)
     return failed ? -1 : 0;
 }
 
+/* A rename would put a file in the place of a device or a pipe, which others may use. A folder does not let it. */
+static tw_status check_place(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "%s: cannot be replaced: not a regular file", path);
+}
+
 /* Writes beside the old file and puts the new one in its place. */
 static tw_status replace_file(const char *path, tw_text *temporary, const tw_state *state, const tw_text *header)
 {
     int file;
+    TW_TRY(check_place(path));
     TW_TRY(create_temporary(path, temporary, &file));
     tw_status status = write_temporary(file, path, state, header);
     if (status == TW_OK && rename(temporary->bytes, path) != 0)

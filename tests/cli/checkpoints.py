@@ -1,6 +1,9 @@
 """Stopping and going on: the same bits as without the stop, and no way to lose what was saved."""
+import json
 import resource
+import shutil
 import signal
+import struct
 import unittest
 
 from support import CommandLineTest, wait_until, write_cifar
@@ -121,6 +124,102 @@ class ResumeTest(CommandLineTest):
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
 
+def rewrite_texts(path, change):
+    """Changes the texts of a safetensors file, as an older version would have written them: without their checksum."""
+    content = path.read_bytes()
+    size = struct.unpack_from("<Q", content)[0]
+    header = json.loads(content[8:8 + size])
+    texts = header["__metadata__"]
+    del texts["checksum of texts"]
+    change(texts)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
+
+
+class BelongingTest(CommandLineTest):
+    """Files of different ranks, runs and checkpoints are not taken for one checkpoint."""
+    OPTIONS = ("--workers", "2", "--sync", "dgc", "--schedule", "constant")
+    STAMP = ("rank", "workers", "run", "model checksum")
+
+    def save(self, name, *options):
+        out = self.folder / name
+        self.train(*self.OPTIONS, "--steps", 2, "--out", out, *options)
+        return out / "checkpoints/step-00000002"
+
+    def refuse_to_resume(self, checkpoint, *culprits):
+        self.refuse_training(2, culprits, *self.OPTIONS, "--steps", "3", "--resume", checkpoint)
+
+    def test_swapped_and_duplicated(self):
+        checkpoint = self.save("run")
+        first, second = (checkpoint / f"worker-{rank}.safetensors" for rank in range(2))
+        first.rename(checkpoint / "aside")
+        shutil.copy(second, first)
+        self.refuse_to_resume(checkpoint, first, "its rank is 1", "0")
+        second.unlink()
+        (checkpoint / "aside").rename(second)
+        self.refuse_to_resume(checkpoint, first, "its rank is 1", "0")
+
+    def test_another_run_of_the_same_step(self):
+        checkpoint = self.save("run")
+        for name, options in (("seed", ("--seed", 2)), ("again", ()), ("rate", ("--lr", 0.001))):
+            other = self.save(name, *options)
+            file = checkpoint / "worker-1.safetensors"
+            kept = file.read_bytes()
+            shutil.copy(other / file.name, file)
+            self.refuse_to_resume(checkpoint, file, "its run is")
+            file.write_bytes(kept)
+        self.train(*self.OPTIONS, "--steps", 3, "--resume", checkpoint)
+
+    def test_another_course_of_the_same_run(self):
+        """Both come from one checkpoint, whose run they go on with."""
+        start = self.save("run")
+        courses = []
+        for name, rate in (("one", 0.03), ("two", 0.001)):
+            self.train(*self.OPTIONS, "--steps", 3, "--lr", rate, "--resume", start, "--out", self.folder / name)
+            courses.append(self.folder / name / "checkpoints/step-00000003")
+        file = courses[0] / "worker-0.safetensors"
+        shutil.copy(courses[1] / file.name, file)
+        self.refuse_to_resume(courses[0], file, "its model checksum is")
+
+    def test_checkpoints_of_version_0_1(self):
+        """They do not say what belongs to them; they are taken, but not mixed with those that do."""
+        checkpoint = self.save("run")
+        model, worker = checkpoint / "model.safetensors", checkpoint / "worker-1.safetensors"
+        stamped = worker.read_bytes()
+
+        rewrite_texts(model, lambda texts: texts.pop("run"))
+        self.refuse_to_resume(checkpoint, "worker-", "its rank is")
+        for rank in range(2):
+            rewrite_texts(checkpoint / f"worker-{rank}.safetensors", lambda texts: [texts.pop(key) for key in self.STAMP])
+        resumed = self.train(*self.OPTIONS, "--steps", 3, "--resume", checkpoint)
+        self.assertEqual(resumed["weights_crc32c"], self.train(*self.OPTIONS, "--steps", 3)["weights_crc32c"])
+        worker.write_bytes(stamped)
+        self.refuse_to_resume(checkpoint, worker, "its rank is 1", "not given")
+
+
+class IncompleteTest(CommandLineTest):
+    OPTIONS = ("--workers", "2", "--schedule", "constant")
+
+    def test_one_does_not_hide_the_whole_ones(self):
+        whole = self.train(*self.OPTIONS, "--steps", 5)["weights_crc32c"]
+        for name in ("model", "worker-0", "worker-1"):
+            out = self.folder / name
+            self.train(*self.OPTIONS, "--steps", 4, "--checkpoint-every", 2, "--out", out)
+            (out / "checkpoints/step-00000004" / f"{name}.safetensors").unlink()
+            done = self.run_program(*self.train_words(*self.OPTIONS, "--quiet", "--json", "-", "--steps", 5, "--out", out,
+                                                      "--resume"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["weights_crc32c"], whole)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertIn(f"step-00000004/{name}.safetensors is missing", done.stderr)
+
+    def test_where_there_is_no_other_it_is_refused(self):
+        self.train(*self.OPTIONS, "--steps", 2, "--out", self.folder)
+        (self.folder / "checkpoints/step-00000002/worker-1.safetensors").unlink()
+        self.refuse_training(2, ["worker-1.safetensors is missing"], *self.OPTIONS, "--out", self.folder, "--resume")
+
+
 class KillTest(CommandLineTest):
     def test_a_killed_run_leaves_a_whole_checkpoint(self):
         """Killed again and again while it does nothing but write checkpoints."""
@@ -141,28 +240,105 @@ class KillTest(CommandLineTest):
         return max((int(name[5:]) for name in names), default=0)
 
 
-class InterruptTest(CommandLineTest):
+class LongRunTest(CommandLineTest):
+    """Something happens to a run that has no end of its own."""
+    OPTIONS = ("--workers", 2, "--sync", "dgc", "--schedule", "constant")
+
+    def start_run(self, *options, **keywords):
+        """A run whose banner is out, and the file that it prints into."""
+        words = self.train_words("--epochs", 1000000, "--schedule", "constant", *options)
+        printed = self.folder.with_suffix(".printed")
+        with printed.open("w") as file:
+            job = self.start_program(*words, stdout=file, **keywords)
+        wait_until(lambda: "fp32 step" in printed.read_text(), "the banner", job)
+        return job, printed
+
+    def assert_resumable(self, out):
+        step = max(int(path.name[5:]) for path in (out / "checkpoints").glob("step-????????"))
+        options = (*self.OPTIONS, "--steps", step + 2)
+        resumed = self.train(*options, "--out", out, "--resume")
+        self.assertEqual(resumed["weights_crc32c"], self.train(*options)["weights_crc32c"])
+
+
+class LockTest(LongRunTest):
+    def test_a_second_run_is_refused_and_told_who_runs(self):
+        job, _ = self.start_run(*self.OPTIONS, "--out", self.folder)
+        kept = sorted(path.name for path in self.folder.iterdir() if path.name != "checkpoints")
+        for resume in ((), ("--resume",)):
+            self.refuse_training(2, [self.folder, f"process {job.pid} on", "since 20"], "--workers", "2", "--sync",
+                                 "dgc", "--out", self.folder, *resume)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.name != "checkpoints"), kept)
+        job.send_signal(signal.SIGINT)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
+        self.assert_resumable(self.folder)
+
+    def test_a_killed_run_holds_nothing(self):
+        job, _ = self.start_run(*self.OPTIONS, "--checkpoint-every", 1, "--out", self.folder)
+        wait_until(lambda: list(self.folder.glob("checkpoints/step-????????")), "a checkpoint", job)
+        job.kill()
+        self.finish(job)
+        self.assertIn(f"process {job.pid} on", (self.folder / "run.lock").read_text())
+        self.assert_resumable(self.folder)
+
+
+class LossTest(LongRunTest):
+    """The run folder is moved away, or removed, under the run."""
+
+    def lose(self, lose, *options):
+        out = self.folder / "run"
+        job, _ = self.start_run(*options, "--out", out)
+        lose(out)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+        for culprit in (f"{out}/metrics.jsonl is gone", f"{out}/checkpoints"):
+            self.assertIn(culprit, done.stderr)
+        return out
+
+    def test_it_is_told_and_nothing_is_lost(self):
+        for number, lose in enumerate((lambda out: out.rename(self.folder / "moved"), shutil.rmtree)):
+            with self.subTest(number):
+                out = self.lose(lose, *self.OPTIONS)
+                self.assert_resumable(out)
+                shutil.rmtree(out)
+
+    def test_by_gossip_too(self):
+        self.lose(lambda out: out.rename(self.folder / "moved"), "--workers", 2, "--sync", "dpsgd")
+
+
+class InterruptTest(LongRunTest):
     def interrupt(self, signal_number, *options):
         """Sends the signal once the banner is out; returns the exit code and what was printed."""
-        words = self.train_words("--epochs", 1000000, "--schedule", "constant", *options)
-        printed = self.folder / "printed"
-        with printed.open("w") as file:
-            job = self.start_program(*words, stdout=file)
-        wait_until(lambda: "fp32 step" in printed.read_text(), "the banner", job)
+        job, printed = self.start_run(*options)
         job.send_signal(signal_number)
         done = self.finish(job)
         self.assertEqual(done.stderr, "")
         return done.returncode, printed.read_text()
 
     def test_interrupted_run_is_resumable(self):
-        for signal_number in (signal.SIGINT, signal.SIGTERM):
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             out = self.folder / str(int(signal_number))
-            code, _ = self.interrupt(signal_number, "--workers", 2, "--sync", "dgc", "--out", out)
+            code, _ = self.interrupt(signal_number, *self.OPTIONS, "--out", out)
             self.assertEqual(code, 130)
-            step = max(int(path.name[5:]) for path in (out / "checkpoints").iterdir())
-            options = ("--workers", 2, "--sync", "dgc", "--schedule", "constant", "--steps", step + 2)
-            resumed = self.train(*options, "--out", out, "--resume")
-            self.assertEqual(resumed["weights_crc32c"], self.train(*options)["weights_crc32c"])
+            self.assert_resumable(out)
+
+    def test_the_end_of_whoever_reads_is_a_wish_to_stop(self):
+        """As in `thinwire train ... | head`."""
+        words = self.train_words("--epochs", 1000000, *self.OPTIONS, "--out", self.folder)
+        job = self.start_program(*words)
+        self.assertIn("thinwire", job.stdout.readline())
+        job.stdout.close()
+        done = self.finish(job)
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
+        self.assert_resumable(self.folder)
+
+    def test_under_nohup_the_end_of_the_terminal_is_ignored(self):
+        job, _ = self.start_run(*self.OPTIONS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        with open(f"/proc/{job.pid}/status") as status:
+            ignored = next(line for line in status if line.startswith("SigIgn"))
+        self.assertTrue(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(job).returncode, 130)
 
     def test_without_a_folder_it_says_that_nothing_is_kept(self):
         code, stdout = self.interrupt(signal.SIGINT, "--workers", 2)

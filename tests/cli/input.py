@@ -147,5 +147,24 @@ class FilesTest(CommandLineTest):
         self.refuse_training(2, ["/dev/full"], "--steps", "1", "--json", "/dev/full")
 
 
+class WorkersTest(CommandLineTest):
+    """Too many for the data: told before one is made, which a limit shows that leaves no room for their threads."""
+
+    def limit(self):
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    def test_more_than_the_data_bear(self):
+        if self.run_program("--version", preexec_fn=self.limit).returncode != 0:
+            self.skipTest("a sanitizer needs all addresses")
+        self.refuse_training(2, ["4096 workers", "32768 images", "only 192"], "--workers", "4096",
+                             preexec_fn=self.limit)
+        text = self.folder / "text"
+        text.write_text("one two three\n" * 1000)
+        self.refuse(2, ["tokens, too few"], "train", "lm", "--data", text, "--workers", "4096", "--quiet",
+                    preexec_fn=self.limit)
+        self.refuse(2, ["4096 workers"], "simulate", "image", "--data", self.data, "--workers", "2,4096", "--steps", "1",
+                    "--step-time", "0.1", preexec_fn=self.limit)
+
+
 if __name__ == "__main__":
     unittest.main()

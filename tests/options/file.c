@@ -246,7 +246,7 @@ static void files_are_read_and_named(void **state)
     assert_int_equal(options_read_file(&l.set, path), TW_ERROR_IO);
     assert_said(path);
     assert_int_equal(options_read_file(&l.set, "/"), TW_ERROR_IO);
-    assert_said("it is a folder");
+    assert_said("not a regular file");
     options_release(&l.set);
 }
 

@@ -5,6 +5,8 @@
 #include "names.h"
 #include "support/colliding_names.h"
 
+#include <sys/stat.h>
+
 /* Writes a file with this header, its length in front, and `size` bytes of data; loads it. */
 static tw_status load_text(const char *header, size_t size, tw_state **loaded)
 {
@@ -229,6 +231,9 @@ static void what_is_no_file_is_an_io_error(void **state)
     assert_non_null(strstr(tw_last_error(), "missing"));
     assert_int_equal(tw_state_load(*state, &loaded), TW_ERROR_IO);
     assert_int_equal(tw_state_load("/dev/zero", &loaded), TW_ERROR_IO);
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0); /* which nobody writes to */
+    assert_int_equal(tw_state_load(in_folder("pipe"), &loaded), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "not a regular file"));
 }
 
 static void loading_without_memory_leaks_nothing(void **state)

@@ -173,6 +173,20 @@ static void a_failed_rename_leaves_nothing_behind(void **state)
     tw_state_destroy(made);
 }
 
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    struct stat about;
+    tw_state *made = make_everything();
+    const char *path = in_folder("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(tw_state_save(made, path), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "not a regular file"));
+    assert_int_equal(stat(path, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    assert_int_equal(entries_in_folder(), 1);
+    tw_state_destroy(made);
+}
+
 static void saving_without_memory_leaves_the_old_file(void **state)
 {
     (void)state;
@@ -204,6 +218,7 @@ int main(void)
         TEST(a_full_disk_leaves_the_old_file),
         TEST(a_folder_that_cannot_be_written_is_an_error),
         TEST(a_failed_rename_leaves_nothing_behind),
+        TEST(what_is_no_file_is_not_replaced),
         TEST(saving_without_memory_leaves_the_old_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

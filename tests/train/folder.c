@@ -12,12 +12,45 @@ static void put_file(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
+/* The files that rank 0 writes. */
+static void fill(const char *folder, const char *text)
+{
+    put_file(folder, "model.safetensors", text);
+    put_file(folder, "worker-0.safetensors", text);
+}
+
+static void finish_checkpoint(const char *out, uint64_t step, const char *partial, const char *text)
+{
+    uint64_t kept = folder_kept(out, step);
+    fill(partial, text);
+    assert_ok(folder_give_way(out, step));
+    assert_ok(folder_publish(out, step, kept));
+}
+
 static void write_checkpoint(const char *out, uint64_t step, const char *text)
 {
     char partial[FOLDER_PATH];
     assert_ok(folder_begin(out, step, partial));
-    put_file(partial, "model", text);
-    assert_ok(folder_publish(out, step));
+    finish_checkpoint(out, step, partial, text);
+}
+
+static void put_checkpoint(const char *out, const char *name, const char *text)
+{
+    char path[FOLDER_PATH];
+    snprintf(path, sizeof path, "%s/checkpoints/%s", out, name);
+    assert_ok(folder_make(path));
+    fill(path, text);
+}
+
+static void assert_holds(const char *out, const char *name, const char *text)
+{
+    char path[FOLDER_PATH], line[64] = "";
+    snprintf(path, sizeof path, "%s/checkpoints/%s/model.safetensors", out, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_string_equal(line, text);
 }
 
 static int exists(const char *out, const char *name)
@@ -30,7 +63,7 @@ static int exists(const char *out, const char *name)
 static void assert_latest(const char *out, const char *name)
 {
     char path[FOLDER_PATH];
-    assert_ok(folder_find(out, path));
+    assert_ok(folder_find(out, 0, path));
     assert_string_equal(strrchr(path, '/') + 1, name);
 }
 
@@ -66,7 +99,7 @@ static void a_path_names_a_checkpoint_or_a_run(void **state)
     write_checkpoint(out, 7, "x");
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005//", out);
     assert_true(folder_names_checkpoint(path));
-    assert_ok(folder_find(path, found));
+    assert_ok(folder_find(path, 0, found));
     assert_string_equal(found, path);
     assert_true(folder_owns(out, found));
     assert_false(folder_owns("/tmp", found));
@@ -82,24 +115,27 @@ static void unfinished_is_not_a_checkpoint(void **state)
     const char *out = *state;
     char partial[FOLDER_PATH], path[FOLDER_PATH];
     assert_ok(folder_begin(out, 7, partial));
-    put_file(partial, "model", "half");
+    fill(partial, "half");
     assert_false(folder_has_checkpoint(out));
-    assert_fails(folder_find(out, path), TW_ERROR_IO, out);
+    assert_fails(folder_find(out, 0, path), TW_ERROR_IO, out);
     write_checkpoint(out, 8, "whole"); /* and sweeps what the killed run left */
     assert_false(exists(out, "step-00000007.partial"));
     assert_latest(out, "step-00000008");
 }
 
+/* Ranks that share a file system find done what another did. */
 static void second_rank_finds_it_published(void **state)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
-    assert_ok(folder_begin(out, 7, partial));
-    assert_ok(folder_begin(out, 7, partial));
-    put_file(partial, "model", "x");
-    assert_ok(folder_publish(out, 7));
-    assert_ok(folder_publish(out, 7));
-    assert_true(exists(out, "step-00000007/model"));
+    write_checkpoint(out, 7, "old");
+    write_checkpoint(out, 9, "old");
+    for (int rank = 0; rank < 2; rank++) assert_ok(folder_begin(out, 7, partial));
+    fill(partial, "new");
+    for (int rank = 0; rank < 2; rank++) assert_ok(folder_give_way(out, 7));
+    for (int rank = 0; rank < 2; rank++) assert_ok(folder_publish(out, 7, 7));
+    assert_holds(out, "step-00000007", "new");
+    assert_latest(out, "step-00000007");
 }
 
 static void same_step_again_replaces_or_comes_back(void **state)
@@ -108,14 +144,77 @@ static void same_step_again_replaces_or_comes_back(void **state)
     char partial[FOLDER_PATH];
     write_checkpoint(out, 7, "old");
     assert_ok(folder_begin(out, 7, partial));
+    assert_ok(folder_give_way(out, 7));
+    assert_false(exists(out, "step-00000007"));
     folder_abandon(out, 7);
-    assert_true(exists(out, "step-00000007/model"));
-    assert_ok(folder_begin(out, 7, partial));
-    put_file(partial, "newer", "x");
-    assert_ok(folder_publish(out, 7));
-    assert_true(exists(out, "step-00000007/newer"));
-    assert_false(exists(out, "step-00000007/model"));
+    assert_holds(out, "step-00000007", "old");
+    write_checkpoint(out, 7, "new");
+    assert_holds(out, "step-00000007", "new");
     assert_false(exists(out, "step-00000007.replaced"));
+}
+
+/* The files of a checkpoint that a killed run had begun, perhaps with more workers, are not the next one's. */
+static void a_partial_one_is_begun_anew(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH];
+    assert_ok(folder_begin(out, 7, partial));
+    put_file(partial, "worker-3.safetensors", "x");
+    write_checkpoint(out, 7, "new");
+    assert_false(exists(out, "step-00000007/worker-3.safetensors"));
+}
+
+static void incomplete_ones_count_for_nothing(void **state)
+{
+    const char *out = *state;
+    char path[FOLDER_PATH];
+    put_checkpoint(out, "step-00000005", "whole");
+    put_checkpoint(out, "step-00000006", "half");
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000006/model.safetensors", out);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(folder_kept(out, 7), 5);
+    write_checkpoint(out, 7, "new");
+    assert_holds(out, "step-00000005", "whole");
+    assert_ok(folder_find(out, 2, path));
+    assert_string_equal(strrchr(path, '/') + 1, "step-00000005");
+    assert_fails(folder_find(out, 3, path), TW_ERROR_IO, "no older checkpoint");
+}
+
+/* Of later ones the last to go is the newest: until then it is gone on with. */
+static void later_ones_lose_their_names_before_it_has_its_own(void **state)
+{
+    const char *out = *state;
+    char partial[FOLDER_PATH];
+    put_checkpoint(out, "step-00000002", "origin");
+    put_checkpoint(out, "step-00000004", "left");
+    put_checkpoint(out, "step-00000006", "left");
+    put_checkpoint(out, "step-00000006.removed", "left by a killed run");
+    put_file(out, "checkpoints/step-00000006.removed/note", "a person's");
+    assert_ok(folder_begin(out, 4, partial));
+    assert_latest(out, "step-00000006");
+    assert_ok(folder_give_way(out, 4));
+    assert_latest(out, "step-00000002");
+    assert_false(exists(out, "step-00000004.replaced"));
+    finish_checkpoint(out, 4, partial, "new");
+    assert_latest(out, "step-00000004");
+    assert_holds(out, "step-00000002", "origin");
+    assert_false(exists(out, "step-00000006.removed"));
+}
+
+/* What a person put into a checkpoint stays, and is in the way of nothing. */
+static void a_persons_folder_stays(void **state)
+{
+    const char *out = *state;
+    char path[FOLDER_PATH];
+    for (int time = 0; time < 3; time++) {
+        put_checkpoint(out, "step-00000009", "left");
+        snprintf(path, sizeof path, "%s/checkpoints/step-00000009/notes", out);
+        assert_ok(folder_make(path));
+        write_checkpoint(out, 3, "new");
+        assert_latest(out, "step-00000003");
+    }
+    assert_true(exists(out, "step-00000009.removed/notes"));
+    assert_true(exists(out, "step-00000009.removed-2/notes"));
 }
 
 static void unwritable_is_named(void **state)
@@ -132,12 +231,13 @@ static void a_run_killed_while_it_replaces_loses_nothing(void **state)
     char partial[FOLDER_PATH];
     write_checkpoint(out, 7, "old");
     assert_ok(folder_begin(out, 7, partial));
-    put_file(partial, "model", "half");
+    fill(partial, "new");
+    assert_ok(folder_give_way(out, 7));
     assert_true(folder_has_checkpoint(out)); /* killed here */
     assert_latest(out, "step-00000007.replaced");
-    assert_true(exists(out, "step-00000007.replaced/model"));
-    write_checkpoint(out, 7, "new"); /* the next run */
-    assert_latest(out, "step-00000007");
+    assert_int_equal(folder_kept(out, 8), 7);
+    write_checkpoint(out, 8, "next"); /* the next run */
+    assert_holds(out, "step-00000007", "old");
     assert_false(exists(out, "step-00000007.replaced"));
 }
 
@@ -150,14 +250,18 @@ static void a_name_without_room_for_checkpoints_is_refused(void **state)
     assert_int_not_equal(access("thinwire", F_OK), 0);
 }
 
-static void the_newer_of_a_step_is_the_latest(void **state)
+/* Killed before it was swept; then a run goes back, and comes to the step again. */
+static void one_that_was_replaced_is_in_nobodys_way(void **state)
 {
     const char *out = *state;
-    char path[FOLDER_PATH];
-    write_checkpoint(out, 7, "new");
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000007.replaced", out);
-    assert_ok(folder_make(path)); /* killed before it was swept */
+    put_checkpoint(out, "step-00000005", "origin");
+    put_checkpoint(out, "step-00000007", "new");
+    put_checkpoint(out, "step-00000007.replaced", "old");
     assert_latest(out, "step-00000007");
+    write_checkpoint(out, 7, "newest");
+    assert_holds(out, "step-00000007", "newest");
+    assert_holds(out, "step-00000005", "origin");
+    assert_false(exists(out, "step-00000007.replaced"));
 }
 
 int main(void)
@@ -170,7 +274,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(second_rank_finds_it_published, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(same_step_again_replaces_or_comes_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_killed_while_it_replaces_loses_nothing, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_newer_of_a_step_is_the_latest, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(one_that_was_replaced_is_in_nobodys_way, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_partial_one_is_begun_anew, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(incomplete_ones_count_for_nothing, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(later_ones_lose_their_names_before_it_has_its_own, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_persons_folder_stays, make_folder, remove_folder),
         cmocka_unit_test(a_name_without_room_for_checkpoints_is_refused),
         cmocka_unit_test(unwritable_is_named),
     };

@@ -3,6 +3,9 @@
 #include "support.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 static void lines_parse_and_append(void **state)
 {
@@ -58,11 +61,44 @@ static void half_a_line_is_dropped(void **state)
 
 static void full_disk_is_an_error_with_the_name(void **state)
 {
-    (void)state;
+    char path[256];
     jsonl *file;
-    assert_ok(jsonl_open("/dev/full", &file));
-    assert_fails(jsonl_write(file, cJSON_CreateObject()), TW_ERROR_IO, "/dev/full");
+    struct rlimit before, none;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
+    assert_ok(jsonl_open(path, &file));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_fails(jsonl_write(file, cJSON_CreateObject()), TW_ERROR_IO, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     jsonl_close(file);
+}
+
+/* What is written to a file without a name is lost. */
+static void a_file_that_is_gone_is_an_error(void **state)
+{
+    char path[256], other[256];
+    jsonl *file;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
+    snprintf(other, sizeof other, "%s/other", (const char *)*state);
+    assert_ok(jsonl_open(path, &file));
+    assert_ok(jsonl_write(file, cJSON_CreateObject()));
+    assert_int_equal(rename(path, other), 0);
+    assert_fails(jsonl_write(file, cJSON_CreateObject()), TW_ERROR_IO, path);
+    fclose(fopen(path, "w"));
+    assert_fails(jsonl_write(file, cJSON_CreateObject()), TW_ERROR_IO, path);
+    jsonl_close(file);
+}
+
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    char path[256];
+    jsonl *file;
+    snprintf(path, sizeof path, "%s/pipe", (const char *)*state);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(jsonl_open(path, &file), TW_ERROR_IO, "not a regular file");
+    assert_fails(jsonl_open(*state, &file), TW_ERROR_IO, "not a regular file");
 }
 
 int main(void)
@@ -70,7 +106,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lines_parse_and_append, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(half_a_line_is_dropped, make_folder, remove_folder),
-        cmocka_unit_test(full_disk_is_an_error_with_the_name),
+        cmocka_unit_test_setup_teardown(full_disk_is_an_error_with_the_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_that_is_gone_is_an_error, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused_at_once, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static inline void small_run_begin(small_run *r, char *out, const char *model)
     write_data();
     words[2] = (char *)in_folder("data");
     assert_ok(task_find("image", &r->settings.task));
-    settings_page(r->settings.task, &r->page);
+    assert_ok(settings_page(r->settings.task, &r->page));
     assert_ok(options_parse(&r->page.page, sizeof words / sizeof *words, words, &r->settings, &r->set));
     r->settings.set = &r->set;
     r->settings.out = out;

@@ -1,16 +1,14 @@
 #include "sound.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "regular_file.h"
 
 static const float loudest = 1e10f;                           /* 32-bit integers as they are; no power overflows */
 static const double may_lack = 0.5;                           /* seconds: segments made by hand overshoot a little */
@@ -32,15 +30,12 @@ typedef struct samples {
     size_t count, capacity, most;
 } samples;
 
-/* O_NONBLOCK, because opening a pipe would wait for somebody to write to it. */
 static tw_status open_regular(source *src)
 {
     struct stat about;
-    src->descriptor = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (src->descriptor < 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", src->path, strerror(errno));
-    if (fstat(src->descriptor, &about) != 0 || !S_ISREG(about.st_mode))
-        return tw_fail(TW_ERROR_IO, "%s: cannot read it: not a regular file", src->path);
-    if (about.st_size == 0) return tw_fail(TW_ERROR_FORMAT, "%s: empty, 0 bytes", src->path);
+    TW_TRY(regular_file_open(src->path, O_RDONLY, &src->descriptor));
+    if (fstat(src->descriptor, &about) == 0 && about.st_size == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: empty, 0 bytes", src->path);
     return TW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "folder.h"
 #include "launch.h"
 #include "options.h"
+#include "regular_file.h"
 
 #include <cJSON.h>
 #include <stdio.h>
@@ -65,12 +66,10 @@ static int train(const demo_settings *settings, const demo_run *run, const char 
 
 static tw_status read_file(const char *path, char **text)
 {
-    FILE *file = fopen(path, "r");
-    struct stat info;
-    if (!file || fstat(fileno(file), &info) != 0) {
-        if (file) fclose(file);
-        return tw_fail(TW_ERROR_IO, "%s could not be read", path);
-    }
+    FILE *file;
+    struct stat info = {0};
+    TW_TRY(regular_file_stream(path, "r", &file));
+    fstat(fileno(file), &info);
     size_t size = (size_t)info.st_size;
     *text = calloc(size + 1, 1);
     size_t got = *text ? fread(*text, 1, size, file) : 0;

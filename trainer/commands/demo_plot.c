@@ -2,6 +2,7 @@
 #include "error.h"
 #include "folder.h"
 #include "gnuplot.h"
+#include "regular_file.h"
 
 #include <cJSON.h>
 #include <stdio.h>
@@ -29,15 +30,18 @@ static tw_status write_curve(const char *folder, const demo_run *run, const demo
     double average = -1;
     snprintf(src, sizeof src, "%s/%s/metrics.jsonl", folder, run->name);
     snprintf(dst, sizeof dst, "%s/%s.dat", folder, run->name);
-    FILE *metrics = fopen(src, "r"), *curve = metrics ? fopen(dst, "w") : NULL;
-    while (curve && getline(&text, &room, metrics) > 0) {
+    FILE *metrics, *curve;
+    TW_TRY(regular_file_stream(src, "r", &metrics));
+    tw_status status = regular_file_stream(dst, "w", &curve);
+    while (status == TW_OK && getline(&text, &room, metrics) > 0) {
         cJSON *line = cJSON_Parse(text);
         write_point(curve, line, f, &average);
         cJSON_Delete(line);
     }
     free(text);
-    if (metrics) fclose(metrics);
-    if (curve && fclose(curve) == 0) return TW_OK;
+    fclose(metrics);
+    TW_TRY(status);
+    if (fclose(curve) == 0) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s could not be made from %s", dst, src);
 }
 
@@ -54,8 +58,8 @@ static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS]
 {
     char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/demo.gnuplot", folder);
-    FILE *script = fopen(path, "w");
-    if (!script) return tw_fail(TW_ERROR_IO, "%s could not be written", path);
+    FILE *script;
+    TW_TRY(regular_file_stream(path, "w", &script));
     fprintf(script, "set terminal svg size 1000,420 font 'sans-serif,13' background rgb 'white'\n"
                     "set output 'demo.svg'\n"
                     "set multiplot layout 1,2\n"

@@ -71,18 +71,19 @@ static int is_shared(const option_row *row)
 }
 
 /* Appends them, each group's title before its first. */
-static void add_shared_rows(const train_page *shared, train_page *own)
+static tw_status add_shared_rows(const train_page *shared, train_page *own)
 {
     const option_row *title = NULL;
     size_t *count = &own->page.count;
-    for (size_t i = 0; i < shared->page.count && *count + 2 < OPTIONS_MOST; i++) {
+    for (size_t i = 0; i < shared->page.count; i++) {
         const option_row *row = &shared->rows[i];
         if (!row->name) title = row;
         if (!row->name || !is_shared(row)) continue;
-        if (title) own->rows[(*count)++] = *title;
+        if (title) TW_TRY(options_add_row(own->rows, count, title));
         title = NULL;
-        own->rows[(*count)++] = *row;
+        TW_TRY(options_add_row(own->rows, count, row));
     }
+    return TW_OK;
 }
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
@@ -248,13 +249,24 @@ static tw_status make_noise(simulation *all)
     return TW_OK;
 }
 
+/* A number of workers that is too great is told before any run. */
+static tw_status check_rows(const simulation *all, const task *work)
+{
+    for (size_t i = 0; i < all->row_count; i++) {
+        learner_place place = {.size = all->rows[i].workers, .batch = (size_t)all->settings->train.batch};
+        TW_TRY(work->ops->fits(work, &place));
+    }
+    return TW_OK;
+}
+
 static tw_status with_data(simulation *all, const options *set)
 {
     const simulate_settings *s = all->settings;
     task *work = NULL;
     TW_TRY(s->train.task->load(s->train.own, &work));
     all->setup.work = work;
-    tw_status status = simulate(all, set);
+    tw_status status = check_rows(all, work);
+    if (status == TW_OK) status = simulate(all, set);
     s->train.task->release(work);
     return status;
 }
@@ -310,6 +322,16 @@ static tw_status choose_task(int argc, char **argv, const task_ops **ops)
     return tw_fail(TW_ERROR_ARGUMENT, "%s, none", text);
 }
 
+static tw_status make_page(const task_ops *ops, train_page *own)
+{
+    train_page shared;
+    TW_TRY(settings_page(ops, &shared));
+    *own = (train_page){.page = about};
+    memcpy(own->rows, own_rows, sizeof own_rows);
+    own->page.rows = own->rows;
+    return add_shared_rows(&shared, own);
+}
+
 /* Blocks of the size of a model go back to the system when they are freed. Kept for reuse, as they would be by a thread
  * that soon needs them again, they add up over thousands of threads. */
 static void save_memory(void)
@@ -322,12 +344,9 @@ static void save_memory(void)
 int command_simulate(int argc, char **argv)
 {
     simulate_settings settings = {0};
-    train_page shared, own = {.page = about};
+    train_page own;
     if (choose_task(argc, argv, &settings.train.task) != TW_OK) return launch_refuse();
-    settings_page(settings.train.task, &shared);
-    memcpy(own.rows, own_rows, sizeof own_rows);
-    own.page.rows = own.rows;
-    add_shared_rows(&shared, &own);
+    if (make_page(settings.train.task, &own) != TW_OK) return launch_refuse();
     save_memory();
     return command_run(&own.page, argc, argv, &settings, run);
 }

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "folder.h"
 #include "gnuplot.h"
+#include "regular_file.h"
 #include "simulate.h"
 
 #include <math.h>
@@ -18,8 +19,7 @@ static tw_status open_file(const picture *p, const char *name, FILE **file)
 {
     char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/%s", p->folder, name);
-    *file = fopen(path, "w");
-    return *file ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written", path);
+    return regular_file_stream(path, "w", file);
 }
 
 static tw_status close_file(FILE *file, const char *name)

@@ -1,6 +1,7 @@
 /* What a recorded run says of machine and codec. */
 #include "error.h"
 #include "folder.h"
+#include "regular_file.h"
 #include "simulate.h"
 
 #include <cJSON.h>
@@ -15,13 +16,11 @@ static tw_status read_summary(const char *folder, cJSON **summary)
 {
     char path[FOLDER_PATH];
     struct stat info;
+    FILE *file;
     snprintf(path, sizeof path, "%s/summary.json", folder);
-    FILE *file = fopen(path, "r");
-    if (!file || fstat(fileno(file), &info) != 0) {
-        if (file) fclose(file);
+    if (regular_file_stream(path, "r", &file) != TW_OK || fstat(fileno(file), &info) != 0)
         return tw_fail(TW_ERROR_IO, "--trace %s: %s could not be read; want the folder of a run that has ended", folder,
                        path);
-    }
     char *text = calloc((size_t)info.st_size + 1, 1);
     size_t got = text ? fread(text, 1, (size_t)info.st_size, file) : 0;
     fclose(file);
@@ -83,7 +82,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     TW_TRY(task_find(name, &s->task));
     char *words[] = {(char *)s->task->name};
-    settings_page(s->task, &record->page);
+    TW_TRY(settings_page(s->task, &record->page));
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
     TW_TRY(options_read_file(&record->set, path));

@@ -48,6 +48,6 @@ int command_train(int argc, char **argv)
     train_settings settings = {0};
     train_page page;
     if (choose_task(argc, argv, &settings.task) != TW_OK) return launch_refuse();
-    settings_page(settings.task, &page);
+    if (settings_page(settings.task, &page) != TW_OK) return launch_refuse();
     return command_run(&page.page, argc, argv, &settings, run);
 }

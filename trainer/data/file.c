@@ -1,15 +1,14 @@
 #include "file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "error.h"
+#include "regular_file.h"
 
 static const size_t first_capacity = (size_t)1 << 16;
 static const size_t most_capacity = (size_t)1 << 31;
@@ -24,20 +23,6 @@ bool file_exists(const char *folder, const char *name)
 {
     char path[FILE_PATH_MOST];
     return access(file_path(path, folder, name), F_OK) == 0;
-}
-
-/* Opens a regular file; O_NONBLOCK, because opening a pipe would wait for somebody to write to it. */
-static tw_status open_regular(const char *path, int *descriptor)
-{
-    struct stat about;
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened < 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
-    if (fstat(opened, &about) == 0 && S_ISREG(about.st_mode)) {
-        *descriptor = opened;
-        return TW_OK;
-    }
-    close(opened);
-    return tw_fail(TW_ERROR_IO, "%s: cannot read it: not a regular file", path);
 }
 
 static tw_status refuse_stream(const char *path, gzFile stream)
@@ -84,7 +69,7 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
     int descriptor = -1;
     uint8_t *buffer = NULL;
     size_t count = 0;
-    TW_TRY(open_regular(path, &descriptor));
+    TW_TRY(regular_file_open(path, O_RDONLY, &descriptor));
     gzFile stream = gzdopen(descriptor, "rb"); /* which reads files without gzip's mark as they are */
     if (!stream) {
         close(descriptor);

@@ -51,6 +51,7 @@ static tw_status make_attributes(nn_engine *e)
 
 static tw_status open_engine(nn_engine *e)
 {
+    TW_TRY(engine_room());
     TW_TRY(engine_check(dnnl_engine_create(&e->engine, dnnl_cpu, 0), "an engine"));
     TW_TRY(engine_check(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags), "a stream"));
     return make_attributes(e);
@@ -71,6 +72,7 @@ tw_status nn_engine_create(nn_precision precision, nn_engine **engine)
     nn_engine *e = calloc(1, sizeof *e);
     if (!e) return tw_fail(TW_ERROR_MEMORY, "no memory for an engine");
     e->precision = precision;
+    engine_room_count(1);
     tw_status status = open_engine(e);
     if (status == TW_OK)
         *engine = e;
@@ -110,6 +112,7 @@ void nn_engine_destroy(nn_engine *e)
     if (e->relu) dnnl_primitive_attr_destroy(e->relu);
     if (e->stream) dnnl_stream_destroy(e->stream);
     if (e->engine) dnnl_engine_destroy(e->engine);
+    engine_room_count(-1);
     free(e);
 }
 
@@ -325,6 +328,7 @@ tw_status nn_op_set_temporary(nn_op *op, nn_argument argument, nn_memory **memor
 tw_status nn_op_run(nn_op *op)
 {
     if (!op) return TW_OK;
+    TW_TRY(engine_room());
     TW_TRY(engine_check(dnnl_primitive_execute(op->primitive, op->engine->stream, op->count, op->arguments),
                         "running an op"));
     return engine_check(dnnl_stream_wait(op->engine->stream), "running an op");
@@ -334,6 +338,7 @@ tw_status nn_op_reorder(const nn_memory *src, const nn_memory *dst, nn_op **op)
 {
     nn_engine *e = src->engine;
     dnnl_primitive_desc_t descriptor = NULL;
+    TW_TRY(engine_room());
     dnnl_status_t described =
         dnnl_reorder_primitive_desc_create(&descriptor, src->layout, e->engine, dst->layout, e->engine, e->plain);
     TW_TRY(engine_make_op(e, described, descriptor, "a change of layout", op));

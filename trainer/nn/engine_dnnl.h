@@ -7,6 +7,7 @@
 
 #include "buffer.h"
 #include "engine.h"
+#include "engine_room.h"
 
 #include <oneapi/dnnl/dnnl.h>
 

@@ -76,6 +76,7 @@ static tw_status describe_in(nn_engine *e, const nn_convolution_shape *shape, co
     static const convolution_types fp32_types = {dnnl_f32, dnnl_f32, dnnl_f32};
     const int in_bf16 = precision == NN_BF16;
     api_convolution c = {.attributes = shape->relu ? e->relu : e->plain};
+    TW_TRY(engine_room());
     *descriptor = NULL;
     tw_status status = describe_convolution(shape, in_bf16 ? &pass->bf16_types : &fp32_types, &c);
     if (status == TW_OK) {
@@ -129,6 +130,7 @@ tw_status nn_op_batch_norm_forward(const nn_batch_norm_shape *shape, nn_statisti
     api_batch_norm b = describe_batch_norm(shape, data);
     if (given) b.flags |= dnnl_use_global_stats;
     dnnl_primitive_desc_t descriptor = NULL;
+    TW_TRY(engine_room());
     dnnl_status_t described =
         api_batch_norm_forward(data->engine, &b, given ? dnnl_forward_inference : dnnl_forward_training, &descriptor);
     return engine_make_op(data->engine, described, descriptor, "a batch normalisation", op);
@@ -139,6 +141,7 @@ tw_status nn_op_batch_norm_backward(const nn_batch_norm_shape *shape, const nn_o
 {
     api_batch_norm b = describe_batch_norm(shape, data);
     dnnl_primitive_desc_t descriptor = NULL;
+    TW_TRY(engine_room());
     dnnl_status_t described = api_batch_norm_backward(forward, &b, &descriptor);
     return engine_make_op(forward->engine, described, descriptor, "a batch normalisation's gradient", op);
 }
@@ -164,6 +167,7 @@ tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *
     TW_TRY(engine_describe(4, pooled, dnnl_f32, dnnl_format_tag_any, &dst));
     api_pooling p = describe_pooling(shape, src, dst);
     dnnl_primitive_desc_t descriptor = NULL;
+    TW_TRY(engine_room());
     dnnl_status_t described = api_pooling_forward(src->engine, &p, &descriptor);
     api_forget(dst);
     return engine_make_op(src->engine, described, descriptor, "a pooling", op);
@@ -174,6 +178,7 @@ tw_status nn_op_pooling_backward(const nn_pooling_shape *shape, const nn_op *for
 {
     api_pooling p = describe_pooling(shape, src, dst->layout);
     dnnl_primitive_desc_t descriptor = NULL;
+    TW_TRY(engine_room());
     dnnl_status_t described = api_pooling_backward(forward, &p, &descriptor);
     return engine_make_op(forward->engine, described, descriptor, "a pooling's gradient", op);
 }

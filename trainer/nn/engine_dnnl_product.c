@@ -149,6 +149,7 @@ void engine_forget_products(nn_engine *e)
 static tw_status make_product(nn_engine *e, const nn_product *product, int prepared)
 {
     dnnl_primitive_desc_t descriptor;
+    TW_TRY(engine_room());
     engine_product *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a product");
     *made = (engine_product){.next = e->products, .product = *product, .prepared = prepared};
@@ -206,6 +207,7 @@ static tw_status place(dnnl_memory_t memory, const void *data)
 
 static tw_status execute(const nn_engine *e, dnnl_primitive_t primitive, int count, const dnnl_exec_arg_t *arguments)
 {
+    TW_TRY(engine_room());
     TW_TRY(engine_check(dnnl_primitive_execute(primitive, e->stream, count, arguments), "a bf16 product"));
     return engine_check(dnnl_stream_wait(e->stream), "a bf16 product");
 }
@@ -244,6 +246,7 @@ static tw_status multiply_bf16(nn_engine *e, const engine_product *p, const floa
 static tw_status multiply_fp32(const nn_product *p, const float *a, const float *b, float *c)
 {
     dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
+    TW_TRY(engine_room());
     return engine_check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
                                    p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n),
                         "a matrix product");

@@ -113,6 +113,15 @@ static tw_status parse_line(options *set, int argc, char **argv)
     return check_arguments(set);
 }
 
+tw_status options_add_row(option_row all[OPTIONS_MOST], size_t *count, const option_row *row)
+{
+    if (*count == OPTIONS_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a page has at most %d rows; there is none left for '%s'", OPTIONS_MOST,
+                       row->name ? row->name : row->help);
+    all[(*count)++] = *row;
+    return TW_OK;
+}
+
 tw_status options_parse(const option_page *page, int argc, char **argv, void *target, options *set)
 {
     *set = (options){.page = page, .target = target, .arguments = argv};

@@ -62,6 +62,9 @@ typedef struct option_page {
 
 enum { OPTIONS_MOST = 96 };
 
+/* Appends a row where a page's are put together of several tables. TW_ERROR_ARGUMENT where there are OPTIONS_MOST. */
+tw_status options_add_row(option_row rows[OPTIONS_MOST], size_t *count, const option_row *row);
+
 /* Who set a value. */
 typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_LINE } option_source;
 

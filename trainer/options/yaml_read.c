@@ -1,12 +1,11 @@
 /* Options from a YAML file: one flat mapping. libyaml does the grammar; libcyaml, which checks against a schema,
  * reports to a log where we want one sentence with the line and the key, and our rows are a schema already. */
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 #include "error.h"
 #include "options.h"
+#include "regular_file.h"
 #include "value.h"
 
 typedef struct reader {
@@ -139,13 +138,10 @@ tw_status options_read_text(options *set, const char *name, const char *text, si
 
 tw_status options_read_file(options *set, const char *path)
 {
-    struct stat about;
-    FILE *file = fopen(path, "re");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
-    bool folder = fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode);
-    tw_status status = folder ? TW_OK : read_source(set, path, file, NULL, 0);
-    if (folder || ferror(file))
-        status = tw_fail(TW_ERROR_IO, "%s: cannot read it%s", path, folder ? ": it is a folder" : "");
+    FILE *file;
+    TW_TRY(regular_file_stream(path, "r", &file));
+    tw_status status = read_source(set, path, file, NULL, 0);
+    if (ferror(file)) status = tw_fail(TW_ERROR_IO, "%s: cannot read it", path);
     fclose(file);
     return status;
 }

@@ -165,6 +165,12 @@ static tw_status load(const void *settings, task **out)
     return status;
 }
 
+static tw_status fits(const task *t, const learner_place *place)
+{
+    const asr_data *d = (const asr_data *)t;
+    return task_check_batch(t, place, d->kind->count(d));
+}
+
 /* ---- a worker ---- */
 
 static tw_status create_network(asr_learner *l)
@@ -236,6 +242,7 @@ const task_ops asr_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
+    .fits = fits,
     .learner_bytes = sizeof(asr_learner),
     .open = open,
     .close = close,

@@ -51,6 +51,8 @@ struct asr_kind {
     /* Fills d->sets, d->labels and the texts of d->base. */
     tw_status (*load)(asr_data *d);
     void (*release)(asr_data *d);
+    /* How many there are to train on of what `batch_of` names. */
+    size_t (*count)(const asr_data *d);
     /* Fills l->own, l->order and steps_per_epoch; the network is made afterwards. */
     tw_status (*prepare)(asr_learner *l);
     void (*clear)(asr_learner *l);

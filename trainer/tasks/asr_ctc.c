@@ -131,6 +131,11 @@ static const ctc_sets *sets_of(const asr_learner *l)
     return asr_data_of(l)->sets;
 }
 
+static size_t count(const asr_data *d)
+{
+    return ((const ctc_sets *)d->sets)->train.count;
+}
+
 static void grow_to(const speech_set *set, size_t *frames, size_t *targets)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -143,7 +148,6 @@ static tw_status prepare(asr_learner *l)
 {
     const ctc_sets *s = sets_of(l);
     size_t frames = 1, targets = 1, batch = l->base.place.batch;
-    TW_TRY(task_check_batch(&l->base, s->train.count));
     l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->base.place.size, batch);
     grow_to(&s->train, &frames, &targets);
     frames += (size_t)ceil((double)frames * asr_settings_of(l->base.task)->tempo);
@@ -298,6 +302,7 @@ const asr_kind asr_ctc = {
     .metrics = metrics,
     .load = load,
     .release = release,
+    .count = count,
     .prepare = prepare,
     .clear = clear,
     .step = step,

@@ -81,11 +81,15 @@ static const frame_sets *sets_of(const asr_learner *l)
     return asr_data_of(l)->sets;
 }
 
+static size_t count(const asr_data *d)
+{
+    return ((const frame_sets *)d->sets)->train.count;
+}
+
 static tw_status prepare(asr_learner *l)
 {
     const frame_set *train = &sets_of(l)->train;
     size_t batch = l->base.place.batch, frames = train->length * batch;
-    TW_TRY(task_check_batch(&l->base, train->count));
     l->base.steps_per_epoch = train->count / (batch * (size_t)l->base.place.size);
     frame_worker *w = l->own = calloc(1, sizeof *w);
     if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
@@ -154,6 +158,7 @@ const asr_kind asr_frames = {
     .metrics = metrics,
     .load = load,
     .release = release,
+    .count = count,
     .prepare = prepare,
     .clear = clear,
     .step = step,

@@ -93,6 +93,11 @@ static void release(task *t)
     free(t);
 }
 
+static tw_status fits(const task *t, const learner_place *place)
+{
+    return task_check_batch(t, place, ((const image_task_data *)t)->train.count);
+}
+
 /* ---- a worker ---- */
 
 typedef struct image_learner {
@@ -151,7 +156,6 @@ static tw_status open(learner *base)
 {
     image_learner *l = (image_learner *)base;
     size_t count = data_of(l)->train.count;
-    TW_TRY(task_check_batch(base, count));
     base->steps_per_epoch = count / (base->place.batch * (size_t)base->place.size);
     return create_model(l);
 }
@@ -224,6 +228,7 @@ const task_ops image_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
+    .fits = fits,
     .learner_bytes = sizeof(image_learner),
     .open = open,
     .close = close,

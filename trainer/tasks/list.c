@@ -24,6 +24,7 @@ tw_status task_find(const char *name, const task_ops **ops)
 
 tw_status task_learner_create(const task *t, const learner_place *place, learner **out)
 {
+    TW_TRY(t->ops->fits(t, place));
     learner *l = calloc(1, t->ops->learner_bytes);
     if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
     l->task = t;
@@ -49,13 +50,12 @@ size_t task_slice(const learner *l, uint64_t step)
     return ((size_t)(step % l->steps_per_epoch) * (size_t)p->size + (size_t)p->rank) * p->batch;
 }
 
-tw_status task_check_batch(const learner *l, size_t count)
+tw_status task_check_batch(const task *t, const learner_place *p, size_t count)
 {
-    const learner_place *p = &l->place;
     size_t wanted = p->batch * (size_t)p->size;
     if (count >= wanted) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
-                   p->batch, p->size, p->size == 1 ? "" : "s", wanted, l->task->batch_of, count);
+                   p->batch, p->size, p->size == 1 ? "" : "s", wanted, t->batch_of, count);
 }
 
 void task_score_add(task_score *sum, const task_score *score)

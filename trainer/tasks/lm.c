@@ -209,13 +209,30 @@ static const lm_data *data_of(const lm_learner *l)
     return (const lm_data *)l->base.task;
 }
 
+static size_t bptt_of(const task *t)
+{
+    const lm_settings *s = t->settings;
+    return s->bptt > 0 ? (size_t)s->bptt : ((const lm_data *)t)->network->steps;
+}
+
+/* For all workers. */
+static tw_status cut_all(const task *t, const learner_place *p, strips *all)
+{
+    return strips_cut(&((const lm_data *)t)->corpus.train, "training", p->batch * (size_t)p->size, bptt_of(t), all);
+}
+
+static tw_status fits(const task *t, const learner_place *place)
+{
+    strips all;
+    return cut_all(t, place, &all);
+}
+
 static tw_status cut_text(lm_learner *l)
 {
-    const lm_settings *s = l->base.task->settings;
     const learner_place *p = &l->base.place;
     strips all;
-    l->bptt = s->bptt > 0 ? (size_t)s->bptt : data_of(l)->network->steps;
-    TW_TRY(strips_cut(&data_of(l)->corpus.train, "training", p->batch * (size_t)p->size, l->bptt, &all));
+    l->bptt = bptt_of(l->base.task);
+    TW_TRY(cut_all(l->base.task, p, &all));
     l->text = strips_slice(&all, p->batch * (size_t)p->rank, p->batch);
     l->base.steps_per_epoch = l->text.length / l->bptt;
     return TW_OK;
@@ -347,6 +364,7 @@ const task_ops lm_task = {
     .fallback = fallback,
     .load = load,
     .release = release,
+    .fits = fits,
     .learner_bytes = sizeof(lm_learner),
     .open = open,
     .close = close,

@@ -100,6 +100,10 @@ struct task_ops {
     tw_status (*load)(const void *settings, task **out);
     void (*release)(task *t);
 
+    /* TW_ERROR_ARGUMENT when a step of so many workers with such a batch takes more than the data have. Known before a
+     * worker is made. */
+    tw_status (*fits)(const task *t, const learner_place *place);
+
     size_t learner_bytes; /* of the task's own struct */
     /* Fills a learner of zeros in whose task and place are set: its network, with initial parameters that are a
      * function of the seed alone, and all that a learner shows. */
@@ -130,8 +134,8 @@ void task_learner_destroy(learner *l);
  * batch after the other, of which worker r's is the r-th slice. */
 size_t task_slice(const learner *l, uint64_t step);
 
-/* TW_ERROR_ARGUMENT when a step of all workers takes more of what --batch counts than the `count` there are. */
-tw_status task_check_batch(const learner *l, size_t count);
+/* For `fits`: where the data have `count` of what --batch counts. */
+tw_status task_check_batch(const task *t, const learner_place *place, size_t count);
 
 /* Room for any task's settings, in the structs that hold one. */
 enum { TASK_SETTINGS_MOST = 512 };

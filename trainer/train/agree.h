@@ -16,8 +16,8 @@ tw_status agree_replicas(worker *w);
 /* *any becomes 1 on all ranks if it is on one. */
 tw_status agree_any(tw_comm *comm, int *any);
 
-/* Whether any rank was asked to stop, or is lost. To be asked before every step; the ranks really talk only every so
- * many steps, at most half a second's worth, and all find the same answer at the same step. Begin with {0}. */
+/* Whether any rank was asked to stop, wants to, or is lost. To be asked before every step; the ranks really talk only
+ * every so many steps, at most half a second's worth, and all find the same answer at the same step. Begin with {0}. */
 typedef struct stop_vote {
     uint64_t next_step;
     double last_time;

@@ -8,22 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FORMAT "thinwire checkpoint 1"
 #define SCHEME "scheme."
 #define TASK "task."
+#define RANK "rank"
+#define WORKERS "workers"
+#define RUN "run"
+#define MODEL_SUM "model checksum"
 #define TENSOR_SUM "checksum"
 #define TEXT_SUM "checksum of texts"
-
-static void model_path(const char *folder, char path[CHECKPOINT_PATH])
-{
-    snprintf(path, CHECKPOINT_PATH, "%s/model.safetensors", folder);
-}
-
-static void worker_path(const char *folder, int rank, char path[CHECKPOINT_PATH])
-{
-    snprintf(path, CHECKPOINT_PATH, "%s/worker-%d.safetensors", folder, rank);
-}
 
 /* Puts the file's name before the last error's text, which knows only the tensor. */
 static tw_status in_file(const char *path, tw_status status)
@@ -59,7 +54,8 @@ static void sum_texts(const tw_state *state, char text[SUM_TEXT])
     snprintf(text, SUM_TEXT, "%08x", sum);
 }
 
-static tw_status seal_and_save(tw_state *state, const char *path)
+/* After the last tensor and the last text. */
+static tw_status seal(tw_state *state)
 {
     char sum[SUM_TEXT];
     TW_TRY(sum_tensors(state, sum));
@@ -67,8 +63,7 @@ static tw_status seal_and_save(tw_state *state, const char *path)
     TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
     TW_TRY(tw_state_put_text(state, TENSOR_SUM, sum));
     sum_texts(state, sum);
-    TW_TRY(tw_state_put_text(state, TEXT_SUM, sum));
-    return tw_state_save(state, path);
+    return tw_state_put_text(state, TEXT_SUM, sum);
 }
 
 static tw_status compare_sums(const char *path, const char *what, const char *sum, const char *stored)
@@ -264,24 +259,137 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     return unpack_scheme(w, state);
 }
 
-static tw_status save_packed(worker *w, tw_status (*pack)(worker *, tw_state *), const char *path)
+/* --- what belongs together ------------------------------------------------------------------------------------ */
+
+/* What the files of one checkpoint have in common: the run, which is named at random when it first saves and keeps its
+ * name for good, and the checksum of the model file, which is that of all texts in it, the tensors' checksum among
+ * them. Checkpoints of version 0.1 have neither. */
+typedef struct stamp {
+    char run[RUN_NAME];
+    char model[SUM_TEXT];
+    int workers;
+} stamp;
+
+static void name_run(char name[RUN_NAME])
 {
+    uint64_t bits;
+    if (getentropy(&bits, sizeof bits) != 0) bits = (uint64_t)(1e9 * tw_clock()) << 16 ^ (uint64_t)getpid();
+    snprintf(name, RUN_NAME, "%016llx", (unsigned long long)bits);
+}
+
+static void copy_text(const tw_state *state, const char *key, char *text, size_t room)
+{
+    const char *stored = tw_state_text(state, key);
+    snprintf(text, room, "%s", stored ? stored : "");
+}
+
+static void read_stamp(const worker *w, const tw_state *model, stamp *s)
+{
+    const char *workers = tw_state_text(model, WORKERS);
+    s->workers = workers ? atoi(workers) : w->size;
+    copy_text(model, RUN, s->run, sizeof s->run);
+    copy_text(model, TEXT_SUM, s->model, sizeof s->model);
+}
+
+/* What a worker's file says of its place. */
+enum { STAMPED = 4 };
+
+static void describe_stamp(const stamp *s, int rank, setting_text texts[STAMPED])
+{
+    texts[0] = (setting_text){.key = RANK, .value = texts[0].space};
+    texts[1] = (setting_text){.key = WORKERS, .value = texts[1].space};
+    texts[2] = (setting_text){.key = RUN, .value = s->run};
+    texts[3] = (setting_text){.key = MODEL_SUM, .value = s->model};
+    snprintf(texts[0].space, sizeof texts[0].space, "%d", rank);
+    snprintf(texts[1].space, sizeof texts[1].space, "%d", s->workers);
+}
+
+static tw_status put_stamp(const worker *w, const stamp *s, tw_state *state)
+{
+    setting_text texts[STAMPED];
+    describe_stamp(s, w->rank, texts);
+    for (int i = 0; i < STAMPED; i++) TW_TRY(tw_state_put_text(state, texts[i].key, texts[i].value));
+    return TW_OK;
+}
+
+/* A checkpoint of version 0.1 has no stamp, in any of its files. */
+static tw_status check_stamp(const worker *w, const stamp *s, const tw_state *state, const char *path)
+{
+    setting_text texts[STAMPED];
+    describe_stamp(s, w->rank, texts);
+    for (int i = 0; i < STAMPED; i++) {
+        const char *key = texts[i].key, *wanted = *s->run ? texts[i].value : "not given";
+        const char *stored = tw_state_text(state, key) ? tw_state_text(state, key) : "not given";
+        if (strcmp(stored, wanted) != 0)
+            return tw_fail(TW_ERROR_STATE,
+                           "%s does not belong to the model.safetensors beside it: its %s is %s, it should be %s", path,
+                           key, stored, wanted);
+    }
+    return TW_OK;
+}
+
+/* --- writing -------------------------------------------------------------------------------------------------- */
+
+/* For rank 0: all of the model file but its place on the disk. */
+static tw_status seal_model(worker *w, tw_state **out, stamp *s)
+{
+    if (!*w->run) name_run(w->run);
+    TW_TRY(tw_state_create(out));
+    TW_TRY(pack_model(w, *out));
+    TW_TRY(tw_state_put_text(*out, RUN, w->run));
+    TW_TRY(seal(*out));
+    read_stamp(w, *out, s);
+    return TW_OK;
+}
+
+static tw_status pack_and_save_worker(worker *w, const stamp *s, tw_state *state, const char *path)
+{
+    TW_TRY(pack_worker(w, state));
+    TW_TRY(put_stamp(w, s, state));
+    TW_TRY(seal(state));
+    return tw_state_save(state, path);
+}
+
+static tw_status save_worker(worker *w, const stamp *s, const char *folder)
+{
+    char path[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(tw_state_create(&state));
-    tw_status status = pack(w, state);
-    if (status == TW_OK) status = seal_and_save(state, path);
+    tw_status status = pack_and_save_worker(w, s, state, folder_worker(folder, w->rank, path));
     tw_state_destroy(state);
     return status;
 }
 
-static tw_status write_files(worker *w, const char *folder)
+/* `model`: rank 0's, else NULL. */
+static tw_status save_files(worker *w, tw_state *model, const stamp *s, const char *folder)
 {
     char path[CHECKPOINT_PATH];
-    worker_path(folder, w->rank, path);
-    TW_TRY(save_packed(w, pack_worker, path));
-    if (w->rank != 0) return TW_OK;
-    model_path(folder, path);
-    return save_packed(w, pack_model, path);
+    TW_TRY(save_worker(w, s, folder));
+    return model ? tw_state_save(model, folder_model(folder, path)) : TW_OK;
+}
+
+static tw_status write_files(worker *w, const char *folder)
+{
+    tw_state *model = NULL;
+    stamp s = {0};
+    tw_status status = agree_status(w, w->rank == 0 ? seal_model(w, &model, &s) : TW_OK);
+    if (status == TW_OK) status = tw_comm_broadcast(w->comm, 0, &s, sizeof s);
+    if (status == TW_OK) memcpy(w->run, s.run, sizeof w->run);
+    if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, folder));
+    tw_state_destroy(model);
+    return status;
+}
+
+/* Which step, and which one stays beside it: the same on every rank, whatever each finds on its own disk. */
+typedef struct plan {
+    uint64_t step, kept;
+} plan;
+
+static tw_status make_plan(worker *w, plan *p)
+{
+    *p = (plan){.step = w->step};
+    if (w->rank == 0) p->kept = folder_kept(w->settings.out, p->step);
+    return tw_comm_broadcast(w->comm, 0, p, sizeof *p);
 }
 
 tw_status checkpoint_write(worker *w)
@@ -289,40 +397,52 @@ tw_status checkpoint_write(worker *w)
     const char *out = w->settings.out;
     if (!out) return TW_OK;
     char partial[FOLDER_PATH];
-    uint64_t step = w->step;
-    TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step));
+    plan p;
+    TW_TRY(make_plan(w, &p));
     TW_TRY(worker_average_buffers(w));
-    tw_status status = agree_status(w, folder_begin(out, step, partial));
-    if (status == TW_OK) status = agree_status(w, write_files(w, partial));
-    if (status == TW_OK) status = agree_status(w, folder_publish(out, step));
-    if (status != TW_OK) folder_abandon(out, step);
+    tw_status status = agree_status(w, folder_begin(out, p.step, partial));
+    if (status == TW_OK) status = write_files(w, partial);
+    if (status == TW_OK) status = agree_status(w, folder_give_way(out, p.step));
+    if (status == TW_OK) status = agree_status(w, folder_publish(out, p.step, p.kept));
+    if (status != TW_OK) folder_abandon(out, p.step);
     return status;
 }
 
-static tw_status load_model(worker *w, const char *folder, int *workers)
+/* --- reading -------------------------------------------------------------------------------------------------- */
+
+/* A checkpoint, and what all ranks learn of its model file. */
+typedef struct place {
+    char folder[FOLDER_PATH];
+    int has_model, has_older; /* the model file is there; so is an older checkpoint */
+    uint64_t step;
+    schedule schedule;
+    stamp stamp;
+} place;
+
+static tw_status load_model(worker *w, place *found)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
-    model_path(folder, path);
-    TW_TRY(load_and_verify(path, &state));
+    TW_TRY(load_and_verify(folder_model(found->folder, path), &state));
     tw_status status = check_identity(w, state, path);
     if (status == TW_OK) status = in_file(path, unpack_model(w, state));
-    const char *written = tw_state_text(state, "workers");
-    *workers = written ? atoi(written) : w->size;
+    read_stamp(w, state, &found->stamp);
     tw_state_destroy(state);
     TW_TRY(status);
+    found->step = w->step;
+    found->schedule = w->schedule;
     if (w->step <= w->steps) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s has %llu steps behind it, but this run ends after %llu", path,
                    (unsigned long long)w->step, (unsigned long long)w->steps);
 }
 
-static tw_status load_worker(worker *w, const char *folder)
+static tw_status load_worker(worker *w, const place *found)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
-    worker_path(folder, w->rank, path);
-    TW_TRY(load_and_verify(path, &state));
-    tw_status status = in_file(path, unpack_worker(w, state));
+    TW_TRY(load_and_verify(folder_worker(found->folder, w->rank, path), &state));
+    tw_status status = check_stamp(w, &found->stamp, state, path);
+    if (status == TW_OK) status = in_file(path, unpack_worker(w, state));
     tw_state_destroy(state);
     return status;
 }
@@ -334,44 +454,76 @@ static tw_status join_late(worker *w, const char *folder)
     char path[CHECKPOINT_PATH];
     tw_state *state;
     const learner *l = w->learner;
-    model_path(folder, path);
-    TW_TRY(load_and_verify(path, &state));
+    TW_TRY(load_and_verify(folder_model(folder, path), &state));
     tw_status status =
         in_file(path, get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
     tw_state_destroy(state);
     return status;
 }
 
-typedef struct place {
-    uint64_t step;
-    int workers; /* that wrote it */
-    schedule schedule;
-    char folder[FOLDER_PATH];
-} place;
+static int is_there(const char *path)
+{
+    return access(path, F_OK) == 0 || errno != ENOENT;
+}
 
-/* Rank 0 alone chooses and reads what all replicas share. */
-static tw_status find_and_load(worker *w, place *found)
+/* Rank 0 alone chooses, and reads what all replicas share. */
+static tw_status find_and_load(worker *w, size_t newer, place *found)
 {
     const train_settings *s = &w->settings;
-    TW_TRY(folder_find(*s->resume ? s->resume : s->out, found->folder));
-    TW_TRY(load_model(w, found->folder, &found->workers));
-    found->step = w->step;
-    found->schedule = w->schedule;
-    return TW_OK;
+    const char *from = *s->resume ? s->resume : s->out;
+    char path[CHECKPOINT_PATH];
+    found->has_older = folder_find(from, newer + 1, found->folder) == TW_OK;
+    TW_TRY(folder_find(from, newer, found->folder));
+    found->has_model = is_there(folder_model(found->folder, path));
+    return found->has_model ? load_model(w, found) : TW_OK;
+}
+
+static tw_status find_own_files(const worker *w, const place *found)
+{
+    char path[CHECKPOINT_PATH];
+    if (!found->has_model)
+        return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", folder_model(found->folder, path));
+    if (w->rank >= found->stamp.workers || is_there(folder_worker(found->folder, w->rank, path))) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", path);
+}
+
+/* The newest checkpoint of which every rank has its files. An incomplete one, which a kill of an earlier version or a
+ * person left behind, must not hide the whole ones beside it. */
+static tw_status choose(worker *w, place *found)
+{
+    for (size_t newer = 0;; newer++) {
+        *found = (place){0};
+        TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, newer, found) : TW_OK));
+        TW_TRY(tw_comm_broadcast(w->comm, 0, found, sizeof *found));
+        tw_status status = agree_status(w, find_own_files(w, found));
+        if (status == TW_OK || !w->agreed || !found->has_older) return status;
+        if (w->rank == 0) fprintf(stderr, "thinwire: %s; the one before it is taken\n", tw_last_error());
+        w->agreed = 0;
+    }
 }
 
 tw_status checkpoint_resume(worker *w)
 {
-    place found = {0};
-    TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, &found) : TW_OK));
-    TW_TRY(tw_comm_broadcast(w->comm, 0, &found, sizeof found));
+    place found;
+    TW_TRY(choose(w, &found));
     w->step = found.step;
     w->schedule = found.schedule;
-    if (w->rank == 0 && w->size != found.workers)
-        fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s\n", found.folder, found.workers, w->size,
-                w->size < found.workers ? "what the others remembered is left there"
-                                        : "those without a file begin with its weights and no momentum");
-    return agree_status(w, w->rank < found.workers ? load_worker(w, found.folder) : join_late(w, found.folder));
+    memcpy(w->run, found.stamp.run, sizeof w->run);
+    int workers = found.stamp.workers;
+    if (w->rank == 0 && w->size != workers)
+        fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s\n", found.folder, workers, w->size,
+                w->size < workers ? "what the others remembered is left there"
+                                  : "those without a file begin with its weights and no momentum");
+    return agree_status(w, w->rank < workers ? load_worker(w, &found) : join_late(w, found.folder));
+}
+
+/* The newest with a model file; where none has one, the newest. */
+static tw_status find_complete(const char *path, char folder[FOLDER_PATH])
+{
+    char file[CHECKPOINT_PATH];
+    for (size_t newer = 0; folder_find(path, newer, folder) == TW_OK; newer++)
+        if (is_there(folder_model(folder, file))) return TW_OK;
+    return folder_find(path, 0, folder);
 }
 
 /* The model's file in a checkpoint, in the newest of a run's folder, or at that path itself. */
@@ -383,8 +535,8 @@ static tw_status find_model(const char *path, char file[CHECKPOINT_PATH])
     if (S_ISREG(about.st_mode)) {
         snprintf(file, CHECKPOINT_PATH, "%s", path);
     } else {
-        TW_TRY(folder_find(path, folder));
-        model_path(folder, file);
+        TW_TRY(find_complete(path, folder));
+        folder_model(folder, file);
     }
     return TW_OK;
 }

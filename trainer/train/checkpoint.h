@@ -3,25 +3,24 @@
  * model.safetensors, written by rank 0, holds what is the same on all replicas: weights, the workers' mean running
  * statistics, the optimiser's momentum and moments, the step, and as text the settings a resumed run must share.
  * worker-R.safetensors, written by rank R, holds what is its own: the scheme's residuals and momentum, its running
- * statistics, its totals. By gossip the optimiser's are there too, and the step is the worker's own: those of
- * an interrupted run may differ, and the folder is named after rank 0's. A run by gossip can go on with more or fewer
- * workers; with a reducer it cannot, for what lost workers held back would be missing. */
+ * statistics, its totals; and as text which rank of which run it is of, and the model file's checksum, so that files of
+ * different checkpoints, runs or ranks are not taken for one checkpoint. By gossip the optimiser's are there too, and
+ * the step is the worker's own: those of an interrupted run may differ, and the folder is named after rank 0's. A run
+ * by gossip can go on with more or fewer workers; with a reducer it cannot, for what lost workers held back would be
+ * missing. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
 #include "folder.h"
 #include "worker.h"
 
-/* A path in a checkpoint's folder. */
-#define CHECKPOINT_PATH (FOLDER_PATH + 64)
-
 /* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps (by gossip, after
  * gossip_leave), and all learn whether it succeeded; if it did not, nothing older is lost. Does nothing when the run
  * keeps no folder. */
 tw_status checkpoint_write(worker *w);
 
-/* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out. Every rank
- * calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
+/* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out of which all
+ * files are there. Every rank calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
 
 /* For those who use what was trained: has `read` read the model.safetensors of a checkpoint, of the newest in a run's

@@ -10,14 +10,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEPT 2
 #define PARTIAL ".partial"
 #define REPLACED ".replaced"
+#define REMOVED ".removed"
+
+/* Makes what was renamed, made or removed in a folder last through a power cut. Some file systems cannot sync a folder:
+ * that is no failure of ours. */
+static void sync_folder(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    fsync(descriptor);
+    close(descriptor);
+}
+
+/* The same of the folder that `path` lies in. */
+static void sync_parent(const char *path)
+{
+    char parent[FOLDER_PATH];
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/') length--;
+    while (length > 0 && path[length - 1] != '/') length--;
+    snprintf(parent, sizeof parent, "%.*s", (int)length, path);
+    sync_folder(length > 0 ? parent : ".");
+}
 
 static tw_status make_one(const char *path)
 {
     struct stat info;
-    if (mkdir(path, 0777) == 0) return TW_OK;
+    if (mkdir(path, 0777) == 0) {
+        sync_parent(path);
+        return TW_OK;
+    }
     int error = errno;
     int there = stat(path, &info) == 0;
     if (there && S_ISDIR(info.st_mode)) return TW_OK;
@@ -52,34 +76,6 @@ tw_status folder_open(const char *out)
     return folder_make(out);
 }
 
-/* A checkpoint holds files only; whatever else a person put there stays, and the folder with it. */
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-    if (!folder) return;
-    for (struct dirent *entry; (entry = readdir(folder));) unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    rmdir(path);
-}
-
-tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH])
-{
-    char final[FOLDER_PATH], replaced[FOLDER_PATH];
-    TW_TRY(step_path(out, step, PARTIAL, partial));
-    TW_TRY(step_path(out, step, "", final));
-    TW_TRY(step_path(out, step, REPLACED, replaced));
-    rename(final, replaced);
-    return folder_make(partial);
-}
-
-static void sync_folder(const char *path)
-{
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    fsync(descriptor);
-    close(descriptor);
-}
-
 /* "step-" and digits: their value; -1 for any other name. `*rest` is what follows the digits, or the name. */
 static long long parse_step(const char *name, const char **rest)
 {
@@ -91,100 +87,259 @@ static long long parse_step(const char *name, const char **rest)
     return step;
 }
 
+static int has_suffix(const struct dirent *entry, const char *suffix)
+{
+    const char *rest;
+    return parse_step(entry->d_name, &rest) >= 0 && strcmp(rest, suffix) == 0;
+}
+
+static int is_plain(const struct dirent *entry)
+{
+    return has_suffix(entry, "");
+}
+
+static int is_replaced(const struct dirent *entry)
+{
+    return has_suffix(entry, REPLACED);
+}
+
+/* One that stepped aside for another of its step counts where a killed run did not finish that: there is none better.
+ */
 static int is_checkpoint(const struct dirent *entry)
 {
-    const char *rest;
-    return parse_step(entry->d_name, &rest) >= 0 && *rest == '\0';
+    return is_plain(entry) || is_replaced(entry);
 }
 
-/* Or one that stepped aside for another of its step, which a killed run did not finish: there is none better. */
-static int is_whole(const struct dirent *entry)
+static int is_partial(const struct dirent *entry)
 {
-    const char *rest;
-    return parse_step(entry->d_name, &rest) >= 0 && (*rest == '\0' || strcmp(rest, REPLACED) == 0);
+    return has_suffix(entry, PARTIAL);
 }
 
-static int is_leftover(const struct dirent *entry)
+/* Also step-N.removed-1, where step-N.removed could not be emptied. */
+static int is_removed(const struct dirent *entry)
 {
     const char *rest;
-    return parse_step(entry->d_name, &rest) >= 0 && (strcmp(rest, PARTIAL) == 0 || strcmp(rest, REPLACED) == 0);
+    return parse_step(entry->d_name, &rest) >= 0 && strncmp(rest, REMOVED, sizeof REMOVED - 1) == 0;
+}
+
+static uint64_t step_of(const struct dirent *entry)
+{
+    const char *rest;
+    return (uint64_t)parse_step(entry->d_name, &rest);
 }
 
 /* Of the same step, the one without a suffix is the newest. */
 static int by_step(const struct dirent **a, const struct dirent **b)
 {
-    const char *left_rest, *right_rest;
-    long long left = parse_step((*a)->d_name, &left_rest), right = parse_step((*b)->d_name, &right_rest);
-    return left != right ? (left > right) - (left < right) : strcmp(right_rest, left_rest);
+    uint64_t left = step_of(*a), right = step_of(*b);
+    return left != right ? (left > right) - (left < right) : strcmp((*b)->d_name, (*a)->d_name);
 }
 
-/* Names in <out>/checkpoints/, oldest first; none when there is no such folder. */
-static int list(const char *out, int (*filter)(const struct dirent *), struct dirent ***entries)
-{
+/* The folders of <out>/checkpoints/ that the filter lets through, oldest first; none when there is no such folder. */
+typedef struct listing {
     char root[FOLDER_PATH];
-    snprintf(root, sizeof root, "%s/checkpoints", out);
-    *entries = NULL;
-    int count = scandir(root, entries, filter, by_step);
-    return count < 0 ? 0 : count;
+    struct dirent **entries;
+    int count;
+} listing;
+
+static void list(const char *out, int (*filter)(const struct dirent *), listing *l)
+{
+    snprintf(l->root, sizeof l->root, "%s/checkpoints", out);
+    l->entries = NULL;
+    l->count = scandir(l->root, &l->entries, filter, by_step);
+    if (l->count < 0) l->count = 0;
 }
 
-static void release(struct dirent **entries, int count)
+static void release(listing *l)
 {
-    for (int i = 0; i < count; i++) free(entries[i]);
-    free(entries);
+    for (int i = 0; i < l->count; i++) free(l->entries[i]);
+    free(l->entries);
 }
 
-/* Entries [first, last). */
-static void remove_entries(const char *out, struct dirent **entries, int first, int last)
+/* Room for a name behind a folder's. */
+enum { ENTRY_PATH = FOLDER_PATH + NAME_MAX + 16 };
+
+static const char *entry_path(const listing *l, int index, char path[ENTRY_PATH])
 {
-    for (int i = first; i < last; i++) {
-        char path[FOLDER_PATH];
-        if (snprintf(path, sizeof path, "%s/checkpoints/%s", out, entries[i]->d_name) < (int)sizeof path)
-            remove_folder(path);
+    snprintf(path, ENTRY_PATH, "%s/%s", l->root, l->entries[index]->d_name);
+    return path;
+}
+
+/* A checkpoint holds files only; whatever else a person put there stays, and the folder with it. */
+static void empty_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+}
+
+static void delete_all(const char *out, int (*filter)(const struct dirent *))
+{
+    listing l;
+    char path[ENTRY_PATH];
+    list(out, filter, &l);
+    for (int i = 0; i < l.count; i++) {
+        empty_folder(entry_path(&l, i, path));
+        rmdir(path);
     }
+    release(&l);
 }
 
-static void remove_superseded(const char *out, uint64_t step)
+/* Takes a checkpoint its name, in one act, so that half of it is never taken for the whole. Another rank may have done
+ * it before. */
+static tw_status rename_away(const listing *l, int index)
 {
-    struct dirent **entries;
-    const char *rest;
-    int count = list(out, is_checkpoint, &entries), end = 0;
-    while (end < count && (uint64_t)parse_step(entries[end]->d_name, &rest) <= step) end++;
-    remove_entries(out, entries, 0, end - KEPT);
-    remove_entries(out, entries, end, count);
-    release(entries, count);
+    enum { NAMES = 100 };
+    char path[ENTRY_PATH], away[ENTRY_PATH + 8];
+    entry_path(l, index, path);
+    int length =
+        snprintf(away, sizeof away, "%s/step-%08llu" REMOVED, l->root, (unsigned long long)step_of(l->entries[index]));
+    for (int i = 1; rename(path, away) != 0 && errno != ENOENT; i++) {
+        if (i == NAMES || (errno != ENOTEMPTY && errno != EEXIST))
+            return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", path, away, strerror(errno));
+        snprintf(away + length, sizeof away - (size_t)length, "-%d", i);
+    }
+    return TW_OK;
 }
 
-static void remove_leftovers(const char *out)
+static int exists(const char *path)
 {
-    struct dirent **entries;
-    int count = list(out, is_leftover, &entries);
-    remove_entries(out, entries, 0, count);
-    release(entries, count);
+    return access(path, F_OK) == 0;
 }
 
-tw_status folder_publish(const char *out, uint64_t step)
+/* What stepped aside and was not replaced gets its name back; what was replaced goes. */
+static tw_status settle_replaced(const char *out)
 {
-    char partial[FOLDER_PATH], final[FOLDER_PATH], root[FOLDER_PATH];
+    listing l;
+    tw_status status = TW_OK;
+    char aside[ENTRY_PATH], plain[ENTRY_PATH];
+    list(out, is_replaced, &l);
+    for (int i = 0; i < l.count && status == TW_OK; i++) {
+        snprintf(plain, sizeof plain, "%s", entry_path(&l, i, aside));
+        plain[strlen(plain) - (sizeof REPLACED - 1)] = '\0';
+        if (exists(plain))
+            status = rename_away(&l, i);
+        else if (rename(aside, plain) != 0 && errno != ENOENT)
+            status = tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", aside, plain, strerror(errno));
+    }
+    release(&l);
+    return status;
+}
+
+tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH])
+{
+    TW_TRY(step_path(out, step, PARTIAL, partial));
+    TW_TRY(settle_replaced(out));
+    delete_all(out, is_removed);
+    empty_folder(partial);
+    return folder_make(partial);
+}
+
+/* The last of the names to go decides where --resume continues: until then the newest is still there. */
+static tw_status give_up(const char *out, uint64_t step)
+{
+    listing l;
+    tw_status status = TW_OK;
+    list(out, is_plain, &l);
+    int first = 0;
+    while (first < l.count && step_of(l.entries[first]) < step) first++;
+    int later = l.count > 0 && step_of(l.entries[l.count - 1]) > step;
+    for (int i = first; later && i < l.count && status == TW_OK; i++) status = rename_away(&l, i);
+    release(&l);
+    return status;
+}
+
+tw_status folder_give_way(const char *out, uint64_t step)
+{
+    char final[FOLDER_PATH], replaced[FOLDER_PATH];
+    TW_TRY(step_path(out, step, "", final));
+    TW_TRY(step_path(out, step, REPLACED, replaced));
+    TW_TRY(give_up(out, step));
+    if (rename(final, replaced) != 0 && errno != ENOENT)
+        return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", final, replaced, strerror(errno));
+    sync_parent(final);
+    return TW_OK;
+}
+
+static void rename_older_away(const char *out, uint64_t kept)
+{
+    listing l;
+    list(out, is_plain, &l);
+    for (int i = 0; i < l.count && step_of(l.entries[i]) < kept; i++) rename_away(&l, i);
+    release(&l);
+}
+
+tw_status folder_publish(const char *out, uint64_t step, uint64_t kept)
+{
+    char partial[FOLDER_PATH], final[FOLDER_PATH];
     TW_TRY(step_path(out, step, PARTIAL, partial));
     TW_TRY(step_path(out, step, "", final));
-    int renamed = rename(partial, final) == 0 || (errno == ENOENT && access(final, F_OK) == 0);
-    if (!renamed) return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
-    snprintf(root, sizeof root, "%.*s", (int)(strrchr(final, '/') - final), final);
-    sync_folder(root);
-    remove_superseded(out, step);
-    remove_leftovers(out);
+    if (rename(partial, final) != 0 && (errno != ENOENT || !exists(final)))
+        return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
+    sync_parent(final);
+    rename_older_away(out, kept);
+    settle_replaced(out);
+    sync_parent(final); /* no file goes before its folder's name has */
+    delete_all(out, is_removed);
+    delete_all(out, is_partial);
     return TW_OK;
 }
 
 void folder_abandon(const char *out, uint64_t step)
 {
-    char partial[FOLDER_PATH], final[FOLDER_PATH], replaced[FOLDER_PATH];
-    if (step_path(out, step, PARTIAL, partial) != TW_OK || step_path(out, step, "", final) != TW_OK ||
-        step_path(out, step, REPLACED, replaced) != TW_OK)
-        return;
-    remove_folder(partial);
-    rename(replaced, final);
+    char partial[FOLDER_PATH];
+    if (step_path(out, step, PARTIAL, partial) != TW_OK) return;
+    empty_folder(partial);
+    rmdir(partial);
+    settle_replaced(out);
+}
+
+const char *folder_model(const char *folder, char path[CHECKPOINT_PATH])
+{
+    snprintf(path, CHECKPOINT_PATH, "%s/model.safetensors", folder);
+    return path;
+}
+
+const char *folder_worker(const char *folder, int rank, char path[CHECKPOINT_PATH])
+{
+    snprintf(path, CHECKPOINT_PATH, "%s/worker-%d.safetensors", folder, rank);
+    return path;
+}
+
+/* As far as rank 0 can see, whose two files these are. */
+static int is_whole(const char *folder)
+{
+    char path[CHECKPOINT_PATH];
+    return exists(folder_model(folder, path)) && exists(folder_worker(folder, 0, path));
+}
+
+/* The newest that is whole and of a step below `limit`: its index, or -1. */
+static int newest_whole(const listing *l, uint64_t limit)
+{
+    char path[ENTRY_PATH];
+    int index = l->count - 1;
+    while (index >= 0 && (step_of(l->entries[index]) >= limit || !is_whole(entry_path(l, index, path)))) index--;
+    return index;
+}
+
+uint64_t folder_kept(const char *out, uint64_t step)
+{
+    listing l;
+    list(out, is_checkpoint, &l);
+    int index = newest_whole(&l, step);
+    uint64_t kept = index >= 0 ? step_of(l.entries[index]) : step;
+    release(&l);
+    return kept;
+}
+
+int folder_has_checkpoint(const char *out)
+{
+    listing l;
+    list(out, is_checkpoint, &l);
+    int index = newest_whole(&l, UINT64_MAX);
+    release(&l);
+    return index >= 0;
 }
 
 int folder_names_checkpoint(const char *path)
@@ -195,21 +350,26 @@ int folder_names_checkpoint(const char *path)
     return parse_step(name, &rest) >= 0 && rest[strspn(rest, "/")] == '\0';
 }
 
-static tw_status find_latest(const char *out, char checkpoint[FOLDER_PATH])
+static tw_status find_in_run(const char *out, size_t newer, char checkpoint[FOLDER_PATH])
 {
-    struct dirent **entries;
-    int count = list(out, is_whole, &entries);
-    if (count > 0) snprintf(checkpoint, FOLDER_PATH, "%s/checkpoints/%s", out, entries[count - 1]->d_name);
-    release(entries, count);
-    if (count > 0) return TW_OK;
+    listing l;
+    char path[ENTRY_PATH];
+    list(out, is_checkpoint, &l);
+    int there = (size_t)l.count > newer;
+    int fits =
+        there && snprintf(checkpoint, FOLDER_PATH, "%s", entry_path(&l, l.count - 1 - (int)newer, path)) < FOLDER_PATH;
+    release(&l);
+    if (fits) return TW_OK;
+    if (there) return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", out);
     return tw_fail(TW_ERROR_IO,
-                   "%s/checkpoints holds no checkpoint; name the folder of a run that saved one, or the checkpoint",
-                   out);
+                   "%s/checkpoints holds no%s checkpoint; name the folder of a run that saved one, or the checkpoint",
+                   out, newer > 0 ? " older" : "");
 }
 
-tw_status folder_find(const char *path, char checkpoint[FOLDER_PATH])
+tw_status folder_find(const char *path, size_t newer, char checkpoint[FOLDER_PATH])
 {
-    if (!folder_names_checkpoint(path)) return find_latest(path, checkpoint);
+    if (!folder_names_checkpoint(path)) return find_in_run(path, newer, checkpoint);
+    if (newer > 0) return tw_fail(TW_ERROR_IO, "%s is one checkpoint, which has no older one", path);
     if (snprintf(checkpoint, FOLDER_PATH, "%s", path) < FOLDER_PATH) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", path);
 }
@@ -222,12 +382,4 @@ int folder_owns(const char *out, const char *checkpoint)
     snprintf(parent, sizeof parent, "%s/..", checkpoint);
     return stat(own, &own_info) == 0 && stat(parent, &parent_info) == 0 && own_info.st_dev == parent_info.st_dev &&
            own_info.st_ino == parent_info.st_ino;
-}
-
-int folder_has_checkpoint(const char *out)
-{
-    struct dirent **entries;
-    int count = list(out, is_whole, &entries);
-    release(entries, count);
-    return count > 0;
 }

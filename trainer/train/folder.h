@@ -1,9 +1,19 @@
 /* folder.h - the folders of a run's checkpoints: <out>/checkpoints/step-00001234/.
  *
- * A checkpoint is written into step-N.partial/ and renamed when every rank has written its part, so a folder step-N is
- * always whole. So is step-N.replaced/, one that stepped aside for another of its step; it goes once that is there.
+ * Whoever finds the folders after a kill, at whatever system call, can tell what each of them is by its name, because a
+ * checkpoint gets and loses its name in one rename:
+ *
+ *     step-N            whole: all ranks had written their files when it got this name
+ *     step-N.replaced   whole: it steps aside for another of its step, and counts until that one has its name
+ *     step-N.partial    being written, or left by a run that was killed while it wrote
+ *     step-N.removed    given up or old: being deleted. It never counts
+ *
+ * A run that goes on from an older checkpoint takes another course than the one that wrote the later checkpoints. It
+ * renames those away, and then publishes its own. So --resume continues the old course until the new one is all that is
+ * left.
+ *
  * Ranks may share a file system or have one each: every rank calls each function, and finds done what another did
- * before it.
+ * before it. Between two of these functions all ranks have to meet.
  */
 #ifndef TRAINER_FOLDER_H
 #define TRAINER_FOLDER_H
@@ -11,6 +21,8 @@
 #include <thinwire/thinwire.h>
 
 #define FOLDER_PATH 4096
+/* A path in a checkpoint's folder. */
+#define CHECKPOINT_PATH (FOLDER_PATH + 512)
 
 /* Makes a folder and those above it. */
 tw_status folder_make(const char *path);
@@ -18,20 +30,34 @@ tw_status folder_make(const char *path);
 /* Makes a run's folder; TW_ERROR_ARGUMENT when its name leaves no room for those of checkpoints in it. */
 tw_status folder_open(const char *out);
 
-/* Makes step-N.partial/ and writes its path. An older checkpoint of the same step steps aside. */
+/* The four steps of a checkpoint. First: finishes what a killed run left half done, makes step-N.partial/ without
+ * files, and writes its path. */
 tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH]);
-/* Renames it to step-N/, then removes all checkpoints but it and the one before, and what runs that were killed left
- * behind. Later checkpoints go too: the run has been resumed from before them, and takes another course. */
-tw_status folder_publish(const char *out, uint64_t step);
-/* Removes step-N.partial/, because the checkpoint failed; one that stepped aside returns. */
+/* Second, when all files are written: an older checkpoint of the same step steps aside. Where there are later ones, it
+ * is given up with them. */
+tw_status folder_give_way(const char *out, uint64_t step);
+/* Third: renames step-N.partial/ to step-N/, then removes the checkpoints of steps below `kept`, and what stepped aside
+ * or was given up. */
+tw_status folder_publish(const char *out, uint64_t step, uint64_t kept);
+/* Instead of the third, because a rank failed: removes step-N.partial/; one that stepped aside returns. */
 void folder_abandon(const char *out, uint64_t step);
+
+/* The step of the newest whole checkpoint before `step`; `step` itself where there is none. For rank 0, whose files
+ * decide. */
+uint64_t folder_kept(const char *out, uint64_t step);
+/* Whether there is a whole one at all. */
+int folder_has_checkpoint(const char *out);
+
+/* The files of a checkpoint. */
+const char *folder_model(const char *folder, char path[CHECKPOINT_PATH]);
+const char *folder_worker(const char *folder, int rank, char path[CHECKPOINT_PATH]);
 
 /* A folder named step-N is a checkpoint; any other name stands for a run's folder. */
 int folder_names_checkpoint(const char *path);
-/* The checkpoint that `path` names, or the newest in the run's folder it names. TW_ERROR_IO when there is none. */
-tw_status folder_find(const char *path, char checkpoint[FOLDER_PATH]);
+/* The checkpoint that `path` names; or, of the run's folder it names, the newest but `newer`. Whether its files are
+ * there is not asked. TW_ERROR_IO when there is none. */
+tw_status folder_find(const char *path, size_t newer, char checkpoint[FOLDER_PATH]);
 /* Whether `checkpoint` stands in <out>/checkpoints/. */
 int folder_owns(const char *out, const char *checkpoint);
-int folder_has_checkpoint(const char *out);
 
 #endif

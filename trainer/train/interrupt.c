@@ -28,14 +28,24 @@ static void ask(int signal_number)
 
 void interrupt_listen(void)
 {
-    struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESTART};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    enum { COUNT = sizeof signals / sizeof *signals };
+    struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
-    sigaddset(&action.sa_mask, SIGINT);
-    sigaddset(&action.sa_mask, SIGTERM);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (int i = 0; i < COUNT; i++) sigaddset(&action.sa_mask, signals[i]);
+    for (int i = 0; i < COUNT; i++) {
+        int under_nohup = signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!under_nohup) sigaction(signals[i], &action, NULL);
+    }
+    /* A pipe that nobody reads any more is then a write that fails: see progress.c. */
+    signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is then a write that fails, which is told, instead of a process that dies. */
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void interrupt_ask(void)
+{
+    asked = 1;
 }
 
 int interrupt_asked(void)

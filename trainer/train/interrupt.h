@@ -1,4 +1,5 @@
-/* interrupt.h - SIGINT and SIGTERM ask a run to stop after the step it is in. */
+/* interrupt.h - SIGINT, SIGTERM and SIGHUP (a terminal that is gone) ask a run to stop after the step it is in. So does
+ * the end of whoever read what it prints. */
 #ifndef TRAINER_INTERRUPT_H
 #define TRAINER_INTERRUPT_H
 
@@ -6,5 +7,7 @@
  * at once. */
 void interrupt_listen(void);
 int interrupt_asked(void);
+/* The same wish, from within. */
+void interrupt_ask(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "json_file.h"
 #include "summary.h"
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* Steps between lines of metrics.jsonl; epochs have lines of their own. */
@@ -15,10 +16,22 @@ static bool continues_own(const train_settings *s)
 {
     char checkpoint[FOLDER_PATH];
     if (!s->resume) return false;
-    return *s->resume == '\0' || (folder_find(s->resume, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
+    return *s->resume == '\0' || (folder_find(s->resume, 0, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
 }
 
-static tw_status prepare_folder(const worker *w)
+static tw_status lock_folder(journal *j, const char *out)
+{
+    return j->lock ? TW_OK : run_lock_take(out, &j->lock);
+}
+
+tw_status journal_lock(journal *j, const worker *w)
+{
+    const char *out = w->settings.out;
+    struct stat about;
+    return out && stat(out, &about) == 0 && S_ISDIR(about.st_mode) ? lock_folder(j, out) : TW_OK;
+}
+
+static tw_status prepare_folder(journal *j, const worker *w)
 {
     const train_settings *s = &w->settings;
     if (folder_has_checkpoint(s->out) && !continues_own(s))
@@ -27,6 +40,7 @@ static tw_status prepare_folder(const worker *w)
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
             s->out);
     TW_TRY(folder_open(s->out));
+    TW_TRY(lock_folder(j, s->out));
     char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/config.yaml", s->out);
     return settings_write(s, path);
@@ -73,7 +87,7 @@ tw_status journal_open(journal *j, const worker *w)
     if (s->json) TW_TRY(json_check(s->json));
     if (s->out) {
         char path[FOLDER_PATH];
-        TW_TRY(prepare_folder(w));
+        TW_TRY(prepare_folder(j, w));
         snprintf(path, sizeof path, "%s/metrics.jsonl", s->out);
         TW_TRY(jsonl_open(path, &j->metrics));
         TW_TRY(jsonl_write(j->metrics, start_line(w)));
@@ -88,6 +102,7 @@ void journal_close(journal *j)
 {
     jsonl_close(j->metrics);
     tensorboard_close(j->board);
+    run_lock_release(j->lock);
 }
 
 static cJSON *line_of(const worker *w, const char *kind, const totals *sums)
@@ -166,7 +181,7 @@ tw_status journal_end(journal *j, const worker *w, const evaluation *result, con
     cJSON *summary = summary_json(w, result, mean);
     tw_status status = summary_write(&w->settings, summary);
     cJSON_Delete(summary);
-    return status;
+    return status == TW_OK && j->metrics ? jsonl_check(j->metrics) : status;
 }
 
 void journal_interrupted(journal *j, const worker *w)

@@ -5,6 +5,7 @@
 
 #include "jsonl.h"
 #include "progress.h"
+#include "run_lock.h"
 #include "tensorboard.h"
 #include "worker.h"
 
@@ -12,10 +13,14 @@ typedef struct journal {
     jsonl *metrics; /* NULL when the run keeps no folder */
     tensorboard *board;
     progress progress;
+    run_lock *lock;
 } journal;
 
-/* Makes the run's folder, refuses one that holds another run's checkpoints, prints the banner and writes the
- * configuration. A journal of zeros is a silent one: what the other ranks have. */
+/* Locks the run's folder where there is one already: before a checkpoint is looked for in it. */
+tw_status journal_lock(journal *j, const worker *w);
+
+/* Makes the run's folder and locks it, refuses one that holds another run's checkpoints, prints the banner and writes
+ * the configuration. A journal of zeros is a silent one: what the other ranks have. */
 tw_status journal_open(journal *j, const worker *w);
 void journal_close(journal *j);
 tw_status journal_step(journal *j, const worker *w, double loss);

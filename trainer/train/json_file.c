@@ -1,9 +1,12 @@
 #include "json_file.h"
 #include "error.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_stdout(const char *path)
 {
@@ -16,16 +19,28 @@ static tw_status write_stdout(const char *text)
     return tw_fail(TW_ERROR_IO, "standard output could not be written: %s", strerror(errno));
 }
 
-static tw_status open_file(const char *path, const char *mode, FILE **file)
+static tw_status refuse(const char *path, int error)
 {
-    *file = fopen(path, mode);
-    return *file ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
+    return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path,
+                   error == ENXIO ? "it is a pipe that nobody reads" : strerror(error));
+}
+
+/* What stands there may be a terminal, or a pipe that is read, but nobody is waited for to read it. */
+static tw_status open_file(const char *path, FILE **file)
+{
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (descriptor < 0) return refuse(path, errno);
+    fcntl(descriptor, F_SETFL, O_WRONLY);
+    *file = fdopen(descriptor, "w");
+    if (*file) return TW_OK;
+    close(descriptor);
+    return tw_fail(TW_ERROR_MEMORY, "no memory to write %s", path);
 }
 
 static tw_status write_file(const char *path, const char *text)
 {
     FILE *file;
-    TW_TRY(open_file(path, "w", &file));
+    TW_TRY(open_file(path, &file));
     bool written = fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
     int error = errno;
     if (fclose(file) == 0 && written) return TW_OK;
@@ -43,10 +58,12 @@ tw_status json_write(const char *path, const cJSON *object)
 
 tw_status json_check(const char *path)
 {
-    FILE *file;
+    struct stat about;
     if (is_stdout(path)) return TW_OK;
-    TW_TRY(open_file(path, "a", &file));
-    fclose(file);
+    if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode)) return TW_OK; /* whoever reads it would see it end */
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (descriptor < 0) return refuse(path, errno);
+    close(descriptor);
     return TW_OK;
 }
 

@@ -1,10 +1,6 @@
 #include "jsonl.h"
-#include "error.h"
-#include <errno.h>
-#include <stdio.h>
+#include "regular_file.h"
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct jsonl {
     FILE *file;
@@ -27,15 +23,16 @@ tw_status jsonl_open(const char *path, jsonl **out)
     jsonl *file = malloc(sizeof *file + strlen(path) + 1);
     if (!file) return tw_fail(TW_ERROR_MEMORY, "no memory for %s", path);
     strcpy(file->path, path);
-    file->file = fopen(path, "a+");
-    if (file->file && drop_half_line(file->file) == 0) {
-        *out = file;
-        return TW_OK;
+    tw_status status = regular_file_stream(path, "a+", &file->file);
+    if (status == TW_OK && drop_half_line(file->file) != 0) {
+        status = tw_fail(TW_ERROR_IO, "%s could not be read: %s", path, strerror(errno));
+        fclose(file->file);
     }
-    int error = errno;
-    if (file->file) fclose(file->file);
-    free(file);
-    return tw_fail(TW_ERROR_IO, "%s could not be opened: %s", path, strerror(error));
+    if (status == TW_OK)
+        *out = file;
+    else
+        free(file);
+    return status;
 }
 
 void jsonl_close(jsonl *file)
@@ -45,6 +42,15 @@ void jsonl_close(jsonl *file)
     free(file);
 }
 
+tw_status jsonl_check(const jsonl *file)
+{
+    struct stat open, named;
+    if (fstat(fileno(file->file), &open) != 0 || stat(file->path, &named) != 0 || open.st_ino != named.st_ino ||
+        open.st_dev != named.st_dev)
+        return tw_fail(TW_ERROR_IO, "%s is gone: it was removed or moved while the run wrote to it", file->path);
+    return TW_OK;
+}
+
 tw_status jsonl_write(jsonl *file, cJSON *line)
 {
     char *text = cJSON_PrintUnformatted(line);
@@ -52,5 +58,6 @@ tw_status jsonl_write(jsonl *file, cJSON *line)
     if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for a line of %s", file->path);
     int written = fprintf(file->file, "%s\n", text) > 0 && fflush(file->file) == 0;
     free(text);
-    return written ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written: %s", file->path, strerror(errno));
+    if (!written) return tw_fail(TW_ERROR_IO, "%s could not be written: %s", file->path, strerror(errno));
+    return jsonl_check(file);
 }

@@ -106,15 +106,24 @@ static tw_status make_seats(const train_settings *settings, const task *work, in
     return status;
 }
 
-static int launch_threads(const train_settings *settings)
+static int seat_all(const train_settings *settings, const task *work, int count)
 {
-    int count = settings->workers > 0 ? (int)settings->workers : 1;
-    task *work = NULL;
-    if (settings->task->load(settings->own, &work) != TW_OK) return launch_refuse();
+    learner_place place = {.size = count, .batch = (size_t)settings->batch};
+    if (work->ops->fits(work, &place) != TW_OK) return launch_refuse();
     seat *seats = calloc((size_t)count, sizeof *seats);
     tw_status status = seats ? make_seats(settings, work, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");
     int code = status == TW_OK ? run_seats(seats, count) : launch_refuse();
     free(seats);
+    return code;
+}
+
+static int launch_threads(const train_settings *settings)
+{
+    task *work = NULL;
+    if (settings->task->load(settings->own, &work) != TW_OK) return launch_refuse();
+    int stopped = interrupt_asked(); /* while the data were read: there is nothing to save yet */
+    int code =
+        stopped ? EXIT_INTERRUPTED : seat_all(settings, work, settings->workers > 0 ? (int)settings->workers : 1);
     settings->task->release(work);
     return code;
 }

@@ -1,4 +1,6 @@
 #include "progress.h"
+#include "interrupt.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -42,6 +44,12 @@ void progress_begin(progress *p, FILE *stream, const worker *w)
     p->terminal = stream && isatty(fileno(stream)) && strcmp(tw_comm_transport(w->comm), "threads") == 0;
 }
 
+/* Nobody reads it any more, as after `| head`. */
+static void show(progress *p)
+{
+    if ((fflush(p->stream) != 0 || ferror(p->stream)) && errno == EPIPE) interrupt_ask();
+}
+
 static void clear_bar(progress *p)
 {
     if (p->bar_stands) fputs("\r\033[K", p->stream);
@@ -57,7 +65,7 @@ void progress_say(progress *p, const char *format, ...)
     vfprintf(p->stream, format, args);
     va_end(args);
     fputc('\n', p->stream);
-    fflush(p->stream);
+    show(p);
 }
 
 /* Columns of the terminal, as it is now: a person may have changed it. */
@@ -100,7 +108,7 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
         show_bar(p, w, text);
     else
         fprintf(p->stream, "%s\n", text);
-    fflush(p->stream);
+    show(p);
 }
 
 const char *split_name(const worker *w, task_split split)

@@ -8,6 +8,7 @@
 #include "journal.h"
 #include "summary.h"
 #include <math.h>
+#include <stdio.h>
 
 /* What a run keeps between its steps, beside the worker. */
 typedef struct run {
@@ -17,15 +18,36 @@ typedef struct run {
     uint64_t saved_step;     /* of the newest checkpoint */
     uint64_t evaluated_step; /* that `evaluation` speaks of */
     evaluation evaluation;
+    tw_status unwritten; /* what became of rank 0's journal, and how that was told */
+    char unwritten_text[512];
 } run;
 
 #define NEVER UINT64_MAX
+
+/* A journal that cannot be written any more ends the run, but only when all ranks have saved where they are. */
+static tw_status note(run *r, tw_status written)
+{
+    if (written != TW_ERROR_IO || r->unwritten != TW_OK) return written == TW_ERROR_IO ? TW_OK : written;
+    snprintf(r->unwritten_text, sizeof r->unwritten_text, "%s", tw_last_error());
+    r->unwritten = written;
+    r->worker.stops = 1;
+    return TW_OK;
+}
+
+static tw_status tell_unwritten(const run *r)
+{
+    const worker *w = &r->worker;
+    if (r->unwritten == TW_OK) return TW_OK;
+    return tw_fail(r->unwritten,
+                   "%s; the run has stopped after step %llu, and that step's checkpoint is in %s/checkpoints",
+                   r->unwritten_text, (unsigned long long)w->step, w->settings.out);
+}
 
 static tw_status evaluate(run *r, task_split split)
 {
     TW_TRY(worker_evaluate(&r->worker, split, &r->evaluation));
     r->evaluated_step = r->worker.step;
-    TW_TRY(journal_epoch(&r->journal, &r->worker, &r->evaluation));
+    TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, &r->evaluation)));
     if (isfinite(r->evaluation.loss)) return TW_OK;
     r->worker.agreed = 1; /* all ranks have the same figures */
     return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
@@ -61,7 +83,7 @@ static tw_status step(run *r)
 {
     double loss;
     TW_TRY(worker_step(&r->worker, &loss));
-    TW_TRY(journal_step(&r->journal, &r->worker, loss));
+    TW_TRY(note(r, journal_step(&r->journal, &r->worker, loss)));
     return after_step(r);
 }
 
@@ -71,14 +93,24 @@ static tw_status finish(run *r)
     int tested = r->evaluated_step == r->worker.step && !r->worker.task->ops->has_validation;
     if (!tested) TW_TRY(evaluate(r, TASK_TEST));
     TW_TRY(summary_gather(&r->worker, &mean));
-    TW_TRY(agree_status(&r->worker, journal_end(&r->journal, &r->worker, &r->evaluation, &mean)));
+    tw_status ended = journal_end(&r->journal, &r->worker, &r->evaluation, &mean);
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
     return expectation_check(&r->worker, &mean);
+}
+
+/* Before the end, and after a checkpoint. */
+static tw_status stop(run *r)
+{
+    TW_TRY(agree_status(&r->worker, tell_unwritten(r)));
+    journal_interrupted(&r->journal, &r->worker);
+    return TW_OK;
 }
 
 static tw_status begin(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
     if (s->resume) {
         TW_TRY(checkpoint_resume(w));
         r->saved_step = w->step;
@@ -94,14 +126,14 @@ static tw_status evaluate_own(run *r)
     evaluation result;
     TW_TRY(gossip_read(&r->worker));
     TW_TRY(worker_evaluate_own(&r->worker, TASK_VALIDATION, &result));
-    return journal_epoch(&r->journal, &r->worker, &result);
+    return note(r, journal_epoch(&r->journal, &r->worker, &result));
 }
 
-static tw_status wants_stop(run *r, int *stop)
+static tw_status wants_stop(run *r, int *wanted)
 {
     worker *w = &r->worker;
-    if (w->synchronous) return agree_to_stop(w, &r->vote, stop);
-    *stop = interrupt_asked() || w->lost;
+    if (w->synchronous) return agree_to_stop(w, &r->vote, wanted);
+    *wanted = interrupt_asked() || w->lost || w->stops;
     return TW_OK;
 }
 
@@ -114,7 +146,7 @@ static tw_status walk(run *r, uint64_t target, int *stopped)
         TW_TRY(wants_stop(r, stopped));
         if (*stopped) return TW_OK;
         TW_TRY(worker_step(w, &loss));
-        TW_TRY(journal_step(&r->journal, w, loss));
+        TW_TRY(note(r, journal_step(&r->journal, w, loss)));
         if (w->rank == 0 && w->step % w->steps_per_epoch == 0 && w->step < w->steps) TW_TRY(evaluate_own(r));
     }
     return TW_OK;
@@ -155,9 +187,7 @@ static tw_status train_by_gossip(run *r, int *interrupted)
     }
     if (!*interrupted) TW_TRY(evaluate(r, TASK_VALIDATION));
     TW_TRY(checkpoint_write(w));
-    if (!*interrupted) return finish(r);
-    journal_interrupted(&r->journal, w);
-    return TW_OK;
+    return *interrupted ? stop(r) : finish(r);
 }
 
 static tw_status train(run *r, int *interrupted)
@@ -168,8 +198,7 @@ static tw_status train(run *r, int *interrupted)
         TW_TRY(agree_to_stop(&r->worker, &r->vote, interrupted));
         if (*interrupted) {
             TW_TRY(save(r));
-            journal_interrupted(&r->journal, &r->worker);
-            return TW_OK;
+            return stop(r);
         }
         TW_TRY(step(r));
     }

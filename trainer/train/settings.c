@@ -1,7 +1,7 @@
 #include "settings.h"
 #include "error.h"
 #include "optimiser.h"
-#include <assert.h>
+#include "regular_file.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -83,7 +83,6 @@ static const option_row rows[] = {
 };
 
 #define COUNT (sizeof rows / sizeof *rows)
-static_assert(COUNT < OPTIONS_MOST, "room for a task's rows");
 
 static void describe_tasks(const task_ops *ops, char *text, size_t room)
 {
@@ -97,29 +96,38 @@ static void describe_tasks(const task_ops *ops, char *text, size_t room)
             used += snprintf(text + used, room - (size_t)used, " %s: %s.", task_at(i)->name, task_at(i)->summary);
 }
 
-void settings_page(const task_ops *ops, train_page *p)
+/* The task's own, then those of every run. */
+static tw_status gather_rows(const task_ops *ops, option_row all[OPTIONS_MOST], size_t *count)
 {
-    size_t own = ops->row_count;
-    for (size_t i = 0; i < own; i++) {
-        p->rows[i] = ops->rows[i];
-        p->rows[i].offset += AT(own);
+    for (size_t i = 0; i < ops->row_count; i++) {
+        option_row row = ops->rows[i];
+        row.offset += AT(own);
+        TW_TRY(options_add_row(all, count, &row));
     }
     for (size_t i = 0; i < COUNT; i++) {
-        option_row *row = &p->rows[own + i];
-        *row = rows[i];
-        const char *suits = ops->fallback && row->name ? ops->fallback(NULL, row->name) : NULL;
-        if (suits) row->fallback = suits;
+        option_row row = rows[i];
+        const char *suits = ops->fallback && row.name ? ops->fallback(NULL, row.name) : NULL;
+        if (suits) row.fallback = suits;
+        TW_TRY(options_add_row(all, count, &row));
     }
+    return TW_OK;
+}
+
+tw_status settings_page(const task_ops *ops, train_page *p)
+{
+    size_t count = 0;
+    TW_TRY(gather_rows(ops, p->rows, &count));
     describe_tasks(ops, p->description, sizeof p->description);
     p->page = (option_page){
         .usage = "thinwire train TASK [options]",
         .description = p->description,
         .examples = ops->examples,
         .rows = p->rows,
-        .count = own + COUNT,
+        .count = count,
         .least_arguments = 1,
         .most_arguments = 1,
     };
+    return TW_OK;
 }
 
 /* The tasks' own rates and momenta are those of SGD; Adam's steps have another scale. */
@@ -154,7 +162,7 @@ size_t settings_identity(const train_settings *s, int workers, setting_text iden
     identity[0] = (setting_text){.key = "task", .value = s->task->name};
     identity[1] = (setting_text){.key = "workers", .value = identity[1].space};
     snprintf(identity[1].space, sizeof identity[1].space, "%d", workers);
-    for (size_t i = 0; i < page->count && count < SETTINGS_IDENTITY; i++) {
+    for (size_t i = 0; i < page->count; i++) {
         const option_row *row = &page->rows[i];
         setting_text *entry = &identity[count];
         entry->key = row->name;
@@ -201,8 +209,8 @@ static tw_status write_beside(const train_settings *settings, const char *path, 
     train_settings resolved = *settings;
     options set = *settings->set;
     set.target = &resolved;
-    FILE *file = fopen(partial, "w");
-    if (!file) return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path, strerror(errno));
+    FILE *file;
+    TW_TRY(regular_file_stream(partial, "w", &file));
     tw_status status = options_write(&set, path, file);
     if (fclose(file) != 0 && status == TW_OK)
         status = tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(errno));

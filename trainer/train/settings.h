@@ -41,7 +41,7 @@ typedef struct train_page {
     char description[1024];
     option_page page;
 } train_page;
-void settings_page(const task_ops *ops, train_page *page);
+tw_status settings_page(const task_ops *ops, train_page *page);
 /* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings. */
 tw_status settings_complete(const task_ops *ops, options *set);
 
@@ -51,7 +51,8 @@ typedef struct setting_text {
     char space[OPTION_TEXT_MOST];
 } setting_text;
 
-#define SETTINGS_IDENTITY 32
+/* The task, the workers, and any option. */
+enum { SETTINGS_IDENTITY = OPTIONS_MOST + 2 };
 
 /* What decides a run's bits from one step to the next, apart from the data, and from learning rate, weight decay, clip
  * and length, which may be changed on resuming. Returns how many they are. */

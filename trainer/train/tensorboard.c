@@ -3,6 +3,7 @@
  * value { 1 tag (string), 2 simple_value (float) } }. A field is its key (number << 3 | wire type) and its value. */
 #include "tensorboard.h"
 #include "error.h"
+#include "regular_file.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,11 +127,10 @@ tw_status tensorboard_open(const char *folder, tensorboard **out)
     gethostname(host, sizeof host - 1);
     snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%lld.%s.%d", folder, (long long)time(NULL), host,
              (int)getpid());
-    board->file = fopen(board->path, "ab");
     uint8_t record[TENSORBOARD_RECORD_MAX];
     size_t size = tensorboard_version_record(wall_time(), record);
-    tw_status status = board->file ? append(board, record, size)
-                                   : tw_fail(TW_ERROR_IO, "%s could not be created: %s", board->path, strerror(errno));
+    tw_status status = regular_file_stream(board->path, "a", &board->file);
+    if (status == TW_OK) status = append(board, record, size);
     if (status == TW_OK)
         *out = board;
     else

@@ -46,6 +46,8 @@ typedef struct evaluation {
     int own;           /* of rank 0's weights and data alone, not the run's */
 } evaluation;
 
+enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
+
 typedef struct worker {
     train_settings settings; /* resolved: momentum and its form are the scheme's where it applies them */
     const task *task;
@@ -81,11 +83,13 @@ typedef struct worker {
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
     int lost;              /* by gossip: this worker has diverged, and wants all to stop */
+    int stops;             /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
     uint64_t workers_lost; /* by gossip: whom the others go on without, since they met last */
     tw_comm **narrowed;    /* the comms of those that were left each time, `comm` last */
     size_t narrowed_count;
-    totals before; /* brought from the checkpoint */
-    totals now;    /* since this process began, without what the reducer or the gossip under way counts */
+    char run[RUN_NAME]; /* which run the checkpoints are of; "" before the first */
+    totals before;      /* brought from the checkpoint */
+    totals now;         /* since this process began, without what the reducer or the gossip under way counts */
     double started;
     int agreed;   /* the failure is known to every rank; rank 0 tells it */
     int diverged; /* replicas differ */

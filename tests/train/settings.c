@@ -1,0 +1,70 @@
+/* The table of options that a run is told by, and what of it a resumed run must share. */
+#include "settings.h"
+#include "support.h"
+
+enum { NAME = 32 };
+
+/* A task with `count` options, each of which decides a run's bits. */
+static void make_task(task_ops *ops, size_t count, option_row rows[OPTIONS_MOST + 1], char names[][NAME])
+{
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], NAME, "own-%zu", i);
+        rows[i] = (option_row){names[i], "N", OPTION_INTEGER, 0, "7", 0, 9, .help = "one of many", .binding = true};
+    }
+    *ops = (task_ops){.name = "many", .summary = "has many options", .rows = rows, .row_count = count};
+}
+
+static size_t shared_rows(void)
+{
+    static option_row none[OPTIONS_MOST + 1];
+    static char names[1][NAME];
+    static train_page page;
+    task_ops ops;
+    make_task(&ops, 0, none, names);
+    assert_ok(settings_page(&ops, &page));
+    return page.page.count;
+}
+
+/* None of them is left out of what a checkpoint and its resumption are compared by. */
+static void as_many_options_as_there_is_room_for_bind_a_run(void **state)
+{
+    static option_row rows[OPTIONS_MOST + 1];
+    static char names[OPTIONS_MOST + 1][NAME];
+    static setting_text identity[SETTINGS_IDENTITY];
+    static train_page page;
+    size_t own = OPTIONS_MOST - shared_rows(), found = 0;
+    task_ops ops;
+    options set;
+    train_settings settings = {0};
+    (void)state;
+    make_task(&ops, own, rows, names);
+    assert_ok(settings_page(&ops, &page));
+    assert_ok(options_parse(&page.page, 1, (char *[]){"many"}, &settings, &set));
+    settings.task = &ops;
+    settings.set = &set;
+    size_t count = settings_identity(&settings, 3, identity);
+    for (size_t i = 0; i < count; i++) found += strncmp(identity[i].key, "own-", 4) == 0;
+    assert_true(own > 40);
+    assert_int_equal(found, own);
+    options_release(&set);
+}
+
+static void one_more_is_refused(void **state)
+{
+    static option_row rows[OPTIONS_MOST + 1];
+    static char names[OPTIONS_MOST + 1][NAME];
+    static train_page page;
+    task_ops ops;
+    (void)state;
+    make_task(&ops, OPTIONS_MOST - shared_rows() + 1, rows, names);
+    assert_fails(settings_page(&ops, &page), TW_ERROR_ARGUMENT, "at most 96 rows");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_options_as_there_is_room_for_bind_a_run),
+        cmocka_unit_test(one_more_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
