@@ -4,7 +4,7 @@
  * The pace: a round costs bandwidth and serves to spread new gradients, so there is about one in the time in which the
  * fastest worker makes one. That time spreads with the messages, and each thread begins a round that long after its
  * last. Nobody waits for gradients of its own: a slow computer delays nobody. Where gradients are long overdue, because
- * workers stand still or do something else, there is nothing to spread: rounds become the rarer the longer that lasts.
+ * workers stand still or do something else, there is nothing to spread: rounds become rarer the longer that lasts.
  *
  * The end: who has called finish spreads with the messages. When rank 0 knows that all have, it chooses the last round:
  * the first by whose end everybody has heard of the choice. It finds that round by playing the schedule forward from

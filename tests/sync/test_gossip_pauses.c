@@ -1,17 +1,16 @@
-/* Rounds while workers stand still: as ever in a short pause, ever rarer in a long one, as ever after it. Time is the
- * world's, and messages take none, so that all counts are exact or bounded by what the rule says. */
+/* Rounds while workers stand still: as many as before in a short pause, rarer and rarer in a long one, as before after
+ * it. Time is the world's, and messages take none, so that all counts are exact or bounded by what the rule says. */
 #include "gossip_world.h"
 
 enum { WORKERS = 4, STEPS = 20, OVERDUE = 32, HORIZON = 2 * WORKERS + 16 };
 
 typedef struct pause {
-    double seconds;          /* after the first STEPS steps of a second each */
-    double first;            /* rank 0 stands still for so long if all do, the others for `seconds` */
-    int all;                 /* or rank 0 alone */
-    uint64_t before, during; /* rounds of rank 0 until the pause, and in it */
-    uint64_t restart, after; /* until all were back, and in the next STEPS seconds */
-    double waited;           /* seconds from rank 0's return to the first round */
-    float mean;              /* of the weights, at the end */
+    double seconds;  /* after STEPS steps of a second each */
+    double first;    /* for so long does rank 0 stand still, where all do */
+    uint64_t during; /* rounds of rank 0 in its pause */
+    uint64_t after;  /* and in STEPS seconds after it */
+    double waited;   /* seconds from rank 0's return to the first round */
+    float mean;      /* of the weights, at the end */
 } pause;
 
 static uint64_t rounds(const tw_gossip *gossip)
@@ -105,7 +104,7 @@ static void test_a_long_pause_has_as_many_rounds_as_its_logarithm(void **state)
 
 /* --- all stand still, and one comes back first ------------------------------------------------------------------- */
 
-static tw_status await_round(pause *p, tw_gossip *gossip)
+static void await_round(pause *p, const tw_gossip *gossip)
 {
     double start = tw_clock();
     uint64_t before = rounds(gossip);
@@ -113,7 +112,6 @@ static tw_status await_round(pause *p, tw_gossip *gossip)
         tw_world_compute(0.5);
         p->waited = tw_clock() - start;
     }
-    return TW_OK;
 }
 
 static tw_status play_together(scene *all, int rank, tw_gossip *gossip)
@@ -122,7 +120,7 @@ static tw_status play_together(scene *all, int rank, tw_gossip *gossip)
     tw_status status = take_steps(gossip, STEPS);
     tw_world_compute(rank == 0 ? p->first : p->seconds);
     if (status == TW_OK) status = take_steps(gossip, 1);
-    if (status == TW_OK && rank == 0) status = await_round(p, gossip);
+    if (rank == 0) await_round(p, gossip);
     uint64_t restart = rounds(gossip);
     if (status == TW_OK) status = take_steps(gossip, STEPS);
     if (rank == 0) p->after = rounds(gossip) - restart;
