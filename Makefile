@@ -27,7 +27,7 @@ deps:
 		dataset-fashion-mnist gnuplot-nox
 
 deps-dev: deps
-	@tools/install-packages clang clang-format clang-tidy cppcheck llvm
+	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck llvm
 
 configure: deps
 	@tools/configure $(BUILD) $(CMAKE_FLAGS)

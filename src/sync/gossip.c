@@ -116,14 +116,16 @@ static int are_finite(const tw_gossip *gossip, const float *const *steps)
     return finite;
 }
 
-/* The time between two adds is what a gradient takes. */
+/* The time between two adds is what a gradient takes. One that was overdue counts as twice what they took: a pause says
+ * little of the next one, and a worker that stays slow is believed in the end. */
 static void time_step(tw_gossip *gossip)
 {
     double now = tw_clock(), passed = now - gossip->added_at;
-    int first = gossip->interval == 0;
+    int first = gossip->interval == 0, overdue = passed > TW_OVERDUE * gossip->interval;
+    if (overdue && !first) passed = 2 * gossip->interval;
     gossip->added_at = now;
     gossip->interval = first ? passed : OLD_SHARE * gossip->interval + (1 - OLD_SHARE) * passed;
-    if (first) tw_condition_wake_all(&gossip->changed); /* the pauses of the beginning are over */
+    if (overdue) tw_condition_wake_all(&gossip->changed); /* rounds need not be rare any more */
 }
 
 static tw_status take_step(tw_gossip *gossip, const float *const *steps)

@@ -10,6 +10,7 @@
 #include "thread.h"
 
 #define TW_NO_STOP UINT64_MAX
+#define TW_OVERDUE 32 /* a gradient is, after so many times what one takes */
 
 /* What the communication threads tell each other with every message. */
 typedef struct tw_rumour {

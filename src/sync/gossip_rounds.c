@@ -3,7 +3,8 @@
  *
  * The pace: a round costs bandwidth and serves to spread new gradients, so there is about one in the time in which the
  * fastest worker makes one. That time spreads with the messages, and each thread begins a round that long after its
- * last. Nobody waits for gradients of its own: a slow computer delays nobody.
+ * last. Nobody waits for gradients of its own: a slow computer delays nobody. Where gradients are long overdue, because
+ * workers stand still or do something else, there is nothing to spread: rounds become rarer the longer that lasts.
  *
  * The end: who has called finish spreads with the messages. When rank 0 knows that all have, it chooses the last round:
  * the first by whose end everybody has heard of the choice. It finds that round by playing the schedule forward from
@@ -16,7 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-#define FIRST_PAUSE 1e-3 /* seconds */
+#define FIRST_PAUSE 1e-3         /* seconds */
+#define LONGEST_PAUSE (1.0 / 64) /* of the deadline, where gradients are overdue */
 
 /* After so many rounds news of the fastest worker have been everywhere, and an old one may have become slower. */
 static uint64_t horizon(const tw_gossip *gossip)
@@ -26,14 +28,24 @@ static uint64_t horizon(const tw_gossip *gossip)
 
 /* --- the pace ------------------------------------------------------------------------------------------------- */
 
+/* Seconds this rank takes for a gradient, as of its last round; 0: unknown. When one is overdue, so many that the
+ * rounds in a pause grow with its logarithm, and the others are not kept waiting for a round for more than a small part
+ * of it, nor for one that they would take for a loss. */
+static double own_interval(const tw_gossip *gossip)
+{
+    double waited = (gossip->round_started - gossip->added_at) / TW_OVERDUE;
+    double most = LONGEST_PAUSE * gossip->view->comm->timeout;
+    return gossip->interval > 0 ? fmax(gossip->interval, fmin(waited, most)) : 0;
+}
+
 /* When the next round may start, on tw_clock(). While nobody has made a gradient there is nothing to spread, and the
  * pauses double: few rounds pass until the first one, and news of it come in less than twice the time it took. */
 static double next_start(const tw_gossip *gossip)
 {
     const tw_rumour *rumour = &gossip->rumour;
-    double last = gossip->round_started, interval = rumour->interval;
+    double last = gossip->round_started, interval = rumour->interval, own = own_interval(gossip);
     if (gossip->paced || gossip->finishing || rumour->stop != TW_NO_STOP) return 0;
-    if (interval == 0 || (gossip->interval > 0 && gossip->interval < interval)) interval = gossip->interval;
+    if (interval == 0 || (own > 0 && own < interval)) interval = own;
     return last + (interval > 0 ? interval : fmax(FIRST_PAUSE, last - gossip->begun_at));
 }
 
@@ -66,11 +78,12 @@ static tw_status wait_for_start(tw_gossip *gossip)
 static void tell_own(tw_gossip *gossip, uint64_t round)
 {
     tw_rumour *rumour = &gossip->rumour;
+    double own = own_interval(gossip);
     if (rumour->told + horizon(gossip) < round) rumour->interval = 0;
     if (gossip->finishing)
         rumour->finished[gossip->rank / 8] |= (unsigned char)(1 << gossip->rank % 8);
-    else if (gossip->interval > 0 && (rumour->interval == 0 || gossip->interval <= rumour->interval)) {
-        rumour->interval = gossip->interval;
+    else if (own > 0 && (rumour->interval == 0 || own <= rumour->interval)) {
+        rumour->interval = own;
         rumour->told = round;
     }
 }

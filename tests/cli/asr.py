@@ -344,6 +344,15 @@ class TranscribingTest(SpeechTest):
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout.splitlines(), done.stderr.splitlines()
 
+    def test_a_file_that_says_more_than_it_holds_is_refused(self):
+        """Before memory is taken: these few bytes would ask for 17 gigabytes."""
+        path = self.folder / "model.safetensors"
+        texts = {"format": "thinwire checkpoint 1", "checksum": "00000000", "alphabet": " ab", "layers": "1",
+                 "feature settings": "rate=8000,bins=4", "hidden": "16384", "bottleneck": "0"}
+        header = json.dumps({"__metadata__": texts}).encode()
+        path.write_bytes(struct.pack("<Q", len(header)) + header)
+        self.refuse(2, [path, "weights", "holds 0"], "transcribe", path, self.files[0])
+
     def test_what_was_learned_is_written_down(self):
         expected = [f"{file}\t{text}" for file, text in zip(self.files, TEXTS)]
         for options in ((), ("--beam", 8), ("--beam", 1, "--bonus", 0.1)):

@@ -1,5 +1,6 @@
 """Simulated runs: the same every time, stragglers, what the schemes send, runs that were recorded, and refusals."""
 import json
+import os
 import unittest
 
 from support import CommandLineTest
@@ -28,19 +29,51 @@ class SimulateTest(CommandLineTest):
 
 
 class TrainingTest(SimulateTest):
+    def record(self, name, *options, **keywords):
+        """Starts a simulation that writes a file of that name, and results.json in a folder of it."""
+        path = self.folder / f"{name}.json"
+        words = ("simulate", "image", "--data", self.data, "--batch", 4, "--warmup", 4, "--quiet", "--json", path,
+                 "--out", self.folder / name, *options)
+        return path, self.start_program(*words, **keywords)
+
+    def bytes_of(self, path, job):
+        done = self.finish(job)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        whole = path.read_bytes()
+        self.assertEqual((path.with_suffix("") / "results.json").read_bytes(), whole)
+        return whole
+
     def test_twice_the_same(self):
-        """All that is told but for the real seconds, by every kind of scheme and with every kind of chance."""
+        """Every byte of the files, by every kind of scheme and with every kind of chance, on a machine of its own or two
+        at a time on one processor."""
         options = ("--workers", "3,4", "--steps", 3, "--step-time", 0.01, "--jitter", 0.3, "--slow", "1:3", "--pause",
-                   "0:2:0.1", "--sync", "allreduce;dgc;adpsgd-random;dpsgd")
-        first, again = (self.simulate(*options)["runs"] for _ in range(2))
-        for run in first + again:
-            self.assertGreater(run.pop("wall_seconds"), 0)
-        self.assertEqual(first, again)
-        self.assertEqual([(run["sync"], run["workers"]) for run in first],
-                         [(sync, workers) for sync in ("allreduce", "dgc", "adpsgd-random", "dpsgd")
-                          for workers in (3, 4)])
+                   "0:2:0.1", "--sync", "allreduce;dgc;adpsgd-random;adpsgd-fixed;prague;dpsgd;adpsgd-d1")
+        first = self.bytes_of(*self.record("first", *options))
+        crowded = [self.record(name, *options, preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+                   for name in ("second", "third")]
+        for path, job in crowded:
+            self.assertEqual(self.bytes_of(path, job), first)
+        runs = json.loads(first)["runs"]
+        self.assertEqual([(run["sync"], run["workers"]) for run in runs][:6],
+                         [(sync, workers) for sync in ("allreduce", "dgc", "adpsgd-random") for workers in (3, 4)])
         other = self.simulate(*options, "--seed", 2)["runs"]
-        self.assertNotEqual(first[0]["virtual_seconds"], other[0]["virtual_seconds"])
+        self.assertNotEqual(runs[0]["virtual_seconds"], other[0]["virtual_seconds"])
+
+    def test_times_of_this_machine_are_announced(self):
+        words = ("simulate", "image", "--data", self.data, "--batch", 4, "--steps", 1, "--workers", 2, "--sync",
+                 "allreduce", "--quiet")
+        measured = self.run_program(*words)
+        self.assertIn("without --step-time", measured.stdout.splitlines()[0])
+        self.assertIn("differ from run to run", measured.stdout.splitlines()[0])
+        self.assertNotIn("--step-time", self.run_program(*words, "--step-time", 0.01).stdout)
+
+    def test_a_long_pause_costs_few_rounds(self):
+        """A thousand times as long a one costs a few times the messages, by schemes that average while others compute."""
+        for sync in ("adpsgd-random", "adpsgd-fixed", "prague"):
+            sent = [self.simulate("--workers", 4, "--steps", 10, "--step-time", 0.01, "--pause", f"0:5:{seconds}", "--sync",
+                                  sync, "--parameters", "1k", task="none")["runs"][0]["bytes_per_worker_step"]
+                    for seconds in (10, 10000)]
+            self.assertLess(sent[1], 5 * sent[0], sync)
 
     def test_it_is_the_training_that_is_real(self):
         """A synchronous run in a world has the loss and the metric of the same run over threads."""

@@ -173,11 +173,8 @@ static void destroy_run(run *all)
 static const char *perform(run *all)
 {
     tw_world *world;
-    tw_world_options options = {.struct_size = sizeof options,
-                                .workers = all->ranks,
-                                .bandwidth = 1e6,
-                                .latency = 1e-4,
-                                .time_limit = 1000};
+    tw_world_options options = {
+        .struct_size = sizeof options, .workers = all->ranks, .bandwidth = 1e6, .latency = 1e-4, .time_limit = 1000};
     if (tw_world_create(&options, &world) != TW_OK) return tw_last_error();
     tw_status status = tw_world_run(world, play, all);
     tw_world_destroy(world);

@@ -79,6 +79,14 @@ static tw_status read_network(const tw_state *state, language_model_config *conf
     return TW_OK;
 }
 
+/* Without the biases. */
+static double count_weights(const language_model_config *config, size_t types)
+{
+    double hidden = (double)config->hidden, embedding = (double)config->embedding, layers = (double)config->layers;
+    double cells = 4 * hidden * (embedding + hidden + (layers - 1) * 2 * hidden);
+    return cells + (double)types * (embedding + (config->tied ? 0 : hidden));
+}
+
 static tw_status read_model(void *author_of_it, const tw_state *state)
 {
     author *a = author_of_it;
@@ -91,6 +99,7 @@ static tw_status read_model(void *author_of_it, const tw_state *state)
     if (shape.vocabulary != vocabulary_count(a->vocabulary))
         return tw_fail(TW_ERROR_FORMAT, "it has a network for %zu tokens and a vocabulary of %zu", shape.vocabulary,
                        vocabulary_count(a->vocabulary));
+    TW_TRY(checkpoint_holds(state, count_weights(&config, shape.vocabulary)));
     TW_TRY(language_model_create(&config, &shape, &a->model));
     const parameter_set *parameters = language_model_parameters(a->model);
     TW_TRY(checkpoint_weights(state, parameters->table->tensors, parameters->table->count, parameters->values));

@@ -37,7 +37,7 @@ static const option_row own_rows[] = {
 
     {.help = "The machines"},
     {"step-time", "SECONDS", OPTION_REAL, AT(step_time), "0", 0, 1e6,
-     .help = "of a forward and backward pass; 0: as this machine takes, so that two runs differ"},
+     .help = "of a forward and backward pass; 0: as this machine takes, so that times differ from run to run"},
     {"jitter", "CV", OPTION_REAL, AT(jitter), "0", 0, 10,
      .help = "standard deviation of that time over its mean, from step to step"},
     {"jitter-form", NULL, OPTION_CHOICE, AT(form), "lognormal", .choices = "lognormal|exponential",
@@ -200,6 +200,8 @@ static tw_status find_pace(simulation *all, const options *set)
     if (machine->step_seconds > 0) return TW_OK;
     if (s->gradients_off)
         return tw_fail(TW_ERROR_ARGUMENT, "--gradients off: there is no step to measure; say --step-time SECONDS");
+    fprintf(json_beside(s->train.json),
+            "without --step-time the time of a pass is measured on this machine: times will differ from run to run\n");
     return sim_measure(&s->train, all->setup.work, &machine->step_seconds, &machine->other_seconds);
 }
 

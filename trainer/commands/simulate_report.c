@@ -109,7 +109,6 @@ static cJSON *row_json(const simulation *all, const simulate_row *row)
     cJSON_AddNumberToObject(object, "seconds_to_loss",
                             result->seconds_to_loss >= 0 ? result->seconds_to_loss : (double)NAN);
     cJSON_AddBoolToObject(object, "diverged", result->diverged);
-    cJSON_AddNumberToObject(object, "wall_seconds", result->wall_seconds);
     cJSON_AddItemToObject(object, "curve", curve_json(result));
     return object;
 }

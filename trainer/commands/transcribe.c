@@ -82,11 +82,21 @@ static tw_status read_texts(recogniser *r, const tw_state *state, acoustic_model
     return TW_OK;
 }
 
+/* Without the biases. Two directions of LSTM cells make rows of 2 * hidden. */
+static double count_weights(const acoustic_model_config *config)
+{
+    double hidden = (double)config->hidden, width = 2 * hidden, layers = (double)config->layers;
+    double cells = 2 * 4 * hidden * ((double)config->features + hidden + (layers - 1) * (width + hidden));
+    double bottleneck = (double)config->bottleneck, inputs = bottleneck > 0 ? bottleneck : width;
+    return cells + width * bottleneck + inputs * (double)config->labels;
+}
+
 static tw_status build(void *recogniser_of_it, const tw_state *state)
 {
     recogniser *r = recogniser_of_it;
     acoustic_model_config config;
     TW_TRY(read_texts(r, state, &config));
+    TW_TRY(checkpoint_holds(state, count_weights(&config)));
     TW_TRY(log_mel_create(&r->features, &r->extractor));
     TW_TRY(acoustic_model_create(&config, &r->model));
     const parameter_set *parameters = acoustic_model_parameters(r->model);

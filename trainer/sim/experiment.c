@@ -204,21 +204,12 @@ static void conclude(run *r)
     result->distance = sqrt(r->squares / workers);
 }
 
-static double real_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 tw_status sim_run(const sim_setup *setup, sim_result *result)
 {
-    double begun = real_clock();
     run r = {.setup = setup, .result = result, .told = time(NULL)};
     *result = (sim_result){.seconds_to_loss = -1};
     tw_status status = run_world(&r);
     conclude(&r);
-    result->wall_seconds = real_clock() - begun;
     if (status != TW_ERROR_NONFINITE) return status;
     result->diverged = 1;
     result->loss = result->metric = (double)NAN;

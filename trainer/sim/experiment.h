@@ -49,7 +49,6 @@ typedef struct sim_result {
     double seconds_to_loss;        /* negative: the loss was not reached, or not asked for */
     int diverged;                  /* the run ended early; `why` says how */
     char why[512];
-    double wall_seconds;
     sim_point points[SIM_POINTS];
     size_t point_count;
 } sim_result;

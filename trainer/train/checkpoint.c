@@ -552,6 +552,18 @@ tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, cons
     return status;
 }
 
+tw_status checkpoint_holds(const tw_state *state, double elements)
+{
+    double held = 0;
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(state, i, &entry));
+        held += entry.dtype == TW_F32 ? (double)entry.bytes / sizeof(float) : 0;
+    }
+    if (held >= elements) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it is of a network with %.0f weights, but holds %.0f", elements, held);
+}
+
 tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values)
 {
     return get_table(state, "", tensors, count, values);

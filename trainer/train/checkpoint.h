@@ -26,6 +26,9 @@ tw_status checkpoint_resume(worker *w);
 /* For those who use what was trained: has `read` read the model.safetensors of a checkpoint, of the newest in a run's
  * folder, or of that path itself. The text of its failure gets the file's name put before it. */
 tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, const tw_state *state), void *reader);
+/* TW_ERROR_FORMAT unless the file's tensors have that many elements: before a network is made of what its texts and
+ * shapes say, since a small file can say much. */
+tw_status checkpoint_holds(const tw_state *state, double elements);
 /* Copies its weights. The tensors' values stand one after the other. */
 tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values);
 

@@ -1,0 +1,152 @@
+/* Reads any text as what a checkpoint says, and uses it: the first byte chooses `thinwire generate` or `transcribe`. A
+ * line "=key=value" is a text (\1 in it stands for the end of a line), a line "@name 2 3" a tensor of that shape. The
+ * file gets the checksum that it has to have, so that behind it everything can be reached. Whatever it says, the
+ * command ends with a code of its own. */
+#include "commands.h"
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+#include <unistd.h>
+
+enum { ELEMENTS = 1 << 14, DIMENSIONS = 3 };
+
+static char model[256], sound[256];
+static FILE *said; /* what the commands print, thrown away */
+
+static void remove_files(void)
+{
+    unlink(model);
+    unlink(sound);
+    *strrchr(model, '/') = '\0';
+    rmdir(model);
+}
+
+/* A tenth of a second of a square wave. */
+static void write_sound(void)
+{
+    enum { COUNT = 800 };
+    static uint8_t bytes[44 + 2 * COUNT] =
+        "RIFF\x64\x06\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0"
+        "data\x40\x06\0\0";
+    for (size_t i = 44; i < sizeof bytes; i++) bytes[i] = i % 2 ? (i / 32 % 2 ? 0x20 : 0xe0) : 0;
+    FILE *file = fopen(sound, "wb");
+    must(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
+}
+
+static void make_files(void)
+{
+    const char *root = getenv("TMPDIR");
+    char folder[200];
+    snprintf(folder, sizeof folder, "%s/fuzz-XXXXXX", root ? root : "/tmp");
+    must(mkdtemp(folder) != NULL);
+    snprintf(model, sizeof model, "%s/model.safetensors", folder);
+    snprintf(sound, sizeof sound, "%s/sound.wav", folder);
+    must(atexit(remove_files) == 0);
+    write_sound();
+}
+
+/* --- the file --------------------------------------------------------------------------------------------------- */
+
+static void put_text(tw_state *state, char *line)
+{
+    char *value = strchr(line, '=');
+    if (!value) return;
+    *value++ = '\0';
+    for (char *at = value; *at; at++)
+        if (*at == 1) *at = '\n';
+    (void)tw_state_put_text(state, line, value);
+}
+
+/* Values that differ. A name or a shape that cannot be is left out. */
+static void put_tensor(tw_state *state, char *line)
+{
+    static float values[ELEMENTS];
+    size_t shape[DIMENSIONS], count = 1, dims = 0;
+    char *next = strchr(line, ' ');
+    if (next) *next++ = '\0';
+    for (; next && *next && dims < DIMENSIONS && count <= ELEMENTS; dims++)
+        count *= shape[dims] = strtoul(next, &next, 10) % 4096;
+    if (count > ELEMENTS) return;
+    for (size_t i = 0; i < count; i++) values[i] = 0.1f * (float)(i % 7) - 0.3f;
+    (void)tw_state_put(state, line, TW_F32, dims, shape, values);
+}
+
+static void seal(tw_state *state)
+{
+    uint32_t sum = 0;
+    char text[16];
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        must(tw_state_at(state, i, &entry) == TW_OK);
+        sum += tw_crc32c(tw_crc32c(0, entry.name, strlen(entry.name)), entry.data, entry.bytes);
+    }
+    snprintf(text, sizeof text, "%08x", sum);
+    must(tw_state_put_text(state, "format", "thinwire checkpoint 1") == TW_OK);
+    must(tw_state_put_text(state, "checksum", text) == TW_OK);
+}
+
+static void write_model(char *text)
+{
+    tw_state *state;
+    char *rest;
+    must(tw_state_create(&state) == TW_OK);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (*line == '=')
+            put_text(state, line + 1);
+        else if (*line == '@')
+            put_tensor(state, line + 1);
+    seal(state);
+    if (tw_state_save(state, model) != TW_OK) unlink(model); /* a text that is not UTF-8 */
+    tw_state_destroy(state);
+}
+
+/* --- its use ---------------------------------------------------------------------------------------------------- */
+
+/* The exit code. Only what goes through the streams is silenced: a fuzzer's own words do not. */
+static int use(int recognises)
+{
+    char tokens[] = "--tokens=3", beam[] = "--beam=2", *words[] = {model, recognises ? sound : tokens, beam};
+    FILE *out = stdout, *error = stderr;
+    stdout = stderr = said;
+    int code = recognises ? command_transcribe(3, words) : command_generate(2, words);
+    stdout = out;
+    stderr = error;
+    return code;
+}
+
+static int try_text(const char *given, size_t size, int recognises)
+{
+    char *text = strndup(given, size);
+    must(text != NULL);
+    write_model(text);
+    free(text);
+    return use(recognises);
+}
+
+/* Both are used well: else the checksum is not the one that is wanted any more, and the rest would be tried in vain. */
+static const char writer[] = "=vocabulary.txt=words\1a\1<eos>\1b\1\n@encoder.weight 3 2\n@rnn.weight_ih_l0 8 2\n"
+                             "@rnn.weight_hh_l0 8 2\n@rnn.bias_ih_l0 8\n@decoder.weight 3 2\n@decoder.bias 3";
+static const char recogniser[] =
+    "=feature settings=rate=8000,bins=4\n=alphabet= abcd\n=layers=1\n=hidden=2\n=bottleneck=0\n@rnn.weight_ih_l0 8 4\n"
+    "@rnn.weight_hh_l0 8 2\n@rnn.bias_ih_l0 8\n@rnn.weight_ih_l0_reverse 8 4\n@rnn.weight_hh_l0_reverse 8 2\n"
+    "@rnn.bias_ih_l0_reverse 8\n@output.weight 6 4\n@output.bias 6";
+
+static void begin(void)
+{
+    make_files();
+    said = fopen("/dev/null", "w");
+    must(said != NULL);
+    must(try_text(writer, sizeof writer - 1, 0) == 0);
+    must(try_text(recogniser, sizeof recogniser - 1, 1) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!said) begin();
+    if (size < 1) return 0;
+    int code = try_text((const char *)data + 1, size - 1, data[0] % 2);
+    must(code == 0 || code == 2);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* Rounds while workers stand still: as many as before in a short pause, rarer and rarer in a long one, as before after
+ * it. Time is the world's, and messages take none, so that all counts are exact or bounded by what the rule says. */
+#include "gossip_world.h"
+
+enum { WORKERS = 4, STEPS = 20, OVERDUE = 32, HORIZON = 2 * WORKERS + 16 };
+
+typedef struct pause {
+    double seconds;  /* after STEPS steps of a second each */
+    double first;    /* for so long does rank 0 stand still, where all do */
+    uint64_t during; /* rounds of rank 0 in its pause */
+    uint64_t after;  /* and in STEPS seconds after it */
+    double waited;   /* seconds from rank 0's return to the first round */
+    float mean;      /* of the weights, at the end */
+} pause;
+
+static uint64_t rounds(const tw_gossip *gossip)
+{
+    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_get_stats(gossip, &stats);
+    return stats.rounds;
+}
+
+/* Every step adds 1 to a worker's weights, so the mean grows by 1 a step of all. */
+static tw_status take_steps(tw_gossip *gossip, int count)
+{
+    float step[MOST_WIDTH];
+    for (int i = 0; i < MOST_WIDTH; i++) step[i] = 1;
+    for (int k = 0; k < count; k++) {
+        tw_world_compute(1);
+        tw_status status = scene_add(gossip, step);
+        if (status != TW_OK) return status;
+    }
+    return TW_OK;
+}
+
+static tw_status finish(scene *all, int rank, tw_gossip *gossip)
+{
+    pause *p = all->context;
+    tw_status status = scene_finish(all, rank, gossip);
+    p->mean = all->at[rank][0];
+    return status;
+}
+
+/* --- one stands still, and the others have finished ------------------------------------------------------------- */
+
+static tw_status play_alone(scene *all, int rank, tw_gossip *gossip)
+{
+    pause *p = all->context;
+    tw_status status = take_steps(gossip, STEPS);
+    if (status == TW_OK && rank == 0) {
+        uint64_t before = rounds(gossip);
+        tw_world_compute(p->seconds);
+        p->during = rounds(gossip) - before;
+        status = take_steps(gossip, 1);
+    }
+    return status != TW_OK ? status : finish(all, rank, gossip);
+}
+
+static pause stand_still(const char *spec, double seconds)
+{
+    pause p = {.seconds = seconds};
+    scene all = {.spec = spec, .workers = WORKERS, .bandwidth = 1e12, .play = play_alone, .context = &p};
+    scene_run(&all);
+    for (int rank = 0; rank < WORKERS; rank++) assert_float_equal(all.at[rank][0], p.mean, 0);
+    assert_float_equal(p.mean, STEPS + 1.0 / WORKERS, 1e-4);
+    return p;
+}
+
+static const char *const specs[] = {"adpsgd-random", "adpsgd-fixed", "prague", "adpsgd-random:survive=off"};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+static void test_a_short_pause_has_a_round_a_second(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPECS; i++) {
+        pause p = stand_still(specs[i], OVERDUE - 2);
+        if (p.during + 2 < OVERDUE - 2 || p.during > OVERDUE)
+            fail_msg("%s: %llu rounds in %d seconds", specs[i], (unsigned long long)p.during, OVERDUE - 2);
+    }
+}
+
+/* After OVERDUE rounds they are as far apart as a part of the pause so far, and news of that need HORIZON rounds: so in
+ * each HORIZON + 1 rounds the pause grows to 1 + HORIZON / OVERDUE of what it was. Where a late round counts as a loss,
+ * they are never further apart than a 64th of the deadline. */
+static double most_rounds(double seconds, int has_deadline)
+{
+    double apart = 600.0 / 64;
+    return OVERDUE + (HORIZON + 2) * (2 + log(seconds / OVERDUE) / log1p((double)HORIZON / OVERDUE)) +
+           (has_deadline ? seconds / apart : 0);
+}
+
+static void test_a_long_pause_has_as_many_rounds_as_its_logarithm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPECS; i++)
+        for (double seconds = 1e3; seconds < 2e6; seconds *= 10) {
+            pause p = stand_still(specs[i], seconds);
+            double most = most_rounds(seconds, strstr(specs[i], "survive=off") != NULL);
+            if ((double)p.during > most)
+                fail_msg("%s: %llu rounds in %g seconds, more than %g", specs[i], (unsigned long long)p.during, seconds,
+                         most);
+        }
+}
+
+/* --- all stand still, and one comes back first ------------------------------------------------------------------- */
+
+static void await_round(pause *p, const tw_gossip *gossip)
+{
+    double start = tw_clock();
+    uint64_t before = rounds(gossip);
+    while (rounds(gossip) == before && p->waited < p->seconds) {
+        tw_world_compute(0.5);
+        p->waited = tw_clock() - start;
+    }
+}
+
+static tw_status play_together(scene *all, int rank, tw_gossip *gossip)
+{
+    pause *p = all->context;
+    tw_status status = take_steps(gossip, STEPS);
+    tw_world_compute(rank == 0 ? p->first : p->seconds);
+    if (status == TW_OK) status = take_steps(gossip, 1);
+    if (rank == 0) await_round(p, gossip);
+    uint64_t restart = rounds(gossip);
+    if (status == TW_OK) status = take_steps(gossip, STEPS);
+    if (rank == 0) p->after = rounds(gossip) - restart;
+    return status != TW_OK ? status : finish(all, rank, gossip);
+}
+
+static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state)
+{
+    (void)state;
+    pause p = {.seconds = 2000, .first = 1000};
+    scene all = {.spec = "adpsgd-random", .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p};
+    scene_run(&all);
+    assert_true(p.waited <= 1000.0 / OVERDUE + 2);
+    assert_float_equal(p.mean, 2 * STEPS + 1, 1e-3);
+}
+
+static void test_after_a_pause_rounds_are_as_before(void **state)
+{
+    (void)state;
+    pause p = {.seconds = 1000, .first = 1000};
+    scene all = {.spec = "adpsgd-random", .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p};
+    scene_run(&all);
+    assert_true(p.after + 3 >= STEPS && p.after <= STEPS + 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_short_pause_has_a_round_a_second),
+        cmocka_unit_test(test_a_long_pause_has_as_many_rounds_as_its_logarithm),
+        cmocka_unit_test(test_who_comes_back_first_waits_for_a_part_of_the_pause),
+        cmocka_unit_test(test_after_a_pause_rounds_are_as_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
