@@ -4,12 +4,12 @@
  *
  *   y = x + step + d;   h += compressed(y - h);   p = gamma/2 * (mean of h - own h);   d += dual * p;   x = y + p
  *
- * The duals add up to zero over the workers. dual = 1 is NIDS. But the dual adds up what the estimates say, these lag
+ * The duals add up to zero over the workers. dual = 1 is NIDS. But the duals add up what the estimates say, these lag
  * behind, and where the loss is not curved nothing but the pull damps that loop: with compression that brings a share w
- * of each difference over in a step it is stable for dual < w / (1 - w) and no further, whatever gamma and the learning
- * rate are. The fraction of the elements that is sent is less than that share.
+ * of each difference over in a step it is stable for dual < w / (1 - w), one over the mean age of an estimate in steps,
+ * whatever gamma and the learning rate are (docs/gossip.md derives it).
  *
- * Duals are in units of a step: when the learning rate changes they follow in about 1 / dual steps. The exchange comes
+ * Duals are in units of a step: when the learning rate changes they follow in 1 / dual steps at best. The exchange comes
  * after the step, and nothing overlaps with it. */
 #include "error.h"
 #include "innovation.h"

@@ -14,7 +14,10 @@ SKIPPED = 77
 
 
 def run(program, *words):
-    return subprocess.run([program, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
+    done = subprocess.run([program, *words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} ended with code {done.returncode}")
+    return done.stdout
 
 
 def accuracy(program, scheme, images):
@@ -22,7 +25,7 @@ def accuracy(program, scheme, images):
     options = ("--workers", "4", "--sync", scheme, "--epochs", "2", "--limit-train", images, "--quiet", "--json", "-")
     if run(program, "schemes", scheme).startswith(f"{scheme} - asynchronous"):
         simulated = run(program, "simulate", "image", "--step-time", "0.04", *options)
-        return json.loads(simulated[:simulated.rindex("}") + 1])["runs"][0]["metric"]["value"]
+        return json.loads(simulated)["runs"][0]["metric"]["value"]
     return json.loads(run(program, "train", "image", *options))["metric"]["value"]
 
 
