@@ -1,31 +1,44 @@
-/* cold - compressed exact diffusion on the ring of ranks (Zhang, You and Xie 2023; its equations are reconstructed here
- * from NIDS with innovation compression). Beside the estimates h each worker has a dual d that learns how its own
+/* cold - compressed primal-dual descent on the ring of ranks (Zhang, You and Xie 2023; its equations are reconstructed
+ * here from NIDS with innovation compression). Beside the estimates h each worker has a dual d that learns how its own
  * gradient differs from all workers', so that with a constant rate it converges to the common optimum and not near it:
  *
- *   y = x + step - d;   h += compressed(y - h);   p = gamma/2 * (mean of h - own h);   d -= p;   x = y + p
+ *   y = x + step + d;   h += compressed(y - h);   p = gamma/2 * (mean of h - own h);   d += dual * p;   x = y + p
  *
- * The duals add up to zero over the workers. They are kept in units of a step: a change of the learning rate disturbs
- * them for a while. The exchange comes after the step, and nothing overlaps with it. */
+ * The duals add up to zero over the workers. dual = 1 is NIDS. But the duals add up what the estimates say, these lag
+ * behind, and where the loss is not curved nothing but the pull damps that loop: with compression that brings a share w
+ * of each difference over in a step it is stable for dual < w / (1 - w), one over the mean age of an estimate in steps,
+ * whatever gamma and the learning rate are (docs/gossip.md derives it).
+ *
+ * Duals are in units of a step: when the learning rate changes they follow in 1 / dual steps at best. The exchange comes
+ * after the step, and nothing overlaps with it. */
 #include "error.h"
 #include "innovation.h"
 #include "kernels.h"
 
+#include <math.h>
+
 typedef struct cold {
     tw_gossip gossip;
     tw_innovation innovation;
-    float *dual;
+    double dual; /* option */
+    float *duals;
 } cold;
 
-static const tw_option options[] = {TW_INNOVATION_OPTIONS(cold)};
+static const tw_option options[] = {
+    TW_INNOVATION_OPTIONS(cold){"dual", TW_OPTION_REAL, offsetof(cold, dual), "0", 0, 1, NULL,
+                                "share of each pull that the duals learn from; 0: half the density"},
+};
 
 static tw_status create(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
+    tw_innovation_options *chosen = &self->innovation.options;
     gossip->adapt_first = 1;
-    TW_TRY(tw_gossip_remember(gossip, "dual", &self->dual));
-    TW_TRY(tw_innovation_create(&self->innovation, gossip));
-    self->innovation.options.gamma /= 2;
-    return TW_OK;
+    if (chosen->gamma == 0) chosen->gamma = fmin(1, 2 * chosen->density);
+    chosen->gamma /= 2;
+    if (self->dual == 0) self->dual = chosen->density / 2;
+    TW_TRY(tw_gossip_remember(gossip, "dual", &self->duals));
+    return tw_innovation_create(&self->innovation, gossip);
 }
 
 static void start(tw_gossip *gossip)
@@ -43,22 +56,21 @@ static tw_status exchange(tw_gossip *gossip)
     return tw_innovation_exchange(&((cold *)gossip)->innovation);
 }
 
-static void subtract(float *dst, const float *src, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] -= src[i];
-}
-
 static void absorb(tw_gossip *gossip, const float *const *steps)
 {
     if (steps) tw_gossip_add_steps(gossip->weights, gossip, steps);
-    subtract(gossip->weights, ((cold *)gossip)->dual, gossip->elements);
+    tw_kernels_best()->add(gossip->weights, ((cold *)gossip)->duals, gossip->elements);
 }
 
+/* The pull is not needed any more: its share of it goes into the duals. */
 static void settle(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
-    tw_kernels_best()->add(gossip->weights, self->innovation.pull, gossip->elements);
-    subtract(self->dual, self->innovation.pull, gossip->elements);
+    const tw_kernels *kernels = tw_kernels_best();
+    float *pull = self->innovation.pull;
+    kernels->add(gossip->weights, pull, gossip->elements);
+    kernels->scale(pull, (float)self->dual, gossip->elements);
+    kernels->add(self->duals, pull, gossip->elements);
 }
 
 const tw_gossip_ops tw_gossip_cold = {

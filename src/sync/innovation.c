@@ -43,7 +43,9 @@ static tw_status create_buffers(tw_innovation *innovation)
 tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
 {
     static const char *const kinds[TW_RING_PARTNERS] = {"estimate_of_left", "estimate_of_right"};
+    tw_innovation_options *options = &innovation->options;
     innovation->gossip = gossip;
+    if (options->gamma == 0) options->gamma = options->density;
     TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, 0, 0, 0));
     innovation->partners = tw_schedule_partners(&gossip->schedule, 0, gossip->rank, innovation->ranks);
     TW_TRY(tw_gossip_remember(gossip, "estimate", &innovation->own));

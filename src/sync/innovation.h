@@ -50,11 +50,11 @@ typedef struct tw_innovation {
         {"gamma",                                                                                                      \
          TW_OPTION_REAL,                                                                                               \
          TW_INNOVATION_OPTION(type, gamma),                                                                            \
-         "0.1",                                                                                                        \
+         "0",                                                                                                          \
          0,                                                                                                            \
          1,                                                                                                            \
          NULL,                                                                                                         \
-         "how far the weights follow the neighbours'; less for a lower density"},                                      \
+         "how far the weights follow the neighbours'; 0: as far as the density bears"},                                \
         {"values",         TW_OPTION_CHOICE,   TW_INNOVATION_OPTION(type, values), "fp32", 0, 0,                       \
          TW_VALUE_CHOICES, "how values travel"},                                                                       \
         {"indices",        TW_OPTION_CHOICE,         TW_INNOVATION_OPTION(type, indices), "auto", 0, 0,                \
@@ -68,6 +68,7 @@ typedef struct tw_innovation {
          NULL,                                                                                                         \
          "compare the estimates' checksums every so many steps"},
 
+/* A gamma of 0 becomes the density. */
 tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip);
 void tw_innovation_destroy(tw_innovation *innovation);
 /* All ranks have the same weights: every estimate begins with them. */

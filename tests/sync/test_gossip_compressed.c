@@ -90,10 +90,12 @@ static void assert_converges(const char *spec, double rate)
 static void test_cold_finds_the_common_optimum(void **state)
 {
     (void)state;
+    assert_converges("cold", 0.05);
     assert_converges("cold:density=1,gamma=1", 0.2);
     assert_converges("cold:density=1,gamma=0.4", 0.05);
-    assert_converges("cold:density=0.2,gamma=0.1", 0.2);
-    assert_converges("cold:density=0.2,gamma=0.1,values=log8", 0.05);
+    assert_converges("cold:density=0.2,gamma=0.1,dual=1", 0.2);
+    assert_converges("cold:density=0.2", 0.05);
+    assert_converges("cold:density=0.2,values=log8", 0.05);
 }
 
 /* With a constant rate choco keeps a distance that grows as gamma falls, which is why there is cold. */
@@ -104,6 +106,7 @@ static void test_choco_stays_away_from_it(void **state)
     double far = distance_after("choco:density=1,gamma=0.3", 0.05);
     assert_true(near > 0.05);
     assert_true(far > 1.5 * near);
+    assert_true(distance_after("choco", 0.05) > 0.5); /* where cold, above, comes to 1e-4 */
 }
 
 /* Far too large a gamma for so little that is sent: the run ends with a sentence, not with NaN in the weights. */
