@@ -137,7 +137,7 @@ static void an_interruption(void **state)
     char out[FILENAME_MAX], checkpoint[FOLDER_PATH];
     snprintf(out, sizeof out, "%s/run", (char *)*state);
     check_with(&r, state, out, "--steps 50", EXIT_INTERRUPTED, "");
-    assert_ok(folder_find(out, checkpoint));
+    assert_ok(folder_find(out, 0, checkpoint));
     assert_non_null(strstr(checkpoint, "step-00000001"));
     for (int rank = 0; rank < 2; rank++) assert_int_equal(r.toy.log[rank].step_count, 1);
 }

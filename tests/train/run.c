@@ -150,7 +150,7 @@ typedef struct newest {
 static int newest_checkpoint(const char *out)
 {
     char found[FOLDER_PATH];
-    return folder_find(out, found) == TW_OK ? atoi(strrchr(found, '-') + 1) : 0;
+    return folder_find(out, 0, found) == TW_OK ? atoi(strrchr(found, '-') + 1) : 0;
 }
 
 static tw_status look_for_checkpoints(toy *t, toy_learner *l, uint64_t step)
