@@ -29,8 +29,7 @@ static tw_status check_weights(const tw_gossip *gossip, const float *const *weig
 {
     TW_TRY(tw_need(weights, "weights"));
     for (size_t i = 0; i < gossip->count; i++) {
-        if (!weights[i])
-            return tw_fail(TW_ERROR_ARGUMENT, "weights[%zu], of %s, is NULL", i, gossip->tensors[i].name);
+        if (!weights[i]) return tw_fail(TW_ERROR_ARGUMENT, "weights[%zu], of %s, is NULL", i, gossip->tensors[i].name);
         if (!tw_kernels_best()->all_finite(weights[i], tw_tensor_count(&gossip->tensors[i])))
             return tw_fail(TW_ERROR_ARGUMENT, "the weights of %s hold NaN or infinity", gossip->tensors[i].name);
     }
