@@ -128,20 +128,20 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     if (status != TW_OK) snprintf(all.text, sizeof all.text, "%s", tw_last_error());
     verdict own = all;
     tw_status sent = broadcast(gossip, &all, sizeof all);
-    if (status != TW_OK) {
-        (void)tw_fail(status, "%s", own.text);
-        return tw_channel_give_up(gossip->host.everybody, status);
-    }
+    if (status != TW_OK) return tw_fail(status, "%s", own.text);
     TW_TRY(sent);
     *refused = all.refused != 0;
     note_lost(gossip, &all);
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
 
-/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. */
+/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. After a failure the host's
+ * members know, and the other hosts have to be told. */
 static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
 {
-    TW_TRY(share(gossip, status, refused));
+    tw_status shared = share(gossip, status, refused);
+    if (status != TW_OK) tw_channel_give_up(gossip->host.everybody, shared);
+    TW_TRY(shared);
     return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
 }
 
