@@ -227,9 +227,18 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *re
 
 /* --- the calls ------------------------------------------------------------------------------------------------- */
 
+/* Each call begins with tw_gossip_enter. When the gossip of the first rank has failed since its last call, this is
+ * where it learns of it, and the other members are on their way to a step that it will not take. */
+static tw_status enter(tw_gossip *gossip)
+{
+    tw_status status = tw_gossip_enter(gossip);
+    if (status != TW_OK && status != TW_ERROR_ORDER) tw_channel_give_up(gossip->host.everybody, status);
+    return status;
+}
+
 tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     tw_mutex_unlock(&gossip->lock);
     return TW_OK;
@@ -238,7 +247,7 @@ tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
 {
     int refused, all_ended;
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     TW_TRY(take_step(gossip, steps, &refused, &all_ended));
     if (!refused) return TW_OK;
@@ -248,7 +257,7 @@ tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
 {
     int refused = 0, all_ended = 0;
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     while (!all_ended) TW_TRY(take_step(gossip, NULL, &refused, &all_ended));
     tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;
