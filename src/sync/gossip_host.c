@@ -147,10 +147,7 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     if (status != TW_OK) snprintf(all.text, sizeof all.text, "%s", tw_last_error());
     verdict own = all;
     tw_status sent = broadcast(gossip, &all, sizeof all);
-    if (status != TW_OK) {
-        (void)tw_fail(status, "%s", own.text);
-        return tw_channel_give_up(gossip->host.everybody, status);
-    }
+    if (status != TW_OK) return tw_fail(status, "%s", own.text);
     TW_TRY(sent);
     TW_TRY(check_verdict(gossip, &all));
     *refused = all.refused != 0;
@@ -158,10 +155,13 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
 
-/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. */
+/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. After a failure the host's
+ * members know, and the other hosts have to be told. */
 static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
 {
-    TW_TRY(share(gossip, status, refused));
+    tw_status shared = share(gossip, status, refused);
+    if (status != TW_OK) tw_channel_give_up(gossip->host.everybody, shared);
+    TW_TRY(shared);
     return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
 }
 
@@ -270,9 +270,18 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *re
 
 /* --- the calls ------------------------------------------------------------------------------------------------- */
 
+/* Each call begins with tw_gossip_enter. When the gossip of the first rank has failed since its last call, this is
+ * where it learns of it, and the other members are on their way to a step that it will not take. */
+static tw_status enter(tw_gossip *gossip)
+{
+    tw_status status = tw_gossip_enter(gossip);
+    if (status != TW_OK && status != TW_ERROR_ORDER) tw_channel_give_up(gossip->host.everybody, status);
+    return status;
+}
+
 tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     tw_mutex_unlock(&gossip->lock);
     return TW_OK;
@@ -281,7 +290,7 @@ tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
 {
     int refused, all_ended;
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     TW_TRY(take_step(gossip, steps, &refused, &all_ended));
     if (!refused) return TW_OK;
@@ -291,7 +300,7 @@ tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
 {
     int refused = 0, all_ended = 0;
-    TW_TRY(tw_gossip_enter(gossip));
+    TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     while (!all_ended) TW_TRY(take_step(gossip, NULL, &refused, &all_ended));
     tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LEAST_SECONDS 20.0
+
 typedef struct watch {
     double seconds;
     int code;
@@ -65,7 +67,7 @@ static void end_watch(watch *self, pthread_t thread)
 
 tw_status open_within(const char *transport, double seconds, int code, tw_comm **comm)
 {
-    watch self = {.seconds = seconds, .code = code};
+    watch self = {.seconds = fmax(seconds, LEAST_SECONDS), .code = code};
     pthread_t thread;
     create_watch(&self);
     int started = pthread_create(&thread, NULL, end_when_late, &self) == 0;

@@ -21,7 +21,7 @@ static const option_row rows[] = {
     {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi",
      .help = "auto takes mpi under an MPI launcher"},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
-     .help = "silence after which a worker counts as lost; also how long MPI may take to start"},
+     .help = "silence after which a worker counts as lost; also, from 20 on, how long MPI may take to start"},
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
      .help = "compare the weights of all workers every so many steps; 0: never; by gossip they differ until the end"},
     {"slow", "LIST", OPTION_TEXT, AT(slow),
