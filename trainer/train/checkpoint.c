@@ -247,19 +247,40 @@ static tw_status make_plan(worker *w, plan *p)
     return tw_comm_broadcast(w->comm, 0, p, sizeof *p);
 }
 
-tw_status checkpoint_write(worker *w)
+static tw_status write_folder(worker *w, const plan *p, char partial[FOLDER_PATH])
 {
     const char *out = w->settings.out;
-    if (!out) return TW_OK;
-    char partial[FOLDER_PATH];
+    TW_TRY(agree_status(w, folder_begin(out, p->step, partial)));
+    TW_TRY(write_files(w, partial));
+    TW_TRY(agree_status(w, folder_give_way(out, p->step)));
+    return agree_status(w, folder_publish(out, p->step, p->kept));
+}
+
+/* Whether it failed because the run folder was moved or removed while it wrote. *vanished: the same on all ranks. */
+static tw_status find_vanished(worker *w, tw_status status, const char *partial, int *vanished)
+{
+    *vanished = 0;
+    if (status != TW_ERROR_IO || !w->agreed) return TW_OK;
+    *vanished = access(partial, F_OK) != 0;
+    return agree_any(w->comm, vanished);
+}
+
+/* A folder that has vanished is made again. */
+tw_status checkpoint_write(worker *w)
+{
+    if (!w->settings.out) return TW_OK;
+    char partial[FOLDER_PATH] = "";
+    int vanished;
     plan p;
     TW_TRY(make_plan(w, &p));
     TW_TRY(worker_average_buffers(w));
-    tw_status status = agree_status(w, folder_begin(out, p.step, partial));
-    if (status == TW_OK) status = write_files(w, partial);
-    if (status == TW_OK) status = agree_status(w, folder_give_way(out, p.step));
-    if (status == TW_OK) status = agree_status(w, folder_publish(out, p.step, p.kept));
-    if (status != TW_OK) folder_abandon(out, p.step);
+    tw_status status = write_folder(w, &p, partial);
+    TW_TRY(find_vanished(w, status, partial, &vanished));
+    if (vanished) {
+        w->agreed = 0;
+        status = write_folder(w, &p, partial);
+    }
+    if (status != TW_OK) folder_abandon(w->settings.out, p.step);
     return status;
 }
 
