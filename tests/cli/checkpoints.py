@@ -287,7 +287,7 @@ class LossTest(LongRunTest):
 
     def lose(self, lose, *options):
         out = self.folder / "run"
-        job, _ = self.start_run(*options, "--out", out)
+        job, _ = self.start_run(*options, "--out", out, "--checkpoint-every", 10 ** 9)
         lose(out)
         done = self.finish(job)
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)

@@ -176,6 +176,7 @@ static void a_failed_rename_leaves_nothing_behind(void **state)
 static void what_is_no_file_is_not_replaced(void **state)
 {
     struct stat about;
+    (void)state;
     tw_state *made = make_everything();
     const char *path = in_folder("pipe");
     assert_int_equal(mkfifo(path, 0600), 0);

@@ -1,6 +1,7 @@
 #include "checkpoint.h"
 #include "agree.h"
 #include "error.h"
+#include "stamp.h"
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -10,15 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FORMAT "thinwire checkpoint 1"
 #define SCHEME "scheme."
 #define TASK "task."
-#define RANK "rank"
-#define WORKERS "workers"
-#define RUN "run"
-#define MODEL_SUM "model checksum"
-#define TENSOR_SUM "checksum"
-#define TEXT_SUM "checksum of texts"
 
 /* Puts the file's name before the last error's text, which knows only the tensor. */
 static tw_status in_file(const char *path, tw_status status)
@@ -27,76 +21,6 @@ static tw_status in_file(const char *path, tw_status status)
     char text[1024];
     snprintf(text, sizeof text, "%s", tw_last_error());
     return tw_fail(status, "%s: %s", path, text);
-}
-
-/* Safetensors has no checksum of its own. These sums do not depend on the order in the file. */
-enum { SUM_TEXT = 16 };
-
-static tw_status sum_tensors(const tw_state *state, char text[SUM_TEXT])
-{
-    uint32_t sum = 0;
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        TW_TRY(tw_state_at(state, i, &entry));
-        sum += tw_crc32c(tw_crc32c(0, entry.name, strlen(entry.name)), entry.data, entry.bytes);
-    }
-    snprintf(text, SUM_TEXT, "%08x", sum);
-    return TW_OK;
-}
-
-/* Of all texts but the sum itself. */
-static void sum_texts(const tw_state *state, char text[SUM_TEXT])
-{
-    uint32_t sum = 0;
-    const char *key, *value;
-    for (size_t i = 0; (key = tw_state_text_at(state, i, &value)); i++)
-        if (strcmp(key, TEXT_SUM) != 0) sum += tw_crc32c(tw_crc32c(0, key, strlen(key) + 1), value, strlen(value));
-    snprintf(text, SUM_TEXT, "%08x", sum);
-}
-
-/* After the last tensor and the last text. */
-static tw_status seal(tw_state *state)
-{
-    char sum[SUM_TEXT];
-    TW_TRY(sum_tensors(state, sum));
-    TW_TRY(tw_state_put_text(state, "format", FORMAT));
-    TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
-    TW_TRY(tw_state_put_text(state, TENSOR_SUM, sum));
-    sum_texts(state, sum);
-    return tw_state_put_text(state, TEXT_SUM, sum);
-}
-
-static tw_status compare_sums(const char *path, const char *what, const char *sum, const char *stored)
-{
-    if (strcmp(sum, stored) == 0) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "%s is damaged: its %s have checksum %s, it was written with %s", path, what, sum,
-                   stored);
-}
-
-/* The first checkpoints had no sum of their texts. */
-static tw_status verify(const tw_state *state, const char *path)
-{
-    const char *format = tw_state_text(state, "format"), *stored = tw_state_text(state, TENSOR_SUM);
-    const char *stored_texts = tw_state_text(state, TEXT_SUM);
-    if (!format || !stored || strcmp(format, FORMAT) != 0)
-        return tw_fail(TW_ERROR_FORMAT, "%s is not a '" FORMAT "' file", path);
-    char sum[SUM_TEXT];
-    TW_TRY(sum_tensors(state, sum));
-    TW_TRY(compare_sums(path, "tensors", sum, stored));
-    sum_texts(state, sum);
-    return stored_texts ? compare_sums(path, "texts", sum, stored_texts) : TW_OK;
-}
-
-static tw_status load_and_verify(const char *path, tw_state **out)
-{
-    tw_state *state;
-    TW_TRY(tw_state_load(path, &state));
-    tw_status status = verify(state, path);
-    if (status == TW_OK)
-        *out = state;
-    else
-        tw_state_destroy(state);
-    return status;
 }
 
 /* The tensors of a table, which stand one after the other in `values`. */
@@ -259,94 +183,25 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     return unpack_scheme(w, state);
 }
 
-/* --- what belongs together ------------------------------------------------------------------------------------ */
-
-/* What the files of one checkpoint have in common: the run, which is named at random when it first saves and keeps its
- * name for good, and the checksum of the model file, which is that of all texts in it, the tensors' checksum among
- * them. Checkpoints of version 0.1 have neither. */
-typedef struct stamp {
-    char run[RUN_NAME];
-    char model[SUM_TEXT];
-    int workers;
-} stamp;
-
-static void name_run(char name[RUN_NAME])
-{
-    uint64_t bits;
-    if (getentropy(&bits, sizeof bits) != 0) bits = (uint64_t)(1e9 * tw_clock()) << 16 ^ (uint64_t)getpid();
-    snprintf(name, RUN_NAME, "%016llx", (unsigned long long)bits);
-}
-
-static void copy_text(const tw_state *state, const char *key, char *text, size_t room)
-{
-    const char *stored = tw_state_text(state, key);
-    snprintf(text, room, "%s", stored ? stored : "");
-}
-
-static void read_stamp(const worker *w, const tw_state *model, stamp *s)
-{
-    const char *workers = tw_state_text(model, WORKERS);
-    s->workers = workers ? atoi(workers) : w->size;
-    copy_text(model, RUN, s->run, sizeof s->run);
-    copy_text(model, TEXT_SUM, s->model, sizeof s->model);
-}
-
-/* What a worker's file says of its place. */
-enum { STAMPED = 4 };
-
-static void describe_stamp(const stamp *s, int rank, setting_text texts[STAMPED])
-{
-    texts[0] = (setting_text){.key = RANK, .value = texts[0].space};
-    texts[1] = (setting_text){.key = WORKERS, .value = texts[1].space};
-    texts[2] = (setting_text){.key = RUN, .value = s->run};
-    texts[3] = (setting_text){.key = MODEL_SUM, .value = s->model};
-    snprintf(texts[0].space, sizeof texts[0].space, "%d", rank);
-    snprintf(texts[1].space, sizeof texts[1].space, "%d", s->workers);
-}
-
-static tw_status put_stamp(const worker *w, const stamp *s, tw_state *state)
-{
-    setting_text texts[STAMPED];
-    describe_stamp(s, w->rank, texts);
-    for (int i = 0; i < STAMPED; i++) TW_TRY(tw_state_put_text(state, texts[i].key, texts[i].value));
-    return TW_OK;
-}
-
-/* A checkpoint of version 0.1 has no stamp, in any of its files. */
-static tw_status check_stamp(const worker *w, const stamp *s, const tw_state *state, const char *path)
-{
-    setting_text texts[STAMPED];
-    describe_stamp(s, w->rank, texts);
-    for (int i = 0; i < STAMPED; i++) {
-        const char *key = texts[i].key, *wanted = *s->run ? texts[i].value : "not given";
-        const char *stored = tw_state_text(state, key) ? tw_state_text(state, key) : "not given";
-        if (strcmp(stored, wanted) != 0)
-            return tw_fail(TW_ERROR_STATE,
-                           "%s does not belong to the model.safetensors beside it: its %s is %s, it should be %s", path,
-                           key, stored, wanted);
-    }
-    return TW_OK;
-}
-
 /* --- writing -------------------------------------------------------------------------------------------------- */
 
 /* For rank 0: all of the model file but its place on the disk. */
 static tw_status seal_model(worker *w, tw_state **out, stamp *s)
 {
-    if (!*w->run) name_run(w->run);
+    if (!*w->run) stamp_name_run(w->run);
     TW_TRY(tw_state_create(out));
     TW_TRY(pack_model(w, *out));
-    TW_TRY(tw_state_put_text(*out, RUN, w->run));
-    TW_TRY(seal(*out));
-    read_stamp(w, *out, s);
+    TW_TRY(stamp_put_run(w->run, *out));
+    TW_TRY(seal_put(*out));
+    stamp_read(*out, w->size, s);
     return TW_OK;
 }
 
 static tw_status pack_and_save_worker(worker *w, const stamp *s, tw_state *state, const char *path)
 {
     TW_TRY(pack_worker(w, state));
-    TW_TRY(put_stamp(w, s, state));
-    TW_TRY(seal(state));
+    TW_TRY(stamp_put(s, w->rank, state));
+    TW_TRY(seal_put(state));
     return tw_state_save(state, path);
 }
 
@@ -392,19 +247,40 @@ static tw_status make_plan(worker *w, plan *p)
     return tw_comm_broadcast(w->comm, 0, p, sizeof *p);
 }
 
-tw_status checkpoint_write(worker *w)
+static tw_status write_folder(worker *w, const plan *p, char partial[FOLDER_PATH])
 {
     const char *out = w->settings.out;
-    if (!out) return TW_OK;
-    char partial[FOLDER_PATH];
+    TW_TRY(agree_status(w, folder_begin(out, p->step, partial)));
+    TW_TRY(write_files(w, partial));
+    TW_TRY(agree_status(w, folder_give_way(out, p->step)));
+    return agree_status(w, folder_publish(out, p->step, p->kept));
+}
+
+/* Whether it failed because the run folder was moved or removed while it wrote. *vanished: the same on all ranks. */
+static tw_status find_vanished(worker *w, tw_status status, const char *partial, int *vanished)
+{
+    *vanished = 0;
+    if (status != TW_ERROR_IO || !w->agreed) return TW_OK;
+    *vanished = access(partial, F_OK) != 0;
+    return agree_any(w->comm, vanished);
+}
+
+/* A folder that has vanished is made again. */
+tw_status checkpoint_write(worker *w)
+{
+    if (!w->settings.out) return TW_OK;
+    char partial[FOLDER_PATH] = "";
+    int vanished;
     plan p;
     TW_TRY(make_plan(w, &p));
     TW_TRY(worker_average_buffers(w));
-    tw_status status = agree_status(w, folder_begin(out, p.step, partial));
-    if (status == TW_OK) status = write_files(w, partial);
-    if (status == TW_OK) status = agree_status(w, folder_give_way(out, p.step));
-    if (status == TW_OK) status = agree_status(w, folder_publish(out, p.step, p.kept));
-    if (status != TW_OK) folder_abandon(out, p.step);
+    tw_status status = write_folder(w, &p, partial);
+    TW_TRY(find_vanished(w, status, partial, &vanished));
+    if (vanished) {
+        w->agreed = 0;
+        status = write_folder(w, &p, partial);
+    }
+    if (status != TW_OK) folder_abandon(w->settings.out, p.step);
     return status;
 }
 
@@ -423,10 +299,10 @@ static tw_status load_model(worker *w, place *found)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
-    TW_TRY(load_and_verify(folder_model(found->folder, path), &state));
+    TW_TRY(seal_load(folder_model(found->folder, path), &state));
     tw_status status = check_identity(w, state, path);
     if (status == TW_OK) status = in_file(path, unpack_model(w, state));
-    read_stamp(w, state, &found->stamp);
+    stamp_read(state, w->size, &found->stamp);
     tw_state_destroy(state);
     TW_TRY(status);
     found->step = w->step;
@@ -440,8 +316,8 @@ static tw_status load_worker(worker *w, const place *found)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
-    TW_TRY(load_and_verify(folder_worker(found->folder, w->rank, path), &state));
-    tw_status status = check_stamp(w, &found->stamp, state, path);
+    TW_TRY(seal_load(folder_worker(found->folder, w->rank, path), &state));
+    tw_status status = stamp_check(&found->stamp, w->rank, state, path);
     if (status == TW_OK) status = in_file(path, unpack_worker(w, state));
     tw_state_destroy(state);
     return status;
@@ -454,7 +330,7 @@ static tw_status join_late(worker *w, const char *folder)
     char path[CHECKPOINT_PATH];
     tw_state *state;
     const learner *l = w->learner;
-    TW_TRY(load_and_verify(folder_model(folder, path), &state));
+    TW_TRY(seal_load(folder_model(folder, path), &state));
     tw_status status =
         in_file(path, get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
     tw_state_destroy(state);
@@ -546,7 +422,7 @@ tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, cons
     char file[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(find_model(path, file));
-    TW_TRY(load_and_verify(file, &state));
+    TW_TRY(seal_load(file, &state));
     tw_status status = in_file(file, read(reader, state));
     tw_state_destroy(state);
     return status;
