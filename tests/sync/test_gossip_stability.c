@@ -112,11 +112,11 @@ static void check_agreement(const char *spec, int workers, int steps)
 static void test_compressed_schemes_agree_where_nothing_is_curved(void **state)
 {
     (void)state;
-    static const int workers[] = {2, 3, 4, 8, 16};
+    static const int workers[] = {2, 3, 4, 8};
     static const char *const specs[] = {"choco", "cold", "cold:density=0.5", "cold:density=1"};
     for (size_t w = 0; w < sizeof workers / sizeof *workers; w++)
-        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-            check_agreement(specs[i], workers[w], workers[w] < 16 ? 1000 : 4000); /* the longer, the slower its waves */
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) check_agreement(specs[i], workers[w], 1000);
+    check_agreement("cold", 16, 4000); /* the longer a ring, the slower its waves */
     check_agreement("choco:density=0.02", 4, 2000);
     check_agreement("cold:density=0.02", 4, 4000);
 }
