@@ -292,6 +292,36 @@ static void test_state_is_loaded_first_or_refused(void **state)
     assert_int_equal(players[1].status, TW_OK);
 }
 
+/* A good first tensor, and a NaN in the second. */
+static tw_status load_nan(player *self)
+{
+    tw_state *saved = NULL;
+    values spoilt = {0};
+    for (size_t i = 0; i < ELEMENTS; i++) spoilt.at[i] = i == ELEMENTS - 1 ? NAN : 1;
+    tw_status status = tw_state_create(&saved), loaded = TW_OK;
+    for (size_t t = 0; status == TW_OK && t < TENSORS; t++) {
+        char name[64];
+        snprintf(name, sizeof name, "g/weights/%s", table[t].name);
+        status = tw_state_put(saved, name, TW_F32, table[t].dims, table[t].shape, parts_of(&spoilt)[t]);
+    }
+    if (status == TW_OK) loaded = tw_gossip_load_state(self->gossip, "g/", saved);
+    tw_state_destroy(saved);
+    if (status == TW_OK) status = players_finish(self);
+    if (status != TW_OK) return status;
+    return loaded == TW_ERROR_STATE ? TW_OK : TW_ERROR_STATE;
+}
+
+static void test_nan_is_not_loaded(void **state)
+{
+    (void)state;
+    player players[MOST_RANKS] = {0};
+    players_run(players, 2, "adpsgd-fixed", load_nan);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(players[rank].status, TW_OK);
+        for (size_t i = 0; i < ELEMENTS; i++) assert_true(players[rank].weights.at[i] == 0); /* as they were */
+    }
+}
+
 /* ---- nobody waits ------------------------------------------------------------------------------------------------ */
 
 typedef struct gate {
@@ -431,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_synchronous_schemes_equal_their_formulas),
         cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
         cmocka_unit_test(test_state_is_loaded_first_or_refused),
+        cmocka_unit_test(test_nan_is_not_loaded),
         cmocka_unit_test(test_a_slow_worker_stops_nobody),
         cmocka_unit_test(test_all_stop_after_the_same_round),
         cmocka_unit_test(test_workers_draw_together),
