@@ -8,6 +8,9 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 static const char *const names[TW_ISA_LEVELS] = {"scalar", "neon", "avx2", "avx512"};
@@ -39,8 +42,10 @@ static void detect(void)
 #if defined(__aarch64__)
     supported[TW_ISA_NEON] = 1; /* every such processor has it */
 #elif defined(__x86_64__)
+    /* What the compilers' -mavx2 and -mf16c let them use. The answers for AVX include whether the system keeps the wide
+     * registers of a thread. */
     __builtin_cpu_init();
-    supported[TW_ISA_AVX2] = __builtin_cpu_supports("avx2") && has_f16c();
+    supported[TW_ISA_AVX2] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && has_f16c();
     supported[TW_ISA_AVX512] = supported[TW_ISA_AVX2] && __builtin_cpu_supports("avx512f") &&
                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                                __builtin_cpu_supports("avx512bw");
@@ -90,6 +95,8 @@ int tw_cpu_has_crc32(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     return __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__aarch64__)
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #else
     return 0;
 #endif
