@@ -32,6 +32,7 @@ static int has_f16c(void)
 /* Asked once: a hypervisor traps cpuid, which then costs microseconds, and the environment may be written to later. */
 static int supported[TW_ISA_LEVELS];
 static tw_isa_level most; /* the last that is supported */
+static char all[32];      /* their names, with a space between */
 static int wish = -1;     /* the level THINWIRE_ISA names; -1 when it is unset, TW_ISA_LEVELS when it names none */
 static char wish_name[32];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -50,8 +51,11 @@ static void detect(void)
                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                                __builtin_cpu_supports("avx512bw");
 #endif
-    for (int level = 0; level < TW_ISA_LEVELS; level++)
-        if (supported[level]) most = (tw_isa_level)level;
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        if (!supported[level]) continue;
+        most = (tw_isa_level)level;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", *all ? " " : "", names[level]);
+    }
 }
 
 static void ask(void)
@@ -105,4 +109,10 @@ int tw_cpu_has_crc32(void)
 const char *tw_isa(void)
 {
     return tw_isa_name(tw_isa_best());
+}
+
+const char *tw_isa_levels(void)
+{
+    pthread_once(&once, ask);
+    return all;
 }
