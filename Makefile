@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-dev configure build demo test bench install asan tsan fuzz mutations lint format check-format clean
+.PHONY: all help deps deps-test deps-dev configure build demo test bench install asan tsan fuzz mutations lint format check-format clean
 
 all: build
 
@@ -26,7 +26,16 @@ deps:
 		libsndfile1-dev libsamplerate0-dev libkissfft-dev \
 		dataset-fashion-mnist gnuplot-nox
 
-deps-dev: deps
+# What the tests of other processors need besides (tests/processors); where it is missing they are skipped. On ARM there
+# is no x86 to emulate: the programs are built for ARM.
+OTHER_PROCESSORS = valgrind qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+ifneq ($(shell uname -m),x86_64)
+OTHER_PROCESSORS = valgrind
+endif
+deps-test: deps
+	@tools/install-packages $(OTHER_PROCESSORS) || echo "going on without them: the tests of other processors are skipped"
+
+deps-dev: deps-test
 	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck llvm
 
 configure: deps
@@ -38,7 +47,7 @@ build: configure
 demo: build
 	@$(BUILD)/thinwire demo
 
-test: build
+test: deps-test build
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
 bench: build

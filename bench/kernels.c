@@ -1,5 +1,6 @@
 /* bench_kernels [COUNT]: how fast one thread streams through each row of each level, beside what the memory gives in
  * the same run: a plain C read and a plain C momentum update. Prints JSON; gbps counts each load and each store once.
+ * memcpy and crc32c, which every message goes through, are the same at every level.
  */
 #include "kernels.h"
 #include "error.h"
@@ -105,6 +106,18 @@ static void from_bf16(const tw_kernels *kernels, arena *a)
     kernels->from_bf16(a->value, a->half, a->n);
 }
 
+static void copy(const tw_kernels *kernels, arena *a)
+{
+    (void)kernels;
+    memcpy(a->value, a->g, a->n * sizeof *a->g);
+}
+
+static void crc32c(const tw_kernels *kernels, arena *a)
+{
+    (void)kernels;
+    a->index[0] = tw_crc32c(0, a->v, a->n * sizeof *a->v);
+}
+
 typedef struct benchmark {
     const char *name;
     void (*run)(const tw_kernels *kernels, arena *a);
@@ -126,6 +139,8 @@ static const benchmark rows[] = {
     {"from_fp16", from_fp16, 6},
     {"to_bf16", to_bf16, 6},
     {"from_bf16", from_bf16, 6},
+    {"memcpy", copy, 8},
+    {"crc32c", crc32c, 4},
 };
 enum { FLOORS = sizeof floors / sizeof *floors, ROWS = sizeof rows / sizeof *rows };
 

@@ -62,6 +62,9 @@ TW_API const char *tw_version(void);
  * processor; the environment variable THINWIRE_ISA forces a lower one (an unknown or unsupported name is an error of
  * create). */
 TW_API const char *tw_isa(void);
+/* All that this processor can use, from the plainest to the best, with a space between: "scalar avx2 avx512". All of
+ * them give the same bits. */
+TW_API const char *tw_isa_levels(void);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 1. Status and errors

@@ -8,6 +8,9 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 static const char *const names[TW_ISA_LEVELS] = {"scalar", "neon", "avx2", "avx512"};
@@ -29,6 +32,7 @@ static int has_f16c(void)
 /* Asked once: a hypervisor traps cpuid, which then costs microseconds, and the environment may be written to later. */
 static int supported[TW_ISA_LEVELS];
 static tw_isa_level most; /* the last that is supported */
+static char all[32];      /* their names, with a space between */
 static int wish = -1;     /* the level THINWIRE_ISA names; -1 when it is unset, TW_ISA_LEVELS when it names none */
 static char wish_name[32];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,14 +43,19 @@ static void detect(void)
 #if defined(__aarch64__)
     supported[TW_ISA_NEON] = 1; /* every such processor has it */
 #elif defined(__x86_64__)
+    /* What the compilers' -mavx2 and -mf16c let them use. The answers for AVX include whether the system keeps the wide
+     * registers of a thread. */
     __builtin_cpu_init();
-    supported[TW_ISA_AVX2] = __builtin_cpu_supports("avx2") && has_f16c();
+    supported[TW_ISA_AVX2] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && has_f16c();
     supported[TW_ISA_AVX512] = supported[TW_ISA_AVX2] && __builtin_cpu_supports("avx512f") &&
                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                                __builtin_cpu_supports("avx512bw");
 #endif
-    for (int level = 0; level < TW_ISA_LEVELS; level++)
-        if (supported[level]) most = (tw_isa_level)level;
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        if (!supported[level]) continue;
+        most = (tw_isa_level)level;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", *all ? " " : "", names[level]);
+    }
 }
 
 static void ask(void)
@@ -90,6 +99,8 @@ int tw_cpu_has_crc32(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     return __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__aarch64__)
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #else
     return 0;
 #endif
@@ -98,4 +109,10 @@ int tw_cpu_has_crc32(void)
 const char *tw_isa(void)
 {
     return tw_isa_name(tw_isa_best());
+}
+
+const char *tw_isa_levels(void)
+{
+    pthread_once(&once, ask);
+    return all;
 }

@@ -1,4 +1,4 @@
-/* cpu.h - what this processor can do; cpuid is asked here and nowhere else. */
+/* cpu.h - what this processor can do; it, or the system on its behalf, is asked here and nowhere else. */
 #ifndef TW_BASE_CPU_H
 #define TW_BASE_CPU_H
 
@@ -15,7 +15,7 @@ tw_isa_level tw_isa_best(void);
 const char *tw_isa_name(tw_isa_level level);
 /* TW_ERROR_UNSUPPORTED when THINWIRE_ISA names a level this processor lacks, or none at all. */
 tw_status tw_isa_check(void);
-/* 1 if the processor has the crc32 instruction (SSE4.2). */
+/* 1 if the processor has instructions for CRC-32C (x86: SSE4.2; ARM: the CRC32 extension). */
 int tw_cpu_has_crc32(void);
 
 #endif

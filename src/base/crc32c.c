@@ -61,15 +61,30 @@ static void fill_tables(void)
     use_instruction = tw_cpu_has_crc32();
 }
 
+/* The instruction, for a byte and for eight from the lowest on; where there is none, the table does. */
 #if defined(__x86_64__)
+#define INSTRUCTION __attribute__((target("sse4.2")))
+#define crc_byte __builtin_ia32_crc32qi
+#define crc_word __builtin_ia32_crc32di
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && defined(__clang__)
+#define INSTRUCTION __attribute__((target("crc")))
+#define crc_byte __builtin_arm_crc32cb
+#define crc_word __builtin_arm_crc32cd
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define INSTRUCTION __attribute__((target("+crc")))
+#define crc_byte __builtin_aarch64_crc32cb
+#define crc_word __builtin_aarch64_crc32cx
+#endif
+
+#if defined(INSTRUCTION)
 static uint32_t skip_stream(uint32_t crc)
 {
     return behind[0][crc & 255] ^ behind[1][crc >> 8 & 255] ^ behind[2][crc >> 16 & 255] ^ behind[3][crc >> 24];
 }
 
-/* Three neighbouring streams at once: the instruction takes three cycles but one can begin in each. A processor fetches
- * ahead only within a page, which is as long as a stream; what comes next is therefore asked for. */
-__attribute__((target("sse4.2"))) static uint32_t crc_three_streams(uint32_t crc, const unsigned char *data)
+/* Three neighbouring streams at once: the instruction takes two or three cycles but one can begin in each. A processor
+ * fetches ahead only within a page, which is as long as a stream; what comes next is therefore asked for. */
+INSTRUCTION static uint32_t crc_three_streams(uint32_t crc, const unsigned char *data)
 {
     uint64_t a = crc, b = 0, c = 0;
     uintptr_t next = (uintptr_t)data + TOGETHER; /* a number: it may lie behind the array */
@@ -78,24 +93,24 @@ __attribute__((target("sse4.2"))) static uint32_t crc_three_streams(uint32_t crc
         for (size_t i = 0; i < 3; i++) memcpy(&word[i], data + i * STREAM + at, 8);
         if (at % LINE == 0)
             for (size_t i = 0; i < 3; i++) __builtin_prefetch((const void *)(next + i * STREAM + at));
-        a = __builtin_ia32_crc32di(a, word[0]);
-        b = __builtin_ia32_crc32di(b, word[1]);
-        c = __builtin_ia32_crc32di(c, word[2]);
+        a = crc_word(a, word[0]);
+        b = crc_word(b, word[1]);
+        c = crc_word(c, word[2]);
     }
     return skip_stream(skip_stream((uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc_instruction(uint32_t crc, const unsigned char *data, size_t size)
+INSTRUCTION static uint32_t crc_instruction(uint32_t crc, const unsigned char *data, size_t size)
 {
     for (; size >= TOGETHER; size -= TOGETHER, data += TOGETHER) crc = crc_three_streams(crc, data);
     uint64_t wide = crc;
     for (; size >= 8; size -= 8, data += 8) {
         uint64_t word;
         memcpy(&word, data, 8);
-        wide = __builtin_ia32_crc32di(wide, word);
+        wide = crc_word(wide, word);
     }
     crc = (uint32_t)wide;
-    for (; size; size--) crc = __builtin_ia32_crc32qi(crc, *data++);
+    for (; size; size--) crc = crc_byte(crc, *data++);
     return crc;
 }
 #else

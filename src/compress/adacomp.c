@@ -72,9 +72,9 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
     size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = MOST_BIN / bin * bin, count = 0;
     for (size_t first = 0; first < n; first += run) {
         size_t length = n - first < run ? n - first : run;
-        count += tw_kernels_best()->chunks.accumulate_rising(residual + first, gradient + first, length, scheme->scale,
-                                                             bin, (uint32_t)first, self->index + count,
-                                                             self->value + count, largest);
+        count += tw_kernels_best()->chunks->accumulate_rising(residual + first, gradient + first, length, scheme->scale,
+                                                              bin, (uint32_t)first, self->index + count,
+                                                              self->value + count, largest);
         if (count > 2 * support->most) count = prune(self, support, count);
     }
     return prune(self, support, count);

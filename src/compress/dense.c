@@ -88,7 +88,7 @@ void tw_dense_destroy(tw_dense *dense)
 static const tw_half_rows *half_rows(tw_dtype dtype)
 {
     const tw_kernels *kernels = tw_kernels_best();
-    return dtype == TW_F16 ? &kernels->fp16 : &kernels->bf16;
+    return dtype == TW_F16 ? kernels->fp16 : kernels->bf16;
 }
 
 static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_t n, float scale)

@@ -30,7 +30,7 @@ void tw_matrix_multiply_row(tw_matrix *matrix, size_t row, const float *values)
 {
     float products[TW_MATRIX_MAX_RANK];
     size_t columns = matrix->columns;
-    tw_kernels_best()->lowrank.inner_products(products, values, matrix->start, columns, matrix->rank, columns);
+    tw_kernels_best()->lowrank->inner_products(products, values, matrix->start, columns, matrix->rank, columns);
     for (size_t k = 0; k < matrix->rank; k++) matrix->p[k * matrix->rows + row] = products[k];
 }
 
@@ -46,9 +46,9 @@ void tw_matrix_multiply_transposed(tw_matrix *matrix, const float *values)
             size_t high = rows - row < ROWS ? rows - row : ROWS;
             size_t wide = columns - column < COLUMNS ? columns - column : COLUMNS;
             for (size_t k = 0; k < matrix->rank; k++)
-                tw_kernels_best()->lowrank.add_combination(matrix->q + k * columns + column,
-                                                           values + row * columns + column, columns, high,
-                                                           matrix->p + k * rows + row, wide);
+                tw_kernels_best()->lowrank->add_combination(matrix->q + k * columns + column,
+                                                            values + row * columns + column, columns, high,
+                                                            matrix->p + k * rows + row, wide);
         }
 }
 
@@ -57,7 +57,7 @@ void tw_matrix_add_product_row(const tw_matrix *matrix, size_t row, float factor
     float coefficients[TW_MATRIX_MAX_RANK];
     size_t columns = matrix->columns;
     for (size_t k = 0; k < matrix->rank; k++) coefficients[k] = factor * matrix->p[k * matrix->rows + row];
-    tw_kernels_best()->lowrank.add_combination(dst, matrix->q, columns, matrix->rank, coefficients, columns);
+    tw_kernels_best()->lowrank->add_combination(dst, matrix->q, columns, matrix->rank, coefficients, columns);
 }
 
 void tw_matrix_product(const tw_matrix *matrix, float *dst)

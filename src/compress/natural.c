@@ -51,7 +51,7 @@ static int top_of(float x)
 
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     int top = top_of(block->scale * rows->peak(block->values, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)top;
@@ -79,8 +79,8 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
     (void)scheme;
-    tw_kernels_best()->quantise.add_powers(sum, section + head_bytes(n) + first, count,
-                                           power_of_two(section[first / BLOCK]));
+    tw_kernels_best()->quantise->add_powers(sum, section + head_bytes(n) + first, count,
+                                            power_of_two(section[first / BLOCK]));
 }
 
 static const tw_quantised_ops sections = {

@@ -199,7 +199,7 @@ static void update_and_multiply(powersgd *self, size_t tensor)
     for (size_t row = 0; row < m->rows; row++, values += m->columns, gradient += m->columns) {
         settle_row(self, tensor, row);
         if (self->feedback)
-            kernels->lowrank.add_combination(values, gradient, 0, 1, &scale, m->columns);
+            kernels->lowrank->add_combination(values, gradient, 0, 1, &scale, m->columns);
         else
             kernels->scale(values, scale, m->columns);
         tw_matrix_multiply_row(m, row, values);

@@ -66,7 +66,7 @@ static size_t part_of(size_t first, size_t bucket, size_t count)
 static float find_step(const qsgd *self, const float *values, size_t n, float scale)
 {
     const tw_kernels *kernels = tw_kernels_best();
-    double norm = kernels->quantise.peak(values, n);
+    double norm = kernels->quantise->peak(values, n);
     if (norm == 0) return 0;
     if (self->norm == NORM_L2) norm = sqrt(kernels->sum_squares(values, n));
     double step = norm * scale / levels_of(&self->quantised.scheme) * (1 + 0x1p-22);
@@ -77,7 +77,7 @@ static float find_step(const qsgd *self, const float *values, size_t n, float sc
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const qsgd *self = (const qsgd *)scheme;
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)self->bits;
     float step[TW_QUANTISED_BLOCK / LEAST_BUCKET];
     _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
@@ -112,7 +112,7 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)((const qsgd *)scheme)->bits;
     _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
     rows->unpack(code, section + head_bytes(scheme, n) + first / 8 * bits, count, (unsigned)bits);

@@ -146,7 +146,7 @@ static tw_noise make_noise(const tw_scheme *scheme, size_t tensor, int64_t seed)
 static void encode_with_feedback(tw_quantised *quantised, size_t tensor, unsigned char *section,
                                  tw_quantised_block *block, tw_encode_block encode)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float sent[TW_QUANTISED_BLOCK], *residual = tw_quantised_residual(quantised, tensor) + block->first;
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;

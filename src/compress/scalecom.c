@@ -171,10 +171,10 @@ static void accumulate(scalecom *self, size_t tensor)
     float *memory = self->memory + t->first_element, filtered = (float)(self->beta * (double)scheme->scale);
     if (is_leader(scheme))
         t->chunked.exponent =
-            choose_exponent(self, kernels->chunks.accumulate_top(memory, gradient, n, filtered, unfiltered(self),
-                                                                 t->chunked.rate, self->index + t->first_chunk));
+            choose_exponent(self, kernels->chunks->accumulate_top(memory, gradient, n, filtered, unfiltered(self),
+                                                                  t->chunked.rate, self->index + t->first_chunk));
     else
-        kernels->quantise.accumulate(memory, gradient, n, filtered);
+        kernels->quantise->accumulate(memory, gradient, n, filtered);
 }
 
 static tw_status put_positions(const scalecom *self, size_t tensor, tw_packet_writer *writer)

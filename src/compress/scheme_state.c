@@ -40,7 +40,7 @@ static int all_sound(tw_dtype dtype, const void *data, size_t count)
     const tw_kernels *kernels = tw_kernels_best();
     int sound = 1;
     if (dtype == TW_F32)
-        return kernels->all_finite(data, count) && (double)kernels->quantise.peak(data, count) <= TW_LARGEST_KEPT;
+        return kernels->all_finite(data, count) && (double)kernels->quantise->peak(data, count) <= TW_LARGEST_KEPT;
     for (size_t i = 0; dtype == TW_F64 && i < count; i++) sound &= fabs(((const double *)data)[i]) <= TW_LARGEST_KEPT;
     return sound;
 }

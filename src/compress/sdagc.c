@@ -118,12 +118,12 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
     const float *gradient = t->gradient + first;
     float *v = t->residual + first;
     if (tensor->of_gradient) {
-        kernels->moments.add(&tensor->moments, gradient, n);
+        kernels->moments->add(&tensor->moments, gradient, n);
         return tw_correction_source(&tensor->correction).pass(&tensor->correction, first, n, threshold, index, value);
     }
     if (t->revision != 1) kernels->scale(v, t->revision, n);
-    return kernels->moments.momentum_select(&tensor->moments, t->momentum_buffer + first, v, gradient, n, t->scale,
-                                            t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
+    return kernels->moments->momentum_select(&tensor->moments, t->momentum_buffer + first, v, gradient, n, t->scale,
+                                             t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
 }
 
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */

@@ -48,8 +48,8 @@ static void encode(tw_quantised *quantised, size_t tensor, unsigned char *sectio
     tw_signs *self = (tw_signs *)quantised;
     size_t n = scheme->tensors[tensor].count;
     tw_sign_sums sums = {0};
-    tw_kernels_best()->quantise.send_signs(tw_quantised_residual(quantised, tensor), scheme->gradients[tensor], n,
-                                           scheme->scale, self->sent[tensor], section + head_bytes(scheme), &sums);
+    tw_kernels_best()->quantise->send_signs(tw_quantised_residual(quantised, tensor), scheme->gradients[tensor], n,
+                                            scheme->scale, self->sent[tensor], section + head_bytes(scheme), &sums);
     write_means(self, n, &sums, section);
     read_means(scheme, section, self->sent[tensor]);
 }
@@ -69,7 +69,7 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
     float mean[2];
     (void)n;
     read_means(scheme, section, mean);
-    tw_kernels_best()->quantise.add_signs(sum, section + head_bytes(scheme) + first / 8, count, mean);
+    tw_kernels_best()->quantise->add_signs(sum, section + head_bytes(scheme) + first / 8, count, mean);
 }
 
 static const tw_quantised_ops ops = {

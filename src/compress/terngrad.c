@@ -46,7 +46,7 @@ static double find_limit(const terngrad *self, const float *gradient, size_t n)
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t count = n - first < BLOCK ? n - first : BLOCK;
         squares += kernels->sum_squares(gradient + first, count);
-        peak = fmaxf(peak, kernels->quantise.peak(gradient + first, count));
+        peak = fmaxf(peak, kernels->quantise->peak(gradient + first, count));
     }
     double cut = self->clip * sqrt(squares / (double)n);
     return cut > 0 && cut < peak ? cut : peak;
@@ -54,7 +54,7 @@ static double find_limit(const terngrad *self, const float *gradient, size_t n)
 
 static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float limit = tw_quantised_get_float(section);
     _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
@@ -84,7 +84,7 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
-    const tw_quantise_rows *rows = &tw_kernels_best()->quantise;
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     (void)n;

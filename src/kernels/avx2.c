@@ -37,9 +37,5 @@ TW_INLINE __m256 load_fp16(const uint16_t *src)
 }
 
 #define append tw_append_each
+#define TABLE tw_kernels_avx2
 #include "rows.h"
-
-void tw_kernels_fill_avx2(tw_kernels *table)
-{
-    fill_rows(table);
-}

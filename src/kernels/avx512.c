@@ -56,9 +56,5 @@ TW_INLINE size_t append(uint64_t hits, const float *block, uint32_t first, uint3
     return count;
 }
 
+#define TABLE tw_kernels_avx512
 #include "rows.h"
-
-void tw_kernels_fill_avx512(tw_kernels *table)
-{
-    fill_rows(table);
-}

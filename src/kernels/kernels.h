@@ -1,8 +1,8 @@
 /* kernels.h - the loops that touch every element, as one table a level of instruction set.
  *
- * scalar.c is the reference and has every row; the other levels overwrite the rows they have. Every level gives the
- * same bits: products and sums are rounded one by one (no fused multiply-add), partial sums have a fixed shape. Any n,
- * any alignment; arrays do not overlap unless they are the same argument. */
+ * scalar.c is the reference. Every level has every row and gives the same bits: products and sums are rounded one by
+ * one (no fused multiply-add), partial sums have a fixed shape. Any n, any alignment; arrays do not overlap unless they
+ * are the same argument. */
 #ifndef TW_KERNELS_H
 #define TW_KERNELS_H
 
@@ -52,11 +52,11 @@ typedef struct tw_kernels {
     void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
 
     /* Families of rows, each in a header of its own. */
-    tw_moments_rows moments;
-    tw_chunks_rows chunks;
-    tw_quantise_rows quantise;
-    tw_lowrank_rows lowrank;
-    tw_half_rows fp16, bf16;
+    const tw_moments_rows *moments;
+    const tw_chunks_rows *chunks;
+    const tw_quantise_rows *quantise;
+    const tw_lowrank_rows *lowrank;
+    const tw_half_rows *fp16, *bf16;
 } tw_kernels;
 
 /* Ends a sum in double: folds its sixteen partial sums, over i mod 16, by halves (8, 4, 2, 1), in place. */

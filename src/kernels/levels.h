@@ -1,4 +1,7 @@
-/* levels.h - what the files of this folder share: one fill function a level, and the pieces every level repeats. */
+/* levels.h - what the files of this folder share: one table a level, and the pieces every level repeats.
+ *
+ * A level's file exports its table and nothing else. Its functions are compiled for instructions that this processor
+ * may lack, so that none may run before cpu.h was asked: also none that would only fill a table. */
 #ifndef TW_KERNELS_LEVELS_H
 #define TW_KERNELS_LEVELS_H
 
@@ -12,6 +15,10 @@ typedef enum tw_update { TW_AS_IS, TW_ACCUMULATE, TW_MOMENTUM, TW_NESTEROV } tw_
 
 /* The reference. The other levels hand it the elements left over after their last whole vector. */
 extern const tw_kernels tw_kernels_scalar;
+/* Those of this build; each may be looked at anywhere, and called where tw_isa_supported says so. */
+extern const tw_kernels tw_kernels_neon, tw_kernels_avx2, tw_kernels_avx512;
+/* By level; NULL for those that are not of this build. */
+extern const tw_kernels *const tw_kernels_tables[TW_ISA_LEVELS];
 
 /* Ends sum_squares: adds the squares of x to the sixteen partial sums, x[0] to the first, and folds them. */
 double tw_finish_squares(double partial[16], const float *x, size_t n);
@@ -27,10 +34,5 @@ TW_INLINE size_t tw_append_each(uint64_t hits, const float *block, uint32_t firs
     }
     return count;
 }
-
-/* Overwrites the rows this level has. */
-void tw_kernels_fill_neon(tw_kernels *table);
-void tw_kernels_fill_avx2(tw_kernels *table);
-void tw_kernels_fill_avx512(tw_kernels *table);
 
 #endif

@@ -38,9 +38,5 @@ TW_INLINE float32x4_t load_fp16(const uint16_t *src)
 }
 
 #define append tw_append_each
+#define TABLE tw_kernels_neon
 #include "rows.h"
-
-void tw_kernels_fill_neon(tw_kernels *table)
-{
-    fill_rows(table);
-}

@@ -1,5 +1,5 @@
-/* rows.h - the rows of a vector level, written once for all of them. A level is a .c file that defines what differs, in
- * this order, then includes this file; its fill function (levels.h) calls fill_rows:
+/* rows.h - the rows of a vector level, and the table of them, written once for all levels. A level is a .c file that
+ * defines what differs, in this order, then includes this file:
  *
  *   enum { WIDTH = 8 };
  *       Floats in a vector: 4, 8, 16 or 32.
@@ -14,6 +14,8 @@
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
  *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
  *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.
+ *   #define TABLE tw_kernels_avx2
+ *       What the table is called (levels.h).
  *
  * VECTOR and DOUBLES are the instruction set's own types. All else is C's own arithmetic on vectors, an extension of
  * gcc and clang: operators act lane by lane, and a float beside a vector stands for a vector of it. No fused
@@ -210,24 +212,28 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 #include "rows_moments.h"
 #include "rows_quantise.h"
 
-static void fill_rows(tw_kernels *table)
-{
-    fill_moments(&table->moments);
-    fill_chunks(&table->chunks);
-    fill_quantise(&table->quantise);
-    fill_lowrank(&table->lowrank);
-    fill_halves(table);
-    table->all_finite = all_finite;
-    table->sum_squares = sum_squares;
-    table->add = add;
-    table->add_difference = add_difference;
-    table->scale = scale;
-    table->divide = divide;
-    table->velocity = velocity;
-    table->momentum = momentum;
-    table->momentum_select = momentum_select;
-    table->accumulate_select = accumulate_select;
-    table->select = select_only;
-}
+const tw_kernels TABLE = {
+    .all_finite = all_finite,
+    .sum_squares = sum_squares,
+    .add = add,
+    .add_difference = add_difference,
+    .scale = scale,
+    .divide = divide,
+    .velocity = velocity,
+    .momentum = momentum,
+    .momentum_select = momentum_select,
+    .accumulate_select = accumulate_select,
+    .select = select_only,
+    .to_fp16 = to_fp16,
+    .from_fp16 = from_fp16,
+    .to_bf16 = to_bf16,
+    .from_bf16 = from_bf16,
+    .moments = &moments_rows,
+    .chunks = &chunks_rows,
+    .quantise = &quantise_rows,
+    .lowrank = &lowrank_rows,
+    .fp16 = &fp16_rows,
+    .bf16 = &bf16_rows,
+};
 
 #endif

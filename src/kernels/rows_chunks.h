@@ -138,8 +138,7 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
     return count;
 }
 
-static void fill_chunks(tw_chunks_rows *table)
-{
-    table->accumulate_top = accumulate_top;
-    table->accumulate_rising = accumulate_rising;
-}
+static const tw_chunks_rows chunks_rows = {
+    .accumulate_top = accumulate_top,
+    .accumulate_rising = accumulate_rising,
+};

@@ -107,12 +107,5 @@ static void share_and_keep_bf16(uint16_t *dst, float *v, const float *g, size_t 
     tw_bf16_scalar.share_and_keep(dst + done, v + done, g + done, n - done, a, most);
 }
 
-static void fill_halves(tw_kernels *table)
-{
-    table->to_fp16 = to_fp16;
-    table->from_fp16 = from_fp16;
-    table->to_bf16 = to_bf16;
-    table->from_bf16 = from_bf16;
-    table->fp16 = (tw_half_rows){.share = share_fp16, .share_and_keep = share_and_keep_fp16};
-    table->bf16 = (tw_half_rows){.share = share_bf16, .share_and_keep = share_and_keep_bf16};
-}
+static const tw_half_rows fp16_rows = {.share = share_fp16, .share_and_keep = share_and_keep_fp16};
+static const tw_half_rows bf16_rows = {.share = share_bf16, .share_and_keep = share_and_keep_bf16};

@@ -57,8 +57,7 @@ static void inner_products(float *products, const float *y, const float *x, size
     if (count - k == 1) multiply_few(products + k, y, x + k * stride, stride, 1, n);
 }
 
-static void fill_lowrank(tw_lowrank_rows *table)
-{
-    table->add_combination = add_combination;
-    table->inner_products = inner_products;
-}
+static const tw_lowrank_rows lowrank_rows = {
+    .add_combination = add_combination,
+    .inner_products = inner_products,
+};

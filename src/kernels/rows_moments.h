@@ -67,8 +67,7 @@ static size_t moments_momentum_select(tw_moments *moments, float *u, float *v, c
                                                      value + count);
 }
 
-static void fill_moments(tw_moments_rows *table)
-{
-    table->add = moments_add;
-    table->momentum_select = moments_momentum_select;
-}
+static const tw_moments_rows moments_rows = {
+    .add = moments_add,
+    .momentum_select = moments_momentum_select,
+};

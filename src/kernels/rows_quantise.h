@@ -347,21 +347,18 @@ static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
     tw_quantise_scalar.unpack_trits(code + whole, src + whole / 5, n - whole);
 }
 
-static void fill_quantise(tw_quantise_rows *table)
-{
-    *table = (tw_quantise_rows){
-        .accumulate = accumulate,
-        .peak = peak,
-        .send_signs = send_signs,
-        .add_signs = add_signs,
-        .dither = dither,
-        .ternarise = ternarise,
-        .add_levels = add_levels,
-        .send_powers = send_powers,
-        .add_powers = add_powers,
-        .pack = pack,
-        .unpack = unpack,
-        .pack_trits = pack_trits,
-        .unpack_trits = unpack_trits,
-    };
-}
+static const tw_quantise_rows quantise_rows = {
+    .accumulate = accumulate,
+    .peak = peak,
+    .send_signs = send_signs,
+    .add_signs = add_signs,
+    .dither = dither,
+    .ternarise = ternarise,
+    .add_levels = add_levels,
+    .send_powers = send_powers,
+    .add_powers = add_powers,
+    .pack = pack,
+    .unpack = unpack,
+    .pack_trits = pack_trits,
+    .unpack_trits = unpack_trits,
+};

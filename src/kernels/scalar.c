@@ -151,4 +151,10 @@ const tw_kernels tw_kernels_scalar = {
     .from_fp16 = from_fp16,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
+    .moments = &tw_moments_scalar,
+    .chunks = &tw_chunks_scalar,
+    .quantise = &tw_quantise_scalar,
+    .lowrank = &tw_lowrank_scalar,
+    .fp16 = &tw_fp16_scalar,
+    .bf16 = &tw_bf16_scalar,
 };

@@ -192,7 +192,7 @@ float *tw_gossip_mix(float *const *received, int partners, const float *sent, si
         if (correction)
             kernels->add_difference(correction, received[i], sent, elements);
         else
-            kernels->quantise.accumulate(correction = received[i], sent, elements, -1); /* exactly a difference */
+            kernels->quantise->accumulate(correction = received[i], sent, elements, -1); /* exactly a difference */
     }
     if (correction) kernels->scale(correction, 1.0f / (float)(partners + 1), elements);
     return correction;

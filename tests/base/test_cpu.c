@@ -56,6 +56,25 @@ static void a_level_is_taken_if_supported(void **state)
     }
 }
 
+static void the_levels_are_listed_whatever_the_wish(void **state)
+{
+    (void)state;
+    char expected[64] = "";
+    for (int level = 0; level < TW_ISA_LEVELS; level++)
+        if (supported((tw_isa_level)level)) {
+            if (*expected) strcat(expected, " ");
+            strcat(expected, tw_isa_name((tw_isa_level)level));
+        }
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("THINWIRE_ISA", "scalar", 1);
+        _exit(strcmp(tw_isa_levels(), expected) == 0 ? 0 : 1);
+    }
+    int exit_status = -1;
+    assert_int_equal(waitpid(child, &exit_status, 0), child);
+    assert_int_equal(exit_status, 0);
+}
+
 static void an_unknown_level_is_refused_by_name(void **state)
 {
     (void)state;
@@ -67,6 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_wish_means_the_best),
         cmocka_unit_test(a_level_is_taken_if_supported),
+        cmocka_unit_test(the_levels_are_listed_whatever_the_wish),
         cmocka_unit_test(an_unknown_level_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

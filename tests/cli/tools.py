@@ -85,6 +85,14 @@ class ToolsTest(CommandLineTest):
         self.assertEqual((found["data"]["train"], found["data"]["test"], found["data"]["format"]), (192, 50, "idx"))
         self.assertIn("/nonexistent", self.output("doctor", "--data", "/nonexistent"))
 
+    def test_doctor_lists_the_levels_of_the_kernels(self):
+        listed = json.loads(self.output("doctor", "--data", self.data, "--json"))["isa_levels"]
+        self.assertEqual(listed.split()[0], "scalar")
+        for level in listed.split():
+            done = self.run_program("doctor", "--data", self.data, "--json", env={"THINWIRE_ISA": level})
+            found = json.loads(done.stdout)
+            self.assertEqual((found["isa"], found["isa_levels"]), (level, listed))
+
     def test_doctor_refuses_an_instruction_set_that_is_none(self):
         self.refuse(2, ["THINWIRE_ISA=sse9", "scalar"], "doctor", "--data", self.data, env={"THINWIRE_ISA": "sse9"})
 

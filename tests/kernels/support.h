@@ -15,6 +15,16 @@
 
 enum { FIRST = 1000003 }; /* the number of the first element, for the rows that list */
 
+/* From one size to the next. An emulated processor takes many times as long, and may be told to pass over sizes: by a
+ * number that shares no factor with those of alignments, problems and contents, so that all of these still occur. */
+static inline size_t stride(void)
+{
+    static size_t stride;
+    const char *wish = getenv("THINWIRE_TEST_STRIDE");
+    if (!stride) stride = wish ? strtoul(wish, NULL, 10) : 1;
+    return stride ? stride : 1;
+}
+
 /* What a row may be asked. */
 typedef struct problem {
     size_t n;

@@ -22,8 +22,8 @@ static void levels_agree_on_every_size_and_alignment(void **state)
             for (size_t n = 0; kernels && n <= MOST; n++)
                 for (size_t shift = 0; shift < SHIFTS; shift++) {
                     tw_moments expected = {.sum = {1, 2}, .squares = {[15] = 3}}, actual = expected;
-                    tw_kernels_at(TW_ISA_SCALAR)->moments.add(&expected, x + shift, n);
-                    kernels->moments.add(&actual, x + shift, n);
+                    tw_kernels_at(TW_ISA_SCALAR)->moments->add(&expected, x + shift, n);
+                    kernels->moments->add(&actual, x + shift, n);
                     assert_same_sums(&expected, &actual, tw_isa_name((tw_isa_level)level));
                 }
         }
@@ -44,9 +44,9 @@ static void check_fused(const tw_kernels *kernels, const problem *p, content kin
     const tw_kernels *scalar = tw_kernels_at(TW_ISA_SCALAR);
     size_t expected =
         scalar->momentum_select(u[0], v[0], g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST, index[0], value[0]);
-    scalar->moments.add(&sums[0], v[0], p->n);
-    size_t count = kernels->moments.momentum_select(&sums[1], u[1], v[1], g, p->n, p->a, p->m, p->nesterov,
-                                                    p->threshold, FIRST, index[1], value[1]);
+    scalar->moments->add(&sums[0], v[0], p->n);
+    size_t count = kernels->moments->momentum_select(&sums[1], u[1], v[1], g, p->n, p->a, p->m, p->nesterov,
+                                                     p->threshold, FIRST, index[1], value[1]);
     assert_int_equal(count, expected);
     assert_memory_equal(index[0], index[1], count * sizeof **index);
     for (size_t i = 0; i < MOST; i++) {
@@ -75,10 +75,10 @@ static void pieces_add_up(void **state)
     float x[MOST];
     tw_moments whole = {0}, pieces = {0};
     for (size_t i = 0; i < MOST; i++) x[i] = tw_bits_float(pattern(ORDINARY, i));
-    tw_kernels_best()->moments.add(&whole, x, MOST);
-    tw_kernels_best()->moments.add(&pieces, x, 64);
-    tw_kernels_best()->moments.add(&pieces, x + 64, 16);
-    tw_kernels_best()->moments.add(&pieces, x + 80, MOST - 80);
+    tw_kernels_best()->moments->add(&whole, x, MOST);
+    tw_kernels_best()->moments->add(&pieces, x, 64);
+    tw_kernels_best()->moments->add(&pieces, x + 64, 16);
+    tw_kernels_best()->moments->add(&pieces, x + 80, MOST - 80);
     assert_same_sums(&whole, &pieces, "pieces");
 }
 
@@ -92,11 +92,11 @@ static void finish_gives_mean_and_deviation(void **state)
         double mean, deviation;
         x[n - 1] = (float)(n - 1);
         same[n - 1] = 0.1F;
-        tw_kernels_best()->moments.add(&moments, x, n);
+        tw_kernels_best()->moments->add(&moments, x, n);
         tw_moments_finish(&moments, n, &mean, &deviation);
         assert_true(mean == (double)(n - 1) / 2);
         assert_true(fabs(deviation * deviation - ((double)n * (double)n - 1) / 12) < 1e-9);
-        tw_kernels_best()->moments.add(&constant, same, n);
+        tw_kernels_best()->moments->add(&constant, same, n);
         tw_moments_finish(&constant, n, &mean, &deviation);
         assert_true(deviation >= 0 && deviation < 1e-8); /* never the root of a negative rounding error */
     }

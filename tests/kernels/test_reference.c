@@ -160,8 +160,8 @@ static void check_conservation(const format *f)
 static void shares_are_scaled_cut_and_rounded(void **state)
 {
     (void)state;
-    const format formats[] = {{&tw_kernels_at(TW_ISA_SCALAR)->fp16, tw_to_fp16, tw_from_fp16},
-                              {&tw_kernels_at(TW_ISA_SCALAR)->bf16, tw_to_bf16, tw_from_bf16}};
+    const format formats[] = {{tw_kernels_at(TW_ISA_SCALAR)->fp16, tw_to_fp16, tw_from_fp16},
+                              {tw_kernels_at(TW_ISA_SCALAR)->bf16, tw_to_bf16, tw_from_bf16}};
     for (size_t k = 0; k < 2; k++) {
         for (int kind = 0; kind < CONTENTS; kind++) {
             check_shares(&formats[k], 1, INFINITY, (content)kind);

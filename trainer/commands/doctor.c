@@ -26,7 +26,7 @@ static const option_row rows[] = {
 
 static const option_page page = {
     .usage = "thinwire doctor [options]",
-    .description = "Says what thinwire finds on this machine: the instruction set its kernels use, cores, memory "
+    .description = "Says what thinwire finds on this machine: the instruction sets its kernels can use, cores, memory "
                    "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set.",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
@@ -141,7 +141,7 @@ static void examine(const doctor_settings *settings, facts *f)
 static void print_table(const facts *f)
 {
     printf("%-32s %s\n", "thinwire", tw_version());
-    printf("%-32s %s\n", "kernels", tw_isa());
+    printf("%-32s %s (this processor has: %s)\n", "kernels", tw_isa(), tw_isa_levels());
     printf("%-32s %d\n", "cores", f->cores);
     printf("%-32s %.4g\n", "memory copy GB/s, 1 thread", f->copy_one);
     if (f->copy_threads > 1) printf("memory copy GB/s, %2d threads     %.4g\n", f->copy_threads, f->copy_all);
@@ -174,6 +174,7 @@ static tw_status write_json(const char *path, const facts *f)
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "thinwire", tw_version());
     cJSON_AddStringToObject(object, "isa", tw_isa());
+    cJSON_AddStringToObject(object, "isa_levels", tw_isa_levels());
     cJSON_AddNumberToObject(object, "cores", f->cores);
     cJSON *copy_speed = cJSON_AddObjectToObject(object, "copy_gb_per_second");
     cJSON_AddNumberToObject(copy_speed, "one_thread", f->copy_one);
