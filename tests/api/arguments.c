@@ -233,9 +233,10 @@ static void destroy_nothing(void *self)
     (void)self;
 }
 
-static tw_status send_nothing(void *self, int peer, unsigned channel, const void *src, size_t size, void **request)
+static tw_status send_nothing(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                              void **request)
 {
-    (void)self, (void)peer, (void)channel, (void)src, (void)size, (void)request;
+    (void)self, (void)peer, (void)channel, (void)src, (void)size, (void)check, (void)request;
     return TW_ERROR_PEER;
 }
 
@@ -245,9 +246,9 @@ static tw_status receive_nothing(void *self, int peer, unsigned channel, void *d
     return TW_ERROR_PEER;
 }
 
-static tw_status wait_for_nothing(void *self, void *request, double timeout, size_t *size)
+static tw_status wait_for_nothing(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
-    (void)self, (void)request, (void)timeout, (void)size;
+    (void)self, (void)request, (void)timeout, (void)size, (void)check;
     return TW_ERROR_PEER;
 }
 

@@ -358,7 +358,8 @@ static void assert_complete(const void *table, size_t size, tw_isa_level level)
 static void every_level_has_every_row(void **state)
 {
     (void)state;
-    _Static_assert(sizeof(tw_kernels) == 18 * sizeof(void *), "a new family of rows is to be looked at below");
+    _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, moments) == 6 * sizeof(void *),
+                   "a new family of rows is to be looked at below");
     for (int i = 0; i < TW_ISA_LEVELS; i++) {
         const tw_kernels *table = tw_kernels_tables[i];
         tw_isa_level level = (tw_isa_level)i;
