@@ -25,7 +25,7 @@ def cached(key):
 
 
 def run(*command, check=True, **env):
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=500, env={**os.environ, **env})
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=800, env={**os.environ, **env})
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done

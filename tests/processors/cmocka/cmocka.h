@@ -12,7 +12,10 @@ struct CMUnitTest {
     void (*run)(void **state);
 };
 
-#define cmocka_unit_test(function) {#function, function}
+#define cmocka_unit_test(function)                                                                                     \
+    {                                                                                                                  \
+#function, function                                                                                            \
+    }
 #define cmocka_run_group_tests(tests, setup, teardown) run_group(tests, sizeof(tests) / sizeof *(tests))
 
 static inline int run_group(const struct CMUnitTest *tests, size_t count)
