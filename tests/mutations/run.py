@@ -207,10 +207,10 @@ def sound(copy, rows, patience):
 HEAD = """# Mutations: does a test notice?
 
 A test that cannot fail is none. So each of these mistakes was made in the code, one at a time, and the suites that
-should notice were built and run. `make mutations` does it again, in a copy of the tree, and writes this page; it takes
-about {minutes} minutes on two cores and is not part of `make test`. What is there to be broken stands in
-[tests/mutations](../tests/mutations), a few lines for each; that every line to be changed is still there is checked by
-`make test` (mutations_table). Of the suites that may notice, the first that does is named, with its cases.
+should notice were built and run. `make mutations` does it again, in a copy of the tree, and writes this page. This time
+it took {minutes} minutes. It is not part of `make test`, which only checks that every line to be changed is still there
+(mutations_table). The mistakes stand in [tests/mutations](../tests/mutations), four lines each. Of the suites that may
+notice a mistake, the first that does is named, with the cases that failed. A suite that did not end was stopped.
 
 All {count} were noticed.
 """

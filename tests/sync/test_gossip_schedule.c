@@ -91,6 +91,23 @@ static void test_rounds_come_in_any_order(void **state)
     tw_schedule_release(&backward);
 }
 
+static void test_another_seed_is_another_order(void **state)
+{
+    (void)state;
+    tw_schedule one, two;
+    int mine[2], other[2], differ = 0;
+    assert_int_equal(tw_schedule_create(&one, 64, NULL, 0, 1, 9), TW_OK);
+    assert_int_equal(tw_schedule_create(&two, 64, NULL, 0, 1, 10), TW_OK);
+    for (uint64_t round = 0; round < 64; round++) {
+        tw_schedule_partners(&one, round, 5, mine);
+        tw_schedule_partners(&two, round, 5, other);
+        differ += memcmp(mine, other, sizeof mine) != 0;
+    }
+    assert_true(differ > 50);
+    tw_schedule_release(&one);
+    tw_schedule_release(&two);
+}
+
 /* News from rank 0 by brute force: the answer is the first round that reaches the last. */
 static void test_news_are_heard_in_the_round_foretold(void **state)
 {
@@ -320,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_partners_are_mutual),
         cmocka_unit_test(test_rest_goes_round),
         cmocka_unit_test(test_rounds_come_in_any_order),
+        cmocka_unit_test(test_another_seed_is_another_order),
         cmocka_unit_test(test_news_are_heard_in_the_round_foretold),
         cmocka_unit_test(test_fixed_rings_mix_as_their_eigenvalues_say),
         cmocka_unit_test(test_four_workers_agree_after_two_matchings),

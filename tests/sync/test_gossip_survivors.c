@@ -441,6 +441,23 @@ static void test_there_are_survivors_of_what_survives_only(void **state)
 }
 
 /* Of two ranks, only the first may believe that it was the other that was lost. */
+/* Silent for a minute, it comes back to those who have gone on, and hears so. */
+static void test_one_that_was_given_up_is_told(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SPECS; seed++) {
+        drama *all = malloc(sizeof *all);
+        begin_drama(all, seed);
+        doom(&all->parts[2], CREATED + 3 * GRADIENT, 0);
+        run_drama(all);
+        check_ends(all, seed);
+        assert_int_equal(all->parts[2].status, TW_ERROR_PEER);
+        if (!strstr(all->parts[2].text, "the others went on without rank 2"))
+            fail_msg("%s: %s", all->spec, all->parts[2].text);
+        free(all);
+    }
+}
+
 static void test_the_smaller_part_gives_up(void **state)
 {
     (void)state;
@@ -483,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_without_survival_all_are_told),
         cmocka_unit_test(test_threads_go_on_without_one_that_leaves),
         cmocka_unit_test(test_there_are_survivors_of_what_survives_only),
+        cmocka_unit_test(test_one_that_was_given_up_is_told),
         cmocka_unit_test(test_the_smaller_part_gives_up),
         cmocka_unit_test(test_create_survives_every_failed_allocation),
     };
