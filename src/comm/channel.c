@@ -4,7 +4,10 @@
 #include "error.h"
 #include "memory.h"
 
+#include <math.h>
 #include <stdio.h>
+
+enum { NAPS = 8 }; /* a wait of the whole timeout */
 
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
 {
@@ -181,12 +184,38 @@ static tw_status check_bytes(const tw_channel *channel, const tw_transfer *trans
                    transfer->peer, channel->number, size, found, check);
 }
 
-static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double timeout)
+/* Waits until the request is over, for *patience seconds at most, and takes from them what it waited. A nap counts as what
+ * was asked for: when it took longer, then this process was stopped or its machine asleep, which says nothing of the
+ * peer. */
+static void wait_awake(const tw_comm *comm, void *request, double *patience)
+{
+    int over = 0;
+    while (!over && *patience > 0) {
+        double began = tw_clock(), nap = fmin(*patience, comm->timeout / NAPS);
+        over = comm->ops.poll(comm->self, request, nap);
+        *patience -= over ? fmin(tw_clock() - began, nap) : nap;
+    }
+}
+
+/* A transport that is never impatient has its own way to wait (subset.c). */
+static tw_status wait_until_over(const tw_comm *comm, const tw_transfer *transfer, double *patience, size_t *size,
+                                 uint32_t *check)
+{
+    if (isinf(*patience)) return comm->ops.wait(comm->self, transfer->request, *patience, size, check);
+    int is_patient = *patience > 0;
+    wait_awake(comm, transfer->request, patience);
+    tw_status status = comm->ops.wait(comm->self, transfer->request, 0, size, check);
+    if (status != TW_ERROR_PEER || !is_patient || *patience > 0) return status;
+    return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", transfer->peer, comm->rank,
+                   comm->timeout);
+}
+
+static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double *patience)
 {
     tw_comm *comm = channel->comm;
     size_t size = 0;
     uint32_t check = 0;
-    TW_TRY(comm->ops.wait(comm->self, transfer->request, timeout, &size, &check));
+    TW_TRY(wait_until_over(comm, transfer, patience, &size, &check));
     if (transfer->outgoing) size = transfer->size;
     TW_TRY(check_size(transfer, size));
     if (!transfer->outgoing) TW_TRY(check_bytes(channel, transfer, size, check));
@@ -198,13 +227,12 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
 
 tw_status tw_channel_finish(tw_channel *channel)
 {
-    double deadline = tw_clock() + channel->comm->timeout;
+    double patience = channel->comm->timeout, none = 0;
     is_whole(channel); /* a phase without messages fails on a broken comm, too */
     /* The last first: when it is done, so are the others as a rule, and one wait does for all of them. */
     for (size_t i = channel->transfer_count; i-- > 0;) {
         /* Once something is wrong, the rest is only taken back. */
-        double left = is_whole(channel) ? deadline - tw_clock() : 0;
-        tw_status status = wait_for(channel, &channel->transfers[i], left > 0 ? left : 0);
+        tw_status status = wait_for(channel, &channel->transfers[i], is_whole(channel) ? &patience : &none);
         if (status != TW_OK) fail_transfer(channel, status);
     }
     tw_status status = channel->status;

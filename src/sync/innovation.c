@@ -128,7 +128,8 @@ static tw_status write_packet(tw_innovation *innovation, size_t *size)
 static tw_status find_innovation(tw_innovation *innovation)
 {
     const tw_gossip *gossip = innovation->gossip;
-    for (size_t i = 0; i < gossip->elements; i++) innovation->pull[i] = gossip->weights[i] - innovation->own[i];
+    memset(innovation->pull, 0, gossip->elements * sizeof *innovation->pull);
+    tw_kernels_best()->add_difference(innovation->pull, gossip->weights, innovation->own, gossip->elements);
     if (tw_kernels_best()->all_finite(innovation->pull, gossip->elements)) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more: try a smaller gamma");
 }

@@ -425,6 +425,13 @@ static tw_status mortal_wait(void *self, void *request, double timeout, size_t *
     return me->ops.wait(me->self, request, timeout, size, check);
 }
 
+static int mortal_poll(void *self, void *request, double timeout)
+{
+    mortal *me = self;
+    live_on(me);
+    return me->ops.poll(me->self, request, timeout);
+}
+
 static tw_status call_barrier(tw_comm *comm)
 {
     return tw_comm_barrier(comm);
@@ -470,6 +477,7 @@ static void play_murder(void *context, int rank, tw_comm *comm)
     comm->ops.start_send = mortal_send;
     comm->ops.start_recv = mortal_receive;
     comm->ops.wait = mortal_wait;
+    comm->ops.poll = mortal_poll;
     comm->self = &me;
     tw_status status = TW_OK;
     for (int i = 0; i < REPEATS && status == TW_OK; i++) status = plot->collective(comm);
@@ -506,6 +514,75 @@ static void a_killed_rank_is_noticed_at_every_call(void **state)
             assert_true(murder_at(&plot));
         }
     }
+}
+
+/* --- a process that stands still -------------------------------------------------------------------------------- */
+
+enum { STILL = 50, LATE = 20 }; /* seconds: the first rank's standstill, and when the other one comes after it */
+
+typedef struct sleeper {
+    tw_transport_ops ops;
+    void *self;
+    int has_slept;
+} sleeper;
+
+/* As when the process is stopped in the middle of a nap: the nap ends at once when it goes on, and nothing has come. */
+static int poll_asleep(void *self, void *request, double timeout)
+{
+    sleeper *me = self;
+    if (me->has_slept) return me->ops.poll(me->self, request, timeout);
+    me->has_slept = 1;
+    tw_world_compute(STILL);
+    return me->ops.poll(me->self, request, 0);
+}
+
+static tw_status start_send_asleep(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                   void **request)
+{
+    sleeper *me = self;
+    return me->ops.start_send(me->self, peer, channel, src, size, check, request);
+}
+
+static tw_status start_receive_asleep(void *self, int peer, unsigned channel, void *dst, size_t capacity,
+                                      void **request)
+{
+    sleeper *me = self;
+    return me->ops.start_recv(me->self, peer, channel, dst, capacity, request);
+}
+
+static tw_status wait_asleep(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+{
+    sleeper *me = self;
+    return me->ops.wait(me->self, request, timeout, size, check);
+}
+
+static void stand_still(void *context, int rank, tw_comm *comm)
+{
+    tw_status *status = context;
+    tw_transport_ops inner = comm->ops;
+    sleeper me = {.ops = inner, .self = comm->self};
+    tw_comm_set_timeout(comm, rank == 0 ? STILL / 2 : 10 * STILL);
+    if (rank == 0) {
+        comm->ops.start_send = start_send_asleep;
+        comm->ops.start_recv = start_receive_asleep;
+        comm->ops.wait = wait_asleep;
+        comm->ops.poll = poll_asleep;
+        comm->self = &me;
+    } else {
+        tw_world_compute(STILL + LATE);
+    }
+    status[rank] = tw_comm_barrier(comm);
+    comm->ops = inner;
+    comm->self = me.self;
+}
+
+static void ones_own_standstill_is_no_silence_of_others(void **state)
+{
+    (void)state;
+    tw_status status[2];
+    run(link_of(2), stand_still, status);
+    assert_int_equal(status[0], TW_OK);
+    assert_int_equal(status[1], TW_OK);
 }
 
 /* --- rules ---------------------------------------------------------------------------------------------------- */
@@ -575,6 +652,7 @@ int main(void)
         cmocka_unit_test(the_time_limit_ends_all),
         cmocka_unit_test(a_deadlock_is_reported),
         cmocka_unit_test(a_killed_rank_is_noticed_at_every_call),
+        cmocka_unit_test(ones_own_standstill_is_no_silence_of_others),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_world_is_made_whole_or_not_at_all),
     };

@@ -163,9 +163,15 @@ static inline void toy_release(task *t)
     (void)t;
 }
 
+static inline tw_status toy_fits(const task *t, const learner_place *place)
+{
+    (void)t, (void)place;
+    return TW_OK;
+}
+
 #define TOY_TASK                                                                                                       \
     .name = "toy", .summary = "what a test writes down", .settings_bytes = sizeof(toy *), .load = toy_load,            \
-    .release = toy_release, .learner_bytes = sizeof(toy_learner), .open = toy_open, .close = toy_close,                \
+    .release = toy_release, .fits = toy_fits, .learner_bytes = sizeof(toy_learner), .open = toy_open, .close = toy_close,                \
     .step = toy_step, .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
 static const task_ops toy_task = {TOY_TASK};
 static const task_ops toy_task_with_validation = {TOY_TASK, .has_validation = true};
