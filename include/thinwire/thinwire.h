@@ -115,8 +115,8 @@ TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
  * in destroy if it did. TW_ERROR_UNSUPPORTED if the library is not installed; the text says what to install. */
 TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
 
-/* Leaves the group; peers that still wait for this rank get TW_ERROR_PEER. Over MPI it waits until the others leave, too,
- * for ten seconds at most. */
+/* Leaves the group; peers that still wait for this rank get TW_ERROR_PEER. Over MPI it waits until the others leave,
+ * too, for ten seconds at most. */
 TW_API void tw_comm_destroy(tw_comm *comm);
 TW_API int tw_comm_rank(const tw_comm *comm);
 TW_API int tw_comm_size(const tw_comm *comm);

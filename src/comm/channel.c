@@ -184,9 +184,9 @@ static tw_status check_bytes(const tw_channel *channel, const tw_transfer *trans
                    transfer->peer, channel->number, size, found, check);
 }
 
-/* Waits until the request is over, for *patience seconds at most, and takes from them what it waited. A nap counts as what
- * was asked for: when it took longer, then this process was stopped or its machine asleep, which says nothing of the
- * peer. */
+/* Waits until the request is over, for *patience seconds at most, and takes from them what it waited. A nap counts as
+ * what was asked for: when it took longer, then this process was stopped or its machine asleep, which says nothing of
+ * the peer. */
 static void wait_awake(const tw_comm *comm, void *request, double *patience)
 {
     int over = 0;

@@ -9,8 +9,8 @@
  * of each difference over in a step it is stable for dual < w / (1 - w), one over the mean age of an estimate in steps,
  * whatever gamma and the learning rate are (docs/gossip.md derives it).
  *
- * Duals are in units of a step: when the learning rate changes they follow in 1 / dual steps at best. The exchange comes
- * after the step, and nothing overlaps with it. */
+ * Duals are in units of a step: when the learning rate changes they follow in 1 / dual steps at best. The exchange
+ * comes after the step, and nothing overlaps with it. */
 #include "error.h"
 #include "innovation.h"
 #include "kernels.h"

@@ -182,7 +182,8 @@ static tw_status hear(const unsigned char *message, size_t size)
     assert_int_equal(tw_channel_create_wide(comms[0], 1, &channel), TW_OK);
     assert_int_equal(tw_members_create(channel, &members), TW_OK);
     assert_int_equal(tw_members_tend(&members), TW_OK);
-    assert_int_equal(comms[1]->ops.start_send(comms[1]->self, 0, channel->number + 1, message, size, 0, &request), TW_OK);
+    assert_int_equal(comms[1]->ops.start_send(comms[1]->self, 0, channel->number + 1, message, size, 0, &request),
+                     TW_OK);
     tw_status status = tw_members_tend(&members);
     (void)comms[1]->ops.wait(comms[1]->self, request, 0, &sent, &check);
     tw_members_release(&members);

@@ -171,8 +171,8 @@ static inline tw_status toy_fits(const task *t, const learner_place *place)
 
 #define TOY_TASK                                                                                                       \
     .name = "toy", .summary = "what a test writes down", .settings_bytes = sizeof(toy *), .load = toy_load,            \
-    .release = toy_release, .fits = toy_fits, .learner_bytes = sizeof(toy_learner), .open = toy_open, .close = toy_close,                \
-    .step = toy_step, .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
+    .release = toy_release, .fits = toy_fits, .learner_bytes = sizeof(toy_learner), .open = toy_open,                  \
+    .close = toy_close, .step = toy_step, .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
 static const task_ops toy_task = {TOY_TASK};
 static const task_ops toy_task_with_validation = {TOY_TASK, .has_validation = true};
 
