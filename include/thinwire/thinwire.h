@@ -116,7 +116,7 @@ TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
 TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
 
 /* Leaves the group; peers that still wait for this rank get TW_ERROR_PEER. Over MPI it waits until the others leave,
- * too, for ten seconds at most. */
+ * too, for ten seconds at most, and then, where it initialised MPI, for as long as MPI_Finalize takes. */
 TW_API void tw_comm_destroy(tw_comm *comm);
 TW_API int tw_comm_rank(const tw_comm *comm);
 TW_API int tw_comm_size(const tw_comm *comm);
@@ -125,7 +125,8 @@ TW_API const char *tw_comm_transport(const tw_comm *comm);
 
 /* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
  * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A peer that leaves or gives up is
- * known to be gone at once; one whose process dies over MPI is not. Call it before anything runs. */
+ * known to be gone at once; one whose process dies over MPI is not. Time in which this process itself stood still is
+ * not counted. Call it before anything runs. */
 TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
 
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
@@ -211,12 +212,12 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
  * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors is above 1e33, or the sum
- *   overflowed. All
- *   ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any residual. What
- *   healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that travel as fp32
- *   it is dropped. The step is counted, and the next one may proceed.
+ *   overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any
+ *   residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
+ *   travel as fp32 it is dropped. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
- * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed and the reducer is finished; destroy it. */
+ * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The reducer is finished, and so that no other rank
+ *   waits for it, the comm is too: what is called on it from now on returns TW_ERROR_PEER. Destroy both. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 
 /* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
@@ -298,8 +299,8 @@ TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tens
 TW_API void tw_gossip_destroy(tw_gossip *gossip);
 
 /* These three return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
- * when it found weights, its own or a partner's, that are not finite any more: the gossip is then finished; destroy it.
- * After finish they return TW_ERROR_ORDER. */
+ * when it found weights, its own or a partner's, that are not finite any more. The gossip is then finished, and so is
+ * the comm, as with a reducer; destroy both. After finish they return TW_ERROR_ORDER. */
 
 /* Copies the weights out, all of one moment. */
 TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);

@@ -164,14 +164,15 @@ void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_
         fail_transfer(channel, status);
 }
 
-static tw_status check_size(const tw_transfer *transfer, size_t size)
+static tw_status check_size(const tw_channel *channel, const tw_transfer *transfer, size_t size)
 {
+    int peer = tw_comm_name(channel->comm, transfer->peer);
     if (size > transfer->size)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", transfer->peer,
-                       size, transfer->size);
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", peer, size,
+                       transfer->size);
     if (!transfer->received && size != transfer->size)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes instead of %zu: every rank must pass the same count",
-                       transfer->peer, size, transfer->size);
+                       peer, size, transfer->size);
     return TW_OK;
 }
 
@@ -181,7 +182,7 @@ static tw_status check_bytes(const tw_channel *channel, const tw_transfer *trans
     if (found == check) return TW_OK;
     return tw_fail(TW_ERROR_PACKET,
                    "the message from rank %d on channel %u is damaged: its %zu bytes have the checksum %08x, not %08x",
-                   transfer->peer, channel->number, size, found, check);
+                   tw_comm_name(channel->comm, transfer->peer), channel->number, size, found, check);
 }
 
 /* Waits until the request is over, for *patience seconds at most, and takes from them what it waited. A nap counts as
@@ -206,8 +207,8 @@ static tw_status wait_until_over(const tw_comm *comm, const tw_transfer *transfe
     wait_awake(comm, transfer->request, patience);
     tw_status status = comm->ops.wait(comm->self, transfer->request, 0, size, check);
     if (status != TW_ERROR_PEER || !is_patient || *patience > 0) return status;
-    return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", transfer->peer, comm->rank,
-                   comm->timeout);
+    return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds",
+                   tw_comm_name(comm, transfer->peer), tw_comm_name(comm, comm->rank), comm->timeout);
 }
 
 static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double *patience)
@@ -217,7 +218,7 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
     uint32_t check = 0;
     TW_TRY(wait_until_over(comm, transfer, patience, &size, &check));
     if (transfer->outgoing) size = transfer->size;
-    TW_TRY(check_size(transfer, size));
+    TW_TRY(check_size(channel, transfer, size));
     if (!transfer->outgoing) TW_TRY(check_bytes(channel, transfer, size, check));
     tw_counters_add(&channel->counters, transfer->outgoing, size);
     tw_counters_add(&comm->counters, transfer->outgoing, size);

@@ -26,6 +26,8 @@ struct tw_comm {
     unsigned channels_created;
     _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
+    const int *names;             /* what texts call the ranks: numbers of the whole comm; NULL: as they are */
+    int separated;                /* the survivors of a gossip have a comm of their own on this one */
     int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
 };
 
@@ -59,6 +61,12 @@ struct tw_channel {
     const void **packets; /* one a rank */
     size_t *sizes;
 };
+
+/* What texts call a rank: of a subset, its number in the whole comm, which is the one a person knows. */
+static inline int tw_comm_name(const tw_comm *comm, int rank)
+{
+    return comm->names ? comm->names[rank] : rank;
+}
 
 /* The transport's leave, where it has one. */
 void tw_comm_leave(const tw_comm *comm);

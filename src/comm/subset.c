@@ -18,7 +18,7 @@ typedef struct member {
     tw_comm *whole;
     unsigned first_channel;
     tw_watch watch; /* look = NULL: there is none */
-    int ranks[];
+    int ranks[];    /* in the whole, and after them what texts call them */
 } member;
 
 typedef struct message {
@@ -130,13 +130,15 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
                                   .destroy = destroy};
     member *me;
     int own = 0;
-    TW_TRY(tw_allocate(1, sizeof *me + (size_t)count * sizeof *ranks, &me));
+    TW_TRY(tw_allocate(1, sizeof *me + 2 * (size_t)count * sizeof *ranks, &me));
     me->whole = whole;
     me->first_channel = first_channel;
     if (watch) me->watch = *watch;
     memcpy(me->ranks, ranks, (size_t)count * sizeof *ranks);
+    for (int i = 0; i < count; i++) me->ranks[count + i] = tw_comm_name(whole, ranks[i]);
     while (ranks[own] != whole->rank) own++;
     TW_TRY(tw_comm_create_custom(&ops, me, own, count, subset));
+    (*subset)->names = me->ranks + count;
     (*subset)->timeout = watch ? (double)INFINITY : whole->timeout;
     return TW_OK;
 }

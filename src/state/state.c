@@ -107,9 +107,10 @@ tw_status tw_state_reserve(tw_state *state, const char *name, tw_dtype dtype, si
         at = state->tensor_count - 1;
     }
     tw_state_tensor *entry = &state->tensors[at];
+    tw_state_tensor made = {entry->name, dtype, dims, {0}, data, bytes};
+    if (dims) memcpy(made.shape, shape, dims * sizeof *shape); /* which may be the old one's */
     tw_free(entry->data);
-    *entry = (tw_state_tensor){entry->name, dtype, dims, {0}, data, bytes};
-    if (dims) memcpy(entry->shape, shape, dims * sizeof *shape);
+    *entry = made;
     *tensor = entry;
     return TW_OK;
 }
@@ -122,9 +123,18 @@ tw_status tw_state_put(tw_state *state, const char *name, tw_dtype dtype, size_t
     TW_TRY(tw_need(state, "state"));
     if (dims) TW_TRY(tw_need(shape, "shape"));
     TW_TRY(check_tensor(name, dtype, dims, shape, &bytes));
-    if (bytes) TW_TRY(tw_need(data, "data")); /* before a tensor of this name gives up its own */
-    TW_TRY(tw_state_reserve(state, name, dtype, dims, shape, &tensor));
-    if (tensor->bytes) memcpy(tensor->data, data, tensor->bytes);
+    if (bytes) TW_TRY(tw_need(data, "data"));
+    /* What is put may be what a tensor of this name holds: that is kept until it has been copied. */
+    size_t at = tw_names_find(&state->tensor_names, name);
+    void *none = NULL, **held = at == TW_NO_NAME ? &none : &state->tensors[at].data, *old = *held;
+    *held = NULL;
+    tw_status status = tw_state_reserve(state, name, dtype, dims, shape, &tensor);
+    if (status != TW_OK) {
+        *held = old;
+        return status;
+    }
+    if (bytes) memcpy(tensor->data, data, bytes);
+    tw_free(old);
     return TW_OK;
 }
 

@@ -74,7 +74,6 @@ struct tw_gossip {
     tw_comm *group; /* what the view is of; NULL: the whole comm */
     int *left;      /* its ranks, as numbered in the whole */
     int concluded;  /* the weights are the consensus */
-    int separated;  /* the survivors have a comm: the caller's call, the caller's flag */
     double round_started;
     double distance; /* from the partners in the last round */
 

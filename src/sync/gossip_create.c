@@ -106,7 +106,8 @@ static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const
                        const float *const *weights, tw_gossip **out)
 {
     unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
-    TW_TRY(tw_channel_create_wide(comm, views + TW_MORE_CHANNELS, &gossip->channel));
+    tw_status channel = tw_channel_create_wide(comm, views + TW_MORE_CHANNELS, &gossip->channel);
+    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     gossip->view = gossip->channel;
     tw_status prepared = prepare(gossip, spec, tensors, count, weights, out);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
@@ -122,11 +123,12 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
     const tw_gossip_ops *ops = NULL;
     TW_TRY(tw_need(comm, "comm"));
     (void)tw_gossip_find(spec, &ops); /* a bad spec is told to the others first */
-    TW_TRY(tw_allocate(1, ops ? ops->struct_size : sizeof *gossip, &gossip));
+    tw_status status = tw_allocate(1, ops ? ops->struct_size : sizeof *gossip, &gossip);
+    if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
     gossip->rank = tw_comm_rank(comm);
     gossip->size = tw_comm_size(comm);
     gossip->rumour.stop = TW_NO_STOP;
-    tw_status status = build(gossip, comm, spec, tensors, count, weights, out);
+    status = build(gossip, comm, spec, tensors, count, weights, out);
     if (status != TW_OK) {
         tw_gossip_destroy(gossip);
         return status;

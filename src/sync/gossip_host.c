@@ -155,13 +155,10 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
 
-/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. After a failure the host's
- * members know, and the other hosts have to be told. */
+/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. */
 static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
 {
-    tw_status shared = share(gossip, status, refused);
-    if (status != TW_OK) tw_channel_give_up(gossip->host.everybody, shared);
-    TW_TRY(shared);
+    TW_TRY(share(gossip, status, refused));
     return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
 }
 
@@ -252,6 +249,14 @@ static tw_status move(tw_gossip *gossip, int *refused)
     return tw_gossip_read_alone(gossip, host->parts);
 }
 
+/* What a step or the end has come to. After a failure the host's members know; the other hosts have to be told. */
+static tw_status conclude(tw_gossip *gossip, tw_status status, int *refused)
+{
+    double start = tw_clock();
+    tw_status shared = record(gossip, hand_out(gossip, status, refused), start);
+    return status == TW_OK ? shared : tw_channel_give_up(gossip->host.everybody, shared);
+}
+
 /* One step of the host. */
 static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *refused, int *all_ended)
 {
@@ -260,8 +265,7 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *re
     TW_TRY(average(gossip, steps, all_ended));
     if (*all_ended) return TW_OK;
     tw_status moved = first ? move(gossip, refused) : TW_OK;
-    double start = tw_clock();
-    TW_TRY(record(gossip, hand_out(gossip, moved, refused), start));
+    TW_TRY(conclude(gossip, moved, refused));
     if (first) return TW_OK; /* counted where it was added */
     gossip->stats.steps += !*refused;
     gossip->stats.steps_skipped += *refused;
@@ -304,8 +308,7 @@ tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
     tw_mutex_unlock(&gossip->lock);
     while (!all_ended) TW_TRY(take_step(gossip, NULL, &refused, &all_ended));
     tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;
-    double start = tw_clock();
-    TW_TRY(record(gossip, hand_out(gossip, finished, &refused), start));
+    TW_TRY(conclude(gossip, finished, &refused));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     gossip->finishing = 1;
     return TW_OK;

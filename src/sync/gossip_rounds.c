@@ -28,13 +28,13 @@ static uint64_t horizon(const tw_gossip *gossip)
 
 /* --- the pace ------------------------------------------------------------------------------------------------- */
 
-/* Seconds this rank takes for a gradient, as of its last round; 0: unknown. When one is overdue, so many that the
- * rounds in a pause grow with its logarithm, and the others are not kept waiting for a round for more than a small part
- * of it, nor for one that they would take for a loss. */
+/* Seconds this rank takes for a gradient, as of its last round; 0: unknown. When a gradient is overdue it is a share of
+ * the time waited, so that the number of rounds grows with the logarithm of the pause; and a share of the deadline at
+ * most, so that whoever comes back finds the others before they are taken for lost. */
 static double own_interval(const tw_gossip *gossip)
 {
     double waited = (gossip->round_started - gossip->added_at) / TW_OVERDUE;
-    double most = LONGEST_PAUSE * gossip->view->comm->timeout;
+    double most = LONGEST_PAUSE * gossip->channel->comm->timeout;
     return gossip->interval > 0 ? fmax(gossip->interval, fmin(waited, most)) : 0;
 }
 

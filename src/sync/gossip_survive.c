@@ -167,7 +167,9 @@ static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, 
     tw_mutex_lock(&whole->mutex);
     unsigned first = whole->channels_created;
     tw_mutex_unlock(&whole->mutex);
-    return tw_comm_create_subset(whole, list, count, first, NULL, survivors);
+    TW_TRY(tw_comm_create_subset(whole, list, count, first, NULL, survivors));
+    (*survivors)->names = NULL; /* the caller's comm: its ranks are numbered anew */
+    return TW_OK;
 }
 
 tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
@@ -175,12 +177,12 @@ tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
     int *list;
     TW_TRY(tw_need(gossip, "gossip"));
     TW_TRY(tw_need(survivors, "survivors"));
-    if (gossip->separated)
-        return tw_fail(TW_ERROR_ORDER, "the survivors of this gossip have a comm already; two would share messages");
     tw_comm *whole = (gossip->host.everybody ? gossip->host.everybody : gossip->channel)->comm;
+    if (whole->separated)
+        return tw_fail(TW_ERROR_ORDER, "the survivors on this comm have a comm already; two would share messages");
     TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
     tw_status status = create_survivors(gossip, whole, list, survivors);
     tw_free(list);
-    gossip->separated = status == TW_OK;
+    whole->separated = status == TW_OK;
     return status;
 }

@@ -236,8 +236,9 @@ static tw_status speak(tw_members *members, int rank)
     write_news(members, peer->outbox);
     peer->sent = tw_members_has(members, rank) ? members->news : UINT64_MAX;
     peer->told = tw_clock();
-    tw_status status = comm->ops.start_send(comm->self, rank, members->channel->number + 1, peer->outbox,
-                                            message_bytes(members), 0 /* it holds a checksum */, &peer->send);
+    tw_status status =
+        comm->ops.start_send(comm->self, rank, members->channel->number + 1, peer->outbox, message_bytes(members),
+                             tw_crc32c(0, peer->outbox, message_bytes(members)), &peer->send);
     if (status != TW_ERROR_PEER) return status;
     tw_members_lose(members, rank);
     return TW_OK;

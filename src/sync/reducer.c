@@ -2,6 +2,7 @@
 #include "reducer.h"
 
 #include "agreement.h"
+#include "channel.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -265,7 +266,8 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
-    TW_TRY(tw_channel_create(comm, &reducer->channel));
+    tw_status channel = tw_channel_create(comm, &reducer->channel);
+    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
 }
@@ -274,11 +276,12 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
 {
     tw_reducer *reducer;
     TW_TRY(tw_need(comm, "comm"));
-    TW_TRY(tw_allocate(1, sizeof *reducer, &reducer));
+    tw_status status = tw_allocate(1, sizeof *reducer, &reducer);
+    if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
     reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
-    tw_status status = build(reducer, comm, spec, tensors, out);
+    status = build(reducer, comm, spec, tensors, out);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
         return status;

@@ -150,12 +150,81 @@ static void a_gossip_that_fails_alone_is_noticed(void **state)
     for_groups(3, 5, gossip_until_it_fails, &survivors);
 }
 
+/* --- a create without memory ------------------------------------------------------------------------------------- */
+
+typedef struct famine {
+    int is_gossip;
+    long allocation; /* of the victim's create, the one that fails */
+} famine;
+
+static tw_status create_either(const famine *what, tw_comm *comm)
+{
+    const float start[COUNT] = {0}, *weights = start;
+    tw_reducer *reducer = NULL;
+    tw_gossip *gossip = NULL;
+    tw_status status = what->is_gossip ? tw_gossip_create(comm, "adpsgd-random", table, 1, &weights, &gossip)
+                                       : tw_reducer_create(comm, "topk:density=0.01", table, 1, &reducer);
+    tw_reducer_destroy(reducer);
+    tw_gossip_destroy(gossip);
+    return status;
+}
+
+static void create_without_memory(tw_comm *comm, const void *context)
+{
+    const famine *what = context;
+    double begun = start(comm);
+    if (is_victim(comm)) tw_fail_allocation(what->allocation);
+    tw_status status = create_either(what, comm);
+    tw_fail_allocation(0);
+    if (is_victim(comm)) CHECK(status == TW_ERROR_MEMORY);
+    CHECK(status == TW_ERROR_MEMORY || status == TW_ERROR_PEER);
+    CHECK(tw_clock() - begun < DEADLINE);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+/* The first ones come before the ranks introduce themselves to each other. */
+static void a_create_without_memory_is_noticed(void **state)
+{
+    (void)state;
+    for (int is_gossip = 0; is_gossip < 2; is_gossip++)
+        for (long allocation = 1; allocation <= 6; allocation++)
+            for_groups(2, 3, create_without_memory, &(famine){is_gossip, allocation});
+}
+
+/* --- a wrong call ------------------------------------------------------------------------------------------------ */
+
+/* It fails on all members of a host alike, and nobody waits: the comm stays whole. */
+static void load_what_does_not_fit(tw_comm *comm, const void *context)
+{
+    const float start_at[COUNT] = {0}, *weights = start_at;
+    tw_gossip *gossip = NULL;
+    tw_state *state = NULL;
+    start(comm);
+    CHECK(tw_state_create(&state) == TW_OK);
+    CHECK(tw_gossip_create(comm, context, table, 1, &weights, &gossip) == TW_OK);
+    CHECK(tw_gossip_load_state(gossip, "", state) == TW_ERROR_STATE);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    tw_gossip_destroy(gossip);
+    tw_state_destroy(state);
+    tw_comm_destroy(comm);
+}
+
+static void a_refused_state_ends_nothing(void **state)
+{
+    (void)state;
+    for_groups(4, 4, load_what_does_not_fit, "adpsgd-random");
+    for_groups(4, 4, load_what_does_not_fit, "adpsgd-random:per_host=2");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reducer_that_fails_alone_is_noticed),
         cmocka_unit_test(a_collective_without_memory_is_noticed),
         cmocka_unit_test(a_gossip_that_fails_alone_is_noticed),
+        cmocka_unit_test(a_create_without_memory_is_noticed),
+        cmocka_unit_test(a_refused_state_ends_nothing),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);

@@ -10,7 +10,7 @@
  * on purpose.
  *
  * A rank that leaves says so (farewell.h). MPI does not report a dead peer: the deadline does. Unless all have left in
- * good order the communicator is left alone, for freeing it and finalising are collective and would hang. */
+ * good order the communicator is not freed; and once a rank has failed MPI is not finalised, which would hang. */
 #include "blocks.h"
 #include "farewell.h"
 
@@ -370,6 +370,7 @@ tw_status tw_comm_create_mpi(MPI_Comm original, tw_comm **comm)
 {
     TRY(need_comm(comm));
     TRY(check_threads());
+    if (original == MPI_COMM_NULL) return tw_fail(TW_ERROR_ARGUMENT, "MPI_COMM_NULL is no communicator");
     return create(original, 0, comm);
 }
 
