@@ -4,6 +4,7 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
 import unittest
 
 from support import CommandLineTest, wait_until, write_cifar
@@ -189,13 +190,13 @@ class BelongingTest(CommandLineTest):
         stamped = worker.read_bytes()
 
         rewrite_texts(model, lambda texts: texts.pop("run"))
-        self.refuse_to_resume(checkpoint, "worker-", "its rank is")
+        self.refuse_to_resume(checkpoint, "worker-", "of a later version")
         for rank in range(2):
             rewrite_texts(checkpoint / f"worker-{rank}.safetensors", lambda texts: [texts.pop(key) for key in self.STAMP])
         resumed = self.train(*self.OPTIONS, "--steps", 3, "--resume", checkpoint)
         self.assertEqual(resumed["weights_crc32c"], self.train(*self.OPTIONS, "--steps", 3)["weights_crc32c"])
         worker.write_bytes(stamped)
-        self.refuse_to_resume(checkpoint, worker, "its rank is 1", "not given")
+        self.refuse_to_resume(checkpoint, worker, "of a later version")
 
 
 class IncompleteTest(CommandLineTest):
@@ -302,6 +303,19 @@ class LossTest(LongRunTest):
                 self.assert_resumable(out)
                 shutil.rmtree(out)
 
+    def test_another_run_in_its_place_loses_nothing(self):
+        out = self.folder / "run"
+        job, _ = self.start_run(*self.OPTIONS, "--out", out, "--checkpoint-every", 10 ** 9)
+        other = self.folder / "other"
+        self.train("--steps", 4, "--seed", 7, "--checkpoint-every", 2, "--out", other, "--schedule", "constant")
+        out.rename(self.folder / "moved")
+        other.rename(out)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+        self.assertIn(f"--out {out} was moved", done.stderr)
+        names = sorted(path.name for path in (out / "checkpoints").iterdir())
+        self.assertEqual(names, ["step-00000002", "step-00000004"])
+
     def test_by_gossip_too(self):
         self.lose(lambda out: out.rename(self.folder / "moved"), "--workers", 2, "--sync", "dpsgd")
 
@@ -321,6 +335,21 @@ class InterruptTest(LongRunTest):
             code, _ = self.interrupt(signal_number, *self.OPTIONS, "--out", out)
             self.assertEqual(code, 130)
             self.assert_resumable(out)
+
+    def test_a_signal_after_the_end_of_whoever_reads_is_no_second_one(self):
+        """Many, for as long as it takes to write the checkpoint: they are the same wish."""
+        words = self.train_words("--epochs", 1000000, *self.OPTIONS, "--out", self.folder)
+        job = self.start_program(*words)
+        self.assertIn("thinwire", job.stdout.readline())
+        job.stdout.close()
+        while job.poll() is None:
+            job.send_signal(signal.SIGTERM)
+            try:
+                job.wait(0.01)
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertEqual(job.returncode, 130)
+        self.assert_resumable(self.folder)
 
     def test_the_end_of_whoever_reads_is_a_wish_to_stop(self):
         """As in `thinwire train ... | head`."""

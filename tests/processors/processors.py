@@ -53,7 +53,7 @@ class Levels(unittest.TestCase):
     def test_no_function_is_called_whose_bits_differ(self):
         """libm's are within a unit or so of the right result, each processor's in a way of its own."""
         called = run(cached("CMAKE_NM"), "-D", "--undefined-only", BUILD / "libthinwire.so").stdout
-        self.assertIn(" fmax", called)
+        self.assertIn(" pthread_create", called)
         inexact = r"\b(exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|cbrt|hypot|sin|cos|tan|asin|acos|atan|atan2|" \
                   r"sinh|cosh|tanh|asinh|acosh|atanh|sincos|erf|erfc|lgamma|tgamma|fma)f?\b"
         self.assertEqual(re.findall(inexact, called), [])

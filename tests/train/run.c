@@ -26,11 +26,9 @@ static void play(show *s, const task_ops *ops, int workers, const char *out, con
 {
     memset(s->run.toy.log, 0, sizeof s->run.toy.log);
     toy_begin(&s->run, ops, out, words);
-    if (strstr(words, "--resume") && out) s->run.settings.resume = "";
     crew_run(
         s->crew, workers,
         (crew_member){.play = run_one, .settings = &s->run.settings, .work = &s->run.toy.base, .context = s->results});
-    s->run.settings.resume = NULL;
     toy_end(&s->run);
 }
 

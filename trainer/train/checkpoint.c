@@ -339,7 +339,7 @@ static tw_status join_late(worker *w, const char *folder)
 
 static int is_there(const char *path)
 {
-    return access(path, F_OK) == 0 || errno != ENOENT;
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 /* Rank 0 alone chooses, and reads what all replicas share. */

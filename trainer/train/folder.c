@@ -115,11 +115,13 @@ static int is_partial(const struct dirent *entry)
     return has_suffix(entry, PARTIAL);
 }
 
-/* Also step-N.removed-1, where step-N.removed could not be emptied. */
+/* Also step-N.removed-1, where step-N.removed could not be emptied; not what a person may have called so. */
 static int is_removed(const struct dirent *entry)
 {
     const char *rest;
-    return parse_step(entry->d_name, &rest) >= 0 && strncmp(rest, REMOVED, sizeof REMOVED - 1) == 0;
+    if (parse_step(entry->d_name, &rest) < 0 || strncmp(rest, REMOVED, sizeof REMOVED - 1) != 0) return 0;
+    rest += sizeof REMOVED - 1;
+    return *rest == '\0' || (*rest == '-' && rest[1] && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
 }
 
 static uint64_t step_of(const struct dirent *entry)
@@ -337,9 +339,9 @@ int folder_has_checkpoint(const char *out)
 {
     listing l;
     list(out, is_checkpoint, &l);
-    int index = newest_whole(&l, UINT64_MAX);
+    int any = l.count > 0;
     release(&l);
-    return index >= 0;
+    return any;
 }
 
 int folder_names_checkpoint(const char *path)

@@ -4,26 +4,27 @@
 #include <time.h>
 
 /* A signal handler can reach nothing but a global. */
-static volatile sig_atomic_t asked;
-static time_t asked_at; /* written and read by the handler alone, which nothing interrupts */
+static volatile sig_atomic_t asked;     /* by the program itself */
+static volatile sig_atomic_t signalled; /* by a signal */
+static struct timespec signalled_at;    /* written and read by the handler alone, which nothing interrupts */
 
-static time_t now(void)
+static double seconds_since(const struct timespec *then)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) * 1e-9;
 }
 
 /* The first signal asks; a later one means it. One that comes at once is the same wish told twice, as by a terminal and
  * by a program that runs this one (timeout does). */
 static void ask(int signal_number)
 {
-    if (asked && now() - asked_at >= 2) {
+    if (signalled && seconds_since(&signalled_at) >= 2) {
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
-    if (!asked) asked_at = now();
-    asked = 1;
+    if (!signalled) clock_gettime(CLOCK_MONOTONIC, &signalled_at);
+    signalled = 1;
 }
 
 void interrupt_listen(void)
@@ -50,5 +51,5 @@ void interrupt_ask(void)
 
 int interrupt_asked(void)
 {
-    return asked != 0;
+    return asked || signalled;
 }

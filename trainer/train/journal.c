@@ -31,6 +31,22 @@ tw_status journal_lock(journal *j, const worker *w)
     return out && stat(out, &about) == 0 && S_ISDIR(about.st_mode) ? lock_folder(j, out) : TW_OK;
 }
 
+/* The folder may have been moved or removed, lock and all, and another run's may be in its place. */
+tw_status journal_keep(journal *j, const worker *w)
+{
+    const char *out = w->settings.out;
+    if (!out || !j->lock || run_lock_holds(j->lock, out)) return TW_OK;
+    if (folder_has_checkpoint(out))
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--out %s was moved while this run wrote there, and another run's checkpoints are in its place: "
+                       "this run ends with step %llu, and its last checkpoint is where its folder is now",
+                       out, (unsigned long long)w->step);
+    TW_TRY(folder_open(out));
+    run_lock_release(j->lock);
+    j->lock = NULL;
+    return run_lock_take(out, &j->lock);
+}
+
 static tw_status prepare_folder(journal *j, const worker *w)
 {
     const train_settings *s = &w->settings;

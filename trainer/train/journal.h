@@ -18,6 +18,9 @@ typedef struct journal {
 
 /* Locks the run's folder where there is one already: before a checkpoint is looked for in it. */
 tw_status journal_lock(journal *j, const worker *w);
+/* Before a checkpoint: locks the folder anew if it was moved or removed. TW_ERROR_ARGUMENT when another run has its
+ * place. */
+tw_status journal_keep(journal *j, const worker *w);
 
 /* Makes the run's folder and locks it, refuses one that holds another run's checkpoints, prints the banner and writes
  * the configuration. A journal of zeros is a silent one: what the other ranks have. */

@@ -56,7 +56,9 @@ static tw_status evaluate(run *r, task_split split)
 static tw_status save(run *r)
 {
     if (r->saved_step == r->worker.step) return TW_OK;
-    TW_TRY(checkpoint_write(&r->worker));
+    worker *w = &r->worker;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_keep(&r->journal, w) : TW_OK));
+    TW_TRY(checkpoint_write(w));
     r->saved_step = r->worker.step;
     return TW_OK;
 }

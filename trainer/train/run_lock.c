@@ -3,10 +3,12 @@
 #include "regular_file.h"
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 
 struct run_lock {
     int descriptor;
+    struct stat folder; /* as it was locked */
 };
 
 enum { HOLDER_TEXT = 256 };
@@ -51,7 +53,8 @@ static tw_status lock_file(const char *out, int descriptor, run_lock **lock)
     *lock = malloc(sizeof **lock);
     if (!*lock) return tw_fail(TW_ERROR_MEMORY, "no memory for the lock of %s", out);
     leave_word(descriptor);
-    (*lock)->descriptor = descriptor;
+    **lock = (run_lock){.descriptor = descriptor};
+    if (stat(out, &(*lock)->folder) != 0) errno = 0; /* it has gone already: run_lock_holds will not know it */
     return TW_OK;
 }
 
@@ -64,6 +67,12 @@ tw_status run_lock_take(const char *out, run_lock **lock)
     tw_status status = lock_file(out, descriptor, lock);
     if (!*lock) close(descriptor);
     return status;
+}
+
+int run_lock_holds(const run_lock *lock, const char *out)
+{
+    struct stat there;
+    return stat(out, &there) == 0 && there.st_dev == lock->folder.st_dev && there.st_ino == lock->folder.st_ino;
 }
 
 /* The file stays: were it removed, one could lock the old one and another a new one. */

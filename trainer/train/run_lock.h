@@ -10,6 +10,8 @@ typedef struct run_lock run_lock;
 /* Locks the folder `out`. TW_ERROR_ARGUMENT says which process has it. Where the file system has no locks, *lock is
  * NULL and a line on standard error says so. */
 tw_status run_lock_take(const char *out, run_lock **lock);
+/* Whether `out` is still the folder that was locked, and not another one in its place. */
+int run_lock_holds(const run_lock *lock, const char *out);
 /* NULL is none. */
 void run_lock_release(run_lock *lock);
 

@@ -62,12 +62,13 @@ tw_status stamp_check(const stamp *s, int rank, const tw_state *state, const cha
     setting_text texts[STAMPED];
     describe_stamp(s, rank, texts);
     for (int i = 0; i < STAMPED; i++) {
-        const char *key = texts[i].key, *wanted = *s->run ? texts[i].value : "not given";
-        const char *stored = tw_state_text(state, key) ? tw_state_text(state, key) : "not given";
-        if (strcmp(stored, wanted) != 0)
+        const char *key = texts[i].key, *wanted = *s->run ? texts[i].value : NULL, *stored = tw_state_text(state, key);
+        if (stored && !wanted)
+            return tw_fail(TW_ERROR_STATE, "%s is of a later version than the model.safetensors beside it", path);
+        if (wanted && (!stored || strcmp(stored, wanted) != 0))
             return tw_fail(TW_ERROR_STATE,
                            "%s does not belong to the model.safetensors beside it: its %s is %s, it should be %s", path,
-                           key, stored, wanted);
+                           key, stored ? stored : "missing", wanted);
     }
     return TW_OK;
 }
