@@ -50,7 +50,7 @@ static void describe_stamp(const stamp *s, int rank, setting_text texts[STAMPED]
 
 tw_status stamp_put(const stamp *s, int rank, tw_state *state)
 {
-    setting_text texts[STAMPED];
+    setting_text texts[STAMPED] = {0};
     describe_stamp(s, rank, texts);
     for (int i = 0; i < STAMPED; i++) TW_TRY(tw_state_put_text(state, texts[i].key, texts[i].value));
     return TW_OK;
@@ -59,7 +59,7 @@ tw_status stamp_put(const stamp *s, int rank, tw_state *state)
 /* A checkpoint of version 0.1 has no stamp, in any of its files. */
 tw_status stamp_check(const stamp *s, int rank, const tw_state *state, const char *path)
 {
-    setting_text texts[STAMPED];
+    setting_text texts[STAMPED] = {0};
     describe_stamp(s, rank, texts);
     for (int i = 0; i < STAMPED; i++) {
         const char *key = texts[i].key, *wanted = *s->run ? texts[i].value : NULL, *stored = tw_state_text(state, key);

@@ -264,6 +264,23 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     return status;
 }
 
+/* What MPI may still touch when its transport has gone. It stays reachable, so that it is no leak in the eyes of tools.
+ */
+static pthread_mutex_t for_good_lock = PTHREAD_MUTEX_INITIALIZER;
+static request *for_good;
+
+static void keep_for_good(request *kept)
+{
+    pthread_mutex_lock(&for_good_lock);
+    while (kept) {
+        request *next = kept->next;
+        kept->next = for_good;
+        for_good = kept;
+        kept = next;
+    }
+    pthread_mutex_unlock(&for_good_lock);
+}
+
 /* --- the comm ------------------------------------------------------------------------------------------------ */
 
 static void leave(void *self)
@@ -287,7 +304,7 @@ static int part(transport *mpi)
 static void leave_mpi(transport *mpi)
 {
     int in_order = part(mpi), failed = mpi->left || mpi->farewell.failed;
-    reap(mpi); /* what is left in the list is MPI's */
+    reap(mpi);
     tw_farewell_destroy(&mpi->farewell);
     if (in_order) MPI_Comm_free(&mpi->comm);
     if (mpi->finalises && !failed) MPI_Finalize();
@@ -299,6 +316,7 @@ static void destroy(void *self)
     int finalised;
     MPI_Finalized(&finalised);
     if (!finalised) leave_mpi(mpi);
+    keep_for_good(mpi->abandoned);
     tw_blocks_destroy(&mpi->blocks);
     pthread_mutex_destroy(&mpi->lock);
     free(mpi);
