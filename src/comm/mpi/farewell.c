@@ -63,7 +63,7 @@ static int has_been_said(tw_farewell *all)
 
 static void nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 100 * 1000L}, NULL);
 }
 
 void tw_farewell_flush(tw_farewell *all, double seconds)
