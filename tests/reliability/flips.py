@@ -6,8 +6,6 @@ What has to hold: the program refuses the file with exit code 2 and one line tha
 checkpoint harmless means that the run goes on with the bits of the undamaged one. In data it means that the run ends as
 runs end: a pixel or a sample that is another one is no damage that anybody could see. Nothing crashes or hangs, and
 nothing is written over."""
-import argparse
-import collections
 import gzip
 import json
 import pathlib
@@ -15,16 +13,12 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import PROGRAM, write_cifar, write_data  # noqa: E402
+from trials import Fault, make_shared, options_parser, run_trials  # noqa: E402
 
 LIMIT = 120  # seconds that a run may take
-
-
-class Fault(Exception):
-    """What a trial found."""
 
 
 def run(*words):
@@ -118,12 +112,7 @@ def write_text(folder, draw):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
-    options = parser.parse_args()
-    shared = pathlib.Path(tempfile.mkdtemp(prefix="thinwire-flips-"))
+    options, shared = options_parser().parse_args(), make_shared("flips")
     images, small = write_data(shared / "images"), ("--batch", 4, "--workers", 2)
     kinds = {
         "checkpoint, allreduce": Checkpoint(shared, "allreduce"),
@@ -134,21 +123,13 @@ def main():
         "CIFAR": Data(write_cifar(shared / "cifar"), "image", *small),
         "text": Data(write_text(shared / "text", random.Random(3)), "lm", "--batch", 2, "--workers", 2, "--bptt", 5),
     }
-    counts, failed = collections.Counter(), 0
-    for number in range(options.first, options.first + options.trials):
+
+    def begin(number, folder):
         draw = random.Random(f"{options.seed}/{number}")
         kind = draw.choice(sorted(kinds))
-        folder = pathlib.Path(tempfile.mkdtemp(prefix=f"trial-{number}-", dir=shared))
-        try:
-            counts[f"{kind}: {kinds[kind].trial(draw, folder)}"] += 1
-            shutil.rmtree(folder)
-        except (Fault, subprocess.TimeoutExpired) as fault:
-            failed += 1
-            print(f"trial {number}: {kind}: {fault} (kept: {folder})", flush=True)
-    print(json.dumps({"trials": options.trials, "failed": failed, "outcomes": dict(sorted(counts.items()))}))
-    if not failed:
-        shutil.rmtree(shared)
-    return failed != 0
+        return kind, lambda: [f"{kind}: {kinds[kind].trial(draw, folder)}"]
+
+    return run_trials(options, shared, begin)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ takes the run up again with --resume after each. What has to hold:
 - a synchronous run ends with the weights of the run that nobody disturbed, bit for bit;
 - an asynchronous one ends after all its steps, with a finite loss.
 When a blow falls depends on the machine, so a trial that fails may pass when it is run again: its folder is kept."""
-import argparse
 import json
 import math
 import os
@@ -24,6 +23,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import MPI_ENVIRONMENT, PROGRAM, kill_session, write_data  # noqa: E402
+from trials import Fault, make_shared, options_parser, run_trials  # noqa: E402
 
 STEPS = 30
 LIMIT = 120  # seconds that any process may take
@@ -32,10 +32,6 @@ SYNCHRONOUS = ("allreduce", "dgc:density=0.02", "sdagc:density=0.02", "scalecom"
                "powersgd", "sign", "fp16")
 MEETING = ("dpsgd", "adpsgd-d1")  # a checkpoint is a meeting, which changes the course
 ASYNCHRONOUS = ("adpsgd-random", "adpsgd-fixed", "prague")
-
-
-class Fault(Exception):
-    """What a trial found."""
 
 
 class Job:
@@ -68,13 +64,13 @@ class Job:
 
 
 class Trial:
-    def __init__(self, seed, number, shared, transport):
+    def __init__(self, seed, number, shared, folder, transport):
         self.draw = random.Random(f"{seed}/{number}")
         self.transport = transport or self.draw.choice(("threads", "threads", "mpi"))
         self.sync = self.draw.choice(SYNCHRONOUS + MEETING + ASYNCHRONOUS)
         self.workers = self.draw.choice((2, 3, 4))
         self.every = self.draw.choice((1, 2, 5))
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"trial-{number}-", dir=shared))
+        self.folder = folder
         self.out = self.folder / "run"
         self.words = ["train", "image", "--data", shared / "data", "--batch", 8, "--steps", STEPS, "--sync", self.sync,
                       "--checkpoint-every", self.every, "--schedule", "constant", "--timeout", DEADLINE, "--quiet",
@@ -181,28 +177,17 @@ def try_once(trial, references):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
+    parser = options_parser()
     parser.add_argument("--transport", choices=("threads", "mpi"))
     options = parser.parse_args()
-    shared = pathlib.Path(tempfile.mkdtemp(prefix="thinwire-kills-"))
+    shared, references = make_shared("kills"), Reference()
     write_data(shared / "data")
-    references, blows, failed = Reference(), {}, 0
-    for number in range(options.first, options.first + options.trials):
-        trial = Trial(options.seed, number, shared, options.transport)
-        try:
-            for blow in try_once(trial, references):
-                blows[f"{trial.transport}: {blow}"] = blows.get(f"{trial.transport}: {blow}", 0) + 1
-            shutil.rmtree(trial.folder)
-        except Fault as fault:
-            failed += 1
-            print(f"trial {number}: {trial}: {fault} (kept: {trial.folder})", flush=True)
-    print(json.dumps({"trials": options.trials, "failed": failed, "blows": dict(sorted(blows.items()))}))
-    if not failed:
-        shutil.rmtree(shared)
-    return failed != 0
+
+    def begin(number, folder):
+        trial = Trial(options.seed, number, shared, folder, options.transport)
+        return trial, lambda: [f"{trial.transport}: {blow}" for blow in try_once(trial, references)]
+
+    return run_trials(options, shared, begin)
 
 
 if __name__ == "__main__":
