@@ -25,7 +25,7 @@ enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4
 typedef struct adacomp {
     tw_sparse sparse;
     int64_t bin;
-    double most_density;
+    double most_density, link;
     int indices;
     uint32_t *index; /* the candidates of the tensor under way */
     float *value;
@@ -36,7 +36,7 @@ static const tw_option options[] = {
      "elements of a bin; 0: 50 in tensors of 4 dimensions (convolutions), 500 in others"},
     {"most_density", TW_OPTION_REAL, offsetof(adacomp, most_density), "0.05", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most"},
-    TW_OPTION_INDICES(adacomp),
+    TW_OPTIONS_INDICES(adacomp),
 };
 
 static size_t bin_of(const adacomp *self, size_t tensor)
@@ -117,7 +117,7 @@ static tw_status create(tw_scheme *scheme)
                                    .most_density = self->most_density,
                                    .least = LEAST_ROOM,
                                    .feedback = 1,
-                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
+                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     TW_TRY(tw_sparse_create(scheme, &settings));
     for (size_t i = 0; i < scheme->count; i++)

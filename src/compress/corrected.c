@@ -37,13 +37,14 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
     tw_corrected *corrected = (tw_corrected *)scheme;
     corrected->most_times = most_times;
     double highest = tw_warmup_most(&corrected->warmup, corrected->density);
-    tw_sparse_settings settings = {.density = corrected->density,
-                                   .most_density = most_density(corrected, highest),
-                                   .least = corrected->min_sent,
-                                   .feedback = 1,
-                                   .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices},
-                                   .take = take,
-                                   .settle = settle};
+    tw_sparse_settings settings = {
+        .density = corrected->density,
+        .most_density = most_density(corrected, highest),
+        .least = corrected->min_sent,
+        .feedback = 1,
+        .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
+        .take = take,
+        .settle = settle};
     TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_allocate(corrected->sparse.count, sizeof(float), &corrected->momentum_buffer));
     if (corrected->masking) TW_TRY(create_masked(corrected));

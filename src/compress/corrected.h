@@ -14,7 +14,7 @@
 /* The head of such a scheme's struct. */
 typedef struct tw_corrected {
     tw_sparse sparse; /* v, and what is sent of it */
-    double density, momentum, clip;
+    double density, momentum, clip, link;
     tw_warmup warmup;
     int64_t min_sent;
     int nesterov, masking, values, indices;
@@ -48,7 +48,7 @@ typedef struct tw_corrected {
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
-        TW_OPTION_VALUES(tw_corrected), TW_OPTION_INDICES(tw_corrected)
+        TW_OPTION_VALUES(tw_corrected), TW_OPTIONS_INDICES(tw_corrected)
 
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
  * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps

@@ -57,10 +57,18 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
         "values", TW_OPTION_CHOICE, offsetof(type, values), "log8", 0, 0, TW_VALUE_CHOICES,                            \
             "how a value travels; what rounding loses stays in the residual"                                           \
     }
-#define TW_OPTION_INDICES(type)                                                                                        \
+#define TW_OPTIONS_INDICES(type)                                                                                       \
+    {"indices",                                                                                                        \
+     TW_OPTION_CHOICE,                                                                                                 \
+     offsetof(type, indices),                                                                                          \
+     "auto",                                                                                                           \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     TW_INDEX_CHOICES,                                                                                                 \
+     "how the positions travel; auto: as they are there and read the soonest, by link"},                               \
     {                                                                                                                  \
-        "indices", TW_OPTION_CHOICE, offsetof(type, indices), "auto", 0, 0, TW_INDEX_CHOICES,                          \
-            "how the positions travel; auto: whichever is shortest"                                                    \
+        "link", TW_OPTION_REAL, offsetof(type, link), "1000", 0, 1e6, NULL,                                            \
+            "what the line carries, in Mbit/s; 0: so little that only bytes count"                                     \
     }
 #define TW_OPTION_FEEDBACK(type, initially)                                                                            \
     {                                                                                                                  \

@@ -15,7 +15,7 @@
 
 typedef struct threshold {
     tw_sparse sparse;
-    double tau, most_density;
+    double tau, most_density, link;
     int indices;
 } threshold;
 
@@ -24,7 +24,7 @@ static const tw_option options[] = {
      "threshold, and what is sent of an element above it, in units of the mean gradient"},
     {"most_density", TW_OPTION_REAL, offsetof(threshold, most_density), "0.1", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most: the largest"},
-    TW_OPTION_INDICES(threshold),
+    TW_OPTIONS_INDICES(threshold),
 };
 
 static void take(tw_sparse *sparse, size_t tensor)
@@ -48,7 +48,7 @@ static tw_status create(tw_scheme *scheme)
                                    .most_density = self->most_density,
                                    .least = 1,
                                    .feedback = 1,
-                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices},
+                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     return tw_sparse_create(scheme, &settings);
 }

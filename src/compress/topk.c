@@ -4,7 +4,7 @@
 
 typedef struct topk {
     tw_sparse sparse;
-    double density;
+    double density, link;
     int64_t min_sent;
     int feedback, values, indices;
 } topk;
@@ -14,7 +14,7 @@ static const tw_option options[] = {
     TW_OPTION_MIN_SENT(topk),
     TW_OPTION_FEEDBACK(topk, "on"),
     TW_OPTION_VALUES(topk),
-    TW_OPTION_INDICES(topk),
+    TW_OPTIONS_INDICES(topk),
 };
 
 static void take(tw_sparse *sparse, size_t tensor)
@@ -31,7 +31,7 @@ static tw_status create(tw_scheme *scheme)
                                    .most_density = self->density,
                                    .least = self->min_sent,
                                    .feedback = self->feedback,
-                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices},
+                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     return tw_sparse_create(scheme, &settings);
 }

@@ -17,7 +17,8 @@ static size_t sent_of(const tw_innovation *innovation, size_t tensor)
 
 static tw_coding coding_of(const tw_innovation *innovation)
 {
-    return (tw_coding){(tw_value_code)innovation->options.values, (tw_index_choice)innovation->options.indices};
+    const tw_innovation_options *options = &innovation->options;
+    return (tw_coding){(tw_value_code)options->values, (tw_index_choice)options->indices, options->link};
 }
 
 static tw_status create_buffers(tw_innovation *innovation)

@@ -15,7 +15,7 @@
 enum { TW_RING_PARTNERS = 2 };
 
 typedef struct tw_innovation_options {
-    double density, gamma;
+    double density, gamma, link;
     int values, indices;
     int64_t check;
 } tw_innovation_options;
@@ -59,6 +59,14 @@ typedef struct tw_innovation {
          TW_VALUE_CHOICES, "how values travel"},                                                                       \
         {"indices",        TW_OPTION_CHOICE,         TW_INNOVATION_OPTION(type, indices), "auto", 0, 0,                \
          TW_INDEX_CHOICES, "how their places travel"},                                                                 \
+        {"link",                                                                                                       \
+         TW_OPTION_REAL,                                                                                               \
+         TW_INNOVATION_OPTION(type, link),                                                                             \
+         "1000",                                                                                                       \
+         0,                                                                                                            \
+         1e6,                                                                                                          \
+         NULL,                                                                                                         \
+         "what the line carries, in Mbit/s, for indices=auto"},                                                        \
         {"check",                                                                                                      \
          TW_OPTION_INTEGER,                                                                                            \
          TW_INNOVATION_OPTION(type, check),                                                                            \

@@ -1,5 +1,4 @@
 #include "index_code.h"
-#include <stdbool.h>
 
 /* Every element is there: nothing to write. */
 static size_t all_bits(size_t n, size_t k, const uint32_t *index, unsigned *parameter)
@@ -39,49 +38,58 @@ const tw_index_code *const tw_index_codes[TW_INDEX_CODES] = {
     [TW_INDEX_ELIAS_FANO] = &tw_index_elias_fano,
 };
 
-/* Range coding takes four times as long as Rice's code to write, and to read for every receiver. Where many elements
- * are sent, as in a warm-up, that outweighs the few per cent it saves. */
-enum { ADAPTIVE_UP_TO = 32 }; /* one in so many */
+/* The codes a choice allows, a bit each; the adaptive one comes to the first choice below. Elias-Fano is never the
+ * shortest. */
+static const unsigned allowed[TW_INDEX_CHOICES_COUNT] = {
+    [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL,
+    [TW_INDICES_RICE] = 1 << TW_INDEX_RICE,
+    [TW_INDICES_BITMAP] = 1 << TW_INDEX_BITMAP,
+    [TW_INDICES_ADAPTIVE] = 1 << TW_INDEX_ADAPTIVE,
+    [TW_INDICES_ELIAS_FANO] = 1 << TW_INDEX_ELIAS_FANO,
+};
 
-/* The codes a choice allows, a bit each. Elias-Fano is never the shortest. */
-static unsigned allowed(tw_index_choice choice, size_t n, size_t k)
+static tw_index_plan plan_code(unsigned code, size_t n, size_t k, const uint32_t *index)
 {
-    static const unsigned sets[TW_INDEX_CHOICES_COUNT] = {
-        [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL,
-        [TW_INDICES_RICE] = 1 << TW_INDEX_RICE,
-        [TW_INDICES_BITMAP] = 1 << TW_INDEX_BITMAP,
-        [TW_INDICES_ADAPTIVE] = 1 << TW_INDEX_ADAPTIVE,
-        [TW_INDICES_ELIAS_FANO] = 1 << TW_INDEX_ELIAS_FANO,
-    };
-    bool few = choice == TW_INDICES_AUTO && k <= n / ADAPTIVE_UP_TO;
-    return sets[choice] | (few ? 1 << TW_INDEX_ADAPTIVE : 0);
+    tw_index_plan plan = {code, 0, 0};
+    plan.bits = tw_index_codes[code]->bits(n, k, index, &plan.parameter);
+    return plan;
 }
 
-/* And it has to be shorter by a little more than it always is when the indices lie without any pattern. */
-static size_t handicap(unsigned code, tw_index_choice choice, size_t bits)
-{
-    return code == TW_INDEX_ADAPTIVE && choice == TW_INDICES_AUTO ? bits / 64 : 0;
-}
-
-tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_index_choice choice)
+static tw_index_plan shortest(unsigned codes, size_t n, size_t k, const uint32_t *index)
 {
     tw_index_plan best = {0, 0, TW_NO_CODE};
-    unsigned codes = allowed(choice, n, k);
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
-        tw_index_plan plan = {code, 0, 0};
         if (!(codes >> code & 1)) continue;
-        plan.bits = tw_index_codes[code]->bits(n, k, index, &plan.parameter);
-        if (plan.bits + handicap(code, choice, plan.bits) < best.bits) best = plan;
+        tw_index_plan plan = plan_code(code, n, k, index);
+        if (plan.bits < best.bits) best = plan;
     }
     return best;
+}
+
+/* What range coding takes longer for an index than Rice's code: to write once and, for every receiver, to read. It is
+ * a fixed number, not a measured one: which code is sent must not depend on how busy a machine is. */
+enum { ADAPTIVE_NANOSECONDS = 20 };
+
+/* The bits that the line carries in that time: as many as the adaptive code must save for each index. */
+static double break_even(tw_coding coding)
+{
+    return coding.link * ADAPTIVE_NANOSECONDS / 1000; /* a Mbit/s is a bit in 1,000 ns */
+}
+
+tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_coding coding)
+{
+    tw_index_plan best = shortest(allowed[coding.indices], n, k, index);
+    double least = break_even(coding) * (double)k;
+    if (coding.indices != TW_INDICES_AUTO || (double)best.bits <= least) return best; /* it could not save as much */
+    tw_index_plan adaptive = plan_code(TW_INDEX_ADAPTIVE, n, k, index);
+    return (double)adaptive.bits + least < (double)best.bits ? adaptive : best;
 }
 
 size_t tw_index_bound(size_t n, size_t k, tw_index_choice choice)
 {
     size_t least = TW_NO_CODE;
-    unsigned codes = allowed(choice, n, k);
     for (unsigned code = 0; code < TW_INDEX_CODES; code++) {
-        size_t bits = codes >> code & 1 ? tw_index_codes[code]->bound(n, k) : TW_NO_CODE;
+        size_t bits = allowed[choice] >> code & 1 ? tw_index_codes[code]->bound(n, k) : TW_NO_CODE;
         if (bits < least) least = bits;
     }
     return (least + 7) / 8;

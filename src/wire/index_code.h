@@ -1,5 +1,5 @@
 /* index_code.h - how the indices of a section are written. A code is one row of the table in index_code.c; unless
- * told otherwise the sender takes the one that needs the fewest bits. */
+ * told otherwise the sender takes the one whose bits are the soonest at the receivers and read. */
 #ifndef TW_WIRE_INDEX_CODE_H
 #define TW_WIRE_INDEX_CODE_H
 
@@ -32,12 +32,12 @@ enum {
 extern const tw_index_code *const tw_index_codes[TW_INDEX_CODES];
 extern const tw_index_code tw_index_rice, tw_index_bitmap, tw_index_all, tw_index_adaptive, tw_index_elias_fano;
 
-/* The code for some indices: the cheapest one, or the one that was asked for. */
+/* The code for some indices: the one that pays on the coding's line, or the one that was asked for. */
 typedef struct tw_index_plan {
     unsigned code, parameter;
     size_t bits;
 } tw_index_plan;
-tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_index_choice choice);
+tw_index_plan tw_index_choose(size_t n, size_t k, const uint32_t *index, tw_coding coding);
 
 /* The most bytes a block of at most k of n indices takes. */
 size_t tw_index_bound(size_t n, size_t k, tw_index_choice choice);

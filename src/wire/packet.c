@@ -109,7 +109,7 @@ static int is_one(size_t k, tw_coding coding)
 size_t tw_index_bits(size_t n, size_t k, const uint32_t *index, tw_coding coding)
 {
     if (k == 0) return 0;
-    return is_one(k, coding) ? 8 * varint_bytes(*index) : tw_index_choose(n, k, index, coding.indices).bits;
+    return is_one(k, coding) ? 8 * varint_bytes(*index) : tw_index_choose(n, k, index, coding).bits;
 }
 
 /* The end of every sparse section: its indices lie before `at`. */
@@ -141,7 +141,7 @@ tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, con
         return tw_fail(TW_ERROR_ARGUMENT, "section %u: indices must ascend below %zu and values be finite",
                        writer->info.sections, n);
     if (is_one(k, coding)) return put_one(writer, *index, *value, coding.values);
-    tw_index_plan plan = tw_index_choose(n, k, index, coding.indices);
+    tw_index_plan plan = tw_index_choose(n, k, index, coding);
     size_t index_bytes = (plan.bits + 7) / 8, value_bytes = tw_values_bytes(k, coding.values);
     TW_TRY(check_room(writer, 1 + varint_bytes(k) + varint_bytes(index_bytes) + index_bytes + value_bytes));
     unsigned char *at = writer->at;

@@ -24,7 +24,7 @@ typedef enum tw_value_code {
 
 /* How the indices of a section are written. Choices of the option `indices`, in this order. */
 typedef enum tw_index_choice {
-    TW_INDICES_AUTO = 0, /* whatever is the shortest for these indices */
+    TW_INDICES_AUTO = 0, /* whatever is the soonest there, on the line that the coding names */
     TW_INDICES_RICE = 1,
     TW_INDICES_BITMAP = 2,
     TW_INDICES_ADAPTIVE = 3,
@@ -36,6 +36,8 @@ typedef enum tw_index_choice {
 typedef struct tw_coding {
     tw_value_code values;
     tw_index_choice indices;
+    double
+        link; /* for TW_INDICES_AUTO: what the line carries, in Mbit/s; 0: the fewest bytes, however long that takes */
 } tw_coding;
 
 /* What the header says of the whole packet. */

@@ -1,4 +1,5 @@
-/* What a message weighs: the published sizes, and the table of ResNet-50 by arithmetic and by an encode of it. */
+/* What a message weighs: the published sizes, the table of ResNet-50 by arithmetic and by an encode of it, and which
+ * code the line makes of the indices. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,11 +185,56 @@ static void test_resnet50_by_arithmetic_and_by_encode(void **state)
     free(net);
 }
 
+/* ---- the line ---------------------------------------------------------------------------------------------------- */
+
+enum { SIDE = 200 };
+
+/* Forty elements of a row in 20, side by side, stand out: gaps of two kinds, which the adaptive code learns. */
+static float striped(size_t at)
+{
+    size_t row = at / SIDE, column = at % SIDE;
+    return row % 20 == 3 && column >= 50 && column < 90 ? 1 + (float)(at % 7) / 8 : 1e-6F * (float)(at % 5);
+}
+
+/* Bytes of a rank's packet under `scheme:options`. */
+static size_t packet_under(const char *scheme, const char *options)
+{
+    static float gradient[SIDE * SIDE];
+    float *tensor = gradient, **ranks[] = {&tensor};
+    const tw_tensor table[] = {{"matrix", 2, {SIDE, SIDE}}};
+    char spec[128];
+    loopback group;
+    int skipped;
+    for (size_t i = 0; i < SIDE * SIDE; i++) gradient[i] = striped(i);
+    snprintf(spec, sizeof spec, "%s,%s", scheme, options);
+    assert_int_equal(loopback_create(&group, spec, table, 1, 1), TW_OK);
+    assert_int_equal(loopback_step(&group, ranks, -1, NULL, &skipped), TW_OK);
+    size_t bytes = group.packet_bytes;
+    loopback_destroy(&group);
+    return bytes;
+}
+
+/* At a Gbit/s, the default, the quick code; where only bytes count the one that is shorter here. */
+static void test_the_line_chooses_the_indices_of_every_scheme(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"topk:density=0.01", "dgc:density=0.01,warmup_steps=0",
+                                          "sdagc:density=0.01,warmup_steps=0", "threshold:tau=0.5", "adacomp:bin=500"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t rice = packet_under(schemes[i], "indices=rice"), adaptive = packet_under(schemes[i], "indices=adaptive");
+        assert_true(adaptive < rice);
+        assert_int_equal(packet_under(schemes[i], "link=0"), adaptive);
+        assert_int_equal(packet_under(schemes[i], "link=1000"), rice);
+        assert_int_equal(packet_under(schemes[i], "indices=auto"), rice);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_sizes),
         cmocka_unit_test(test_resnet50_by_arithmetic_and_by_encode),
+        cmocka_unit_test(test_the_line_chooses_the_indices_of_every_scheme),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 #include "index_code.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 static unsigned char *encode(const support *from, tw_index_choice choice, size_t *size)
 {
@@ -131,10 +130,8 @@ static size_t naive_rice_bits(const support *from, unsigned r)
     return bits;
 }
 
-enum { ADAPTIVE_UP_TO = 32 };
-
-/* The length is the least over all parameters and codes, by trying each; the adaptive code has to be 1/64 shorter, and
- * is for one element in 32 at most. One element alone takes a varint, and not the head that goes with a code. */
+/* The length is the least over all parameters and codes, by trying each. One element alone takes a varint, and not the
+ * head that goes with a code. */
 static void the_cheapest_code_is_chosen(void **state)
 {
     (void)state;
@@ -152,8 +149,7 @@ static void the_cheapest_code_is_chosen(void **state)
         assert_int_equal(index_bits(&from, TW_INDICES_BITMAP), from.n);
         if (rice < least) least = rice;
         size_t adaptive = index_bits(&from, TW_INDICES_ADAPTIVE);
-        bool few = from.k <= from.n / ADAPTIVE_UP_TO;
-        if (few && adaptive + adaptive / 64 < least) least = adaptive, adaptive_taken++;
+        if (adaptive < least) least = adaptive, adaptive_taken++;
         if (from.k == 1) least = *from.index < 1 << 7 ? 8 : *from.index < 1 << 14 ? 16 : 24;
         assert_int_equal(index_bits(&from, TW_INDICES_AUTO), least);
         support_destroy(&from);
@@ -213,7 +209,27 @@ static support support_clustered(size_t side, size_t k, uint64_t seed)
     return made;
 }
 
-/* Where rows and columns differ, the adaptive code is far below what indices without a pattern need. */
+static size_t bits_on(const support *from, double link)
+{
+    return tw_index_bits(from->n, from->k, from->index, (tw_coding){TW_VALUES_FP32, TW_INDICES_AUTO, link});
+}
+
+/* 20 ns an index: a line of 50 Mbit/s carries one bit in that time, so that the adaptive code is taken below 50 times
+ * what it saves an index, and Rice's above. */
+static void check_line(const support *from)
+{
+    size_t rice = index_bits(from, TW_INDICES_RICE), adaptive = index_bits(from, TW_INDICES_ADAPTIVE);
+    double even = 50 * ((double)rice - (double)adaptive) / (double)from->k;
+    assert_true(even > 10 && even < 200);
+    assert_int_equal(bits_on(from, 0), adaptive);
+    assert_int_equal(bits_on(from, 0.999 * even), adaptive);
+    assert_int_equal(bits_on(from, 1.001 * even), rice);
+    assert_int_equal(bits_on(from, 1000), rice);
+    assert_int_equal(bits_on(from, 1e6), rice);
+}
+
+/* Where rows and columns differ, the adaptive code is far below what indices without a pattern need; the line says
+ * whether that is worth its time. */
 static void clusters_cost_less(void **state)
 {
     (void)state;
@@ -225,12 +241,23 @@ static void clusters_cost_less(void **state)
         support from = support_clustered(1000, cases[i].k, 3);
         assert_int_equal(from.k, cases[i].k);
         assert_true((double)index_bits(&from, TW_INDICES_ADAPTIVE) < cases[i].most * information(&from));
-        bool few = from.k <= from.n / ADAPTIVE_UP_TO;
-        assert_int_equal(index_bits(&from, TW_INDICES_AUTO),
-                         index_bits(&from, few ? TW_INDICES_ADAPTIVE : TW_INDICES_RICE));
+        check_line(&from);
         check_round_trip(&from);
         support_destroy(&from);
     }
+}
+
+/* Indices whose adaptive code saves exactly as much as the line makes of it stay in the quick one. */
+static void what_is_even_stays_quick(void **state)
+{
+    (void)state;
+    support from = support_create(1 << 16, 1000);
+    for (size_t at = 0; from.k < 1000; at += 1 + (from.k % 250 == 249 ? 12000 : 3)) support_add(&from, at);
+    size_t rice = index_bits(&from, TW_INDICES_RICE), adaptive = index_bits(&from, TW_INDICES_ADAPTIVE);
+    assert_true(rice > adaptive);
+    assert_int_equal(bits_on(&from, (double)(rice - adaptive) / 20), rice); /* 1,000 indices: 20 bits a Mbit/s */
+    assert_int_equal(bits_on(&from, (double)(rice - adaptive) / 20 - 0.04), adaptive);
+    support_destroy(&from);
 }
 
 /* Sections stay below the bound of their own k and of every larger one, also where Rice coding is at its worst. */
@@ -282,6 +309,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_code_is_chosen),
         cmocka_unit_test(uniform_supports_cost_what_they_hold),
         cmocka_unit_test(clusters_cost_less),
+        cmocka_unit_test(what_is_even_stays_quick),
         cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(sections_have_little_overhead),
     };
