@@ -44,8 +44,4 @@ tw_status tw_channel_broadcast(tw_channel *channel, int root, const void *data, 
  * back: N ranks with N packets each would not fit. */
 void tw_channel_release(tw_channel *channel);
 
-/* Working on so many elements, or on so many bytes that others sent, takes time; in a world, whose clock does not see
- * it, as much of it passes as the world's options say. Elsewhere this does nothing. */
-void tw_comm_charge(uint64_t elements, uint64_t bytes);
-
 #endif

@@ -1,7 +1,7 @@
 /* tw_scheme_save_state, tw_scheme_load_state: one walk over what a scheme remembers, with three visitors. Entries are
  * named after tensors, so how tensors were fused into messages does not matter; the count of steps, which all messages
  * of a reducer share, has one name for all of them. */
-#include "scheme.h"
+#include "compress.h"
 
 #include "error.h"
 #include "kernels.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """example_scheme.py PAGE LIST FOLDER: writes the scheme that a page builds in its ```c blocks to FOLDER/cyclic.c, and the
-list of schemes, with that one alone in it, to FOLDER/list.c."""
+list of schemes, with that one alone in it, to FOLDER/scheme_list.c."""
 import pathlib
 import re
 import sys
@@ -11,7 +11,7 @@ def main(page, scheme_list, folder):
     alone, count = re.subn(r"#define SCHEMES\(X\).*?\n\n", "#define SCHEMES(X) X(cyclic)\n\n",
                            pathlib.Path(scheme_list).read_text(), flags=re.DOTALL)
     pathlib.Path(folder, "cyclic.c").write_text("\n".join(blocks))
-    pathlib.Path(folder, "list.c").write_text(alone)
+    pathlib.Path(folder, "scheme_list.c").write_text(alone)
     return 0 if blocks and count == 1 else 1
 
 

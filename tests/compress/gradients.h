@@ -2,6 +2,7 @@
 #ifndef GRADIENTS_H
 #define GRADIENTS_H
 
+#include "compress.h"
 #include "loopback.h"
 #include "scheme.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress.h"
 #include "conformance.h"
 #include "support/cmocka.h"
 

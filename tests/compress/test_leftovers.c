@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress.h"
 #include "conformance.h"
 #include "half.h"
 #include "support/cmocka.h"

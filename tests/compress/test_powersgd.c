@@ -5,6 +5,7 @@
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
+#include "compress.h"
 #include "loopback.h"
 #include "scheme.h"
 #include "support/cmocka.h"

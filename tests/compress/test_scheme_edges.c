@@ -6,6 +6,7 @@
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
+#include "compress.h"
 #include "loopback.h"
 #include "packet.h"
 #include "scheme.h"

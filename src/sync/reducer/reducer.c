@@ -3,6 +3,8 @@
 
 #include "agreement.h"
 #include "channel.h"
+#include "charge.h"
+#include "compress.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -89,7 +91,7 @@ static tw_status run_message(tw_reducer *reducer, tw_message *message, double *c
     double start = tw_clock();
     if (is_measured_late(message)) measure(reducer, message);
     TW_TRY(tw_scheme_begin(message->scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
-    tw_comm_charge(message_elements(message->scheme), 0);
+    tw_world_charge(message_elements(message->scheme), 0);
     for (;;) {
         TW_TRY(tw_scheme_next(message->scheme, &round));
         tw_channel_release(reducer->channel);
@@ -99,7 +101,7 @@ static tw_status run_message(tw_reducer *reducer, tw_message *message, double *c
         TW_TRY(run_round(reducer, &round));
         start = tw_clock();
         *exchange += start - asked;
-        tw_comm_charge(0, round_bytes(reducer, &round));
+        tw_world_charge(0, round_bytes(reducer, &round));
     }
 }
 

@@ -1,27 +1,12 @@
-/* The gossip schemes there are, in the order help shows them. A new one is a file beside this one that defines
- * `const tw_gossip_ops tw_gossip_NAME`, and NAME on a line here. */
+/* Which gossip schemes there are, and what a spec of each may say. */
+#include "gossip_registry.h"
+
 #include "error.h"
-#include "gossip.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define SCHEMES(X)                                                                                                     \
-    X(dpsgd)                                                                                                           \
-    X(adpsgd_fixed)                                                                                                    \
-    X(adpsgd_random)                                                                                                   \
-    X(adpsgd_d1)                                                                                                       \
-    X(prague)                                                                                                          \
-    X(choco)                                                                                                           \
-    X(cold)
-
-#define DECLARE(name) extern const tw_gossip_ops tw_gossip_##name;
-SCHEMES(DECLARE)
-
-#define POINTER(name) &tw_gossip_##name,
-static const tw_gossip_ops *const schemes[] = {SCHEMES(POINTER)};
-
-enum { SCHEME_COUNT = sizeof schemes / sizeof *schemes, OPTION_SETS = 3 };
+enum { OPTION_SETS = 3 };
 
 static const tw_option round_options[] = {
     {"pace", TW_OPTION_CHOICE, offsetof(tw_gossip, paced), "gradient", 0, 0, "gradient|free",
@@ -45,21 +30,13 @@ static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set
     return count;
 }
 
-const tw_gossip_ops *tw_gossip_at(size_t index)
-{
-    return index < SCHEME_COUNT ? schemes[index] : NULL;
-}
-
 tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops)
 {
     char name[64], names[512] = "";
     TW_TRY(tw_spec_name(spec, name, sizeof name));
-    for (size_t i = 0, used = 0; i < SCHEME_COUNT; i++) {
-        if (strcmp(schemes[i]->name, name) == 0) {
-            *ops = schemes[i];
-            return TW_OK;
-        }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", schemes[i]->name);
+    for (size_t i = 0, used = 0; (*ops = tw_gossip_at(i)); i++) {
+        if (strcmp((*ops)->name, name) == 0) return TW_OK;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", (*ops)->name);
     }
     return tw_fail(TW_ERROR_SPEC, "no gossip scheme \"%s\"; there are: %s", name, names);
 }
@@ -73,29 +50,34 @@ tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec)
 
 size_t tw_gossip_scheme_count(void)
 {
-    return SCHEME_COUNT;
+    size_t count = 0;
+    while (tw_gossip_at(count)) count++;
+    return count;
 }
 
 const char *tw_gossip_name(size_t index)
 {
-    return index < SCHEME_COUNT ? schemes[index]->name : NULL;
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    return ops ? ops->name : NULL;
 }
 
 const char *tw_gossip_summary(size_t index)
 {
-    return index < SCHEME_COUNT ? schemes[index]->summary : NULL;
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    return ops ? ops->summary : NULL;
 }
 
 int tw_gossip_is_synchronous(size_t index)
 {
-    return index < SCHEME_COUNT && schemes[index]->exchange;
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    return ops && ops->exchange;
 }
 
 size_t tw_gossip_help(size_t index, char *text, size_t capacity)
 {
     if (!text) capacity = 0;
-    if (index >= SCHEME_COUNT) return (size_t)snprintf(text, capacity, "%s", "");
-    const tw_gossip_ops *ops = schemes[index];
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
     tw_option_set sets[OPTION_SETS];
     size_t count = list_options(ops, NULL, sets);

@@ -2,6 +2,8 @@
 #include "error.h"
 #include "reducer.h"
 
+#include "compress.h"
+
 static tw_status check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
     TW_TRY(tw_need(reducer, "reducer"));

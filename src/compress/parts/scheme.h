@@ -1,5 +1,5 @@
 /* scheme.h - what every scheme is made of. A scheme is one file with one tw_scheme_ops at its end, and one line in
- * list.c; docs/how-to-add-a-scheme.md walks through one. */
+ * scheme_list.c; docs/how-to-add-a-scheme.md walks through one. */
 #ifndef TW_SCHEME_H
 #define TW_SCHEME_H
 
@@ -102,21 +102,7 @@ struct tw_scheme_ops {
     void (*destroy)(tw_scheme *scheme); /* (optional) */
 };
 
-/* The list of schemes, in list.c; NULL past the end. */
+/* The list of schemes, in scheme_list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_at(size_t index);
-
-/* For the reducer. */
-/* TW_ERROR_ARGUMENT if a table is empty, or a name or a shape in it is not allowed, or two names are the same. */
-tw_status tw_table_check(const tw_tensor *tensors, size_t count);
-/* What ops->check says of a spec and a table. */
-tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
-/* Settles the scheme, then visits what it remembers. */
-tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
-/* Whether tw_scheme_load_state would succeed; changes nothing. */
-tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
-float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
-
-/* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */
-tw_status tw_common_options_read(const char *spec, tw_common_options *options);
 
 #endif

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "channel.h"
+#include "charge.h"
 #include "comm.h"
 #include "error.h"
 #include "memory.h"
@@ -156,7 +157,7 @@ void tw_world_compute(double seconds)
     if (tw_virtual_self && seconds > 0) tw_pause(seconds);
 }
 
-void tw_comm_charge(uint64_t elements, uint64_t bytes)
+void tw_world_charge(uint64_t elements, uint64_t bytes)
 {
     if (!tw_virtual_self) return;
     const tw_member *me = tw_virtual_owned_by().context;

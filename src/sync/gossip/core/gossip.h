@@ -119,10 +119,6 @@ struct tw_gossip_ops {
 
 /* The list of schemes, in gossip_list.c; NULL past the end. */
 const tw_gossip_ops *tw_gossip_at(size_t index);
-/* The scheme a spec names. */
-tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops);
-/* Sets the options, the scheme's and everybody's, that a spec gives. */
-tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec);
 
 /* gossip_state.c: makes one of the things a scheme remembers, zeroed; tw_gossip_destroy frees it. */
 tw_status tw_gossip_remember(tw_gossip *gossip, const char *kind, float **values);

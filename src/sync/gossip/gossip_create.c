@@ -4,9 +4,10 @@
 #include "error.h"
 #include "gossip.h"
 #include "gossip_host.h"
+#include "gossip_registry.h"
 #include "kernels.h"
 #include "memory.h"
-#include "scheme.h"
+#include "table.h"
 
 #include <string.h>
 

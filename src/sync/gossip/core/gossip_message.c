@@ -1,5 +1,6 @@
 /* One round: a message to each partner and one from each. */
 #include "channel.h"
+#include "charge.h"
 #include "error.h"
 #include "gossip.h"
 #include "kernels.h"
@@ -232,7 +233,7 @@ tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, float **correction)
     if (!bare && !tw_kernels_best()->all_finite(sent, gossip->elements))
         return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more");
     TW_TRY(exchange(gossip, partners, write_message(gossip, round, bare)));
-    tw_comm_charge(gossip->elements, received_bytes(gossip, partners));
+    tw_world_charge(gossip->elements, received_bytes(gossip, partners));
     TW_TRY(read_messages(gossip, round, partners));
     if (bare) return TW_OK;
     *correction = tw_gossip_mix(gossip->theirs, partners, sent, gossip->elements);

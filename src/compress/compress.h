@@ -1,0 +1,18 @@
+/* compress.h - what the reducer asks of a scheme, beside the public calls. */
+#ifndef TW_COMPRESS_H
+#define TW_COMPRESS_H
+
+#include "scheme.h"
+#include "table.h"
+
+/* What ops->check says of a spec and a table. */
+tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
+/* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */
+tw_status tw_common_options_read(const char *spec, tw_common_options *options);
+/* Settles the scheme, then visits what it remembers. */
+tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
+/* Whether tw_scheme_load_state would succeed; changes nothing. */
+tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
+float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
+
+#endif

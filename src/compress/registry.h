@@ -1,0 +1,17 @@
+/* registry.h - finds the scheme that a spec names, and reads what the spec says of it. */
+#ifndef TW_REGISTRY_H
+#define TW_REGISTRY_H
+
+#include "scheme.h"
+
+/* TW_ERROR_SPEC, with the names there are, if the spec's is none of them. */
+tw_status tw_scheme_find(const char *spec, const tw_scheme_ops **ops);
+
+/* Sets the scheme's own options, in `scheme`, and those that all share; release frees their texts. */
+tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common);
+void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common_options *common);
+
+/* 1 for a scheme that leaves some tensors as they are, by their size, shape or name. */
+int tw_leaves_tensors(const tw_scheme_ops *ops);
+
+#endif
