@@ -419,7 +419,8 @@ typedef enum tw_round_kind {
     TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
     TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
     TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32, in rank order, then rounded to dtype */
-    TW_ROUND_BROADCAST = 3  /* give `root`'s packet to every rank */
+    TW_ROUND_BROADCAST = 3, /* give `root`'s packet to every rank */
+    TW_ROUND_ALLTOALL = 4   /* give rank r the packet that is meant for it: each rank has one for every rank */
 } tw_round_kind;
 
 typedef struct tw_round {
@@ -428,13 +429,18 @@ typedef struct tw_round {
     int root;         /* BROADCAST */
     const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
     size_t size;      /* its bytes */
-    size_t capacity;  /* ALLGATHER, BROADCAST: no rank's packet of this round is larger; the same on all ranks */
+    size_t capacity;  /* ALLGATHER, BROADCAST, ALLTOALL: no packet of this round is larger; the same on all ranks */
     void *values;     /* ALLREDUCE */
     size_t count;     /* ALLREDUCE: values */
     tw_dtype dtype;   /* ALLREDUCE: TW_F32, TW_F16 or TW_BF16 */
     /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
      * included), BROADCAST the root's packet as entry 0. They must stay until that call returns, and it sets both to
-     * NULL. When they are NULL it is TW_ERROR_ARGUMENT, and the round can still be answered. */
+     * NULL. When they are NULL it is TW_ERROR_ARGUMENT, and the round can still be answered.
+     * ALLTOALL goes both ways. The scheme has set packets[r] and sizes[r] to what goes to rank r; both arrays and the
+     * packets are its own, and stay until the following tw_scheme_next. The caller answers with arrays of his own:
+     * packets[r] and sizes[r] are what rank r had for this rank, and entry [rank], which need not be copied, is what
+     * the scheme had there. When the scheme's own array of packets is still there, the round was not answered: that is
+     * TW_ERROR_ARGUMENT, too. */
     const void *const *packets;
     const size_t *sizes;
 } tw_round;

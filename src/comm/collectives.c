@@ -252,6 +252,39 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
     return TW_OK;
 }
 
+/* --- all-to-all ---------------------------------------------------------------------------------------------- */
+
+static tw_status exchange_own_packets(tw_channel *channel, const void *const *packets, const size_t *sizes,
+                                      size_t stride, size_t capacity)
+{
+    for (int step = 1; step < channel->comm->size; step++) {
+        int peer = rank_before(channel, step);
+        tw_channel_start_receive(channel, peer, channel->scratch + (size_t)peer * stride, capacity,
+                                 channel->sizes + peer);
+    }
+    for (int step = 1; step < channel->comm->size; step++) {
+        int peer = rank_after(channel, step);
+        tw_channel_start_send(channel, peer, packets[peer], sizes[peer]);
+    }
+    return tw_channel_finish(channel);
+}
+
+tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, const size_t *sizes, size_t capacity,
+                              const void *const **received, const size_t **received_sizes)
+{
+    size_t ranks = (size_t)channel->comm->size, self = (size_t)channel->comm->rank;
+    for (size_t r = 0; r < ranks; r++) TW_TRY(check_packet(sizes[r], capacity, ranks));
+    size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    TW_TRY(tw_channel_reserve(channel, ranks * stride));
+    TW_TRY(exchange_own_packets(channel, packets, sizes, stride, capacity));
+    for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
+    channel->packets[self] = packets[self];
+    channel->sizes[self] = sizes[self];
+    *received = channel->packets;
+    *received_sizes = channel->sizes;
+    return TW_OK;
+}
+
 /* --- broadcast ----------------------------------------------------------------------------------------------- */
 
 /* Binomial tree over the ranks counted from the root on: each receives from the one whose number lacks its lowest set

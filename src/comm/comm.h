@@ -35,6 +35,12 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
                                const void *const **packets, const size_t **sizes);
 
+/* packets[r], of sizes[r] bytes, to rank r; none may exceed `capacity`, which is the same on all. (*received)[r] and
+ * (*received_sizes)[r] are what rank r had for this one: the caller's own packet stays where it is; the others are the
+ * channel's, valid until its next call, aligned to 64 bytes. */
+tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, const size_t *sizes, size_t capacity,
+                              const void *const **received, const size_t **received_sizes);
+
 /* root's packet to every rank; `data` and `size` matter on the root only. *packet is the channel's (on the root: data).
  */
 tw_status tw_channel_broadcast(tw_channel *channel, int root, const void *data, size_t size, size_t capacity,

@@ -120,13 +120,27 @@ tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double nor
 /* The packets that the last round asked for are there. */
 static tw_status check_packets(const tw_scheme *scheme, const tw_round *round)
 {
-    int count = scheme->asked == TW_ROUND_ALLGATHER ? scheme->size : scheme->asked == TW_ROUND_BROADCAST;
+    int is_all = scheme->asked == TW_ROUND_ALLGATHER || scheme->asked == TW_ROUND_ALLTOALL;
+    int count = is_all ? scheme->size : scheme->asked == TW_ROUND_BROADCAST;
     if (count && (!round->packets || !round->sizes))
         return tw_fail(TW_ERROR_ARGUMENT, "the round's packets and sizes are NULL; fill them in before tw_scheme_next");
+    if (scheme->asked == TW_ROUND_ALLTOALL && round->packets == scheme->outgoing)
+        return tw_fail(TW_ERROR_ARGUMENT, "the round's packets are still those that go out; put those that came from "
+                                          "each rank in their place before tw_scheme_next");
     for (int i = 0; i < count; i++)
         if (!round->packets[i] && round->sizes[i])
             return tw_fail(TW_ERROR_ARGUMENT, "packet %d of the round is NULL and its size %zu", i, round->sizes[i]);
     return TW_OK;
+}
+
+/* An ALLTOALL's packets are the scheme's; those of any other round are not there yet. */
+static void leave_outgoing(tw_scheme *scheme, tw_round *round)
+{
+    if (scheme->failed || round->kind != TW_ROUND_ALLTOALL) {
+        round->packets = NULL;
+        round->sizes = NULL;
+    }
+    scheme->outgoing = round->packets;
 }
 
 tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
@@ -139,8 +153,7 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
     tw_status status = scheme->ops->next(scheme, round);
     scheme->failed = status != TW_OK;
     scheme->asked = (int)round->kind;
-    round->packets = NULL; /* those of the next round are other ones */
-    round->sizes = NULL;
+    leave_outgoing(scheme, round);
     if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
     round->skipped = scheme->skipped;
     scheme->open = 0;

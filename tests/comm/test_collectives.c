@@ -277,6 +277,52 @@ static void allgather_brings_packets_of_any_size(void **state)
     on_every_size(play_allgather);
 }
 
+/* Of every pair of ranks another packet: its number stands for the round. */
+static size_t pair_of(const tw_comm *comm, int from, int to)
+{
+    return (size_t)from * (size_t)comm->size + (size_t)to;
+}
+
+static void exchange_pairs(tw_channel *channel, size_t capacity, size_t *sent)
+{
+    tw_comm *comm = channel->comm;
+    const void *own[16], *const *packets;
+    size_t own_sizes[16];
+    const size_t *sizes;
+    for (int to = 0; to < comm->size; to++) {
+        unsigned char *packet = malloc(capacity + 1);
+        own_sizes[to] = fill_packet(packet, comm->rank, pair_of(comm, comm->rank, to), capacity);
+        own[to] = packet;
+        if (to != comm->rank) *sent += own_sizes[to];
+    }
+    CHECK(tw_channel_alltoall(channel, own, own_sizes, capacity, &packets, &sizes) == TW_OK);
+    CHECK(packets != own && packets[comm->rank] == own[comm->rank]);
+    for (int from = 0; from < comm->size; from++) {
+        CHECK(is_packet(packets[from], sizes[from], from, pair_of(comm, from, comm->rank), capacity));
+        CHECK(from == comm->rank || (uintptr_t)packets[from] % 64 == 0);
+    }
+    for (int to = 0; to < comm->size; to++) free((void *)(uintptr_t)own[to]);
+}
+
+static void play_alltoall(tw_comm *comm, const void *context)
+{
+    size_t capacity = *(const size_t *)context, sent = 0, others = (size_t)tw_comm_size(comm) - 1;
+    tw_channel *channel;
+    CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    for (int again = 0; again < 2; again++) exchange_pairs(channel, capacity, &sent);
+    tw_traffic traffic = tw_channel_traffic(channel);
+    CHECK(traffic.bytes_sent == sent);
+    CHECK(traffic.messages_sent == 2 * others && traffic.messages_received == 2 * others);
+    tw_channel_destroy(channel);
+    tw_comm_destroy(comm);
+}
+
+static void alltoall_gives_each_rank_its_own(void **state)
+{
+    (void)state;
+    on_every_size(play_alltoall);
+}
+
 /* Room is reserved for N packets of the agreed capacity; memory is taken by what comes. */
 static void play_small_packets(tw_comm *comm, const void *context)
 {
@@ -464,6 +510,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(allreduce_sends_what_a_ring_sends),
         cmocka_unit_test(allgather_brings_packets_of_any_size),
+        cmocka_unit_test(alltoall_gives_each_rank_its_own),
         cmocka_unit_test(allgather_takes_memory_for_what_comes),
         cmocka_unit_test(public_allgather_is_in_rank_order),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),

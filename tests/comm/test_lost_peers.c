@@ -29,13 +29,24 @@ static tw_status call_allgather(tw_comm *comm)
     return status;
 }
 
+static tw_status call_alltoall(tw_comm *comm)
+{
+    static const char data[COUNT];
+    const void *packets[16], *const *received;
+    size_t sizes[16];
+    const size_t *received_sizes;
+    for (int r = 0; r < tw_comm_size(comm); r++) packets[r] = data, sizes[r] = COUNT;
+    return tw_channel_alltoall(comm->channel, packets, sizes, COUNT, &received, &received_sizes);
+}
+
 static tw_status call_broadcast(tw_comm *comm)
 {
     char data[COUNT] = {0};
     return tw_comm_broadcast(comm, 0, data, COUNT);
 }
 
-static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_alltoall,
+                                                      call_broadcast};
 enum { COLLECTIVES = sizeof collectives / sizeof *collectives };
 
 static void for_groups(rank_program program, const void *context)
@@ -45,7 +56,7 @@ static void for_groups(rank_program program, const void *context)
     assert_int_equal(group_failures(), 0);
 }
 
-/* Rank 0 takes part once and leaves, the others go on: in all four collectives everybody depends on rank 0. */
+/* Rank 0 takes part once and leaves, the others go on: in all of them everybody depends on rank 0. */
 static void play_leave(tw_comm *comm, const void *context)
 {
     tw_status (*collective)(tw_comm *) = *(tw_status(*const *)(tw_comm *))context;
@@ -151,6 +162,11 @@ static void play_bad_arguments(tw_comm *comm, const void *context)
     CHECK(tw_comm_barrier(NULL) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 2, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 1, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
+    const void *parts[16] = {NULL};
+    size_t part_sizes[16] = {0};
+    CHECK(tw_channel_alltoall(comm->channel, parts, part_sizes, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
+    part_sizes[ranks - 1] = 2;
+    CHECK(tw_channel_alltoall(comm->channel, parts, part_sizes, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
     const double bad_timeouts[] = {0, -1, (double)INFINITY, (double)NAN};
     for (int t = 0; t < 4; t++) CHECK(tw_comm_set_timeout(comm, bad_timeouts[t]) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_barrier(comm) == TW_OK); /* none of it did any harm */

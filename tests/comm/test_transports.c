@@ -94,11 +94,13 @@ typedef struct rank_run {
 static tw_status call_everything(tw_comm *comm)
 {
     float values[COUNT] = {1};
-    const void *const *packets, *packet;
+    const void *const *packets, *packet, *parts[RANKS];
     const size_t *sizes;
-    size_t size;
+    size_t size, part_sizes[RANKS];
     tw_status status = tw_channel_allreduce(comm->channel, TW_F32, values, COUNT);
     if (status == TW_OK) status = tw_channel_allgather(comm->channel, values, 10, 2000, &packets, &sizes);
+    for (int r = 0; r < RANKS; r++) parts[r] = values, part_sizes[r] = (size_t)r;
+    if (status == TW_OK) status = tw_channel_alltoall(comm->channel, parts, part_sizes, 3000, &packets, &sizes);
     if (status == TW_OK) status = tw_channel_broadcast(comm->channel, 1, values, 30, 4000, &packet, &size);
     return status == TW_OK ? tw_channel_barrier(comm->channel) : status;
 }

@@ -450,6 +450,14 @@ static tw_status call_allgather(tw_comm *comm)
     return tw_channel_allgather(comm->channel, outbox, 500, 1000, &packets, &sizes);
 }
 
+static tw_status call_alltoall(tw_comm *comm)
+{
+    const void *own[] = {outbox, outbox, outbox, outbox}, *const * packets;
+    size_t own_sizes[] = {500, 0, 250, 1000};
+    const size_t *sizes;
+    return tw_channel_alltoall(comm->channel, own, own_sizes, 1000, &packets, &sizes);
+}
+
 /* Of a broadcast, only its root would notice nothing. */
 static tw_status call_broadcast(tw_comm *comm)
 {
@@ -458,7 +466,8 @@ static tw_status call_broadcast(tw_comm *comm)
     return status == TW_OK ? tw_comm_broadcast(comm, 1, data, sizeof data) : status;
 }
 
-static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+static tw_status (*const collectives[])(tw_comm *) = {call_barrier, call_allreduce, call_allgather, call_alltoall,
+                                                      call_broadcast};
 enum { COLLECTIVES = sizeof collectives / sizeof *collectives, RANKS = 4, REPEATS = 3 };
 
 typedef struct murder {

@@ -82,6 +82,32 @@ static inline int loopback_agree(const tw_round *round, int size)
 /* What the ranks asked for in one round; `damage` (may be NULL) may change what is delivered. */
 typedef void (*loopback_damage)(void *packets[], size_t sizes[], int size);
 
+/* Each rank's packets to each rank; `damage` changes what the last rank, which stands for all, is given. */
+static inline tw_status loopback_alltoall(loopback *group, tw_round *round, loopback_damage damage)
+{
+    static void *copies[LOOPBACK_RANKS][LOOPBACK_RANKS];
+    static const void *packets[LOOPBACK_RANKS][LOOPBACK_RANKS];
+    static size_t sizes[LOOPBACK_RANKS][LOOPBACK_RANKS];
+    group->packet_bytes = 0;
+    for (int to = 0; to < group->size; to++) {
+        for (int from = 0; from < group->size; from++) {
+            size_t size = sizes[to][from] = round[from].sizes[to];
+            if (size > round[from].capacity) return TW_ERROR_ARGUMENT;
+            free(copies[to][from]);
+            copies[to][from] = malloc(size ? size : 1);
+            memcpy(copies[to][from], round[from].packets[to], size);
+        }
+        group->packet_bytes += sizes[to][0];
+    }
+    if (damage) damage(copies[group->size - 1], sizes[group->size - 1], group->size);
+    for (int to = 0; to < group->size; to++) {
+        for (int from = 0; from < group->size; from++) packets[to][from] = copies[to][from];
+        round[to].packets = packets[to];
+        round[to].sizes = sizes[to];
+    }
+    return TW_OK;
+}
+
 static inline tw_status loopback_deliver(loopback *group, tw_round *round, loopback_damage damage)
 {
     static const void *packets[LOOPBACK_RANKS];
@@ -97,6 +123,7 @@ static inline tw_status loopback_deliver(loopback *group, tw_round *round, loopb
         return TW_OK;
     }
     int first = 0, senders = group->size;
+    if (round[0].kind == TW_ROUND_ALLTOALL) return loopback_alltoall(group, round, damage);
     if (round[0].kind == TW_ROUND_BROADCAST) {
         first = round[0].root;
         senders = 1;

@@ -483,14 +483,15 @@ static void test_a_refused_state_changes_nothing(void **state)
 /* Whoever forgets the packets is told, as often as he does, and goes on when they are there: here the rank's own. */
 static void answer_late(tw_scheme *scheme, const char *spec, tw_round *round)
 {
-    const void *packet = round->data, *none = NULL;
-    size_t size = round->size;
-    int expects = round->kind == TW_ROUND_ALLGATHER || round->kind == TW_ROUND_BROADCAST;
+    int both_ways = round->kind == TW_ROUND_ALLTOALL;
+    const void *packet = both_ways ? round->packets[0] : round->data, *none = NULL;
+    size_t size = both_ways ? round->sizes[0] : round->size;
+    int expects = round->kind == TW_ROUND_ALLGATHER || round->kind == TW_ROUND_BROADCAST || both_ways;
     const tw_round asked = *round;
-    for (int way = 0; expects && way < 4; way++) {
-        *round = asked;
-        round->packets = way == 1 ? &packet : way == 3 ? &none : NULL;
-        round->sizes = way >= 2 ? &size : NULL;
+    for (int way = 0; expects && way < 4 + both_ways; way++) {
+        *round = asked; /* which is the fifth way, where packets go out as well */
+        if (way < 4) round->packets = way == 1 ? &packet : way == 3 ? &none : NULL;
+        if (way < 4) round->sizes = way >= 2 ? &size : NULL;
         if (tw_scheme_next(scheme, round) != TW_ERROR_ARGUMENT) fail_msg("%s: way %d was taken", spec, way);
     }
     *round = asked;

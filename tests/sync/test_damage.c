@@ -66,6 +66,24 @@ static tw_status call_allgather(tw_comm *comm, const char *spec, uint32_t *broug
     return TW_OK;
 }
 
+static tw_status call_alltoall(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    float own[RANKS][COUNT];
+    const void *out[RANKS], *const *packets;
+    size_t out_sizes[RANKS];
+    const size_t *sizes;
+    (void)spec;
+    for (int r = 0; r < RANKS; r++) {
+        fill(own[r], COUNT, tw_comm_rank(comm), 4 + (uint64_t)r);
+        out[r] = own[r];
+        out_sizes[r] = sizeof own[r];
+    }
+    TW_TRY(tw_channel_alltoall(comm->channel, out, out_sizes, sizeof own[0], &packets, &sizes));
+    *brought = 0;
+    for (int r = 0; r < RANKS; r++) *brought = tw_crc32c(*brought, packets[r], sizes[r]);
+    return TW_OK;
+}
+
 static tw_status call_broadcast(tw_comm *comm, const char *spec, uint32_t *brought)
 {
     float values[COUNT];
@@ -178,9 +196,10 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 static void in_every_collective(void **state)
 {
     (void)state;
-    static const act collectives[] = {call_barrier, call_allreduce, call_allgather, call_broadcast};
+    static const act collectives[] = {call_barrier, call_allreduce, call_allgather, call_alltoall, call_broadcast};
     long flips = 0, in_words = 0;
-    for (uint64_t c = 0; c < 4; c++) flips += damage_messages(collectives[c], "a collective", c, &in_words);
+    for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
+        flips += damage_messages(collectives[c], "a collective", c, &in_words);
     assert_true(in_words > 0 && in_words < flips);
 }
 

@@ -65,6 +65,7 @@ struct tw_scheme {
     int settled;       /* what it left open was settled since, to be saved: it stands */
     int asked;         /* what the round under way is, a tw_round_kind: what its caller has to answer */
     tw_account account;
+    const void *const *outgoing; /* an ALLTOALL's packets, whose place the caller's have to take */
 };
 
 /* Saving, checking and loading are one walk over what a scheme remembers. `name` is "kind/tensor". */

@@ -30,6 +30,9 @@ static tw_status run_round(tw_reducer *reducer, tw_round *round)
         round->sizes = &reducer->root_size;
         return tw_channel_broadcast(reducer->channel, round->root, round->data, round->size, round->capacity,
                                     &reducer->root_packet, &reducer->root_size);
+    case TW_ROUND_ALLTOALL:
+        return tw_channel_alltoall(reducer->channel, round->packets, round->sizes, round->capacity, &round->packets,
+                                   &round->sizes);
     case TW_ROUND_DONE:
         break;
     }
@@ -78,7 +81,7 @@ static size_t message_elements(const tw_scheme *scheme)
 static uint64_t round_bytes(const tw_reducer *reducer, const tw_round *round)
 {
     if (round->kind == TW_ROUND_ALLREDUCE) return round->count * (round->dtype == TW_F32 ? 4 : 2);
-    int packets = round->kind == TW_ROUND_ALLGATHER ? reducer->size : 1;
+    int packets = round->kind == TW_ROUND_BROADCAST ? 1 : reducer->size;
     uint64_t bytes = 0;
     for (int i = 0; i < packets; i++) bytes += round->sizes[i];
     return bytes;
