@@ -4,16 +4,23 @@
 #
 #     sudo bench/link.sh 4 1gbit build/thinwire train image --sync dgc --steps 200
 #
-# Needs root, iproute2 (ip, tc) and Open MPI. The namespaces, tw-link-0 and so on, are removed at the end.
+# Needs root, iproute2 (ip, tc) and Open MPI; ends with 77 where they are not to be had. The namespaces, tw-link-PID-0
+# and so on, are removed at the end.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 ranks=$1 rate=$2
 shift 2
+
+cannot() { echo "link.sh: $1" >&2; exit 77; }
+[ "$(id -u)" = 0 ] || cannot "only root may make network namespaces; run it with sudo"
+for tool in ip tc mpirun; do command -v $tool >/dev/null || cannot "$tool is not installed"; done
+name=tw-link-$$
+ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a network namespace (ip netns add)"
+
 work=$(mktemp -d)
 hosts=
-
 remove() {
-    for i in $(seq 0 $((ranks - 1))) hub; do ip netns del "tw-link-$i" 2>/dev/null || true; done
+    for i in $(seq 0 $((ranks - 1))) hub; do ip netns del "$name-$i" 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap remove EXIT
@@ -22,23 +29,20 @@ trap 'exit 130' INT TERM
 # Bursts pass unshaped: 256 kB is as small as a bucket can be here before it throttles TCP.
 shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 20ms; }
 
-remove
-mkdir -p "$work"
-ip netns add tw-link-hub
-ip -n tw-link-hub link add bridge type bridge
-ip -n tw-link-hub link set bridge up
+ip -n "$name-hub" link add bridge type bridge
+ip -n "$name-hub" link set bridge up
 for i in $(seq 0 $((ranks - 1))); do
-    name=tw-link-$i
-    ip netns add "$name"
-    ip link add eth0 netns "$name" type veth peer name "port$i" netns tw-link-hub
-    ip -n tw-link-hub link set "port$i" master bridge up
-    ip -n "$name" addr add "10.77.0.$((i + 1))/24" dev eth0
-    ip -n "$name" link set lo up
-    ip -n "$name" link set eth0 up
-    ip netns exec "$name" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
-    shape "$name" eth0
-    shape tw-link-hub "port$i"
-    hosts=${hosts:+$hosts,}$name:1
+    host=$name-$i
+    ip netns add "$host"
+    ip link add eth0 netns "$host" type veth peer name "port$i" netns "$name-hub"
+    ip -n "$name-hub" link set "port$i" master bridge up
+    ip -n "$host" addr add "10.77.0.$((i + 1))/24" dev eth0
+    ip -n "$host" link set lo up
+    ip -n "$host" link set eth0 up
+    ip netns exec "$host" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
+    shape "$host" eth0
+    shape "$name-hub" "port$i"
+    hosts=${hosts:+$hosts,}$host:1
 done
 
 # mpirun starts its daemons through what it takes for rsh. A host name of its own keeps their folders apart.
@@ -49,7 +53,11 @@ shift
 exec ip netns exec "$host" unshare --uts /bin/sh -c "hostname $host; $*"
 EOF
 chmod +x "$work/agent"
-OMP_NUM_THREADS=1 ip netns exec tw-link-0 unshare --uts sh -c 'hostname tw-link-0; exec mpirun --allow-run-as-root "$@"' sh \
+OMP_NUM_THREADS=1 ip netns exec "$name-0" unshare --uts \
+    sh -c 'hostname "$0"; exec mpirun --allow-run-as-root "$@"' "$name-0" \
     -np "$ranks" --host "$hosts" --bind-to none -x OMP_NUM_THREADS \
     --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl tcp,self --mca pml ob1 \
-    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@"
+    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" &
+run=$!
+trap 'kill -TERM "$run"; wait "$run" || true; exit 130' INT TERM # mpirun ends its ranks
+wait "$run"
