@@ -15,15 +15,15 @@ MAY_SEE = {
     "src/state": ["src/base"],
     "src/compress/parts": ["src/wire", "src/kernels", "src/base"],
     "src/compress/schemes": ["src/compress/parts", "src/wire", "src/kernels", "src/base"],
-    "src/compress": ["src/compress/parts", "src/wire", "src/kernels", "src/state", "src/base"],
+    "src/compress": ["src/compress/schemes", "src/compress/parts", "src/wire", "src/kernels", "src/state", "src/base"],
     "src/comm": ["src/kernels", "src/base"],
     "src/comm/mpi": [],
     "src/sim": ["src/comm", "src/kernels", "src/base"],
     "src/sync": ["src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/reducer": ["src/sync", "src/sim", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
-    "src/sync/gossip/core": ["src/sync", "src/sim", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "src/sync/gossip/core": ["src/sync", "src/sim", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/gossip/schemes": ["src/sync/gossip/core", "src/sync", "src/wire", "src/comm", "src/kernels", "src/base", "src/compress/parts"],
-    "src/sync/gossip": ["src/sync/gossip/core", "src/sync", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "src/sync/gossip": ["src/sync/gossip/schemes", "src/sync/gossip/core", "src/sync", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
     "trainer/options": ["trainer"],
     "trainer/nn": ["trainer"],
     "trainer/models": ["trainer/nn", "trainer"],
@@ -66,4 +66,5 @@ def main():
     return 1 if found else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Folders are layers when they are linked, too: checks that no object of src/ uses a function or a table of a layer it
+may not see. An include is not needed for that: a declaration written by hand is enough.
+
+`layers_linked.py NM OBJECT...`: the objects of the library, in the folders where CMake builds them."""
+import collections
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+from layers import MAY_SEE
+
+FOLDER = re.compile(r"(?:^|/)(src/[\w/]+?)/CMakeFiles/")
+
+
+def symbols(nm, path):
+    """What an object defines for others, and what it needs from them."""
+    defined, needed = set(), set()
+    for line in subprocess.run([nm, "--extern-only", path], capture_output=True, text=True, check=True).stdout.splitlines():
+        *_, kind, name = line.split()
+        (needed if kind in "Uw" else defined).add(name)
+    return defined, needed
+
+
+def main(nm, *objects):
+    owner, needs = {}, collections.defaultdict(set)
+    for path in objects:
+        folder = FOLDER.search(path).group(1)
+        defined, needed = symbols(nm, path)
+        owner.update((name, folder) for name in defined if name.startswith("tw_"))
+        needs[folder] |= needed
+    found = [f"{folder} uses {name} of {owner[name]}" for folder, names in sorted(needs.items()) for name in sorted(names)
+             if name in owner and owner[name] not in (folder, *MAY_SEE[folder])]
+    links = sum(name in owner and owner[name] != folder for folder, names in needs.items() for name in names)
+    print("\n".join(found) if found else f"{len(needs)} layers keep to their {links} links")
+    return 1 if found or not links else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
