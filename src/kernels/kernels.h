@@ -6,6 +6,7 @@
 #ifndef TW_KERNELS_H
 #define TW_KERNELS_H
 
+#include "averaging.h"
 #include "chunks.h"
 #include "cpu.h"
 #include "halves.h"
@@ -52,6 +53,7 @@ typedef struct tw_kernels {
     void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
 
     /* Families of rows, each in a header of its own. */
+    const tw_averaging_rows *averaging;
     const tw_moments_rows *moments;
     const tw_chunks_rows *chunks;
     const tw_quantise_rows *quantise;

@@ -65,6 +65,19 @@ TW_INLINE word_vector choose(word_vector mask, word_vector a, word_vector b)
     return (mask & a) | (~mask & b);
 }
 
+/* An exponent of all ones, that of NaN and infinity, carries into the top bit. */
+TW_INLINE word_vector exponent_carry(word_vector bits)
+{
+    return (bits & 0x7F800000u) + 0x00800000u;
+}
+
+TW_INLINE int none_carried(word_vector seen)
+{
+    uint32_t any = 0;
+    for (size_t lane = 0; lane < WIDTH; lane++) any |= seen[lane];
+    return !(any >> 31);
+}
+
 static int all_finite(const float *x, size_t n)
 {
     size_t whole = n / BLOCK * BLOCK;
@@ -72,11 +85,9 @@ static int all_finite(const float *x, size_t n)
     for (size_t i = 0; i < whole; i += BLOCK)
         for (size_t k = 0; k < BLOCK; k += WIDTH) {
             memcpy(&bits, x + i + k, sizeof bits);
-            seen |= (bits & 0x7F800000u) + 0x00800000u; /* an exponent of all ones carries into the top bit */
+            seen |= exponent_carry(bits);
         }
-    uint32_t any = 0;
-    for (size_t lane = 0; lane < WIDTH; lane++) any |= seen[lane];
-    return !(any >> 31) && tw_kernels_scalar.all_finite(x + whole, n - whole);
+    return none_carried(seen) && tw_kernels_scalar.all_finite(x + whole, n - whole);
 }
 
 /* sum += x * x; the product of two floats is exact in double */
@@ -206,6 +217,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
                                             value + count);
 }
 
+#include "rows_averaging.h"
 #include "rows_chunks.h"
 #include "rows_halves.h"
 #include "rows_lowrank.h"
@@ -228,6 +240,7 @@ const tw_kernels TABLE = {
     .from_fp16 = from_fp16,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
+    .averaging = &averaging_rows,
     .moments = &moments_rows,
     .chunks = &chunks_rows,
     .quantise = &quantise_rows,

@@ -151,6 +151,7 @@ const tw_kernels tw_kernels_scalar = {
     .from_fp16 = from_fp16,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
+    .averaging = &tw_averaging_scalar,
     .moments = &tw_moments_scalar,
     .chunks = &tw_chunks_scalar,
     .quantise = &tw_quantise_scalar,

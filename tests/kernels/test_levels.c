@@ -38,6 +38,30 @@ static double add_difference(const tw_kernels *kernels, const problem *p, const 
     return 0;
 }
 
+/* theirs: g, and with nesterov u beside it; sent: value. */
+static double draw(const tw_kernels *kernels, const problem *p, const arrays *x, int add)
+{
+    const float *theirs[] = {x->g, x->u};
+    tw_average average = {.theirs = theirs, .partners = 1 + (size_t)p->nesterov, .sent = x->value, .share = p->a};
+    kernels->averaging->draw(&average, x->v, 0, p->n, add);
+    return tw_kernels_fold(average.squares);
+}
+
+static double draw_and_add(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return draw(kernels, p, x, 1);
+}
+
+static double draw_only(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return draw(kernels, p, x, 0);
+}
+
+static double difference(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return kernels->averaging->difference(x->v, x->g, x->u, p->n);
+}
+
 static double divide(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     kernels->divide(x->v, p->a, p->n);
@@ -149,6 +173,9 @@ static const row rows[] = {
     {"add", add, 1},
     {"add_difference", add_difference, 1},
     {"scale", scale, 1},
+    {"draw and add", draw_and_add, 1},
+    {"draw", draw_only, 1},
+    {"difference", difference, 1},
     {"divide", divide, 1},
     {"velocity", velocity, 1},
     {"momentum", momentum, 1},
@@ -338,6 +365,25 @@ static void all_finite_sees_one_bad_element(void **state)
     }
 }
 
+/* In a vector and behind the last whole one; a difference of two finite numbers may be infinite, too. */
+static void difference_sees_one_bad_element(void **state)
+{
+    (void)state;
+    float a[MOST], b[MOST], dst[MOST];
+    for (size_t i = 0; i < MOST; i++) a[i] = FLT_MAX, b[i] = 1;
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        if (!kernels) continue;
+        for (size_t n = 0; n < MOST; n++) {
+            b[n] = -FLT_MAX;
+            assert_int_equal(kernels->averaging->difference(dst, a, b, n), 1);
+            for (size_t longer = n + 1; longer <= MOST; longer++)
+                assert_int_equal(kernels->averaging->difference(dst, a, b, longer), 0);
+            b[n] = 1;
+        }
+    }
+}
+
 static void best_is_the_level_asked_for(void **state)
 {
     (void)state;
@@ -358,13 +404,14 @@ static void assert_complete(const void *table, size_t size, tw_isa_level level)
 static void every_level_has_every_row(void **state)
 {
     (void)state;
-    _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, moments) == 6 * sizeof(void *),
+    _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, averaging) == 7 * sizeof(void *),
                    "a new family of rows is to be looked at below");
     for (int i = 0; i < TW_ISA_LEVELS; i++) {
         const tw_kernels *table = tw_kernels_tables[i];
         tw_isa_level level = (tw_isa_level)i;
         if (!table) continue;
         assert_complete(table, sizeof *table, level);
+        assert_complete(table->averaging, sizeof *table->averaging, level);
         assert_complete(table->moments, sizeof *table->moments, level);
         assert_complete(table->chunks, sizeof *table->chunks, level);
         assert_complete(table->quantise, sizeof *table->quantise, level);
@@ -377,9 +424,13 @@ static void every_level_has_every_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_finite_sees_one_bad_element), cmocka_unit_test(levels_agree_on_every_size_and_alignment),
-        cmocka_unit_test(levels_agree_on_every_problem),   cmocka_unit_test(levels_convert_every_half),
-        cmocka_unit_test(levels_stay_within_the_arrays),   cmocka_unit_test(best_is_the_level_asked_for),
+        cmocka_unit_test(all_finite_sees_one_bad_element),
+        cmocka_unit_test(difference_sees_one_bad_element),
+        cmocka_unit_test(levels_agree_on_every_size_and_alignment),
+        cmocka_unit_test(levels_agree_on_every_problem),
+        cmocka_unit_test(levels_convert_every_half),
+        cmocka_unit_test(levels_stay_within_the_arrays),
+        cmocka_unit_test(best_is_the_level_asked_for),
         cmocka_unit_test(every_level_has_every_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

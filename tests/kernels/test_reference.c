@@ -84,6 +84,49 @@ static void simple_rows_are_their_formulas(void **state)
     }
 }
 
+/* What partial sum `lane` holds once the sixteen are folded down to `width`. */
+static double folded(const float *x, size_t n, size_t lane, size_t width)
+{
+    if (width < 16) return folded(x, n, lane, 2 * width) + folded(x, n, lane + width, 2 * width);
+    double sum = 0;
+    for (size_t i = lane; i < n; i += 16) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/* In pieces of which each begins at a multiple of 16, for one partner and for several. */
+static void drawing_is_its_formula(void **state)
+{
+    (void)state;
+    enum { PARTNERS = 3 };
+    static const size_t pieces[] = {0, 16, 64, 80, SAMPLE};
+    const tw_averaging_rows *rows = tw_kernels_at(TW_ISA_SCALAR)->averaging;
+    float theirs[PARTNERS][SAMPLE], sent[SAMPLE], old[SAMPLE], sum[SAMPLE], alone[SAMPLE], c[SAMPLE];
+    const float *lists[PARTNERS] = {theirs[0], theirs[1], theirs[2]};
+    fill(sent, ORDINARY, 0);
+    fill(old, ORDINARY, SAMPLE);
+    for (size_t p = 0; p < PARTNERS; p++) fill(theirs[p], ORDINARY, (2 + p) * SAMPLE);
+    for (size_t partners = 1; partners <= PARTNERS; partners++) {
+        tw_average added = {.theirs = lists, .partners = partners, .sent = sent, .share = 0.3f}, set = added;
+        memcpy(sum, old, sizeof sum);
+        for (size_t p = 0; p + 1 < sizeof pieces / sizeof *pieces; p++) {
+            rows->draw(&added, sum, pieces[p], pieces[p + 1] - pieces[p], 1);
+            rows->draw(&set, alone, pieces[p], pieces[p + 1] - pieces[p], 0);
+        }
+        for (size_t i = 0; i < SAMPLE; i++) {
+            c[i] = theirs[0][i] - sent[i];
+            for (size_t p = 1; p < partners; p++) {
+                float term = theirs[p][i] - sent[i];
+                c[i] += term;
+            }
+            c[i] *= 0.3f;
+            assert_same_float(c[i], alone[i]);
+            assert_same_float(old[i] + c[i], sum[i]);
+        }
+        assert_same_number(folded(c, SAMPLE, 0, 1), tw_kernels_fold(added.squares), "squares");
+        assert_same_number(folded(c, SAMPLE, 0, 1), tw_kernels_fold(set.squares), "squares");
+    }
+}
+
 static void selection_is_brute_force(void **state)
 {
     (void)state;
@@ -101,15 +144,6 @@ static void selection_is_brute_force(void **state)
         for (size_t i = 0; i < SAMPLE; i++) assert_same_float(old[i] + p->a * g[i], v[i]);
         assert_list(v, p->threshold, count, index, value);
     }
-}
-
-/* What partial sum `lane` holds once the sixteen are folded down to `width`. */
-static double folded(const float *x, size_t n, size_t lane, size_t width)
-{
-    if (width < 16) return folded(x, n, lane, 2 * width) + folded(x, n, lane + width, 2 * width);
-    double sum = 0;
-    for (size_t i = lane; i < n; i += 16) sum += (double)x[i] * (double)x[i];
-    return sum;
 }
 
 static void sum_squares_folds_sixteen_sums(void **state)
@@ -177,7 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(momentum_is_its_formula),        cmocka_unit_test(selection_is_brute_force),
         cmocka_unit_test(sum_squares_folds_sixteen_sums), cmocka_unit_test(shares_are_scaled_cut_and_rounded),
-        cmocka_unit_test(simple_rows_are_their_formulas),
+        cmocka_unit_test(simple_rows_are_their_formulas), cmocka_unit_test(drawing_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
