@@ -19,7 +19,7 @@ MAY_SEE = {
     "src/comm": ["src/kernels", "src/base"],
     "src/comm/mpi": [],
     "src/sim": ["src/comm", "src/kernels", "src/base"],
-    "src/sync": ["src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "src/sync": ["src/sim", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/reducer": ["src/sync", "src/sim", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/gossip/core": ["src/sync", "src/sim", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/gossip/schemes": ["src/sync/gossip/core", "src/sync", "src/wire", "src/comm", "src/kernels", "src/base", "src/compress/parts"],

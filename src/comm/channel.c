@@ -9,12 +9,7 @@
 
 enum { NAPS = 8 }; /* a wait of the whole timeout */
 
-tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
-{
-    return tw_channel_create_wide(comm, 0, channel);
-}
-
-tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel)
+static tw_status create(tw_comm *comm, tw_channel **channel)
 {
     tw_channel *made;
     size_t ranks = (size_t)comm->size;
@@ -23,15 +18,32 @@ tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **chan
     tw_status status = tw_allocate(2 * ranks, sizeof *made->transfers, &made->transfers);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->packets, &made->packets);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->sizes, &made->sizes);
-    if (status != TW_OK) {
+    if (status == TW_OK)
+        *channel = made;
+    else
         tw_channel_destroy(made);
-        return status;
-    }
+    return status;
+}
+
+tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
+{
+    return tw_channel_create_wide(comm, 0, channel);
+}
+
+tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel)
+{
+    TW_TRY(create(comm, channel));
     tw_mutex_lock(&comm->mutex);
-    made->number = comm->channels_created;
+    (*channel)->number = comm->channels_created;
     comm->channels_created += 1 + more;
     tw_mutex_unlock(&comm->mutex);
-    *channel = made;
+    return TW_OK;
+}
+
+tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel)
+{
+    TW_TRY(create(first->comm, channel));
+    (*channel)->number = first->number + behind;
     return TW_OK;
 }
 
@@ -95,13 +107,15 @@ static void fail_phase(tw_channel *channel, tw_status status)
 }
 
 /* The comm is of no more use: the others are told, if they can be. */
-static void break_comm(tw_comm *comm, const char *reason)
+static void break_comm(tw_channel *channel, const char *reason)
 {
+    tw_comm *comm = channel->comm;
     tw_mutex_lock(&comm->mutex);
     int first = !comm->broken;
     if (first) {
         snprintf(comm->reason, sizeof comm->reason, "%s", reason);
         comm->broken = 1;
+        channel->broke = 1;
     }
     tw_mutex_unlock(&comm->mutex);
     if (first) tw_comm_leave(comm);
@@ -111,15 +125,23 @@ static void break_comm(tw_comm *comm, const char *reason)
 static void fail_transfer(tw_channel *channel, tw_status status)
 {
     fail_phase(channel, status);
-    break_comm(channel->comm, channel->reason);
+    break_comm(channel, channel->reason);
 }
 
 tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
 {
     char reason[TW_REASON_BYTES];
     snprintf(reason, sizeof reason, "%s", tw_last_error());
-    if (channel->comm->size > 1) break_comm(channel->comm, reason); /* one alone keeps nobody waiting */
+    if (channel->comm->size > 1) break_comm(channel, reason); /* one alone keeps nobody waiting */
     return tw_fail(status, "%s", reason);
+}
+
+int tw_channel_broke(const tw_channel *channel)
+{
+    tw_mutex_lock(&channel->comm->mutex);
+    int broke = channel->broke;
+    tw_mutex_unlock(&channel->comm->mutex);
+    return broke;
 }
 
 /* 1 while this phase and the comm are whole. */

@@ -56,6 +56,7 @@ struct tw_channel {
     tw_checked sent;  /* in this phase, the last: what goes to many is looked at once */
     tw_status status; /* the first failure of this phase */
     char reason[TW_REASON_BYTES];
+    int broke; /* a failure on this channel is what broke the comm; guarded by the comm's mutex */
     unsigned char *scratch;
     size_t scratch_bytes;
     const void **packets; /* one a rank */

@@ -13,12 +13,17 @@ typedef struct tw_channel tw_channel;
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel);
 /* The same, with `more` numbers behind its own for messages that its user starts by itself. */
 tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel);
+/* A channel on one of these: `behind` is 1 to `more`. */
+tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel);
 void tw_channel_destroy(tw_channel *channel);
 tw_traffic tw_channel_traffic(const tw_channel *channel);
 
 /* This rank alone has failed, with `status` and tw_last_error(): what it meets on the comm from now on fails, and the
  * others, which do not know, get TW_ERROR_PEER instead of waiting for it. Returns `status`, with its text. */
 tw_status tw_channel_give_up(tw_channel *channel, tw_status status);
+
+/* 1 if a failure on this channel is what broke the comm. */
+int tw_channel_broke(const tw_channel *channel);
 
 tw_status tw_channel_barrier(tw_channel *channel);
 

@@ -22,8 +22,10 @@ static const tw_option leftover_options[] = {
 static const tw_option message_options[] = {
     {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "4096", 1, 1 << 21, NULL,
      "tensors are fused into messages of at least that much fp32"},
+    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "2", 1, 8, NULL,
+     "messages under way at once: while one is on the wire, another is coded"},
     {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
-     "exchange on a thread of its own while backward runs"},
+     "exchange on threads of its own, one a message under way, while backward runs"},
 };
 enum {
     LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,

@@ -17,28 +17,6 @@
 
 /* ---- one message ------------------------------------------------------------------------------------------------ */
 
-static tw_status run_round(tw_reducer *reducer, tw_round *round)
-{
-    switch (round->kind) {
-    case TW_ROUND_ALLGATHER:
-        return tw_channel_allgather(reducer->channel, round->data, round->size, round->capacity, &round->packets,
-                                    &round->sizes);
-    case TW_ROUND_ALLREDUCE:
-        return tw_channel_allreduce(reducer->channel, round->dtype, round->values, round->count);
-    case TW_ROUND_BROADCAST:
-        round->packets = &reducer->root_packet;
-        round->sizes = &reducer->root_size;
-        return tw_channel_broadcast(reducer->channel, round->root, round->data, round->size, round->capacity,
-                                    &reducer->root_packet, &reducer->root_size);
-    case TW_ROUND_ALLTOALL:
-        return tw_channel_alltoall(reducer->channel, round->packets, round->sizes, round->capacity, &round->packets,
-                                   &round->sizes);
-    case TW_ROUND_DONE:
-        break;
-    }
-    return TW_OK;
-}
-
 /* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. */
 static int is_measured_late(const tw_message *message)
 {
@@ -77,35 +55,16 @@ static size_t message_elements(const tw_scheme *scheme)
     return elements;
 }
 
-/* Bytes that a round brings from the others, or sums. */
-static uint64_t round_bytes(const tw_reducer *reducer, const tw_round *round)
+/* For the driver. Messages begin in order: when the last one does, all squares are known. */
+static tw_status begin(void *context, size_t number, tw_scheme **scheme)
 {
-    if (round->kind == TW_ROUND_ALLREDUCE) return round->count * (round->dtype == TW_F32 ? 4 : 2);
-    int packets = round->kind == TW_ROUND_BROADCAST ? 1 : reducer->size;
-    uint64_t bytes = 0;
-    for (int i = 0; i < packets; i++) bytes += round->sizes[i];
-    return bytes;
-}
-
-/* Runs a message's rounds; times what the scheme does and what the exchange does. */
-static tw_status run_message(tw_reducer *reducer, tw_message *message, double *codec, double *exchange)
-{
-    tw_round round = {0};
-    double start = tw_clock();
+    tw_reducer *reducer = context;
+    const tw_message *message = &reducer->messages[number];
+    *scheme = message->scheme;
     if (is_measured_late(message)) measure(reducer, message);
-    TW_TRY(tw_scheme_begin(message->scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
-    tw_world_charge(message_elements(message->scheme), 0);
-    for (;;) {
-        TW_TRY(tw_scheme_next(message->scheme, &round));
-        tw_channel_release(reducer->channel);
-        double asked = tw_clock();
-        *codec += asked - start;
-        if (round.kind == TW_ROUND_DONE) return TW_OK;
-        TW_TRY(run_round(reducer, &round));
-        start = tw_clock();
-        *exchange += start - asked;
-        tw_world_charge(0, round_bytes(reducer, &round));
-    }
+    TW_TRY(tw_scheme_begin(*scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
+    tw_world_charge(message_elements(*scheme), 0);
+    return TW_OK;
 }
 
 /* ---- what a step cost ------------------------------------------------------------------------------------------- */
@@ -131,64 +90,16 @@ static void account_message(tw_stats *stats, const tw_scheme *scheme)
     stats->message_packet += account->packet_bytes + account->exact_bytes;
 }
 
-static void account_step(tw_reducer *reducer)
+static void account_step(tw_reducer *reducer, int skipped)
 {
     tw_stats *stats = &reducer->stats;
     uint64_t size = (uint64_t)reducer->size;
     stats->steps++;
-    stats->steps_skipped += reducer->skipped != 0;
+    stats->steps_skipped += skipped != 0;
     stats->steps_warmup += reducer->messages[0].scheme->account.warmup != 0;
     stats->bytes_dense += 2 * (size - 1) * 4 * reducer->elements / size;
-    if (reducer->skipped) return;
+    if (skipped) return;
     for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, reducer->messages[m].scheme);
-}
-
-/* ---- the exchange: on its thread, or in wait --------------------------------------------------------------------- */
-
-static void record_failure(tw_reducer *reducer, tw_status status)
-{
-    reducer->failure = status;
-    snprintf(reducer->failure_text, sizeof reducer->failure_text, "%s", tw_last_error());
-}
-
-/* Runs message `done` with the lock released, and counts it. */
-static void run_next_message(tw_reducer *reducer)
-{
-    tw_message *message = &reducer->messages[reducer->done];
-    double codec = 0, exchange = 0;
-    tw_mutex_unlock(&reducer->lock);
-    tw_status status = run_message(reducer, message, &codec, &exchange);
-    if (status != TW_OK) tw_channel_give_up(reducer->channel, status); /* or the others would wait for this rank */
-    tw_mutex_lock(&reducer->lock);
-    reducer->stats.seconds_codec += codec;
-    reducer->stats.seconds_exchange += exchange;
-    if (status != TW_OK)
-        record_failure(reducer, status);
-    else if (message->scheme->skipped)
-        reducer->skipped = 1;
-    reducer->done++;
-    tw_condition_wake_all(&reducer->changed);
-}
-
-/* 1 when the next message in order may run. The order is fixed: on every rank the collectives must match. */
-static int next_is_ready(const tw_reducer *reducer)
-{
-    if (reducer->failure != TW_OK || reducer->done == reducer->message_count) return 0;
-    return reducer->clips ? reducer->missing == 0 : reducer->messages[reducer->done].missing == 0;
-}
-
-static void *exchange_thread(void *argument)
-{
-    tw_reducer *reducer = argument;
-    tw_mutex_lock(&reducer->lock);
-    while (!reducer->stopping) {
-        if (next_is_ready(reducer))
-            run_next_message(reducer);
-        else
-            tw_condition_wait(&reducer->changed, &reducer->lock);
-    }
-    tw_mutex_unlock(&reducer->lock);
-    return NULL;
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -240,16 +151,15 @@ static tw_status create_arrays(tw_reducer *reducer)
     return tw_allocate(reducer->count, sizeof *reducer->squares, &reducer->squares);
 }
 
-static tw_status start_thread(tw_reducer *reducer)
+static tw_status create_driver(tw_reducer *reducer)
 {
-    TW_TRY(tw_mutex_create(&reducer->lock));
-    reducer->lock_made = 1;
-    TW_TRY(tw_condition_create(&reducer->changed));
-    reducer->condition_made = 1;
-    if (!reducer->messages[0].scheme->common.overlap) return TW_OK;
-    TW_TRY(tw_thread_start(&reducer->thread, exchange_thread, reducer));
-    reducer->thread_made = 1;
-    return TW_OK;
+    const tw_common_options *common = &reducer->messages[0].scheme->common;
+    tw_driver_settings settings = {.messages = reducer->message_count,
+                                   .lanes = (int)common->in_flight,
+                                   .threaded = common->overlap,
+                                   .begin = begin,
+                                   .context = reducer};
+    return tw_driver_create(&reducer->driver, reducer->channel, &settings);
 }
 
 /* All that can be done alone. */
@@ -266,12 +176,12 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     TW_TRY(create_arrays(reducer));
     TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
-    return start_thread(reducer);
+    return create_driver(reducer);
 }
 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
-    tw_status channel = tw_channel_create(comm, &reducer->channel);
+    tw_status channel = tw_channel_create_wide(comm, TW_LANE_NUMBERS, &reducer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
@@ -298,15 +208,7 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
 void tw_reducer_destroy(tw_reducer *reducer)
 {
     if (!reducer) return;
-    if (reducer->thread_made) {
-        tw_mutex_lock(&reducer->lock);
-        reducer->stopping = 1;
-        tw_condition_wake_all(&reducer->changed);
-        tw_mutex_unlock(&reducer->lock);
-        tw_thread_join(reducer->thread);
-    }
-    if (reducer->condition_made) tw_condition_destroy(&reducer->changed);
-    if (reducer->lock_made) tw_mutex_destroy(&reducer->lock);
+    tw_driver_release(&reducer->driver);
     for (size_t m = 0; reducer->messages && m < reducer->message_count; m++)
         tw_scheme_destroy(reducer->messages[m].scheme);
     tw_channel_destroy(reducer->channel);
@@ -319,19 +221,14 @@ void tw_reducer_destroy(tw_reducer *reducer)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* What the exchange met, if it failed; with the lock held. */
-static tw_status tell_failure(const tw_reducer *reducer)
+/* Messages up to the first of which a tensor is missing may be exchanged. */
+static void tell_driver(tw_reducer *reducer)
 {
-    return reducer->failure == TW_OK ? TW_OK : tw_fail(reducer->failure, "%s", reducer->failure_text);
-}
-
-/* Once an exchange has failed, every call of a step says so. */
-static tw_status check_whole(tw_reducer *reducer)
-{
-    tw_mutex_lock(&reducer->lock);
-    tw_status status = tell_failure(reducer);
-    tw_mutex_unlock(&reducer->lock);
-    return status;
+    size_t ready = reducer->ready;
+    while (ready < reducer->message_count && !reducer->messages[ready].missing) ready++;
+    if (ready == reducer->ready || (reducer->clips && reducer->missing)) return;
+    reducer->ready = ready;
+    tw_driver_open(&reducer->driver, ready);
 }
 
 tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
@@ -341,20 +238,18 @@ tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
         return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index,
                        reducer->count);
     if (!gradient) return tw_fail(TW_ERROR_ARGUMENT, "the gradient of tensor %zu is NULL", index);
-    TW_TRY(check_whole(reducer));
+    TW_TRY(tw_driver_failure(&reducer->driver));
     if (reducer->gradients[index])
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     const tw_scheme_tensor *tensor = &message->scheme->tensors[index - message->first];
     /* Here the gradient is still in the cache, so that looking at every element costs little. */
     double squares = is_measured_late(message) ? 0 : tw_kernels_best()->sum_squares(gradient, tensor->count);
-    tw_mutex_lock(&reducer->lock);
     reducer->gradients[index] = gradient;
     reducer->squares[index] = squares;
     reducer->missing--;
     message->missing--;
-    if (next_is_ready(reducer)) tw_condition_wake_all(&reducer->changed);
-    tw_mutex_unlock(&reducer->lock);
+    tell_driver(reducer);
     return TW_OK;
 }
 
@@ -363,8 +258,14 @@ static void start_step(tw_reducer *reducer)
     memset(reducer->gradients, 0, reducer->count * sizeof *reducer->gradients);
     for (size_t m = 0; m < reducer->message_count; m++) reducer->messages[m].missing = reducer->messages[m].count;
     reducer->missing = reducer->count;
-    reducer->done = 0;
-    reducer->skipped = 0;
+    reducer->ready = 0;
+}
+
+static int is_skipped(const tw_reducer *reducer)
+{
+    for (size_t m = 0; m < reducer->message_count; m++)
+        if (reducer->messages[m].scheme->skipped) return 1;
+    return 0;
 }
 
 /* One message was not finite somewhere, so no rank applies this step: the other messages are taken back. */
@@ -378,9 +279,9 @@ static tw_status revert_step(tw_reducer *reducer)
 
 static tw_status finish_step(tw_reducer *reducer)
 {
-    TW_TRY(tell_failure(reducer));
-    account_step(reducer);
-    tw_status status = reducer->skipped ? revert_step(reducer) : TW_OK;
+    int skipped = is_skipped(reducer);
+    account_step(reducer, skipped);
+    tw_status status = skipped ? revert_step(reducer) : TW_OK;
     start_step(reducer);
     return status;
 }
@@ -389,20 +290,12 @@ tw_status tw_reducer_wait(tw_reducer *reducer)
 {
     TW_TRY(tw_need(reducer, "reducer"));
     double start = tw_clock();
-    TW_TRY(check_whole(reducer));
+    TW_TRY(tw_driver_failure(&reducer->driver));
     if (reducer->missing)
         return tw_fail(TW_ERROR_ORDER, "%zu of %zu tensors were not submitted", reducer->missing, reducer->count);
-    tw_mutex_lock(&reducer->lock);
-    while (reducer->failure == TW_OK && reducer->done < reducer->message_count) {
-        if (reducer->thread_made)
-            tw_condition_wait(&reducer->changed, &reducer->lock);
-        else
-            run_next_message(reducer);
-    }
+    tw_status status = tw_driver_wait(&reducer->driver);
     reducer->stats.seconds_wait += tw_clock() - start;
-    tw_status status = finish_step(reducer);
-    tw_mutex_unlock(&reducer->lock);
-    return status;
+    return status == TW_OK ? finish_step(reducer) : status;
 }
 
 tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
@@ -435,11 +328,12 @@ tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
     TW_TRY(tw_need(reducer, "reducer"));
     TW_TRY(tw_need(stats, "stats"));
-    tw_mutex *lock = (tw_mutex *)&reducer->lock; /* the exchange thread may be writing */
-    tw_mutex_lock(lock);
+    tw_driver *driver = (tw_driver *)&reducer->driver; /* its threads may be counting */
+    tw_driver_seconds spent = tw_driver_spent(driver);
+    tw_traffic traffic = tw_driver_traffic(driver);
     tw_stats now = reducer->stats;
-    tw_mutex_unlock(lock);
-    tw_traffic traffic = tw_channel_traffic(reducer->channel);
+    now.seconds_codec = spent.coding;
+    now.seconds_exchange = spent.wire;
     now.bytes_sent = traffic.bytes_sent;
     now.bytes_received = traffic.bytes_received;
     return tw_copy_sized(stats, &now, sizeof now, "tw_stats");

@@ -1,0 +1,293 @@
+#include "driver.h"
+
+#include "charge.h"
+#include "error.h"
+
+#include <stdio.h>
+
+/* ---- whose time it is; with the lock held ------------------------------------------------------------------------ */
+
+/* Called before `coding` or `under_way` changes. */
+static void look_at_clock(tw_driver *driver)
+{
+    double now = tw_clock(), passed = now - driver->since;
+    driver->since = now;
+    if (driver->coding)
+        driver->seconds.coding += passed;
+    else if (driver->under_way)
+        driver->seconds.wire += passed;
+}
+
+static void set_coding(tw_driver *driver, int coding)
+{
+    look_at_clock(driver);
+    driver->coding = coding;
+}
+
+static void set_under_way(tw_driver *driver, int change)
+{
+    look_at_clock(driver);
+    driver->under_way += change;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static void take_turn(tw_driver *driver, size_t message)
+{
+    tw_mutex_lock(&driver->lock);
+    while (driver->coding || driver->begun < message) tw_condition_wait(&driver->changed, &driver->lock);
+    set_coding(driver, 1);
+    tw_mutex_unlock(&driver->lock);
+}
+
+static void give_turn(tw_driver *driver, size_t message)
+{
+    tw_mutex_lock(&driver->lock);
+    set_coding(driver, 0);
+    if (driver->begun == message) driver->begun++;
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+static tw_status exchange(tw_lane *lane, tw_round *round)
+{
+    switch (round->kind) {
+    case TW_ROUND_ALLGATHER:
+        return tw_channel_allgather(lane->channel, round->data, round->size, round->capacity, &round->packets,
+                                    &round->sizes);
+    case TW_ROUND_ALLREDUCE:
+        return tw_channel_allreduce(lane->channel, round->dtype, round->values, round->count);
+    case TW_ROUND_BROADCAST:
+        round->packets = &lane->root_packet;
+        round->sizes = &lane->root_size;
+        return tw_channel_broadcast(lane->channel, round->root, round->data, round->size, round->capacity,
+                                    &lane->root_packet, &lane->root_size);
+    case TW_ROUND_ALLTOALL:
+        return tw_channel_alltoall(lane->channel, round->packets, round->sizes, round->capacity, &round->packets,
+                                   &round->sizes);
+    case TW_ROUND_DONE:
+        break;
+    }
+    return TW_OK;
+}
+
+/* Bytes that a round brought from the others, or summed. */
+static uint64_t round_bytes(const tw_scheme *scheme, const tw_round *round)
+{
+    if (round->kind == TW_ROUND_ALLREDUCE) return round->count * (round->dtype == TW_F32 ? 4 : 2);
+    int packets = round->kind == TW_ROUND_BROADCAST ? 1 : scheme->size;
+    uint64_t bytes = 0;
+    for (int i = 0; i < packets; i++) bytes += round->sizes[i];
+    return bytes;
+}
+
+/* Without the turn while others are waited for. */
+static tw_status wait_for_others(tw_lane *lane, size_t message, const tw_scheme *scheme, tw_round *round)
+{
+    give_turn(lane->driver, message);
+    tw_status status = exchange(lane, round);
+    take_turn(lane->driver, message);
+    if (status == TW_OK) tw_world_charge(0, round_bytes(scheme, round));
+    return status;
+}
+
+/* With the turn, before and after. */
+static tw_status run_rounds(tw_lane *lane, size_t message)
+{
+    const tw_driver_settings *settings = &lane->driver->settings;
+    tw_scheme *scheme;
+    tw_round round = {0};
+    TW_TRY(settings->begin(settings->context, message, &scheme));
+    for (;;) {
+        TW_TRY(tw_scheme_next(scheme, &round));
+        tw_channel_release(lane->channel);
+        if (round.kind == TW_ROUND_DONE) return TW_OK;
+        TW_TRY(wait_for_others(lane, message, scheme, &round));
+    }
+}
+
+static tw_status take_message(tw_lane *lane, size_t message)
+{
+    take_turn(lane->driver, message);
+    tw_status status = run_rounds(lane, message);
+    if (status != TW_OK) tw_channel_give_up(lane->channel, status); /* or the others would wait for this rank */
+    give_turn(lane->driver, message);
+    return status;
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
+
+/* A failure on one lane breaks the comm, and then the others fail with it: the first is the one to tell. */
+static void record_failure(tw_driver *driver, const tw_channel *channel, tw_status status)
+{
+    if (driver->failure != TW_OK && !tw_channel_broke(channel)) return;
+    driver->failure = status;
+    snprintf(driver->failure_text, sizeof driver->failure_text, "%s", tw_last_error());
+}
+
+static tw_lane *next_lane(tw_driver *driver)
+{
+    return &driver->lanes[driver->taken % (size_t)driver->lane_count];
+}
+
+/* Takes the next message through its rounds, with the lock released. */
+static void run_next(tw_lane *lane)
+{
+    tw_driver *driver = lane->driver;
+    size_t message = driver->taken++;
+    set_under_way(driver, 1);
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+    tw_status status = take_message(lane, message);
+    tw_mutex_lock(&driver->lock);
+    set_under_way(driver, -1);
+    if (status != TW_OK) record_failure(driver, lane->channel, status);
+    driver->done++;
+    tw_condition_wake_all(&driver->changed);
+}
+
+/* Lanes take messages in order, so that nobody waits for the first turn of one that nobody took. */
+static int may_run(const tw_lane *lane)
+{
+    tw_driver *driver = lane->driver;
+    return driver->failure == TW_OK && driver->taken < driver->open && next_lane(driver) == lane;
+}
+
+static void *serve_lane(void *argument)
+{
+    tw_lane *lane = argument;
+    tw_driver *driver = lane->driver;
+    tw_mutex_lock(&driver->lock);
+    while (!driver->stopping) {
+        if (may_run(lane))
+            run_next(lane);
+        else
+            tw_condition_wait(&driver->changed, &driver->lock);
+    }
+    tw_mutex_unlock(&driver->lock);
+    return NULL;
+}
+
+/* ---- create and release ------------------------------------------------------------------------------------------ */
+
+static void start_step(tw_driver *driver)
+{
+    driver->open = driver->taken = driver->begun = driver->done = 0;
+}
+
+static tw_status create_lanes(tw_driver *driver, tw_channel *channel)
+{
+    const tw_driver_settings *settings = &driver->settings;
+    int most = settings->messages < TW_MOST_LANES ? (int)settings->messages : TW_MOST_LANES;
+    int count = settings->lanes < most ? settings->lanes : most;
+    for (int l = 0; l < count; l++) {
+        tw_lane *lane = &driver->lanes[l];
+        lane->driver = driver;
+        if (l == 0)
+            lane->channel = channel;
+        else
+            TW_TRY(tw_channel_create_behind(channel, (unsigned)l, &lane->channel));
+        driver->lane_count++;
+    }
+    return TW_OK;
+}
+
+tw_status tw_driver_create(tw_driver *driver, tw_channel *channel, const tw_driver_settings *settings)
+{
+    driver->settings = *settings;
+    TW_TRY(tw_mutex_create(&driver->lock));
+    driver->lock_made = 1;
+    TW_TRY(tw_condition_create(&driver->changed));
+    driver->condition_made = 1;
+    TW_TRY(create_lanes(driver, channel));
+    start_step(driver);
+    while (settings->threaded && driver->thread_count < driver->lane_count) {
+        tw_lane *lane = &driver->lanes[driver->thread_count];
+        TW_TRY(tw_thread_start(&lane->thread, serve_lane, lane));
+        driver->thread_count++;
+    }
+    return TW_OK;
+}
+
+static void end_threads(tw_driver *driver)
+{
+    if (!driver->thread_count) return;
+    tw_mutex_lock(&driver->lock);
+    driver->stopping = 1;
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+    for (int l = 0; l < driver->thread_count; l++) tw_thread_join(driver->lanes[l].thread);
+}
+
+void tw_driver_release(tw_driver *driver)
+{
+    end_threads(driver);
+    for (int l = 1; l < driver->lane_count; l++) tw_channel_destroy(driver->lanes[l].channel);
+    if (driver->condition_made) tw_condition_destroy(&driver->changed);
+    if (driver->lock_made) tw_mutex_destroy(&driver->lock);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+void tw_driver_open(tw_driver *driver, size_t open)
+{
+    tw_mutex_lock(&driver->lock);
+    driver->open = open;
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+}
+
+/* While a message is under way, the failure of another may not be the first. Its wait ends soon: the comm is broken. */
+tw_status tw_driver_failure(tw_driver *driver)
+{
+    tw_mutex_lock(&driver->lock);
+    while (driver->failure != TW_OK && driver->under_way) tw_condition_wait(&driver->changed, &driver->lock);
+    tw_status status = driver->failure;
+    tw_mutex_unlock(&driver->lock);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s", driver->failure_text);
+}
+
+static int is_over(const tw_driver *driver)
+{
+    return !driver->under_way && (driver->failure != TW_OK || driver->done == driver->settings.messages);
+}
+
+tw_status tw_driver_wait(tw_driver *driver)
+{
+    tw_mutex_lock(&driver->lock);
+    while (!is_over(driver)) {
+        if (driver->thread_count)
+            tw_condition_wait(&driver->changed, &driver->lock);
+        else
+            run_next(next_lane(driver));
+    }
+    if (driver->failure == TW_OK) start_step(driver);
+    tw_mutex_unlock(&driver->lock);
+    return tw_driver_failure(driver);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+tw_driver_seconds tw_driver_spent(tw_driver *driver)
+{
+    tw_mutex_lock(&driver->lock);
+    look_at_clock(driver);
+    tw_driver_seconds seconds = driver->seconds;
+    tw_mutex_unlock(&driver->lock);
+    return seconds;
+}
+
+tw_traffic tw_driver_traffic(const tw_driver *driver)
+{
+    tw_traffic all = {0};
+    for (int l = 0; l < driver->lane_count; l++) {
+        tw_traffic one = tw_channel_traffic(driver->lanes[l].channel);
+        all.bytes_sent += one.bytes_sent;
+        all.bytes_received += one.bytes_received;
+        all.messages_sent += one.messages_sent;
+        all.messages_received += one.messages_received;
+    }
+    return all;
+}

@@ -1,0 +1,88 @@
+/* driver.h - takes the messages of a step through their rounds, several at a time: while one is on the wire, another one
+ * is coded.
+ *
+ * Messages go by lanes. A lane is a channel of its own and, unless the caller is to do the work, a thread. Message m
+ * takes lane m mod lanes, the messages of a lane one after the other: so what is exchanged on a lane is the same on every
+ * rank, however the lanes take turns. Only one lane codes at a time. It has the turn, and gives it up while it waits for
+ * others. Messages get their first turn in their order: when one begins, all before it have begun, and are on the wire
+ * or further.
+ *
+ * A driver knows nothing of who owns the messages. What a message does before its first turn, or after its last, is one
+ * more call in `take_message` (driver.c): there a lane has its thread and its channel to itself. */
+#ifndef TW_SYNC_DRIVER_H
+#define TW_SYNC_DRIVER_H
+
+#include "comm.h"
+#include "scheme.h"
+#include "thread.h"
+
+enum { TW_MOST_LANES = 8 };
+
+typedef struct tw_driver tw_driver;
+
+/* One message's way. */
+typedef struct tw_lane {
+    tw_driver *driver;
+    tw_channel *channel;
+    tw_thread thread;
+    const void *root_packet; /* what the last broadcast brought */
+    size_t root_size;
+} tw_lane;
+
+typedef struct tw_driver_settings {
+    size_t messages; /* in a step */
+    int lanes;       /* at most; there are no more than messages */
+    int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
+    /* Begins a message, in its turn: *scheme will be asked for its rounds. */
+    tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);
+    void *context;
+} tw_driver_settings;
+
+/* How long a driver did what, in seconds of the clock. */
+typedef struct tw_driver_seconds {
+    double coding; /* somebody had the turn */
+    double wire;   /* some message was under way and nobody had the turn: all that were waited for others */
+} tw_driver_seconds;
+
+struct tw_driver {
+    tw_driver_settings settings;
+    tw_lane lanes[TW_MOST_LANES];
+    int lane_count, thread_count;
+    tw_mutex lock; /* guards what stands below */
+    tw_condition changed;
+    int lock_made, condition_made;
+    size_t open;   /* messages of this step that may begin: all before this one */
+    size_t taken;  /* that a lane has taken */
+    size_t begun;  /* that had their first turn: all before this one */
+    size_t done;   /* that are over */
+    int under_way; /* taken by a lane and not over */
+    int coding;    /* a lane has the turn */
+    int stopping;
+    tw_driver_seconds seconds;
+    double since;      /* the last look at the clock */
+    tw_status failure; /* of a message; the driver is then finished */
+    char failure_text[512];
+};
+
+/* Numbers that the lanes beyond the first take behind their first channel's: it is made with tw_channel_create_wide. */
+#define TW_LANE_NUMBERS (TW_MOST_LANES - 1)
+
+/* Makes a driver in place (zeroed), whatever comes of it to be released. The first lane has `channel`, which stays the
+ * caller's. */
+tw_status tw_driver_create(tw_driver *driver, tw_channel *channel, const tw_driver_settings *settings);
+/* Ends the lanes' threads; messages under way are waited for, at most until the deadline. */
+void tw_driver_release(tw_driver *driver);
+
+/* Messages before `open` may begin. */
+void tw_driver_open(tw_driver *driver, size_t open);
+/* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way any
+ * more. */
+tw_status tw_driver_wait(tw_driver *driver);
+/* What tw_driver_wait would return, if a message has failed by now; else TW_OK. */
+tw_status tw_driver_failure(tw_driver *driver);
+
+tw_driver_seconds tw_driver_spent(tw_driver *driver);
+/* Bytes and messages of all lanes. */
+tw_traffic tw_driver_traffic(const tw_driver *driver);
+
+#endif
