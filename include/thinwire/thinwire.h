@@ -187,7 +187,9 @@ typedef struct tw_reducer tw_reducer;
  * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_scheme_count() and tw_scheme_help().
  * Options every scheme takes:
  *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 4096)
- *   overlap=on|off      exchange on a thread of its own while backward runs       (default on)
+ *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2, at most 8)
+ *   overlap=on|off      exchange on threads of its own, one a message under way, while backward runs (default on);
+ *                       with off, wait takes one message after the other
  * Options of every scheme that compresses some tensors and not others:
  *   min_elements=N      tensors with fewer elements are not compressed            (default 128)
  *   min_dims=N          nor those with fewer dimensions: biases, norms            (default 2)
@@ -245,8 +247,9 @@ typedef struct tw_stats {
     uint64_t message_fp32;      /* bytes: all tensors as fp32, after warm-up */
     uint64_t message_packet;    /* bytes: all that this rank contributed, after warm-up */
     double seconds_codec;       /* in the scheme: momentum, selection, coding, decoding, adding */
-    double seconds_exchange;    /* on the wire and waiting for peers */
-    double seconds_wait;        /* that tw_reducer_wait blocked its caller: what overlap did not hide */
+    double seconds_exchange; /* on the wire and waiting for peers, while nothing was coded: what is left of it when one
+                                message is coded while another is under way */
+    double seconds_wait;     /* that tw_reducer_wait blocked its caller: what overlap did not hide */
 } tw_stats;
 TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 

@@ -1,11 +1,11 @@
-/* driver.h - takes the messages of a step through their rounds, several at a time: while one is on the wire, another one
- * is coded.
+/* driver.h - takes the messages of a step through their rounds, several at a time: while one is on the wire, another
+ * one is coded.
  *
  * Messages go by lanes. A lane is a channel of its own and, unless the caller is to do the work, a thread. Message m
- * takes lane m mod lanes, the messages of a lane one after the other: so what is exchanged on a lane is the same on every
- * rank, however the lanes take turns. Only one lane codes at a time. It has the turn, and gives it up while it waits for
- * others. Messages get their first turn in their order: when one begins, all before it have begun, and are on the wire
- * or further.
+ * takes lane m mod lanes, the messages of a lane one after the other: so what is exchanged on a lane is the same on
+ * every rank, however the lanes take turns. Only one lane codes at a time. It has the turn, and gives it up while it
+ * waits for others. Messages get their first turn in their order: when one begins, all before it have begun, and are on
+ * the wire or further.
  *
  * A driver knows nothing of who owns the messages. What a message does before its first turn, or after its last, is one
  * more call in `take_message` (driver.c): there a lane has its thread and its channel to itself. */
@@ -75,8 +75,8 @@ void tw_driver_release(tw_driver *driver);
 
 /* Messages before `open` may begin. */
 void tw_driver_open(tw_driver *driver, size_t open);
-/* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way any
- * more. */
+/* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way
+ * any more. */
 tw_status tw_driver_wait(tw_driver *driver);
 /* What tw_driver_wait would return, if a message has failed by now; else TW_OK. */
 tw_status tw_driver_failure(tw_driver *driver);

@@ -10,9 +10,10 @@
 
 #define DEADLINE 600.0
 
-enum { COUNT = 600, MOST_STEPS = 50 };
+enum { COUNT = 600, MOST_STEPS = 50, MESSAGES = 4 };
 
-static const tw_tensor table[1] = {{"weight", 2, {20, 30}}};
+static const tw_tensor table[MESSAGES] = {
+    {"weight", 2, {20, 30}}, {"second", 2, {20, 30}}, {"third", 2, {20, 30}}, {"last", 2, {20, 30}}};
 
 static int is_victim(tw_comm *comm)
 {
@@ -44,9 +45,12 @@ static void lie(wire *through, unsigned char *message, size_t size, uint32_t *ch
 
 static tw_status reduce(tw_reducer *reducer)
 {
-    float gradient[COUNT];
-    for (size_t i = 0; i < COUNT; i++) gradient[i] = (float)i;
-    tw_status status = tw_reducer_submit(reducer, 0, gradient);
+    float gradient[MESSAGES][COUNT];
+    tw_status status = TW_OK;
+    for (size_t t = MESSAGES; status == TW_OK && t-- > 0;) {
+        for (size_t i = 0; i < COUNT; i++) gradient[t][i] = (float)i;
+        status = tw_reducer_submit(reducer, t, gradient[t]);
+    }
     return status == TW_OK ? tw_reducer_wait(reducer) : status;
 }
 
@@ -57,7 +61,7 @@ static void reduce_until_it_fails(tw_comm *comm, const void *context)
     wire through = {.fatal = tw_comm_size(comm), .change = lie}; /* the first packet; before it ranks were introduced */
     double begun = start(comm);
     if (is_victim(comm)) put_between(&through, comm);
-    CHECK(tw_reducer_create(comm, spec, table, 1, &reducer) == TW_OK);
+    CHECK(tw_reducer_create(comm, spec, table, MESSAGES, &reducer) == TW_OK);
     tw_status status = TW_OK;
     for (int step = 0; step < MOST_STEPS && status == TW_OK; step++) status = reduce(reducer);
     CHECK(status == (is_victim(comm) ? TW_ERROR_PACKET : TW_ERROR_PEER));
@@ -76,6 +80,8 @@ static void a_reducer_that_fails_alone_is_noticed(void **state)
     (void)state;
     for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01");
     for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,overlap=off");
+    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1");
+    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1,in_flight=4");
 }
 
 /* --- a collective ----------------------------------------------------------------------------------------------- */

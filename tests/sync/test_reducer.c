@@ -172,11 +172,16 @@ static void for_each_spec(void (*check)(const char *spec))
 
 static void check_fusion(const char *plain)
 {
-    static const char *const fused[] = {"message_kb=1", "overlap=off", "message_kb=8,overlap=off", "message_kb=8"};
+    static const char *const fused[] = {"message_kb=1",
+                                        "overlap=off",
+                                        "message_kb=8,overlap=off",
+                                        "message_kb=8",
+                                        "message_kb=1,in_flight=1",
+                                        "message_kb=1,in_flight=8"};
     player *expected = run(RANKS, plain);
     for (int r = 1; r < RANKS; r++)
         assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < 6; f++) {
         char spec[128];
         snprintf(spec, sizeof spec, "%s%c%s", plain, strchr(plain, ':') ? ',' : ':', fused[f]);
         player *players = players_create(RANKS, spec);
@@ -346,7 +351,7 @@ static void test_a_norm_above_the_bound_skips_the_step(void **state)
 static void test_bytes_are_the_transports(void **state)
 {
     (void)state;
-    player *dense = run(RANKS, "allreduce"), *sparse = run(RANKS, "dgc:density=0.01,warmup_steps=0");
+    player *dense = run(RANKS, "allreduce"), *sparse = run(RANKS, "dgc:density=0.01,warmup_steps=0,message_kb=1");
     uint64_t sent = 0, received = 0;
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(dense[r].stats.bytes_sent, dense[r].traffic.bytes_sent);

@@ -12,7 +12,7 @@ struct wire {
     void *self;
     long fatal; /* the message to change, of those received, counted from 1; 0: none */
     void (*change)(wire *through, unsigned char *message, size_t size, uint32_t *check);
-    long received;
+    _Atomic long received;
     int sender; /* of the changed one; -1: not yet */
     uint64_t seed;
     int in_word; /* what change left here */

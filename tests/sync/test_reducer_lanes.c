@@ -1,0 +1,121 @@
+/* Several messages of a reducer under way at once, in a world's time: while one is on the wire, another one is coded.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka.h"
+
+#include <thinwire/thinwire_plugin.h>
+#include <thinwire/thinwire_sim.h>
+
+enum { RANKS = 2, MESSAGES = 8, SIDE = 1024, COUNT = SIDE * SIDE /* 4 MiB */ };
+
+/* A ring all-reduce over two ranks sends each message once. */
+#define WIRE 0x1p-8 /* seconds for a message */
+#define BANDWIDTH (4 * COUNT / WIRE)
+#define ELEMENT (WIRE / 2 / COUNT)
+#define BYTE (WIRE / 2 / (4.0 * COUNT))
+
+static const tw_tensor table[MESSAGES] = {{"a", 2, {SIDE, SIDE}}, {"b", 2, {SIDE, SIDE}}, {"c", 2, {SIDE, SIDE}},
+                                          {"d", 2, {SIDE, SIDE}}, {"e", 2, {SIDE, SIDE}}, {"f", 2, {SIDE, SIDE}},
+                                          {"g", 2, {SIDE, SIDE}}, {"h", 2, {SIDE, SIDE}}};
+
+typedef struct program {
+    const char *spec;
+    float *gradient[RANKS]; /* one, for all tensors are alike */
+    tw_status status[RANKS];
+    double took[RANKS];
+    tw_stats stats[RANKS];
+} program;
+
+static tw_status play_step(tw_reducer *reducer, float *gradients[MESSAGES])
+{
+    for (size_t t = MESSAGES; t-- > 0;) {
+        tw_status status = tw_reducer_submit(reducer, t, gradients[t]);
+        if (status != TW_OK) return status;
+    }
+    return tw_reducer_wait(reducer);
+}
+
+static void play(void *context, int rank, tw_comm *comm)
+{
+    program *all = context;
+    tw_reducer *reducer;
+    float *gradients[MESSAGES];
+    for (int t = 0; t < MESSAGES; t++) gradients[t] = all->gradient[rank] + (size_t)t * COUNT;
+    all->stats[rank].struct_size = sizeof all->stats[rank];
+    all->status[rank] = tw_reducer_create(comm, all->spec, table, MESSAGES, &reducer);
+    if (all->status[rank] != TW_OK) return;
+    if (tw_comm_barrier(comm) != TW_OK) return;
+    double began = tw_clock();
+    all->status[rank] = play_step(reducer, gradients);
+    all->took[rank] = tw_clock() - began;
+    tw_reducer_stats(reducer, &all->stats[rank]);
+    tw_reducer_destroy(reducer);
+}
+
+static tw_world_options world_of(double bandwidth, double codec)
+{
+    return (tw_world_options){.struct_size = sizeof(tw_world_options),
+                              .workers = RANKS,
+                              .bandwidth = bandwidth,
+                              .element_seconds = codec * ELEMENT,
+                              .byte_seconds = codec * BYTE};
+}
+
+static program run(const char *spec, double bandwidth, double codec)
+{
+    program all = {.spec = spec};
+    tw_world_options options = world_of(bandwidth, codec);
+    tw_world *world;
+    for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(MESSAGES * COUNT, sizeof(float));
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, play, &all), TW_OK);
+    tw_world_destroy(world);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(all.status[r], TW_OK);
+        free(all.gradient[r]);
+    }
+    return all;
+}
+
+/* Eight messages of 4 MiB whose codec takes as long as their wire: a step may last a fifth longer than either. */
+static void test_codec_runs_beside_the_wire(void **state)
+{
+    (void)state;
+    double wire = run("allreduce", BANDWIDTH, 0).took[0], codec = run("allreduce", 0, 1).took[0];
+    assert_true(codec == MESSAGES * WIRE);
+    assert_true(wire >= MESSAGES * WIRE && wire < 1.01 * MESSAGES * WIRE);
+    program both = run("allreduce", BANDWIDTH, 1);
+    for (int r = 0; r < RANKS; r++) assert_true(both.took[r] <= 1.2 * wire);
+    /* One after the other it is the sum of the two: it is the second message under way that makes the difference. */
+    assert_true(run("allreduce:in_flight=1", BANDWIDTH, 1).took[0] >= wire + codec);
+    assert_true(run("allreduce:overlap=off", BANDWIDTH, 1).took[0] >= wire + codec);
+}
+
+/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone. */
+static void test_seconds_add_up(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"allreduce", "allreduce:in_flight=1", "allreduce:in_flight=8"};
+    for (int s = 0; s < 3; s++) {
+        program all = run(specs[s], BANDWIDTH, 1);
+        for (int r = 0; r < RANKS; r++) {
+            const tw_stats *stats = &all.stats[r];
+            assert_true(stats->seconds_codec == MESSAGES * WIRE);
+            assert_true(stats->seconds_exchange > 0);
+            assert_true(stats->seconds_codec + stats->seconds_exchange == all.took[r]);
+            assert_true(stats->seconds_wait == all.took[r]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codec_runs_beside_the_wire),
+        cmocka_unit_test(test_seconds_add_up),
+    };
+    return cmocka_run_group_tests_name("lanes of a reducer", tests, NULL, NULL);
+}
