@@ -1,12 +1,14 @@
 /* The tensors a scheme does not compress, in half precision: what rounding loses is kept, on numbers that floats add
  * exactly, and comes with a later step. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress.h"
 #include "conformance.h"
 #include "half.h"
+#include "packet.h"
 #include "support/cmocka.h"
 
 enum { MATRIX = 300, BIAS = 40, RANKS = 4 };
@@ -158,11 +160,12 @@ static void test_a_skipped_all_reduce_gives_back_what_was_sent(void **state)
     batch_destroy(b);
 }
 
-/* The NaN shows in the packets' round: the leftovers never set out, and their residual stays as it was, on a step after
- * one that left something in it. */
-static void test_a_step_skipped_before_leaves_them_alone(void **state)
+/* The NaN shows in the packets, in which the healthy ranks' leftovers are: they get them back. The sick rank's residual
+ * stays as it was, on a step after one that left something in it. */
+static void test_a_skipped_packet_gives_back_what_was_in_it(void **state)
 {
     (void)state;
+    enum { SICK = 1 };
     static float before[RANKS][BIAS];
     loopback group;
     batch *b = batch_create(table, 2);
@@ -170,11 +173,14 @@ static void test_a_step_skipped_before_leaves_them_alone(void **state)
     for (int step = 0; step < 6; step++) {
         int sick = step % 2;
         batch_fill(b, RANKS, wide_numbers, step);
-        if (sick) b->values[1][0] = NAN;
-        if (sick) snapshot(&group, before);
+        if (sick) b->values[SICK][0] = NAN;
+        snapshot(&group, before);
         run_step(&group, b, sick);
         for (int r = 0; sick && r < RANKS; r++)
-            assert_memory_equal(rounding_of(group.scheme[r]), before[r], sizeof before[r]);
+            for (size_t i = 0; i < BIAS; i++) {
+                float kept = before[r][i] + (r == SICK ? 0 : wide_numbers(step, r, MATRIX + i) / RANKS);
+                assert_true(rounding_of(group.scheme[r])[i] == kept);
+            }
     }
     loopback_destroy(&group);
     batch_destroy(b);
@@ -236,6 +242,152 @@ static void test_going_back_to_a_state_forgets_what_was_sent(void **state)
     batch_destroy(b);
 }
 
+/* ---- in the packets or in an all-reduce -------------------------------------------------------------------------- */
+
+/* A bias in the packets of its matrix, and one that has its message to itself: the same bits. */
+static void check_riding(const char *leftovers)
+{
+    char spec[64];
+    loopback riding, alone;
+    batch *a = batch_create(table, 2), *b = batch_create(bias_alone, 1);
+    snprintf(spec, sizeof spec, "topk:leftovers=%s", leftovers);
+    assert_int_equal(loopback_create(&riding, spec, table, 2, RANKS), TW_OK);
+    assert_int_equal(loopback_create(&alone, spec, bias_alone, 1, RANKS), TW_OK);
+    for (int step = 0; step < 20; step++) {
+        batch_fill(a, RANKS, normal, step);
+        for (int r = 0; r < RANKS; r++) memcpy(b->values[r], a->tensors[r][1], BIAS * sizeof(float));
+        run_step(&riding, a, 0);
+        run_step(&alone, b, 0);
+        for (int r = 0; r < RANKS; r++) assert_memory_equal(a->tensors[r][1], b->tensors[r][0], BIAS * sizeof(float));
+    }
+    loopback_destroy(&riding);
+    loopback_destroy(&alone);
+    batch_destroy(a);
+    batch_destroy(b);
+}
+
+static void test_riding_changes_no_bit(void **state)
+{
+    (void)state;
+    check_riding("fp32");
+    check_riding("fp16");
+    check_riding("bf16");
+}
+
+/* How many rounds a step of `size` ranks takes beside a bias of `count` elements, in bf16. */
+static int rounds_beside(size_t count, int size)
+{
+    static float gradient[1 << 17];
+    const tw_tensor message[] = {{"w", 2, {15, 20}}, {"b", 1, {count}}};
+    float *tensors[] = {gradient, gradient + MATRIX};
+    loopback group;
+    tw_round round[LOOPBACK_RANKS] = {0};
+    int rounds = -1;
+    assert_true(MATRIX + count <= sizeof gradient / sizeof *gradient);
+    assert_int_equal(loopback_create(&group, "topk", message, 2, size), TW_OK);
+    for (int r = 0; r < size; r++) assert_int_equal(tw_scheme_begin(group.scheme[r], tensors, -1), TW_OK);
+    do {
+        if (++rounds) assert_int_equal(loopback_deliver(&group, round, NULL), TW_OK);
+        for (int r = 0; r < size; r++) assert_int_equal(tw_scheme_next(group.scheme[r], &round[r]), TW_OK);
+    } while (round[0].kind != TW_ROUND_DONE);
+    loopback_destroy(&group);
+    return rounds;
+}
+
+/* (N-1)(N-2)/N times their bytes more than an all-reduce are 32,768 at most. */
+static void test_few_ride_and_many_do_not(void **state)
+{
+    (void)state;
+    assert_int_equal(rounds_beside(100000, 1), 1);
+    assert_int_equal(rounds_beside(100000, 2), 1);
+    assert_int_equal(rounds_beside(10922, 4), 1); /* 1.5 times 21,844 */
+    assert_int_equal(rounds_beside(10923, 4), 2);
+    assert_int_equal(rounds_beside(1248, 16), 1); /* 13.125 times 2,496 */
+    assert_int_equal(rounds_beside(1249, 16), 2);
+}
+
+/* What rank 3's section of the bias holds instead; less than 0: it has none. */
+static int forged_halves, forged_half, forged_odd;
+
+static void forge(void *packets[], size_t sizes[], int size)
+{
+    tw_packet_writer writer;
+    unsigned char *block;
+    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
+    assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, (tw_coding){0}), TW_OK);
+    if (forged_halves >= 0) {
+        size_t bytes = 2 * (size_t)forged_halves + (size_t)forged_odd;
+        assert_int_equal(tw_packet_put_block(&writer, bytes, &block), TW_OK);
+        memset(block, 0, bytes);
+        uint16_t half = (uint16_t)forged_half;
+        if (forged_halves) memcpy(block + bytes - 2, &half, 2);
+    }
+    sizes[size - 1] = tw_packet_end(&writer);
+}
+
+static void check_forged(int halves, int odd, int half, const char *told)
+{
+    loopback group;
+    int skipped;
+    batch *b = batch_create(table, 2);
+    forged_halves = halves, forged_odd = odd, forged_half = half;
+    batch_fill(b, RANKS, normal, 0);
+    assert_int_equal(loopback_create(&group, "topk", table, 2, RANKS), TW_OK);
+    tw_status status = loopback_step(&group, b->ranks, -1, forge, &skipped);
+    assert_int_equal(status, told ? TW_ERROR_PACKET : TW_OK);
+    if (told && !(strstr(tw_last_error(), told) && strstr(tw_last_error(), "from rank 3")))
+        fail_msg("%s", tw_last_error());
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+static void test_wrong_sections_are_refused(void **state)
+{
+    (void)state;
+    check_forged(BIAS, 0, 0x3F80, NULL);
+    check_forged(-1, 0, 0, "one more than the packet has");
+    check_forged(BIAS - 1, 0, 0, "another length");
+    check_forged(BIAS - 1, 1, 0, "another length");
+    check_forged(0, 0, 0, "another length");
+    check_forged(BIAS, 0, 0x7F80, "NaN or infinity");
+    check_forged(BIAS, 0, 0xFF80, "NaN or infinity");
+    check_forged(BIAS, 0, 0x7FC0, "NaN or infinity");
+}
+
+/* Every rank's bias as large as bf16 has it, and sound as a packet. */
+static void send_largest(void *packets[], size_t sizes[], int size)
+{
+    static const unsigned char largest[] = {0x7F, 0x7F};
+    for (int r = 0; r < size; r++) {
+        tw_packet_writer writer;
+        unsigned char *block;
+        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
+        assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, (tw_coding){0}), TW_OK);
+        assert_int_equal(tw_packet_put_block(&writer, 2 * BIAS, &block), TW_OK);
+        memset(block, 0, 2 * BIAS);
+        memcpy(block + 10, largest, 2);
+        sizes[r] = tw_packet_end(&writer);
+    }
+}
+
+/* A sum that overflows skips the step, and the residuals have all of the step's gradients. */
+static void test_a_sum_that_overflows_is_skipped(void **state)
+{
+    (void)state;
+    loopback group;
+    int skipped;
+    batch *b = batch_create(table, 2);
+    batch_fill(b, RANKS, wide_numbers, 0);
+    assert_int_equal(loopback_create(&group, "topk", table, 2, RANKS), TW_OK);
+    assert_int_equal(loopback_step(&group, b->ranks, -1, send_largest, &skipped), TW_OK);
+    assert_int_equal(skipped, 1);
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; i < BIAS; i++)
+            assert_true(rounding_of(group.scheme[r])[i] == wide_numbers(0, r, MATRIX + i) / RANKS);
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
 /* ---- what is left over ------------------------------------------------------------------------------------------ */
 
 static void test_min_dims_has_the_last_word_on_biases(void **state)
@@ -271,9 +423,13 @@ int main(void)
         cmocka_unit_test(test_full_precision_keeps_nothing),
         cmocka_unit_test(test_fp16_ends_at_a_share_of_its_largest),
         cmocka_unit_test(test_a_skipped_all_reduce_gives_back_what_was_sent),
-        cmocka_unit_test(test_a_step_skipped_before_leaves_them_alone),
+        cmocka_unit_test(test_a_skipped_packet_gives_back_what_was_in_it),
         cmocka_unit_test(test_unsettled_residuals_survive_a_skipped_step),
         cmocka_unit_test(test_going_back_to_a_state_forgets_what_was_sent),
+        cmocka_unit_test(test_riding_changes_no_bit),
+        cmocka_unit_test(test_few_ride_and_many_do_not),
+        cmocka_unit_test(test_wrong_sections_are_refused),
+        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
         cmocka_unit_test(test_min_dims_has_the_last_word_on_biases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

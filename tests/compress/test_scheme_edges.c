@@ -92,6 +92,14 @@ static void test_enormous_gradients_are_skipped(void **state)
     }
 }
 
+/* The bias's section, all of it zeros. */
+static void put_bias(tw_packet_writer *writer)
+{
+    unsigned char *block;
+    assert_int_equal(tw_packet_put_block(writer, sizeof(uint16_t) * BIAS, &block), TW_OK);
+    memset(block, 0, sizeof(uint16_t) * BIAS);
+}
+
 /* Replaces every packet by a sound one that holds the largest float. */
 static void send_largest(void *packets[], size_t sizes[], int size)
 {
@@ -102,6 +110,7 @@ static void send_largest(void *packets[], size_t sizes[], int size)
         tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
         tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
         assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
+        put_bias(&writer);
         sizes[r] = tw_packet_end(&writer);
     }
 }
@@ -345,7 +354,7 @@ static void cut_off(void *packets[], size_t sizes[], int size)
     sizes[size - 1]--;
 }
 
-/* A sound packet of two sections, where one was agreed. */
+/* A sound packet of three sections, where two were agreed. */
 static void add_section(void *packets[], size_t sizes[], int size)
 {
     const uint32_t index = 7;
@@ -354,6 +363,7 @@ static void add_section(void *packets[], size_t sizes[], int size)
     tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
     tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
+    put_bias(&writer);
     assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, coding), TW_OK);
     sizes[size - 1] = tw_packet_end(&writer);
 }

@@ -370,14 +370,14 @@ static void test_bytes_are_the_transports(void **state)
     assert_int_equal(stats->compressed_fp32, STEPS * 4 * 7600);
     assert_int_equal(stats->message_fp32, STEPS * 4 * ELEMENTS);
     assert_int_equal(stats->message_packet, stats->compressed_packet + STEPS * 2 * 80);
-    /* What went over the wire is those packets to three peers, the biases' all-reduce in bf16, and create's. */
+    /* What went over the wire is those packets to three peers, the biases in bf16 within them, and create's. */
     uint64_t exact = 0, packets = 0, all = 0;
     for (int r = 0; r < RANKS; r++) {
         all += sparse[r].traffic.bytes_sent;
         packets += 3 * sparse[r].stats.compressed_packet;
         exact += 3 * 8;
     }
-    assert_int_equal(all, packets + exact + (uint64_t)STEPS * 2 * 3 * 2 * 80);
+    assert_int_equal(all, packets + exact + (uint64_t)STEPS * 4 * 3 * 2 * 80);
     free(dense);
     free(sparse);
 }

@@ -135,16 +135,21 @@ static void mark_nonfinite(tw_dense *dense)
     tw_dense_put(dense->settings.dtype, dense->values, 0, &nan, 1);
 }
 
-void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
+void tw_dense_collect(tw_dense *dense, float scale)
 {
     const tw_scheme *scheme = dense->scheme;
-    for (size_t i = 0, at = 0; scheme->finite && i < scheme->count; i++) {
+    for (size_t i = 0, at = 0; i < scheme->count; i++) {
         if (!takes(dense, i)) continue;
         pack_tensor(dense, at, i, scale);
         at += scheme->tensors[i].count;
     }
-    if (scheme->finite)
-        dense->packed = scheme->begun;
+    dense->packed = scheme->begun;
+}
+
+void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
+{
+    if (dense->scheme->finite)
+        tw_dense_collect(dense, scale);
     else
         mark_nonfinite(dense);
     round->kind = TW_ROUND_ALLREDUCE;
@@ -161,7 +166,23 @@ static int unpack_block(const tw_dense *dense, size_t at, float *gradient, size_
     return tw_kernels_best()->all_finite(gradient, n);
 }
 
-int tw_dense_unpack(const tw_dense *dense)
+static int add_block(const tw_dense *dense, size_t at, float *gradient, size_t n)
+{
+    float value[BLOCK];
+    int finite = unpack_block(dense, at, value, n);
+    tw_kernels_best()->add(gradient, value, n);
+    return finite;
+}
+
+static int round_block(const tw_dense *dense, size_t at, float *gradient, size_t n)
+{
+    tw_dense_put(dense->settings.dtype, dense->values, at, gradient, n);
+    return unpack_block(dense, at, gradient, n);
+}
+
+/* Takes the values to the gradients, block by block. 1 if every block says so. */
+static int visit_blocks(const tw_dense *dense,
+                        int (*visit)(const tw_dense *dense, size_t at, float *gradient, size_t n))
 {
     const tw_scheme *scheme = dense->scheme;
     size_t at = 0;
@@ -170,11 +191,26 @@ int tw_dense_unpack(const tw_dense *dense)
         size_t count = scheme->tensors[i].count;
         if (!takes(dense, i)) continue;
         for (size_t first = 0; first < count; first += BLOCK)
-            finite &= unpack_block(dense, at + first, scheme->gradients[i] + first,
-                                   count - first < BLOCK ? count - first : BLOCK);
+            finite &=
+                visit(dense, at + first, scheme->gradients[i] + first, count - first < BLOCK ? count - first : BLOCK);
         at += count;
     }
     return finite;
+}
+
+int tw_dense_unpack(const tw_dense *dense)
+{
+    return visit_blocks(dense, unpack_block);
+}
+
+int tw_dense_add(const tw_dense *dense)
+{
+    return visit_blocks(dense, add_block);
+}
+
+int tw_dense_round(const tw_dense *dense)
+{
+    return visit_blocks(dense, round_block);
 }
 
 void tw_dense_revert(tw_dense *dense)
@@ -200,18 +236,6 @@ static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const char *ki
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
 {
     return dense->residual ? walk_array(dense, walk, "rounding", dense->residual) : TW_OK;
-}
-
-tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme)
-{
-    return tw_dense_create(dense, scheme,
-                           (tw_dense_settings){.dtype = tw_dense_dtype(scheme->common.leftovers), .feedback = 1});
-}
-
-void tw_leftovers_pack(tw_dense *dense, tw_round *round)
-{
-    tw_dense_pack(dense, dense->scheme->scale, round);
-    dense->scheme->account.exact_bytes = tw_dense_bytes(dense);
 }
 
 /* ---- velocity ---------------------------------------------------------------------------------------------------- */

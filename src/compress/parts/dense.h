@@ -29,11 +29,17 @@ void tw_dense_destroy(tw_dense *dense);
 /* Bytes of the values that travel. */
 size_t tw_dense_bytes(const tw_dense *dense);
 
-/* Collects gradient * scale and asks for the all-reduce. A rank whose gradient is not finite makes the sum so, and
- * keeps its residual as it is. */
+/* Collects gradient * scale, which is finite, as it travels. */
+void tw_dense_collect(tw_dense *dense, float scale);
+/* Collects it and asks for the all-reduce. A rank whose gradient is not finite makes the sum so, and keeps its residual
+ * as it is. */
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round);
 /* After the round: hands the sums back to the gradients. 0 if they are not finite. */
 int tw_dense_unpack(const tw_dense *dense);
+/* The same, but adds the values to the gradients. 0 if they, not the sums, are not finite. */
+int tw_dense_add(const tw_dense *dense);
+/* Rounds what stands in the gradients once, as an all-reduce rounds its sum. 0 if it is not finite then. */
+int tw_dense_round(const tw_dense *dense);
 /* Takes the step back: what it sent, if it came to that, returns to the residual, if there is one. */
 void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */
@@ -51,11 +57,6 @@ void tw_dense_get(tw_dtype dtype, const void *values, size_t at, float *dst, siz
 /* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to
  * no more than 65,504; for others infinity, since they reach as far as fp32. */
 float tw_dense_largest_share(tw_dtype dtype, int size);
-
-/* The tensors that a scheme does not compress, as the option `leftovers` has them travel. */
-tw_status tw_leftovers_create(tw_dense *dense, tw_scheme *scheme);
-/* Packs this rank's share of the mean and accounts for it. */
-void tw_leftovers_pack(tw_dense *dense, tw_round *round);
 
 /* Momentum for tensors that were reduced, the same on every rank: velocity = m*velocity + g, and the step goes along
  * it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). */

@@ -30,13 +30,13 @@ tw_status tw_gather_blame(int rank, tw_status status)
 }
 
 /* The most bytes that this step's packet takes. */
-static size_t packet_bound(const tw_gather *gather)
+static size_t packet_bound(const tw_gather *gather, int is_riding)
 {
     const tw_scheme *scheme = gather->scheme;
     size_t bytes = tw_packet_bound_header();
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) bytes += gather->ops->bound(gather->context, i);
-    return bytes;
+    return is_riding ? bytes + tw_leftovers_bound(&gather->leftovers) : bytes;
 }
 
 tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context)
@@ -44,10 +44,10 @@ tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather
     *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context};
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) gather->count += scheme->tensors[i].count;
-    gather->packet_capacity = packet_bound(gather);
+    TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
+    gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
     TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *gather->reader, &gather->reader));
-    TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
     if (!is_wide(gather)) return TW_OK;
     return tw_dense_create(&gather->wide, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
 }
@@ -69,6 +69,7 @@ static tw_status write_packet(tw_gather *gather, size_t *size)
     tw_packet_begin(&writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, &writer));
+    if (scheme->finite && gather->is_riding) TW_TRY(tw_leftovers_put(&gather->leftovers, &writer));
     scheme->account.index_bytes = writer.index_bytes;
     *size = tw_packet_end(&writer);
     return TW_OK;
@@ -89,6 +90,15 @@ static tw_status open_packets(tw_gather *gather, const void *const *packets, con
     return TW_OK;
 }
 
+/* To the bit what their all-reduce gives, so that it does not matter which tensors share a message. */
+static tw_status add_leftovers(tw_gather *gather, int count)
+{
+    for (int rank = 0; rank < count; rank++)
+        TW_TRY(tw_gather_blame(rank, tw_leftovers_add(&gather->leftovers, &gather->reader[rank], rank == 0)));
+    if (!tw_dense_round(&gather->leftovers)) gather->scheme->skipped = 1;
+    return TW_OK;
+}
+
 /* The sum of `count` packets, in their order, into the gradients. */
 static tw_status add_packets(tw_gather *gather, int count)
 {
@@ -96,6 +106,7 @@ static tw_status add_packets(tw_gather *gather, int count)
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed)
             TW_TRY(gather->ops->add(gather->context, i, gather->reader, count, scheme->gradients[i]));
+    if (gather->is_riding) TW_TRY(add_leftovers(gather, count));
     for (int rank = 0; rank < count; rank++) TW_TRY(tw_gather_blame(rank, tw_packet_close(&gather->reader[rank])));
     return TW_OK;
 }
@@ -119,14 +130,16 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
     tw_scheme *scheme = gather->scheme;
     size_t size;
     if (scheme->finite && gather->ops->take) gather->ops->take(gather->context);
-    TW_TRY(write_packet(gather, &size));
     gather->use_wide = is_wide(gather);
+    gather->is_riding = !gather->use_wide && tw_leftovers_ride(&gather->leftovers);
+    TW_TRY(write_packet(gather, &size));
     if (gather->use_wide) return pack_wide(gather, size, round);
     round->kind = TW_ROUND_ALLGATHER;
     round->data = gather->packet;
     round->size = size;
-    round->capacity = packet_bound(gather); /* not that of a heavier step: receivers make room for N of them */
-    scheme->account.packet_bytes = size;
+    round->capacity =
+        packet_bound(gather, gather->is_riding); /* not that of a heavier step: receivers make room for N of them */
+    scheme->account.packet_bytes = size - scheme->account.exact_bytes; /* of the leftovers that ride */
     return TW_OK;
 }
 
@@ -162,7 +175,7 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round)
         scheme->skipped = !tw_dense_unpack(&gather->leftovers);
         return finish(gather, round);
     }
-    if (scheme->skipped || !gather->leftovers.count) return finish(gather, round);
+    if (scheme->skipped || gather->is_riding || !gather->leftovers.count) return finish(gather, round);
     scheme->phase = FINISH_LEFTOVERS;
     tw_leftovers_pack(&gather->leftovers, round);
     return TW_OK;

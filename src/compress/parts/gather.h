@@ -1,13 +1,11 @@
 /* gather.h - the rounds of every scheme whose ranks hand each other one packet: the packets' all-gather, then the
- * all-reduce of the tensors that are not compressed; a message without the one or the other has no such round. Where N
- * packets would outweigh a dense fp32 all-reduce of what they say, that all-reduce is taken instead: the wide road,
- * which gives the same sum. */
+ * all-reduce of the tensors that are not compressed; a message without the one or the other has no such round, and few
+ * leftovers ride in the packets. Where N packets would outweigh a dense fp32 all-reduce of what they say, that
+ * all-reduce is taken instead: the wide road, which gives the same sum. */
 #ifndef TW_GATHER_H
 #define TW_GATHER_H
 
-#include "dense.h"
-#include "packet.h"
-#include "scheme.h"
+#include "leftovers.h"
 
 /* What the scheme does for it; `context` is the one given to create. Tensors are compressed ones, in table order. */
 typedef struct tw_gather_ops {
@@ -38,6 +36,7 @@ typedef struct tw_gather {
     tw_dense leftovers;       /* the tensors that are not compressed */
     tw_dense wide;            /* the compressed ones, for the wide road */
     int use_wide;             /* this step takes it */
+    int is_riding;            /* this step's leftovers are in the packets */
 } tw_gather;
 
 /* `ops` must answer bits and bound with what the heaviest step will need; the room is made for that. */
