@@ -32,11 +32,15 @@ static int path_beside(const char *file, char *path, size_t capacity)
 
 static tw_status load(const char *name, void **library)
 {
+    static const char *const endings[] = {".0", ""}; /* as installed to be run; as built, or somebody else's */
     char file[NAME_BYTES + 32], path[PATH_BYTES];
-    snprintf(file, sizeof file, "libthinwire_%s.so", name);
-    int beside = path_beside(file, path, sizeof path) && access(path, R_OK) == 0;
-    *library = dlopen(beside ? path : file, RTLD_NOW | RTLD_LOCAL);
-    if (*library) return TW_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(file, sizeof file, "libthinwire_%s.so%s", name, endings[i]);
+        int beside = path_beside(file, path, sizeof path) && access(path, R_OK) == 0;
+        *library = dlopen(beside ? path : file, RTLD_NOW | RTLD_LOCAL);
+        if (*library) return TW_OK;
+        if (beside) break; /* what is there and cannot be loaded is what has to be told */
+    }
     const char *why = dlerror();
     return tw_fail(TW_ERROR_UNSUPPORTED,
                    "transport \"%s\" cannot be loaded (%s); install %s beside libthinwire.so or on the library path",
