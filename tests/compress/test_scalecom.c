@@ -47,8 +47,14 @@ typedef struct naive {
     int size, at;
     float beta;
     tw_dtype dtype;
+    size_t most_rate; /* of the step under way; 0: the rates above */
     float memory[RANKS][TENSORS][MOST];
 } naive;
+
+static size_t rate_of(const naive *self, int t)
+{
+    return self->most_rate && self->most_rate < rates[t] ? self->most_rate : rates[t];
+}
 
 static float rounded(tw_dtype dtype, float x)
 {
@@ -76,7 +82,7 @@ static size_t choose(const naive *self, const step *g, int t, size_t first)
 {
     size_t n = tw_tensor_count(&table[t]), best = first;
     int leader = self->at % self->size;
-    for (size_t i = first; i < n && i < first + rates[t]; i++)
+    for (size_t i = first; i < n && i < first + rate_of(self, t); i++)
         if (fabsf(p_of(self, g, leader, t, i)) > fabsf(p_of(self, g, leader, t, best))) best = i;
     return best;
 }
@@ -86,7 +92,7 @@ static float unit_of(const naive *self, const step *g, int t)
 {
     float largest = 0;
     if (self->dtype != TW_F16) return 1;
-    for (size_t first = 0; first < tw_tensor_count(&table[t]); first += rates[t])
+    for (size_t first = 0; first < tw_tensor_count(&table[t]); first += rate_of(self, t))
         largest = fmaxf(largest, fabsf(p_of(self, g, self->at % self->size, t, choose(self, g, t, first))));
     return largest == 0 ? 1 : ldexpf(1, ilogbf(most_of_one(self)) - ilogbf(largest) - 5);
 }
@@ -119,7 +125,7 @@ static void naive_step(naive *self, const step *g, float sum[TENSORS][MOST])
     for (int t = 0; t < TENSORS; t++) {
         size_t n = tw_tensor_count(&table[t]), chosen[MOST], k = 0;
         float unit = unit_of(self, g, t);
-        for (size_t first = 0; first < n; first += rates[t]) chosen[k++] = choose(self, g, t, first);
+        for (size_t first = 0; first < n; first += rate_of(self, t)) chosen[k++] = choose(self, g, t, first);
         for (size_t j = 0; j < k; j++) sum[t][chosen[j]] = exchange(self, g, t, chosen[j], unit);
     }
     self->at++;
@@ -557,28 +563,47 @@ static void test_revert_returns_what_was_sent(void **state)
     free(g);
 }
 
-/* The first steps are an exact mean, and the memory knows nothing of them. */
-static void test_warmup_is_dense(void **state)
+static void check_warmup(const char *options, const size_t *levels, size_t count)
+{
+    enum { N = 3 };
+    static float sum[TENSORS][MOST];
+    char spec[128];
+    loopback group;
+    step *g = step_create();
+    naive *expected = naive_create(N, 0.25F, TW_F16);
+    snprintf(spec, sizeof spec, "scalecom:" ALL_OF_THEM ",beta=0.25,%s", options);
+    create(&group, spec, N);
+    for (size_t at = 0; at < count; at++) {
+        expected->most_rate = levels[at];
+        fill(g, (int)at);
+        naive_step(expected, g, sum);
+        assert_int_equal(run(&group, g), 0);
+        assert_alike(&group, g, expected, sum);
+        tw_cost cost = cost_of(&group, 1);
+        size_t sent = 0;
+        for (int t = 0; t < TENSORS; t++)
+            sent += (tw_tensor_count(&table[t]) + rate_of(expected, t) - 1) / rate_of(expected, t);
+        assert_int_equal(cost.elements_sent, sent);
+        assert_int_equal(cost.warmup, levels[at] != 0);
+        assert_int_equal(cost.packet_bytes, group.packet_bytes + 2 * sent);
+    }
+    loopback_destroy(&group);
+    free(expected);
+    free(g);
+}
+
+/* Equally many steps at each level, each of which sends a quarter of the one before; a tensor whose own rate is lower
+ * keeps that. Where the first level is at the rate already, there is no warm-up. */
+static void test_the_rate_grows_by_fours(void **state)
 {
     (void)state;
-    enum { N = 2, WARM = 3 };
-    static const float nothing[MOST];
-    loopback group;
-    step *g = step_create(), *before = step_create();
-    create(&group, "scalecom:warmup_steps=3," ALL_OF_THEM, N);
-    for (int at = 0; at <= WARM; at++) {
-        fill(g, at);
-        fill(before, at);
-        assert_int_equal(run(&group, g), 0);
-        assert_int_equal(cost_of(&group, 1).warmup, at < WARM);
-        for (size_t i = 0; at < WARM && i < MOST; i++)
-            assert_true(g->values[1][0][i] == before->values[0][0][i] / 2 + before->values[1][0][i] / 2);
-        for (int r = 0; at < WARM && r < N; r++) assert_memory(&group, r, 0, nothing);
-    }
-    assert_int_equal(cost_of(&group, 0).elements_sent, 16 + 1 + 48);
-    loopback_destroy(&group);
-    free(g);
-    free(before);
+    static const size_t three[] = {3, 3, 3, 12, 12, 12, 48, 48, 0, 0}, all[] = {1, 1, 4, 4, 16, 16, 64, 64, 0},
+                        from_25[] = {25, 25, 0, 0}, nothing[] = {0, 0};
+    check_warmup("warmup_steps=8,warmup_rate=3", three, 10);
+    check_warmup("warmup_steps=8,warmup_rate=1", all, 9);
+    check_warmup("warmup_steps=2,warmup_rate=25", from_25, 4);
+    check_warmup("warmup_steps=2,warmup_rate=100", nothing, 2);
+    check_warmup("warmup_steps=0", nothing, 2);
 }
 
 static void test_saved_state_continues_bit_for_bit(void **state)
@@ -761,7 +786,7 @@ int main(void)
         cmocka_unit_test(test_traffic_does_not_grow_with_the_workers),
         cmocka_unit_test(test_nonfinite_gradients_are_skipped),
         cmocka_unit_test(test_revert_returns_what_was_sent),
-        cmocka_unit_test(test_warmup_is_dense),
+        cmocka_unit_test(test_the_rate_grows_by_fours),
         cmocka_unit_test(test_saved_state_continues_bit_for_bit),
         cmocka_unit_test(test_zeros_and_denormals),
         cmocka_unit_test(test_damaged_packets_are_refused),

@@ -13,8 +13,9 @@
  *
  * After the paper: the rule and the memory. Our own: values travel in half precision by default, scaled by a power of
  * two from the leader's packet into the middle of fp16's range, and what rounding and clamping lose is not taken out of
- * m. The chunks and the dense warm-up are as the paper's descriptions have them; its rates per layer are not known for
- * certain, so there is one rate, and `rates` for exceptions. */
+ * m. So is the warm-up: where the paper's descriptions have a dense one, the rate grows by fours to its final value, as
+ * DGC's does. The chunks are as those descriptions have them; its rates per layer are not known for certain, so there
+ * is one rate, and `rates` for exceptions. */
 #include "aligned.h"
 #include "chunked.h"
 #include "error.h"
@@ -22,6 +23,7 @@
 #include "memory.h"
 #include "rates.h"
 #include "sparse.h"
+#include "warmup.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,27 +37,29 @@ enum {
 
 /* One compressed tensor. */
 typedef struct part {
-    tw_chunked chunked;
+    size_t rate;                       /* its final one */
+    tw_chunked chunked;                /* as this step cuts it */
     size_t first_element, first_chunk; /* where it begins in the memory, and in the arrays with an entry a chunk */
 } part;
 
 typedef struct scalecom {
     tw_scheme scheme;
     double beta;
-    int64_t rate, min_sent, warmup_steps;
+    int64_t rate, min_sent, warmup_steps, warmup_rate;
     char *rates;
     int values;
-    part *parts;             /* one a tensor */
-    size_t elements, chunks; /* of all compressed tensors */
-    size_t index_bytes;      /* of the packed positions */
+    part *parts;         /* one a tensor */
+    size_t elements;     /* of all compressed tensors */
+    size_t chunks;       /* of this step, and the three below, too */
+    size_t index_bytes;  /* of the packed positions */
+    size_t packet_bound; /* the most bytes of a packet */
     float *memory;
     uint32_t *index; /* one a chunk: the element of its tensor that is sent; before that, the position in its chunk */
     float *unsent;   /* the memory there as it was, for revert */
     tw_aligned aligned; /* the values there, as they travel */
     unsigned char *packet;
-    size_t packet_capacity;
     int sent; /* this step took something out of the memory */
-    tw_dense warmup, leftovers;
+    tw_dense leftovers;
 } scalecom;
 
 static const tw_option options[] = {
@@ -66,7 +70,9 @@ static const tw_option options[] = {
     TW_OPTION_MIN_SENT(scalecom),
     {"beta", TW_OPTION_REAL, offsetof(scalecom, beta), "0.1", 0.001, 1, NULL, "low-pass filter of the memory; 1: none"},
     {"warmup_steps", TW_OPTION_INTEGER, offsetof(scalecom, warmup_steps), "400", 0, 1e9, NULL,
-     "first steps in which nothing is compressed"},
+     "steps over which the rate grows to its final value"},
+    {"warmup_rate", TW_OPTION_INTEGER, offsetof(scalecom, warmup_rate), "4", 1, TW_MOST_RATE, NULL,
+     "rate of the first of these steps; each next level is four times that"},
     {"values", TW_OPTION_CHOICE, offsetof(scalecom, values), "fp16", 0, 0, TW_DENSE_CHOICES,
      "how a value travels; what rounding loses stays in the memory"},
 };
@@ -82,18 +88,31 @@ static size_t common_rate(const scalecom *self, size_t count)
     return rate ? rate : 1;
 }
 
-static tw_status cut_tensor(scalecom *self, size_t tensor)
+static tw_status find_rate(scalecom *self, size_t tensor)
 {
     const tw_scheme_tensor *of = &self->scheme.tensors[tensor];
-    size_t rate;
-    TW_TRY(tw_rate_of(self->rates, of->name, common_rate(self, of->count), &rate));
     part *t = &self->parts[tensor];
-    *t = (part){tw_chunked_make(of->count, rate), self->elements, self->chunks};
+    t->first_element = self->elements;
     self->elements += of->count;
-    self->chunks += t->chunked.chunks;
-    self->index_bytes += tw_chunked_bytes(&t->chunked);
-    self->packet_capacity += tw_chunked_bound(&t->chunked);
-    return TW_OK;
+    return tw_rate_of(self->rates, of->name, common_rate(self, of->count), &t->rate);
+}
+
+/* Cuts the tensors into chunks of `most` elements at most. */
+static void cut(scalecom *self, size_t most)
+{
+    const tw_scheme *scheme = &self->scheme;
+    self->chunks = self->index_bytes = 0;
+    self->packet_bound = tw_packet_bound_header();
+    for (size_t i = 0; i < scheme->count; i++) {
+        part *t = &self->parts[i];
+        if (!scheme->tensors[i].compressed) continue;
+        t->chunked = tw_chunked_make(scheme->tensors[i].count, t->rate < most ? t->rate : most);
+        t->first_chunk = self->chunks;
+        self->chunks += t->chunked.chunks;
+        self->index_bytes += tw_chunked_bytes(&t->chunked);
+        self->packet_bound += tw_chunked_bound(&t->chunked);
+    }
+    self->aligned.count = self->chunks;
 }
 
 static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t count)
@@ -101,21 +120,40 @@ static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t
     return tw_rates_check(((const scalecom *)scheme)->rates, tensors, count);
 }
 
+/* The most elements that a chunk of step `step` has: the warm-up's rate grows as a density falls. */
+static size_t rate_at(const scalecom *self, uint64_t step)
+{
+    tw_warmup warmup = {self->warmup_steps, 1 / (double)self->warmup_rate};
+    double last = 1 / (double)self->rate;
+    if (!tw_warmup_is_on(&warmup, step, last)) return SIZE_MAX;
+    return (size_t)(1 / tw_warmup_density(&warmup, step, last) + 0.5);
+}
+
+/* Makes room for every level of the warm-up: the first has the most chunks, but a rate of 1 has no positions. */
+static tw_status make_room(scalecom *self)
+{
+    size_t chunks = 0, bytes = 0;
+    for (size_t rate = rate_at(self, 0);; rate = rate < (size_t)self->rate ? 4 * rate : SIZE_MAX) {
+        cut(self, rate);
+        if (self->chunks > chunks) chunks = self->chunks;
+        if (self->packet_bound > bytes) bytes = self->packet_bound;
+        if (rate == SIZE_MAX) break;
+    }
+    TW_TRY(tw_allocate(chunks, sizeof *self->index, &self->index));
+    TW_TRY(tw_allocate(chunks, sizeof *self->unsent, &self->unsent));
+    TW_TRY(tw_aligned_create(&self->aligned, self->values, self->scheme.size, chunks));
+    return tw_allocate(bytes, 1, &self->packet);
+}
+
 static tw_status create(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
-    self->packet_capacity = tw_packet_bound_header();
     TW_TRY(tw_allocate(scheme->count, sizeof *self->parts, &self->parts));
     for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(cut_tensor(self, i));
+        if (scheme->tensors[i].compressed) TW_TRY(find_rate(self, i));
     TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
-    TW_TRY(tw_allocate(self->chunks, sizeof *self->index, &self->index));
-    TW_TRY(tw_allocate(self->chunks, sizeof *self->unsent, &self->unsent));
-    TW_TRY(tw_aligned_create(&self->aligned, self->values, scheme->size, self->chunks));
-    TW_TRY(tw_allocate(self->packet_capacity, 1, &self->packet));
-    TW_TRY(tw_leftovers_create(&self->leftovers, scheme));
-    if (self->warmup_steps == 0) return TW_OK;
-    return tw_dense_create(&self->warmup, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
+    TW_TRY(make_room(self));
+    return tw_leftovers_create(&self->leftovers, scheme);
 }
 
 static void destroy(tw_scheme *scheme)
@@ -127,7 +165,6 @@ static void destroy(tw_scheme *scheme)
     tw_free(self->unsent);
     tw_aligned_destroy(&self->aligned);
     tw_free(self->packet);
-    tw_dense_destroy(&self->warmup);
     tw_dense_destroy(&self->leftovers);
 }
 
@@ -187,7 +224,7 @@ static tw_status write_packet(scalecom *self, size_t *size)
 {
     const tw_scheme *scheme = &self->scheme;
     tw_packet_writer writer;
-    tw_packet_begin(&writer, self->packet, self->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
+    tw_packet_begin(&writer, self->packet, self->packet_bound, (uint32_t)scheme->step, !scheme->finite);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(put_positions(self, i, &writer));
     *size = tw_packet_end(&writer);
@@ -203,7 +240,7 @@ static tw_status start_broadcast(scalecom *self, tw_round *round)
     round->root = leader_of(scheme);
     round->data = self->packet;
     round->size = 0;
-    round->capacity = self->packet_capacity;
+    round->capacity = self->packet_bound;
     return is_leader(scheme) ? write_packet(self, &round->size) : TW_OK;
 }
 
@@ -299,17 +336,7 @@ static void finish_values(scalecom *self)
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
 
-enum { START, START_VALUES, FINISH_VALUES, FINISH_WARMUP, FINISH_LEFTOVERS };
-
-static tw_status start_warmup(scalecom *self, tw_round *round)
-{
-    tw_scheme *scheme = &self->scheme;
-    scheme->phase = FINISH_WARMUP;
-    scheme->account.elements_sent = self->elements;
-    scheme->account.packet_bytes = tw_dense_bytes(&self->warmup);
-    tw_dense_pack(&self->warmup, scheme->scale, round);
-    return TW_OK;
-}
+enum { START, START_VALUES, FINISH_VALUES, FINISH_LEFTOVERS };
 
 static tw_status start_leftovers(scalecom *self, tw_round *round)
 {
@@ -323,10 +350,11 @@ static tw_status start_leftovers(scalecom *self, tw_round *round)
 static tw_status start(scalecom *self, tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
+    size_t rate = rate_at(self, scheme->step);
     self->sent = 0;
-    scheme->account.warmup = scheme->step < (uint64_t)self->warmup_steps;
-    if (self->elements == 0) return start_leftovers(self, round);
-    return scheme->account.warmup ? start_warmup(self, round) : start_broadcast(self, round);
+    scheme->account.warmup = rate != SIZE_MAX;
+    cut(self, rate);
+    return self->elements ? start_broadcast(self, round) : start_leftovers(self, round);
 }
 
 static tw_status next(tw_scheme *scheme, tw_round *round)
@@ -342,9 +370,6 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
         return TW_OK;
     case FINISH_VALUES:
         finish_values(self);
-        break;
-    case FINISH_WARMUP:
-        scheme->skipped = !tw_dense_unpack(&self->warmup);
         break;
     default:
         scheme->skipped = !tw_dense_unpack(&self->leftovers);
