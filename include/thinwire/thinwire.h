@@ -190,6 +190,10 @@ typedef struct tw_reducer tw_reducer;
  *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2, at most 8)
  *   overlap=on|off      exchange on threads of its own, one a message under way, while backward runs (default on);
  *                       with off, wait takes one message after the other
+ *   per_host=G          the ranks 0 .. G-1, G .. 2G-1, ... are hosts: their gradients are averaged exactly inside a
+ *                       host, and the scheme runs between hosts, so that a host's line carries what one rank's would.
+ *                       Of the gradient the scheme sees, and clips, the host's mean. Only the first rank of a host
+ *                       does its work and remembers anything. G has to divide the number of ranks (default 1)
  * Options of every scheme that compresses some tensors and not others:
  *   min_elements=N      tensors with fewer elements are not compressed            (default 128)
  *   min_dims=N          nor those with fewer dimensions: biases, norms            (default 2)
@@ -231,7 +235,9 @@ TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
  * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 
-/* Counts since create. Set struct_size = sizeof(tw_stats) before the call; fields unknown to the library stay zero. */
+/* Counts since create. Set struct_size = sizeof(tw_stats) before the call; fields unknown to the library stay zero.
+ * With per_host, what is said of tensors and packets (elements_sent to message_packet) is the first rank's of each
+ * host; the other ranks make no packets, and have 0 there. */
 typedef struct tw_stats {
     size_t struct_size;
     uint64_t steps;             /* finished, skipped ones included */
@@ -250,6 +256,7 @@ typedef struct tw_stats {
     double seconds_exchange; /* on the wire and waiting for peers, while nothing was coded: what is left of it when one
                                 message is coded while another is under way */
     double seconds_wait;     /* that tw_reducer_wait blocked its caller: what overlap did not hide */
+    uint64_t bytes_between;  /* of bytes_sent, in exchanges with other hosts: see per_host; without it, all of it */
 } tw_stats;
 TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
 
@@ -390,7 +397,8 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
  * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE, naming the tensor, if one is
  * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. A loaded
- * reducer continues bit for bit, also one of another message_kb. */
+ * reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of each
+ * host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 

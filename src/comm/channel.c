@@ -109,7 +109,7 @@ static void fail_phase(tw_channel *channel, tw_status status)
 /* The comm is of no more use: the others are told, if they can be. */
 static void break_comm(tw_channel *channel, const char *reason)
 {
-    tw_comm *comm = channel->comm;
+    tw_comm *comm = tw_comm_whole(channel->comm);
     tw_mutex_lock(&comm->mutex);
     int first = !comm->broken;
     if (first) {
@@ -132,22 +132,23 @@ tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
 {
     char reason[TW_REASON_BYTES];
     snprintf(reason, sizeof reason, "%s", tw_last_error());
-    if (channel->comm->size > 1) break_comm(channel, reason); /* one alone keeps nobody waiting */
+    if (tw_comm_whole(channel->comm)->size > 1) break_comm(channel, reason); /* one alone keeps nobody waiting */
     return tw_fail(status, "%s", reason);
 }
 
 int tw_channel_broke(const tw_channel *channel)
 {
-    tw_mutex_lock(&channel->comm->mutex);
+    tw_mutex *mutex = &tw_comm_whole(channel->comm)->mutex;
+    tw_mutex_lock(mutex);
     int broke = channel->broke;
-    tw_mutex_unlock(&channel->comm->mutex);
+    tw_mutex_unlock(mutex);
     return broke;
 }
 
 /* 1 while this phase and the comm are whole. */
 static int is_whole(tw_channel *channel)
 {
-    tw_comm *comm = channel->comm;
+    const tw_comm *comm = tw_comm_whole(channel->comm);
     if (channel->status == TW_OK && comm->broken)
         fail_phase(channel, tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason));
     return channel->status == TW_OK;

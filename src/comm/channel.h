@@ -26,6 +26,7 @@ struct tw_comm {
     unsigned channels_created;
     _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
+    struct tw_comm *whole;        /* that this is a part of, and fails with; NULL: it is whole */
     const int *names;             /* what texts call the ranks: numbers of the whole comm; NULL: as they are */
     int separated;                /* the survivors of a gossip have a comm of their own on this one */
     int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
@@ -67,6 +68,13 @@ struct tw_channel {
 static inline int tw_comm_name(const tw_comm *comm, int rank)
 {
     return comm->names ? comm->names[rank] : rank;
+}
+
+/* The comm that breaks when this one does. */
+static inline tw_comm *tw_comm_whole(tw_comm *comm)
+{
+    while (comm->whole) comm = comm->whole;
+    return comm;
 }
 
 /* The transport's leave, where it has one. */

@@ -139,6 +139,7 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     while (ranks[own] != whole->rank) own++;
     TW_TRY(tw_comm_create_custom(&ops, me, own, count, subset));
     (*subset)->names = me->ranks + count;
+    (*subset)->whole = watch ? NULL : whole;
     (*subset)->timeout = watch ? (double)INFINITY : whole->timeout;
     return TW_OK;
 }

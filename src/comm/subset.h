@@ -16,8 +16,8 @@ typedef struct tw_watch {
 } tw_watch;
 
 /* Rank i of the subset is ranks[i] of `whole`; this rank is among them. Its channel c uses the number first_channel + c
- * of the whole, which nobody else may. Without a watch (NULL) it has whole's timeout, and a failure of the one ends the
- * other. `whole` has to outlive it. */
+ * of the whole, which nobody else may. Without a watch (NULL) it has whole's timeout, and the first failure of the
+ * two ends both. `whole` has to outlive it. */
 tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, unsigned first_channel,
                                 const tw_watch *watch, tw_comm **subset);
 

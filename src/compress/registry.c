@@ -26,6 +26,8 @@ static const tw_option message_options[] = {
      "messages under way at once: while one is on the wire, another is coded"},
     {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
      "exchange on threads of its own, one a message under way, while backward runs"},
+    {"per_host", TW_OPTION_INTEGER, offsetof(tw_common_options, per_host), "1", 1, 4096, NULL,
+     "workers in a row that are one host: summed exactly there, compressed between hosts"},
 };
 enum {
     LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,

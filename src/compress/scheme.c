@@ -27,12 +27,11 @@ static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *ten
     return TW_OK;
 }
 
-tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
-                           tw_scheme **out)
+tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                                   tw_scheme **out)
 {
     const tw_scheme_ops *ops;
     tw_scheme *scheme;
-    TW_TRY(tw_need(out, "scheme"));
     if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size,
                        MAX_RANKS);
@@ -51,6 +50,31 @@ tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t co
     }
     *out = scheme;
     return TW_OK;
+}
+
+/* A scheme by hand knows no hosts. */
+static tw_status check_hosts(const tw_scheme *scheme)
+{
+    long long per_host = scheme->common.per_host;
+    if (per_host == 1) return TW_OK;
+    return tw_fail(TW_ERROR_SPEC,
+                   "per_host=%lld is for a reducer; by hand, average inside each host and make the scheme, without it, "
+                   "for one rank a host",
+                   per_host);
+}
+
+tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                           tw_scheme **out)
+{
+    tw_scheme *scheme = NULL;
+    TW_TRY(tw_need(out, "scheme"));
+    TW_TRY(tw_scheme_create_between(spec, tensors, count, rank, size, &scheme));
+    tw_status status = check_hosts(scheme);
+    if (status == TW_OK)
+        *out = scheme;
+    else
+        tw_scheme_destroy(scheme);
+    return status;
 }
 
 void tw_scheme_destroy(tw_scheme *scheme)

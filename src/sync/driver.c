@@ -97,32 +97,44 @@ static tw_status wait_for_others(tw_lane *lane, size_t message, const tw_scheme 
 static tw_status run_rounds(tw_lane *lane, size_t message)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    tw_scheme *scheme;
+    tw_scheme *scheme = NULL;
     tw_round round = {0};
     TW_TRY(settings->begin(settings->context, message, &scheme));
-    for (;;) {
+    while (scheme) {
         TW_TRY(tw_scheme_next(scheme, &round));
         tw_channel_release(lane->channel);
         if (round.kind == TW_ROUND_DONE) return TW_OK;
         TW_TRY(wait_for_others(lane, message, scheme, &round));
     }
+    return TW_OK;
 }
 
-static tw_status take_message(tw_lane *lane, size_t message)
+/* The turn is taken in any case: the messages behind this one wait for it. */
+static tw_status take_turns(tw_lane *lane, size_t message, tw_status before)
 {
     take_turn(lane->driver, message);
-    tw_status status = run_rounds(lane, message);
+    tw_status status = before == TW_OK ? run_rounds(lane, message) : before;
     if (status != TW_OK) tw_channel_give_up(lane->channel, status); /* or the others would wait for this rank */
     give_turn(lane->driver, message);
     return status;
 }
 
+static tw_status take_message(tw_lane *lane, size_t message)
+{
+    const tw_driver_settings *settings = &lane->driver->settings;
+    tw_status status = settings->before ? settings->before(settings->context, message, lane->aside) : TW_OK;
+    TW_TRY(take_turns(lane, message, status));
+    if (settings->after) status = settings->after(settings->context, message, lane->aside);
+    return status == TW_OK ? TW_OK : tw_channel_give_up(lane->aside, status);
+}
+
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 /* A failure on one lane breaks the comm, and then the others fail with it: the first is the one to tell. */
-static void record_failure(tw_driver *driver, const tw_channel *channel, tw_status status)
+static void record_failure(tw_driver *driver, const tw_lane *lane, tw_status status)
 {
-    if (driver->failure != TW_OK && !tw_channel_broke(channel)) return;
+    int first = tw_channel_broke(lane->channel) || (lane->aside && tw_channel_broke(lane->aside));
+    if (driver->failure != TW_OK && !first) return;
     driver->failure = status;
     snprintf(driver->failure_text, sizeof driver->failure_text, "%s", tw_last_error());
 }
@@ -143,7 +155,7 @@ static void run_next(tw_lane *lane)
     tw_status status = take_message(lane, message);
     tw_mutex_lock(&driver->lock);
     set_under_way(driver, -1);
-    if (status != TW_OK) record_failure(driver, lane->channel, status);
+    if (status != TW_OK) record_failure(driver, lane, status);
     driver->done++;
     tw_condition_wake_all(&driver->changed);
 }
@@ -177,19 +189,24 @@ static void start_step(tw_driver *driver)
     driver->open = driver->taken = driver->begun = driver->done = 0;
 }
 
+/* The first lane has the one that is there. */
+static tw_status choose_channel(tw_channel *first, int lane, tw_channel **channel)
+{
+    if (lane > 0) return tw_channel_create_behind(first, (unsigned)lane, channel);
+    *channel = first;
+    return TW_OK;
+}
+
 static tw_status create_lanes(tw_driver *driver, tw_channel *channel)
 {
     const tw_driver_settings *settings = &driver->settings;
     int most = settings->messages < TW_MOST_LANES ? (int)settings->messages : TW_MOST_LANES;
     int count = settings->lanes < most ? settings->lanes : most;
     for (int l = 0; l < count; l++) {
-        tw_lane *lane = &driver->lanes[l];
+        tw_lane *lane = &driver->lanes[driver->lane_count++];
         lane->driver = driver;
-        if (l == 0)
-            lane->channel = channel;
-        else
-            TW_TRY(tw_channel_create_behind(channel, (unsigned)l, &lane->channel));
-        driver->lane_count++;
+        TW_TRY(choose_channel(channel, l, &lane->channel));
+        if (settings->aside) TW_TRY(choose_channel(settings->aside, l, &lane->aside));
     }
     return TW_OK;
 }
@@ -224,7 +241,10 @@ static void end_threads(tw_driver *driver)
 void tw_driver_release(tw_driver *driver)
 {
     end_threads(driver);
-    for (int l = 1; l < driver->lane_count; l++) tw_channel_destroy(driver->lanes[l].channel);
+    for (int l = 1; l < driver->lane_count; l++) {
+        tw_channel_destroy(driver->lanes[l].channel);
+        tw_channel_destroy(driver->lanes[l].aside);
+    }
     if (driver->condition_made) tw_condition_destroy(&driver->changed);
     if (driver->lock_made) tw_mutex_destroy(&driver->lock);
 }
@@ -279,15 +299,25 @@ tw_driver_seconds tw_driver_spent(tw_driver *driver)
     return seconds;
 }
 
+static void add_traffic(tw_traffic *all, const tw_channel *channel)
+{
+    tw_traffic one = tw_channel_traffic(channel);
+    all->bytes_sent += one.bytes_sent;
+    all->bytes_received += one.bytes_received;
+    all->messages_sent += one.messages_sent;
+    all->messages_received += one.messages_received;
+}
+
 tw_traffic tw_driver_traffic(const tw_driver *driver)
 {
     tw_traffic all = {0};
-    for (int l = 0; l < driver->lane_count; l++) {
-        tw_traffic one = tw_channel_traffic(driver->lanes[l].channel);
-        all.bytes_sent += one.bytes_sent;
-        all.bytes_received += one.bytes_received;
-        all.messages_sent += one.messages_sent;
-        all.messages_received += one.messages_received;
-    }
+    for (int l = 0; l < driver->lane_count; l++) add_traffic(&all, driver->lanes[l].channel);
+    return all;
+}
+
+tw_traffic tw_driver_traffic_aside(const tw_driver *driver)
+{
+    tw_traffic all = {0};
+    for (int l = 0; driver->settings.aside && l < driver->lane_count; l++) add_traffic(&all, driver->lanes[l].aside);
     return all;
 }

@@ -7,8 +7,8 @@
  * waits for others. Messages get their first turn in their order: when one begins, all before it have begun, and are on
  * the wire or further.
  *
- * A driver knows nothing of who owns the messages. What a message does before its first turn, or after its last, is one
- * more call in `take_message` (driver.c): there a lane has its thread and its channel to itself. */
+ * A driver knows nothing of who owns the messages. What a message does with others before its first turn and after its
+ * last is its owner's; a lane has one more channel for it. */
 #ifndef TW_SYNC_DRIVER_H
 #define TW_SYNC_DRIVER_H
 
@@ -23,7 +23,7 @@ typedef struct tw_driver tw_driver;
 /* One message's way. */
 typedef struct tw_lane {
     tw_driver *driver;
-    tw_channel *channel;
+    tw_channel *channel, *aside; /* for rounds, and for what comes before and after them */
     tw_thread thread;
     const void *root_packet; /* what the last broadcast brought */
     size_t root_size;
@@ -33,8 +33,12 @@ typedef struct tw_driver_settings {
     size_t messages; /* in a step */
     int lanes;       /* at most; there are no more than messages */
     int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
-    /* Begins a message, in its turn: *scheme will be asked for its rounds. */
+    /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
     tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);
+    /* (optional, all three or none) What comes before the first turn of a message, and after its last. */
+    tw_status (*before)(void *context, size_t message, tw_channel *aside);
+    tw_status (*after)(void *context, size_t message, tw_channel *aside);
+    tw_channel *aside; /* the first lane's, made with numbers behind it as `channel` is; it stays the caller's */
     void *context;
 } tw_driver_settings;
 
@@ -82,7 +86,8 @@ tw_status tw_driver_wait(tw_driver *driver);
 tw_status tw_driver_failure(tw_driver *driver);
 
 tw_driver_seconds tw_driver_spent(tw_driver *driver);
-/* Bytes and messages of all lanes. */
+/* Bytes and messages of all lanes: in rounds, and before and after them. */
 tw_traffic tw_driver_traffic(const tw_driver *driver);
+tw_traffic tw_driver_traffic_aside(const tw_driver *driver);
 
 #endif

@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "memory.h"
 #include "patterns.h"
+#include "reducer_host.h"
 #include "sized.h"
 
 #include <math.h>
@@ -60,9 +61,10 @@ static tw_status begin(void *context, size_t number, tw_scheme **scheme)
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
+    if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
     *scheme = message->scheme;
-    if (is_measured_late(message)) measure(reducer, message);
-    TW_TRY(tw_scheme_begin(*scheme, reducer->gradients + message->first, gradient_norm(reducer, message)));
+    if (is_measured_late(message) && reducer->host.size == 1) measure(reducer, message);
+    TW_TRY(tw_scheme_begin(*scheme, reducer->exchanged + message->first, gradient_norm(reducer, message)));
     tw_world_charge(message_elements(*scheme), 0);
     return TW_OK;
 }
@@ -98,7 +100,7 @@ static void account_step(tw_reducer *reducer, int skipped)
     stats->steps_skipped += skipped != 0;
     stats->steps_warmup += reducer->messages[0].scheme->account.warmup != 0;
     stats->bytes_dense += 2 * (size - 1) * 4 * reducer->elements / size;
-    if (skipped) return;
+    if (skipped || !tw_reducer_is_first(reducer)) return;
     for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, reducer->messages[m].scheme);
 }
 
@@ -127,7 +129,9 @@ static tw_status create_message(tw_reducer *reducer, tw_message *message, size_t
         reducer->message_of[i] = (size_t)(message - reducer->messages);
         reducer->elements += tw_tensor_count(&tensors[i]);
     }
-    return tw_scheme_create(spec, tensors + first, end - first, reducer->rank, reducer->size, &message->scheme);
+    int per_host = reducer->host.size;
+    return tw_scheme_create_between(spec, tensors + first, end - first, reducer->rank / per_host,
+                                    reducer->size / per_host, &message->scheme);
 }
 
 static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, size_t least)
@@ -148,18 +152,25 @@ static tw_status create_arrays(tw_reducer *reducer)
 {
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->message_of, &reducer->message_of));
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->gradients, &reducer->gradients));
+    reducer->exchanged = reducer->gradients;
     return tw_allocate(reducer->count, sizeof *reducer->squares, &reducer->squares);
 }
 
 static tw_status create_driver(tw_reducer *reducer)
 {
     const tw_common_options *common = &reducer->messages[0].scheme->common;
+    const tw_reducer_host *host = &reducer->host;
     tw_driver_settings settings = {.messages = reducer->message_count,
                                    .lanes = (int)common->in_flight,
                                    .threaded = common->overlap,
                                    .begin = begin,
                                    .context = reducer};
-    return tw_driver_create(&reducer->driver, reducer->channel, &settings);
+    if (host->size > 1) {
+        settings.before = tw_reducer_host_average;
+        settings.after = tw_reducer_host_spread;
+        settings.aside = host->inside;
+    }
+    return tw_driver_create(&reducer->driver, host->between ? host->between : reducer->channel, &settings);
 }
 
 /* All that can be done alone. */
@@ -174,14 +185,16 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     TW_TRY(patterns);
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(create_arrays(reducer));
+    TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
     TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
+    TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
     return create_driver(reducer);
 }
 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
-    tw_status channel = tw_channel_create_wide(comm, TW_LANE_NUMBERS, &reducer->channel);
+    tw_status channel = tw_channel_create_wide(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
@@ -211,6 +224,7 @@ void tw_reducer_destroy(tw_reducer *reducer)
     tw_driver_release(&reducer->driver);
     for (size_t m = 0; reducer->messages && m < reducer->message_count; m++)
         tw_scheme_destroy(reducer->messages[m].scheme);
+    tw_reducer_host_destroy(reducer);
     tw_channel_destroy(reducer->channel);
     tw_free(reducer->messages);
     tw_free(reducer->message_of);
@@ -244,7 +258,8 @@ tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     const tw_scheme_tensor *tensor = &message->scheme->tensors[index - message->first];
     /* Here the gradient is still in the cache, so that looking at every element costs little. */
-    double squares = is_measured_late(message) ? 0 : tw_kernels_best()->sum_squares(gradient, tensor->count);
+    int later = reducer->host.size > 1 || is_measured_late(message); /* a host's is measured where it is averaged */
+    double squares = later ? 0 : tw_kernels_best()->sum_squares(gradient, tensor->count);
     reducer->gradients[index] = gradient;
     reducer->squares[index] = squares;
     reducer->missing--;
@@ -324,17 +339,24 @@ const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
     return message->scheme->tensors[index - message->first].plan;
 }
 
+static void add_traffic(tw_stats *stats, tw_traffic traffic)
+{
+    stats->bytes_sent += traffic.bytes_sent;
+    stats->bytes_received += traffic.bytes_received;
+}
+
 tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
 {
     TW_TRY(tw_need(reducer, "reducer"));
     TW_TRY(tw_need(stats, "stats"));
     tw_driver *driver = (tw_driver *)&reducer->driver; /* its threads may be counting */
     tw_driver_seconds spent = tw_driver_spent(driver);
-    tw_traffic traffic = tw_driver_traffic(driver);
     tw_stats now = reducer->stats;
     now.seconds_codec = spent.coding;
     now.seconds_exchange = spent.wire;
-    now.bytes_sent = traffic.bytes_sent;
-    now.bytes_received = traffic.bytes_received;
+    add_traffic(&now, tw_driver_traffic(driver));
+    now.bytes_between = tw_reducer_is_first(reducer) ? now.bytes_sent : 0;
+    add_traffic(&now, tw_driver_traffic_aside(driver));
+    if (reducer->host.between) add_traffic(&now, tw_channel_traffic(reducer->channel));
     return tw_copy_sized(stats, &now, sizeof now, "tw_stats");
 }

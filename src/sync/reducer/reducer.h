@@ -11,13 +11,27 @@ typedef struct tw_message {
     size_t missing; /* of them not yet submitted in this step */
 } tw_message;
 
+/* Option per_host; see reducer_host.h. */
+typedef struct tw_reducer_host {
+    int size;            /* workers of a host; 1: each is a host, and of the rest nothing is there */
+    int place;           /* of this rank in its host */
+    tw_comm *members;    /* of the host */
+    tw_comm *firsts;     /* of all hosts, on these */
+    tw_channel *inside;  /* the members': the driver's first for what comes before and after */
+    tw_channel *between; /* the first ranks': the driver's first */
+    float *values;       /* of all messages: the host's mean, then what was made of it */
+    float **parts;       /* each tensor's */
+} tw_reducer_host;
+
 struct tw_reducer {
-    tw_channel *channel; /* the driver's first */
+    tw_channel *channel; /* of all ranks; the driver's first, unless the host has one between hosts */
     int rank, size;
+    tw_reducer_host host;
     size_t count;       /* tensors */
     size_t elements;    /* in all of them */
     size_t *message_of; /* which message each tensor belongs to */
     float **gradients;  /* of the step under way; NULL: not yet submitted */
+    float **exchanged;  /* what schemes are given: these, or the host's mean of them */
     double *squares;    /* the sum of squares of each */
     size_t message_count;
     tw_message *messages; /* in the order in which backward completes them: the table's end first */

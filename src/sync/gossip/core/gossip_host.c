@@ -2,9 +2,9 @@
 
 #include "channel.h"
 #include "error.h"
+#include "hosts.h"
 #include "kernels.h"
 #include "memory.h"
-#include "subset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,11 +26,8 @@ int tw_host_is_first(const tw_gossip *gossip)
 tw_status tw_host_prepare(tw_gossip *gossip)
 {
     tw_host *host = &gossip->host;
-    int workers = gossip->size, size = (int)host->size;
-    if (workers % size != 0)
-        return tw_fail(TW_ERROR_SPEC,
-                       "per_host=%d does not divide the %d workers: every host must have as many; %d would do", size,
-                       workers, (workers / size + 1) * size);
+    int size = (int)host->size;
+    TW_TRY(tw_hosts_check(gossip->size, size));
     host->place = gossip->rank % size;
     gossip->rank /= size;
     gossip->size /= size;
@@ -50,24 +47,13 @@ static tw_status create_values(tw_gossip *gossip)
     return TW_OK;
 }
 
-/* The comm of `count` of the ranks, from `rank` on, `stride` apart. */
-static tw_status create_subset(tw_comm *comm, int rank, int stride, int count, unsigned number, tw_comm **subset)
-{
-    int *ranks;
-    TW_TRY(tw_allocate((size_t)count, sizeof *ranks, &ranks));
-    for (int i = 0; i < count; i++) ranks[i] = rank + i * stride;
-    tw_status status = tw_comm_create_subset(comm, ranks, count, number, NULL, subset);
-    tw_free(ranks);
-    return status;
-}
-
 /* The gossip moves to the first ranks of all hosts. */
 static tw_status join_firsts(tw_gossip *gossip)
 {
     tw_host *host = &gossip->host;
     tw_channel *whole = host->everybody;
     unsigned hosts = (unsigned)gossip->size;
-    TW_TRY(create_subset(whole->comm, 0, (int)host->size, gossip->size, whole->number + 2, &host->firsts));
+    TW_TRY(tw_hosts_create_firsts(whole->comm, (int)host->size, whole->number + 2, &host->firsts));
     TW_TRY(tw_channel_create_wide(host->firsts, 1 + hosts, &gossip->channel));
     gossip->view = gossip->channel;
     return gossip->survive ? tw_gossip_survive(gossip) : TW_OK;
@@ -76,11 +62,10 @@ static tw_status join_firsts(tw_gossip *gossip)
 tw_status tw_host_join(tw_gossip *gossip)
 {
     tw_host *host = &gossip->host;
-    int size = (int)host->size;
     tw_channel *whole = gossip->channel;
     host->everybody = whole;
     gossip->channel = gossip->view = NULL;
-    TW_TRY(create_subset(whole->comm, gossip->rank * size, 1, size, whole->number + 1, &host->members));
+    TW_TRY(tw_hosts_create_members(whole->comm, (int)host->size, whole->number + 1, &host->members));
     TW_TRY(create_values(gossip));
     return tw_host_is_first(gossip) ? join_firsts(gossip) : TW_OK;
 }

@@ -1,0 +1,149 @@
+#include "reducer_host.h"
+
+#include "channel.h"
+#include "charge.h"
+#include "error.h"
+#include "hosts.h"
+#include "kernels.h"
+#include "memory.h"
+
+#include <string.h>
+
+/* What the first rank has to say of a message beside its values: a float behind them, which is the sum of these. */
+enum { SKIPPED = 1, WARMUP = 2, LAST_WORD = SKIPPED + WARMUP };
+
+int tw_reducer_is_first(const tw_reducer *reducer)
+{
+    return reducer->host.place == 0;
+}
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
+
+tw_status tw_reducer_host_create(tw_reducer *reducer, int per_host)
+{
+    tw_reducer_host *host = &reducer->host;
+    tw_channel *whole = reducer->channel;
+    unsigned members = whole->number + 1 + TW_LANE_NUMBERS, firsts = members + 1 + TW_MOST_LANES;
+    TW_TRY(tw_hosts_check(reducer->size, per_host));
+    host->size = per_host;
+    host->place = reducer->rank % per_host;
+    if (per_host == 1) return TW_OK;
+    TW_TRY(tw_hosts_create_members(whole->comm, per_host, members, &host->members));
+    TW_TRY(tw_channel_create_wide(host->members, TW_LANE_NUMBERS, &host->inside));
+    if (!tw_reducer_is_first(reducer)) return TW_OK;
+    TW_TRY(tw_hosts_create_firsts(whole->comm, per_host, firsts, &host->firsts));
+    return tw_channel_create_wide(host->firsts, TW_LANE_NUMBERS, &host->between);
+}
+
+/* A message's tensors lie in a row, with a word behind them. */
+tw_status tw_reducer_host_make_room(tw_reducer *reducer)
+{
+    tw_reducer_host *host = &reducer->host;
+    if (host->size == 1) return TW_OK;
+    TW_TRY(tw_allocate(reducer->elements + reducer->message_count, sizeof *host->values, &host->values));
+    TW_TRY(tw_allocate(reducer->count, sizeof *host->parts, &host->parts));
+    float *part = host->values;
+    for (size_t m = 0; m < reducer->message_count; m++, part++) {
+        const tw_message *message = &reducer->messages[m];
+        for (size_t i = 0; i < message->count; i++) {
+            host->parts[message->first + i] = part;
+            part += message->scheme->tensors[i].count;
+        }
+    }
+    reducer->exchanged = host->parts;
+    return TW_OK;
+}
+
+void tw_reducer_host_destroy(tw_reducer *reducer)
+{
+    tw_reducer_host *host = &reducer->host;
+    tw_channel_destroy(host->between);
+    tw_channel_destroy(host->inside);
+    tw_comm_destroy(host->firsts);
+    tw_comm_destroy(host->members);
+    tw_free(host->parts);
+    tw_free(host->values);
+}
+
+/* ---- before a message's rounds ----------------------------------------------------------------------------------- */
+
+static size_t count_values(const tw_message *message)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < message->count; i++) count += message->scheme->tensors[i].count;
+    return count;
+}
+
+/* This member's share of the mean. */
+static void pack(tw_reducer *reducer, const tw_message *message, size_t count)
+{
+    for (size_t i = message->first; i < message->first + message->count; i++)
+        memcpy(reducer->exchanged[i], reducer->gradients[i],
+               message->scheme->tensors[i - message->first].count * sizeof(float));
+    tw_kernels_best()->scale(reducer->exchanged[message->first], 1.0f / (float)reducer->host.size, count);
+}
+
+static void measure(tw_reducer *reducer, const tw_message *message)
+{
+    for (size_t i = message->first; i < message->first + message->count; i++)
+        reducer->squares[i] =
+            tw_kernels_best()->sum_squares(reducer->exchanged[i], message->scheme->tensors[i - message->first].count);
+}
+
+static tw_status average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
+{
+    size_t count = count_values(message);
+    pack(reducer, message, count);
+    TW_TRY(tw_channel_allreduce(aside, TW_F32, reducer->exchanged[message->first], count));
+    tw_world_charge(0, count * sizeof(float));
+    if (tw_reducer_is_first(reducer)) measure(reducer, message);
+    return TW_OK;
+}
+
+/* The norm of the whole, which clipping needs before the first message begins, is known when all are averaged. */
+tw_status tw_reducer_host_average(void *context, size_t number, tw_channel *aside)
+{
+    tw_reducer *reducer = context;
+    if (!reducer->clips) return average(reducer, &reducer->messages[number], aside);
+    for (size_t m = 0; number == 0 && m < reducer->message_count; m++)
+        TW_TRY(average(reducer, &reducer->messages[m], aside));
+    return TW_OK;
+}
+
+/* ---- after them -------------------------------------------------------------------------------------------------- */
+
+static float word_of(const tw_scheme *scheme)
+{
+    return (float)((scheme->skipped ? SKIPPED : 0) + (scheme->account.warmup ? WARMUP : 0));
+}
+
+static tw_status heed(tw_scheme *scheme, const tw_channel *aside, float word)
+{
+    int is_one = word >= 0 && word <= LAST_WORD, flags = is_one ? (int)word : 0;
+    if (!is_one || (float)flags != word)
+        return tw_fail(TW_ERROR_PACKET, "rank %d tells its host what cannot be: %g", tw_comm_name(aside->comm, 0),
+                       (double)word);
+    scheme->skipped = flags & SKIPPED;
+    scheme->account.warmup = (flags & WARMUP) != 0;
+    return TW_OK;
+}
+
+static void unpack(tw_reducer *reducer, const tw_message *message)
+{
+    for (size_t i = message->first; i < message->first + message->count; i++)
+        memcpy(reducer->gradients[i], reducer->exchanged[i],
+               message->scheme->tensors[i - message->first].count * sizeof(float));
+}
+
+tw_status tw_reducer_host_spread(void *context, size_t number, tw_channel *aside)
+{
+    tw_reducer *reducer = context;
+    const tw_message *message = &reducer->messages[number];
+    float *values = reducer->exchanged[message->first];
+    size_t count = count_values(message);
+    if (tw_reducer_is_first(reducer)) values[count] = word_of(message->scheme);
+    TW_TRY(tw_channel_broadcast_into(aside, 0, values, (count + 1) * sizeof *values));
+    if (!tw_reducer_is_first(reducer)) TW_TRY(heed(message->scheme, aside, values[count]));
+    unpack(reducer, message);
+    return TW_OK;
+}
