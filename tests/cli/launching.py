@@ -31,7 +31,7 @@ class OpeningTest(CommandLineTest):
 @needs_mpi
 class MpiTest(CommandLineTest):
     def test_ranks_equal_threads(self):
-        for sync in ("allreduce", "dgc:density=0.01"):
+        for sync in ("allreduce", "dgc:density=0.01", "dgc:density=0.01,per_host=3"):
             options = ("--sync", sync, "--steps", 6, "--crop", 2, "--check-every", 1)
             threads = self.train(*options, "--workers", 3)
             ranks = self.train(*options, **under_mpi(3))

@@ -51,12 +51,22 @@ class TrainingTest(CommandLineTest):
             self.assertAlmostEqual(loss / losses[0], 1, places=4)
 
     def test_half_a_run_resumed_is_the_whole_run(self):
-        options = ("--workers", 4, "--sync", "dgc:density=0.01,warmup_steps=8")
-        whole = self.train(*options, "--epochs", 4)
-        half = self.folder / "half"
-        self.train(*options, "--epochs", 2, "--out", half)
-        self.assertEqual(self.train(*options, "--epochs", 4, "--resume", "--out", half)["weights_crc32c"],
-                         whole["weights_crc32c"])
+        for name, hosts in (("half", ""), ("half of hosts", ",per_host=2")):
+            options = ("--workers", 4, "--sync", "dgc:density=0.01,warmup_steps=8" + hosts)
+            whole = self.train(*options, "--epochs", 4)
+            half = self.folder / name
+            self.train(*options, "--epochs", 2, "--out", half)
+            resumed = self.train(*options, "--epochs", 4, "--resume", "--out", half)
+            self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_only_the_packets_of_hosts_cross_their_lines(self):
+        """Two hosts of two workers send what two workers do, but for the introductions: 8 bytes to each of the others."""
+        plain, hosts = (self.train("--workers", workers, "--batch", 32 // workers, "--steps", 6, "--sync", sync)
+                        for workers, sync in ((2, "fp16"), (4, "fp16:per_host=2")))
+        self.assertEqual(2 * hosts["bytes"]["between"], plain["bytes"]["sent"] - 8)
+        self.assertGreater(hosts["bytes"]["sent"], hosts["bytes"]["between"])
+        self.assertEqual(plain["bytes"]["between"], plain["bytes"]["sent"])
+        self.assertEqual(hosts["ratio"]["message"], plain["ratio"]["message"])
 
     def test_dense_traffic_is_counted_as_the_formula_has_it(self):
         summary = self.train("--workers", 4, "--steps", 3)

@@ -2,6 +2,7 @@
  * refused by name and stays as it was. */
 #include "checkpoint.h"
 #include "folder.h"
+#include "seal.h"
 #include "small_run.h"
 
 /* One worker on a comm of its own. */
@@ -244,6 +245,37 @@ static void damaged_worker_file_is_found(void **state)
     damage_is_found_in("worker-0.safetensors", state);
 }
 
+/* Version 0.1 did not count what is sent between hosts. */
+static void a_file_without_the_bytes_between_hosts_is_read(void **state)
+{
+    small_run run;
+    bench b;
+    tw_state *saved;
+    double kept[TOTAL_COUNT];
+    char path[FOLDER_PATH];
+    small_run_begin(&run, *state, "cnn");
+    write_at_five(&run);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/worker-0.safetensors", run.settings.out);
+    assert_ok(tw_state_load(path, &saved));
+    assert_ok(tw_state_get(saved, "totals", TW_F64, TOTAL_COUNT, kept));
+    kept[TOTAL_BYTES_SENT] = 77;
+    kept[TOTAL_BYTES_BETWEEN] = 7;
+    for (size_t count = TOTAL_BYTES_BETWEEN; count <= TOTAL_COUNT; count++) {
+        assert_ok(tw_state_put(saved, "totals", TW_F64, 1, &count, kept));
+        assert_ok(seal_put(saved));
+        assert_ok(tw_state_save(saved, path));
+        run.settings.resume = "";
+        assert_ok(open_bench(&b, &run));
+        assert_ok(checkpoint_resume(&b.worker));
+        assert_true(b.worker.before.values[TOTAL_BYTES_SENT] == 77);
+        assert_true(b.worker.before.values[TOTAL_BYTES_BETWEEN] == (count == TOTAL_COUNT ? 7 : 77));
+        close_bench(&b);
+    }
+    tw_state_destroy(saved);
+    run.settings.resume = NULL;
+    small_run_end(&run);
+}
+
 static void momentum_in_both_is_refused(void **state)
 {
     small_run run;
@@ -270,6 +302,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_settings_count_to_their_end, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_model_file_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_worker_file_is_found, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_without_the_bytes_between_hosts_is_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(momentum_in_both_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,15 @@ static tw_status pack_worker(worker *w, tw_state *state)
     return pack_scheme(w, state);
 }
 
+/* An older file does not tell what was sent between hosts. There were none: it is all that was sent. */
+static tw_status get_totals(const tw_state *state, double *values)
+{
+    if (tw_state_get(state, "totals", TW_F64, TOTAL_BYTES_BETWEEN, values) != TW_OK)
+        return tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, values);
+    values[TOTAL_BYTES_BETWEEN] = values[TOTAL_BYTES_SENT];
+    return TW_OK;
+}
+
 static tw_status unpack_worker(worker *w, const tw_state *state)
 {
     uint64_t step;
@@ -173,7 +182,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state)
     else if (step != w->step)
         return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
                        (unsigned long long)w->step);
-    TW_TRY(tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, w->before.values));
+    TW_TRY(get_totals(state, w->before.values));
     TW_TRY(tw_state_get(state, "epoch", TW_F64, EPOCH_COUNT, epoch));
     TW_TRY(get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));

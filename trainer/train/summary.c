@@ -26,12 +26,13 @@ static void add_ratio(cJSON *object, const char *name, double dense, double sent
     cJSON_AddNumberToObject(object, name, sent > 0 ? dense / sent : NAN);
 }
 
-static void add_bytes(cJSON *object, const double *v)
+static void add_bytes(cJSON *object, const worker *w, const double *v)
 {
     cJSON *bytes = cJSON_AddObjectToObject(object, "bytes");
     cJSON_AddNumberToObject(bytes, "dense", round(v[TOTAL_BYTES_DENSE]));
     cJSON_AddNumberToObject(bytes, "sent", round(v[TOTAL_BYTES_SENT]));
     cJSON_AddNumberToObject(bytes, "received", round(v[TOTAL_BYTES_RECEIVED]));
+    if (!w->gossips) cJSON_AddNumberToObject(bytes, "between", round(v[TOTAL_BYTES_BETWEEN]));
     cJSON *ratio = cJSON_AddObjectToObject(object, "ratio");
     add_ratio(ratio, "compressed", v[TOTAL_COMPRESSED_FP32], v[TOTAL_COMPRESSED_PACKET]);
     add_ratio(ratio, "message", v[TOTAL_MESSAGE_FP32], v[TOTAL_MESSAGE_PACKET]);
@@ -91,7 +92,7 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     cJSON_AddNumberToObject(object, "loss", result->loss);
     cJSON_AddNumberToObject(object, "train_loss", result->train_loss);
     cJSON_AddStringToObject(object, "weights_crc32c", checksum);
-    add_bytes(object, mean->values);
+    add_bytes(object, w, mean->values);
     add_seconds(object, w, mean->values);
     add_pass(object, mean->values, (double)w->step);
     return object;

@@ -176,6 +176,7 @@ static tw_status add_reducer_totals(const worker *w, totals *sums)
     v[TOTAL_SECONDS_CODEC] = stats.seconds_codec;
     v[TOTAL_SECONDS_EXCHANGE] = stats.seconds_exchange;
     v[TOTAL_SECONDS_WAIT] = stats.seconds_wait;
+    v[TOTAL_BYTES_BETWEEN] = (double)stats.bytes_between;
     return TW_OK;
 }
 

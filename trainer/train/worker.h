@@ -30,6 +30,7 @@ typedef enum total {
     TOTAL_SECONDS_CODEC,
     TOTAL_SECONDS_EXCHANGE,
     TOTAL_SECONDS_WAIT,
+    TOTAL_BYTES_BETWEEN, /* of those sent, between hosts; a checkpoint of version 0.1 does not have it */
     TOTAL_COUNT
 } total;
 
