@@ -50,6 +50,9 @@ class ToolsTest(CommandLineTest):
         self.assertGreaterEqual(result["bits_per_index"], result["bound_bits_per_index"])
         for key in ("encode_ms", "floor_ms", "floor_bytes_per_element", "decode_ms", "packet_bytes"):
             self.assertGreater(result[key], 0, key)
+        for key in ("step_ms", "step_floor_ms"):
+            self.assertGreater(result[key], 0, key)
+        self.assertAlmostEqual(result["step_over_floor"], result["step_ms"] / result["step_floor_ms"])
         self.assertEqual(result["message_bytes"], result["packet_bytes"])
         self.assertAlmostEqual(result["message_mib"] * 2**20, result["message_bytes"])
         self.assertAlmostEqual(result["bits_per_element"], 8 * result["message_bytes"] / 20000)

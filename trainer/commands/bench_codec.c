@@ -1,6 +1,7 @@
 /* thinwire bench codec: what one step of a scheme costs and weighs, beside the least it could. */
 #include "bench.h"
 #include "codec_run.h"
+#include "codec_step.h"
 #include "commands.h"
 #include "error.h"
 #include "json_file.h"
@@ -50,12 +51,15 @@ static const option_page page = {
         "of a scheme of several rounds, all that is computed until the last of them is answered) and decode (from that "
         "answer to the mean). Beside it stands the floor: streaming through memory the bytes that the scheme cannot "
         "avoid touching, measured in the same run, turn by turn; ratio is encode over it, and first that of what is "
-        "computed before the first exchange, where ScaleCom has its pass over all elements. The look for NaN is not "
-        "part of it: a reducer takes "
-        "it as gradients arrive, fresh in the cache. Times are medians. Bytes are means a step, of all that a worker "
-        "contributes: each tensor as a message of its own, tensors of one dimension as the scheme sends them. bits/idx "
-        "is what it took to say which elements are sent, its bound log2 C(n,k)/k over the tensors, what any code needs "
-        "if all choices are as likely; bits/el the message's bits over all elements; smaller fp32 over the message.",
+        "computed before the first exchange, where ScaleCom has its pass over all elements. step is what a caller "
+        "pays: "
+        "the whole step of a reducer, from the first submit until wait returns, on one rank without peers, with "
+        "overlap=off, in messages of 25 MB as PyTorch's DDP makes them, of gradients that are not in the cache; beside "
+        "it its own ratio to the floor. It is of one reducer, whatever --threads says. Times are medians. Bytes are "
+        "means a step, of all that a worker contributes: each tensor as a message of its own, tensors of one dimension "
+        "as the scheme sends them. bits/idx is what it took to say which elements are sent, its bound log2 C(n,k)/k "
+        "over the tensors, what any code needs if all choices are as likely; bits/el the message's bits over all "
+        "elements; smaller fp32 over the message.",
     .examples = "  thinwire bench codec\n"
                 "  thinwire bench codec --codec dgc:density=0.001 --count 25600000 --json -\n"
                 "  thinwire bench codec --table resnet50 --codec dgc:density=0.001,values=fp16\n"
@@ -134,6 +138,7 @@ typedef struct result {
     unsigned floor_bytes;
     size_t count;
     codec_figures figures;
+    codec_step_figures step;
     double bits_per_index, bound_bits_per_index, bits_per_element, message_ratio;
 } result;
 
@@ -160,6 +165,9 @@ static void add_result(cJSON *results, const codec_settings *settings, const res
     cJSON_AddNumberToObject(row, "first_round_over_floor", f->first_ms / f->floor_ms);
     cJSON_AddNumberToObject(row, "floor_bytes_per_element", r->floor_bytes);
     cJSON_AddNumberToObject(row, "decode_ms", f->decode_ms);
+    cJSON_AddNumberToObject(row, "step_ms", r->step.step_ms);
+    cJSON_AddNumberToObject(row, "step_floor_ms", r->step.floor_ms);
+    cJSON_AddNumberToObject(row, "step_over_floor", r->step.step_ms / r->step.floor_ms);
     cJSON_AddNumberToObject(row, "packet_bytes", round(f->message_bytes));
     cJSON_AddNumberToObject(row, "message_bytes", round(f->message_bytes));
     cJSON_AddNumberToObject(row, "message_mib", f->message_bytes / (1 << 20));
@@ -174,8 +182,9 @@ static void add_result(cJSON *results, const codec_settings *settings, const res
 
 static void print_header(FILE *table)
 {
-    fprintf(table, "%-24s %10s %10s %7s %7s %10s %13s %9s %9s %9s %9s\n", "codec", "encode ms", "floor ms", "ratio",
-            "first", "decode ms", "message bytes", "bits/idx", "bound", "bits/el", "smaller");
+    fprintf(table, "%-24s %10s %10s %7s %7s %10s %9s %7s %13s %9s %9s %9s %9s\n", "codec", "encode ms", "floor ms",
+            "ratio", "first", "decode ms", "step ms", "ratio", "message bytes", "bits/idx", "bound", "bits/el",
+            "smaller");
 }
 
 static void print_result(FILE *table, const result *r)
@@ -186,9 +195,10 @@ static void print_result(FILE *table, const result *r)
         snprintf(bits, sizeof bits, "%.3f", r->bits_per_index);
         snprintf(bound, sizeof bound, "%.3f", r->bound_bits_per_index);
     }
-    fprintf(table, "%-24s %10.2f %10.2f %7.2f %7.2f %10.2f %13.0f %9s %9s %9.4g %9.4g\n", r->codec, f->encode_ms,
-            f->floor_ms, f->encode_ms / f->floor_ms, f->first_ms / f->floor_ms, f->decode_ms, f->message_bytes, bits,
-            bound, r->bits_per_element, r->message_ratio);
+    fprintf(table, "%-24s %10.2f %10.2f %7.2f %7.2f %10.2f %9.2f %7.2f %13.0f %9s %9s %9.4g %9.4g\n", r->codec,
+            f->encode_ms, f->floor_ms, f->encode_ms / f->floor_ms, f->first_ms / f->floor_ms, f->decode_ms,
+            r->step.step_ms, r->step.step_ms / r->step.floor_ms, f->message_bytes, bits, bound, r->bits_per_element,
+            r->message_ratio);
     fflush(table);
 }
 
@@ -198,6 +208,7 @@ static tw_status run_spec(const codec_settings *settings, const codec_source *so
     TW_TRY(complete_spec(settings, spec, whole));
     *r = (result){.codec = spec, .floor_bytes = tw_scheme_floor_bytes(scheme_find(spec)), .count = source->elements};
     TW_TRY(codec_run(source, whole, r->floor_bytes, (size_t)settings->threads, &r->figures));
+    TW_TRY(codec_step_run(source, whole, r->floor_bytes, &r->step));
     derive(r);
     return TW_OK;
 }
