@@ -46,6 +46,11 @@ static void all_finite(const tw_kernels *kernels, arena *a)
     a->index[0] = (uint32_t)kernels->all_finite(a->v, a->n);
 }
 
+static void all_below(const tw_kernels *kernels, arena *a)
+{
+    a->index[0] = (uint32_t)kernels->all_below(a->v, a->n, INFINITY);
+}
+
 static void sum_squares(const tw_kernels *kernels, arena *a)
 {
     a->value[0] = (float)kernels->sum_squares(a->v, a->n);
@@ -128,10 +133,11 @@ static const benchmark floors[] = {{"plain_update", plain_update, 20}, {"plain_r
 static const benchmark rows[] = {
     {"momentum", momentum, 20},
     {"nesterov", nesterov, 20},
-    {"momentum_select", momentum_select, 20},
-    {"accumulate_select", accumulate_select, 12},
+    {"momentum_select", momentum_select, 24},
+    {"accumulate_select", accumulate_select, 16},
     {"select", select_only, 4},
     {"all_finite", all_finite, 4},
+    {"all_below", all_below, 4},
     {"sum_squares", sum_squares, 4},
     {"add", add, 12},
     {"scale", scale, 8},

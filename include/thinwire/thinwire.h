@@ -220,7 +220,8 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
  * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors is above 1e33, or the sum
  *   overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any
  *   residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
- *   travel as fp32 it is dropped. The step is counted, and the next one may proceed.
+ *   travel as fp32 it is dropped. Of the worker with the NaN, blocks of 8,192 elements of a tensor that are finite may
+ *   stay, too. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The reducer is finished, and so that no other rank
  *   waits for it, the comm is too: what is called on it from now on returns TW_ERROR_PEER. Destroy both. */
@@ -464,7 +465,9 @@ TW_API void tw_scheme_destroy(tw_scheme *scheme);
 TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
  * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
- * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. */
+ * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
+ * 1e33 or no number skips the step. (topk, threshold, dgc and sdagc without clip look at the gradients anyway, in their
+ * own pass: for them a negative value costs least.) */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
 /* After DONE, before the next begin and before the state is saved (else TW_ERROR_ORDER): takes the step back because

@@ -17,5 +17,10 @@ tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
+/* Whether it wants no norm, since it looks at gradients in its own pass: begin it with tw_scheme_begin_unseen. */
+int tw_scheme_looks(const tw_scheme *scheme);
+/* tw_scheme_begin for gradients that nobody has looked at. `elsewhere` is added to the sum of their squares to tell
+ * whether the norm is below its bound; what they add is in scheme->squares after the first tw_scheme_next. */
+tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, double elsewhere);
 
 #endif

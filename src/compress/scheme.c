@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "registry.h"
 #include "sized.h"
+#include "sound.h"
 #include "table.h"
 
 #include <math.h>
@@ -88,13 +89,14 @@ void tw_scheme_destroy(tw_scheme *scheme)
     tw_free(scheme);
 }
 
-/* The norm of this message alone; not finite if an element is not. */
-static double message_norm(const tw_scheme *scheme)
+/* The sum of the squares of this message's tensors, the compressed ones or not; not finite if an element is not. */
+static double sum_squares(const tw_scheme *scheme, int compressed)
 {
     double sum = 0;
     for (size_t i = 0; i < scheme->count; i++)
-        sum += tw_kernels_best()->sum_squares(scheme->gradients[i], scheme->tensors[i].count);
-    return sqrt(sum);
+        if (compressed || !scheme->tensors[i].compressed)
+            sum += tw_kernels_best()->sum_squares(scheme->gradients[i], scheme->tensors[i].count);
+    return sum;
 }
 
 /* g is the mean over a worker's batch; N of them are summed. The global norm is about N^1/2 times a share's (noise adds
@@ -121,7 +123,7 @@ static tw_status check_gradients(const tw_scheme *scheme, float *const *gradient
     return TW_OK;
 }
 
-tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
+static tw_status open_step(tw_scheme *scheme, float *const *gradients)
 {
     TW_TRY(tw_need(scheme, "scheme"));
     TW_TRY(check_gradients(scheme, gradients));
@@ -129,15 +131,40 @@ tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double nor
     if (scheme->open)
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
-    if (norm < 0) norm = message_norm(scheme);
-    scheme->finite = norm <= TW_LARGEST_NORM; /* false for NaN */
-    scheme->scale = share_scale(scheme, norm);
+    scheme->squares = scheme->elsewhere = 0;
+    scheme->taken = 0;
     scheme->begun++;
     scheme->phase = 0;
     scheme->asked = TW_ROUND_DONE;
     scheme->skipped = 0;
     scheme->account = (tw_account){0};
     scheme->open = 1;
+    return TW_OK;
+}
+
+int tw_scheme_looks(const tw_scheme *scheme)
+{
+    return scheme->ops->one_pass && tw_scheme_clip(scheme) == 0;
+}
+
+tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, double elsewhere)
+{
+    TW_TRY(open_step(scheme, gradients));
+    scheme->elsewhere = elsewhere;
+    scheme->squares = sum_squares(scheme, 0);
+    scheme->finite = tw_sound_squares(scheme->elsewhere + scheme->squares);
+    scheme->scale = share_scale(scheme, 0);
+    return TW_OK;
+}
+
+tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
+{
+    TW_TRY(tw_need(scheme, "scheme"));
+    if (norm < 0 && tw_scheme_looks(scheme)) return tw_scheme_begin_unseen(scheme, gradients, 0);
+    TW_TRY(open_step(scheme, gradients));
+    if (norm < 0) norm = sqrt(sum_squares(scheme, 1));
+    scheme->finite = norm <= TW_LARGEST_NORM; /* false for NaN */
+    scheme->scale = share_scale(scheme, norm);
     return TW_OK;
 }
 

@@ -20,6 +20,8 @@
 typedef struct tw_kernels {
     /* 1 if no element is NaN or infinite. */
     int (*all_finite)(const float *x, size_t n);
+    /* 1 if every |x| is below `limit`, which is positive; NaN is not below it. */
+    int (*all_below)(const float *x, size_t n, float limit);
     /* Sum of squares in double: sixteen partial sums over i mod 16, then folded by halves (8, 4, 2, 1). */
     double (*sum_squares)(const float *x, size_t n);
     /* dst += src */
@@ -37,12 +39,13 @@ typedef struct tw_kernels {
     void (*momentum)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov);
 
     /* The three below also list what stands out: for every i in ascending order with |v[i]| > threshold (the new v),
-     * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. */
-    size_t (*momentum_select)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
-                              float threshold, uint32_t first, uint32_t *index, float *value);
+     * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. Where they read a
+     * gradient they leave zeros in it: the sums of what is sent are added up there. */
+    size_t (*momentum_select)(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
+                              uint32_t first, uint32_t *index, float *value);
     /* v += a*g */
-    size_t (*accumulate_select)(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
-                                uint32_t *index, float *value);
+    size_t (*accumulate_select)(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
+                                float *value);
     /* v as it is */
     size_t (*select)(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value);
 

@@ -15,7 +15,7 @@ typedef struct tw_moments_rows {
      * long, the sums are the same. */
     void (*add)(tw_moments *moments, const float *x, size_t n);
     /* momentum_select of kernels.h, and add for the new v. */
-    size_t (*momentum_select)(tw_moments *moments, float *u, float *v, const float *g, size_t n, float a, float m,
+    size_t (*momentum_select)(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
                               int nesterov, float threshold, uint32_t first, uint32_t *index, float *value);
 } tw_moments_rows;
 

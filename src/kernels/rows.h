@@ -78,16 +78,31 @@ TW_INLINE int none_carried(word_vector seen)
     return !(any >> 31);
 }
 
+/* 1 if all magnitudes are below `limit`, as patterns of bits: in the order of the numbers, NaN above infinity. n is a
+ * multiple of BLOCK. */
+TW_INLINE int patterns_below(const float *x, size_t n, uint32_t limit)
+{
+    word_vector seen = {0}, bits;
+    for (size_t i = 0; i < n; i += BLOCK)
+        for (size_t k = 0; k < BLOCK; k += WIDTH) {
+            memcpy(&bits, x + i + k, sizeof bits);
+            seen |= (bits & 0x7FFFFFFFu) + (0x80000000u - limit); /* from the limit on it carries into the top bit */
+        }
+    return none_carried(seen);
+}
+
 static int all_finite(const float *x, size_t n)
 {
     size_t whole = n / BLOCK * BLOCK;
-    word_vector seen = {0}, bits;
-    for (size_t i = 0; i < whole; i += BLOCK)
-        for (size_t k = 0; k < BLOCK; k += WIDTH) {
-            memcpy(&bits, x + i + k, sizeof bits);
-            seen |= exponent_carry(bits);
-        }
-    return none_carried(seen) && tw_kernels_scalar.all_finite(x + whole, n - whole);
+    return patterns_below(x, whole, 0x7F800000u) && tw_kernels_scalar.all_finite(x + whole, n - whole);
+}
+
+static int all_below(const float *x, size_t n, float limit)
+{
+    size_t whole = n / BLOCK * BLOCK;
+    uint32_t pattern;
+    memcpy(&pattern, &limit, sizeof pattern);
+    return patterns_below(x, whole, pattern) && tw_kernels_scalar.all_below(x + whole, n - whole, limit);
 }
 
 /* sum += x * x; the product of two floats is exact in double */
@@ -176,21 +191,30 @@ static void momentum(float *u, float *v, const float *g, size_t n, float a, floa
     tw_kernels_scalar.momentum(u + whole, v + whole, g + whole, n - whole, a, m, nesterov);
 }
 
-TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m,
+/* Updates and clears a block's vectors; bit by bit which of its elements are above the threshold. */
+TW_INLINE uint64_t update_block(tw_update update, float *u, float *v, float *g, float a, float m, float threshold)
+{
+    uint64_t hits = 0;
+    for (size_t k = 0; k < BLOCK; k += WIDTH) {
+        hits |= above(updated(update, u + k, v + k, g + k, a, m), threshold) << k;
+        if (update != TW_AS_IS) store(g + k, (vector){0});
+    }
+    return hits;
+}
+
+TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *g, size_t n, float a, float m,
                                    float threshold, uint32_t first, uint32_t *index, float *value)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i += BLOCK) {
-        uint64_t hits = 0;
-        for (size_t k = 0; k < BLOCK; k += WIDTH)
-            hits |= above(updated(update, u + i + k, v + i + k, g + i + k, a, m), threshold) << k;
+        uint64_t hits = update_block(update, u + i, v + i, g + i, a, m, threshold);
         if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
     }
     return count;
 }
 
-static size_t momentum_select(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
-                              float threshold, uint32_t first, uint32_t *index, float *value)
+static size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
+                              uint32_t first, uint32_t *index, float *value)
 {
     size_t whole = n / BLOCK * BLOCK;
     size_t count = nesterov ? update_and_select(TW_NESTEROV, u, v, g, whole, a, m, threshold, first, index, value)
@@ -199,8 +223,8 @@ static size_t momentum_select(float *u, float *v, const float *g, size_t n, floa
                                                      threshold, first + (uint32_t)whole, index + count, value + count);
 }
 
-static size_t accumulate_select(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
-                                uint32_t *index, float *value)
+static size_t accumulate_select(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
+                                float *value)
 {
     size_t whole = n / BLOCK * BLOCK;
     size_t count = update_and_select(TW_ACCUMULATE, v, v, g, whole, a, 0, threshold, first, index, value);
@@ -212,7 +236,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 {
     float *same = (float *)v; /* TW_AS_IS writes nothing */
     size_t whole = n / BLOCK * BLOCK;
-    size_t count = update_and_select(TW_AS_IS, same, same, v, whole, 0, 0, threshold, first, index, value);
+    size_t count = update_and_select(TW_AS_IS, same, same, same, whole, 0, 0, threshold, first, index, value);
     return count + tw_kernels_scalar.select(v + whole, n - whole, threshold, first + (uint32_t)whole, index + count,
                                             value + count);
 }
@@ -226,6 +250,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 
 const tw_kernels TABLE = {
     .all_finite = all_finite,
+    .all_below = all_below,
     .sum_squares = sum_squares,
     .add = add,
     .add_difference = add_difference,

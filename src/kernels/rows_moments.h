@@ -38,15 +38,13 @@ static void moments_add(tw_moments *moments, const float *x, size_t n)
 }
 
 /* The additions wait for each other; beside the update they wait while memory does. */
-TW_INLINE size_t moments_update(tw_update update, tw_moments *moments, float *u, float *v, const float *g, size_t n,
-                                float a, float m, float threshold, uint32_t first, uint32_t *index, float *value)
+TW_INLINE size_t moments_update(tw_update update, tw_moments *moments, float *u, float *v, float *g, size_t n, float a,
+                                float m, float threshold, uint32_t first, uint32_t *index, float *value)
 {
     moment_sums sums = moments_load(moments);
     size_t count = 0;
     for (size_t i = 0; i < n; i += BLOCK) {
-        uint64_t hits = 0;
-        for (size_t k = 0; k < BLOCK; k += WIDTH)
-            hits |= above(updated(update, u + i + k, v + i + k, g + i + k, a, m), threshold) << k;
+        uint64_t hits = update_block(update, u + i, v + i, g + i, a, m, threshold);
         moments_add_whole(&sums, v + i, BLOCK);
         if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
     }
@@ -54,9 +52,8 @@ TW_INLINE size_t moments_update(tw_update update, tw_moments *moments, float *u,
     return count;
 }
 
-static size_t moments_momentum_select(tw_moments *moments, float *u, float *v, const float *g, size_t n, float a,
-                                      float m, int nesterov, float threshold, uint32_t first, uint32_t *index,
-                                      float *value)
+static size_t moments_momentum_select(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
+                                      int nesterov, float threshold, uint32_t first, uint32_t *index, float *value)
 {
     size_t whole = n / BLOCK * BLOCK;
     size_t count = nesterov

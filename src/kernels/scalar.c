@@ -11,6 +11,13 @@ static int all_finite(const float *x, size_t n)
     return finite;
 }
 
+static int all_below(const float *x, size_t n, float limit)
+{
+    int below = 1;
+    for (size_t i = 0; i < n; i++) below &= fabsf(x[i]) < limit;
+    return below;
+}
+
 double tw_kernels_fold(double partial[16])
 {
     for (int half = 8; half > 0; half /= 2)
@@ -83,12 +90,13 @@ static void momentum(float *u, float *v, const float *g, size_t n, float a, floa
         update_all(TW_MOMENTUM, u, v, g, n, a, m);
 }
 
-TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m,
+TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *g, size_t n, float a, float m,
                                    float threshold, uint32_t first, uint32_t *index, float *value)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         float x = updated(update, u + i, v + i, g + i, a, m);
+        if (update != TW_AS_IS) g[i] = 0;
         if (!(fabsf(x) > threshold)) continue;
         index[count] = first + (uint32_t)i;
         value[count++] = x;
@@ -96,15 +104,15 @@ TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, const f
     return count;
 }
 
-static size_t momentum_select(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov,
-                              float threshold, uint32_t first, uint32_t *index, float *value)
+static size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
+                              uint32_t first, uint32_t *index, float *value)
 {
     return nesterov ? update_and_select(TW_NESTEROV, u, v, g, n, a, m, threshold, first, index, value)
                     : update_and_select(TW_MOMENTUM, u, v, g, n, a, m, threshold, first, index, value);
 }
 
-static size_t accumulate_select(float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
-                                uint32_t *index, float *value)
+static size_t accumulate_select(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
+                                float *value)
 {
     return update_and_select(TW_ACCUMULATE, v, v, g, n, a, 0, threshold, first, index, value);
 }
@@ -112,7 +120,7 @@ static size_t accumulate_select(float *v, const float *g, size_t n, float a, flo
 static size_t select_only(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value)
 {
     float *same = (float *)v; /* TW_AS_IS writes nothing */
-    return update_and_select(TW_AS_IS, same, same, v, n, 0, 0, threshold, first, index, value);
+    return update_and_select(TW_AS_IS, same, same, same, n, 0, 0, threshold, first, index, value);
 }
 
 static void to_fp16(uint16_t *dst, const float *src, size_t n)
@@ -137,6 +145,7 @@ static void from_bf16(float *dst, const uint16_t *src, size_t n)
 
 const tw_kernels tw_kernels_scalar = {
     .all_finite = all_finite,
+    .all_below = all_below,
     .sum_squares = sum_squares,
     .add = add,
     .add_difference = add_difference,

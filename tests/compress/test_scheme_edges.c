@@ -92,6 +92,30 @@ static void test_enormous_gradients_are_skipped(void **state)
     }
 }
 
+/* A norm that a caller gives says nothing of elements that he did not look at: the pass itself does; and it does not
+ * count twice what the norm has in it. */
+static void test_a_given_norm_hides_no_nan(void **state)
+{
+    (void)state;
+    static step_gradients g;
+    static const char *const specs[] = {"topk", "threshold", "dgc", "sdagc", "sdagc:statistics=gradient"};
+    for (int s = 0; s < 5; s++) {
+        loopback group;
+        int skipped;
+        assert_int_equal(loopback_create(&group, specs[s], table, 2, 3), TW_OK);
+        for (int step = 0; step < 4; step++) {
+            fill(&g, step, 1);
+            if (step == 1) g.w[1][5] = NAN;
+            if (step == 2) g.w[2][MATRIX - 1] = 9e32F;
+            assert_int_equal(loopback_step(&group, g.ranks, step == 2 ? 9e32 : 1, NULL, &skipped), TW_OK);
+            assert_int_equal(skipped, step == 1);
+            for (int r = 0; r < 3; r++)
+                for (size_t i = 0; i < MATRIX && !skipped; i++) assert_true(isfinite(g.w[r][i]));
+        }
+        loopback_destroy(&group);
+    }
+}
+
 /* The bias's section, all of it zeros. */
 static void put_bias(tw_packet_writer *writer)
 {
@@ -433,6 +457,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_enormous_gradients_are_skipped),
+        cmocka_unit_test(test_a_given_norm_hides_no_nan),
         cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
         cmocka_unit_test(test_fp16_cuts_large_values_into_steps),
         cmocka_unit_test(test_either_road_gives_the_sum),

@@ -21,6 +21,11 @@ static double all_finite(const tw_kernels *kernels, const problem *p, const arra
     return kernels->all_finite(x->g, p->n);
 }
 
+static double all_below(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return kernels->all_below(x->g, p->n, p->threshold + FLT_MIN);
+}
+
 static double sum_squares(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     return kernels->sum_squares(x->g, p->n);
@@ -169,6 +174,7 @@ typedef struct row {
 
 static const row rows[] = {
     {"all_finite", all_finite, 0},
+    {"all_below", all_below, 0},
     {"sum_squares", sum_squares, 1},
     {"add", add, 1},
     {"add_difference", add_difference, 1},
@@ -384,6 +390,29 @@ static void difference_sees_one_bad_element(void **state)
     }
 }
 
+/* From the limit on, whatever the sign; NaN is nowhere below. */
+static void all_below_sees_one_that_is_not(void **state)
+{
+    (void)state;
+    static const float limits[] = {0x1p-149f, 0x1p-126f, 1e24F, FLT_MAX, INFINITY};
+    float x[MOST];
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        for (size_t n = 0; kernels && n < MOST; n++) {
+            float limit = limits[n % 5], below = tw_bits_float(tw_float_bits(limit) - 1);
+            const float others[] = {limit, -limit, INFINITY, -INFINITY, NAN, tw_bits_float(0xFFFFFFFF)};
+            for (size_t i = 0; i < MOST; i++) x[i] = i % 2 ? below : -below;
+            assert_int_equal(kernels->all_below(x, MOST, limit), 1);
+            for (size_t bad = 0; bad < sizeof others / sizeof *others; bad++) {
+                x[n] = others[bad];
+                assert_int_equal(kernels->all_below(x, n, limit), 1);
+                assert_int_equal(kernels->all_below(x, n + 1, limit), 0);
+                assert_int_equal(kernels->all_below(x, MOST, limit), 0);
+            }
+        }
+    }
+}
+
 static void best_is_the_level_asked_for(void **state)
 {
     (void)state;
@@ -424,13 +453,10 @@ static void every_level_has_every_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_finite_sees_one_bad_element),
-        cmocka_unit_test(difference_sees_one_bad_element),
-        cmocka_unit_test(levels_agree_on_every_size_and_alignment),
-        cmocka_unit_test(levels_agree_on_every_problem),
-        cmocka_unit_test(levels_convert_every_half),
-        cmocka_unit_test(levels_stay_within_the_arrays),
-        cmocka_unit_test(best_is_the_level_asked_for),
+        cmocka_unit_test(all_finite_sees_one_bad_element), cmocka_unit_test(difference_sees_one_bad_element),
+        cmocka_unit_test(all_below_sees_one_that_is_not),  cmocka_unit_test(levels_agree_on_every_size_and_alignment),
+        cmocka_unit_test(levels_agree_on_every_problem),   cmocka_unit_test(levels_convert_every_half),
+        cmocka_unit_test(levels_stay_within_the_arrays),   cmocka_unit_test(best_is_the_level_asked_for),
         cmocka_unit_test(every_level_has_every_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,22 +33,23 @@ static void levels_agree_on_every_size_and_alignment(void **state)
 /* One problem for one level: u, v, the lists and the sums, as momentum_select and then add leave them. */
 static void check_fused(const tw_kernels *kernels, const problem *p, content kind)
 {
-    float u[2][MOST], v[2][MOST], g[MOST], value[2][MOST] = {{0}};
+    float u[2][MOST], v[2][MOST], g[2][MOST], value[2][MOST] = {{0}};
     uint32_t index[2][MOST] = {{0}};
     tw_moments sums[2] = {{.sum = {[3] = 1}}, {.sum = {[3] = 1}}};
     for (size_t i = 0; i < MOST; i++) {
         u[0][i] = u[1][i] = tw_bits_float(pattern(kind, i));
         v[0][i] = v[1][i] = tw_bits_float(pattern(kind, i + MOST));
-        g[i] = tw_bits_float(pattern(ORDINARY, i));
+        g[0][i] = g[1][i] = tw_bits_float(pattern(ORDINARY, i));
     }
     const tw_kernels *scalar = tw_kernels_at(TW_ISA_SCALAR);
-    size_t expected =
-        scalar->momentum_select(u[0], v[0], g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST, index[0], value[0]);
+    size_t expected = scalar->momentum_select(u[0], v[0], g[0], p->n, p->a, p->m, p->nesterov, p->threshold, FIRST,
+                                              index[0], value[0]);
     scalar->moments->add(&sums[0], v[0], p->n);
-    size_t count = kernels->moments->momentum_select(&sums[1], u[1], v[1], g, p->n, p->a, p->m, p->nesterov,
+    size_t count = kernels->moments->momentum_select(&sums[1], u[1], v[1], g[1], p->n, p->a, p->m, p->nesterov,
                                                      p->threshold, FIRST, index[1], value[1]);
     assert_int_equal(count, expected);
     assert_memory_equal(index[0], index[1], count * sizeof **index);
+    assert_memory_equal(g[0], g[1], sizeof g[0]);
     for (size_t i = 0; i < MOST; i++) {
         assert_true(alike(tw_float_bits(u[0][i]), tw_float_bits(u[1][i]), 1));
         assert_true(alike(tw_float_bits(v[0][i]), tw_float_bits(v[1][i]), 1));

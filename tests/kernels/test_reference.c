@@ -27,11 +27,16 @@ static void assert_list(const float *v, float threshold, size_t count, const uin
     assert_int_equal(found, count);
 }
 
+static void assert_zeros(const float *x)
+{
+    for (size_t i = 0; i < SAMPLE; i++) assert_int_equal(tw_float_bits(x[i]), 0);
+}
+
 static void momentum_is_its_formula(void **state)
 {
     (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
-    float u[SAMPLE], v[SAMPLE], g[SAMPLE], old_u[SAMPLE], old_v[SAMPLE], value[SAMPLE];
+    float u[SAMPLE], v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old_u[SAMPLE], old_v[SAMPLE], value[SAMPLE];
     uint32_t index[SAMPLE];
     for (size_t k = 0; k < PROBLEMS; k++) {
         const problem *p = &problems[k];
@@ -40,8 +45,10 @@ static void momentum_is_its_formula(void **state)
         fill(g, SPECIAL, 2 * SAMPLE);
         memcpy(old_u, u, sizeof u);
         memcpy(old_v, v, sizeof v);
+        memcpy(cleared, g, sizeof g);
         size_t count =
-            kernels->momentum_select(u, v, g, SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST, index, value);
+            kernels->momentum_select(u, v, cleared, SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST, index, value);
+        assert_zeros(cleared);
         for (size_t i = 0; i < SAMPLE; i++) {
             float product = p->a * g[i], new_u = p->m * old_u[i] + product;
             assert_same_float(new_u, u[i]);
@@ -131,16 +138,19 @@ static void selection_is_brute_force(void **state)
 {
     (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
-    float v[SAMPLE], g[SAMPLE], old[SAMPLE], value[SAMPLE];
+    float v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old[SAMPLE], value[SAMPLE];
     uint32_t index[SAMPLE];
     for (size_t k = 0; k < PROBLEMS; k++) {
         const problem *p = &problems[k];
         fill(v, SPECIAL, 3 * SAMPLE);
         fill(g, SPECIAL, 4 * SAMPLE);
         memcpy(old, v, sizeof v);
+        memcpy(cleared, g, sizeof g);
         size_t count = kernels->select(v, SAMPLE, p->threshold, FIRST, index, value);
+        assert_memory_equal(v, old, sizeof v);
         assert_list(v, p->threshold, count, index, value);
-        count = kernels->accumulate_select(v, g, SAMPLE, p->a, p->threshold, FIRST, index, value);
+        count = kernels->accumulate_select(v, cleared, SAMPLE, p->a, p->threshold, FIRST, index, value);
+        assert_zeros(cleared);
         for (size_t i = 0; i < SAMPLE; i++) assert_same_float(old[i] + p->a * g[i], v[i]);
         assert_list(v, p->threshold, count, index, value);
     }

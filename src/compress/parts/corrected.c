@@ -3,6 +3,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "sound.h"
 
 #include <math.h>
 
@@ -83,8 +84,9 @@ static float revise(tw_corrected *corrected, size_t tensor)
 
 tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
 {
-    const tw_sparse *sparse = &corrected->sparse;
-    return (tw_correction){.momentum_buffer = momentum_buffer_of(corrected, tensor),
+    tw_sparse *sparse = &corrected->sparse;
+    return (tw_correction){.scheme = &sparse->scheme,
+                           .momentum_buffer = momentum_buffer_of(corrected, tensor),
                            .residual = tw_sparse_residual(sparse, tensor),
                            .gradient = sparse->scheme.gradients[tensor],
                            .scale = sparse->scheme.scale,
@@ -93,13 +95,25 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
                            .nesterov = corrected->nesterov};
 }
 
+int tw_correction_ready(const tw_correction *t, size_t first, size_t n)
+{
+    if (t->revision != 1) tw_kernels_best()->scale(t->residual + first, t->revision, n);
+    return tw_sound_block(t->scheme, t->gradient + first, n);
+}
+
+size_t tw_correction_update(const tw_correction *t, size_t first, size_t n, float threshold, uint32_t *index,
+                            float *value)
+{
+    return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
+                                              t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first, index,
+                                              value);
+}
+
+/* All of it while the block is in the cache. */
 static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_correction *t = context;
-    const tw_kernels *kernels = tw_kernels_best();
-    if (t->revision != 1) kernels->scale(t->residual + first, t->revision, n); /* while the block is in the cache */
-    return kernels->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n, t->scale,
-                                    t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
+    return tw_correction_ready(t, first, n) ? tw_correction_update(t, first, n, threshold, index, value) : 0;
 }
 
 static void peek(void *context, size_t first, size_t n, float *dst)
@@ -154,7 +168,7 @@ void tw_corrected_revert(tw_scheme *scheme)
     tw_corrected *corrected = (tw_corrected *)scheme;
     tw_velocity_revert(&corrected->velocity);
     tw_sparse_revert(scheme);
-    if (!scheme->finite || !corrected->masking) return; /* nothing was masked */
+    if (!scheme->taken || !corrected->masking) return;
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) unmask(corrected, i);
 }

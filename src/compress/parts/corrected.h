@@ -57,16 +57,22 @@ typedef struct tw_corrected {
 tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
                               void (*take)(tw_sparse *sparse, size_t tensor));
 
-/* The update of one tensor, as a source to select from; it must outlive its use. */
+/* The update of one tensor, as a source to select from, in the one pass that ops->one_pass speaks of; it must outlive
+ * its use. */
 typedef struct tw_correction {
-    float *momentum_buffer, *residual;
-    const float *gradient;
+    tw_scheme *scheme;
+    float *momentum_buffer, *residual, *gradient;
     float scale, momentum;
     float revision; /* the residual's factor before anything is added; 1 unless it follows the rate and that changed */
     int nesterov;
 } tw_correction;
 tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor);
 tw_select_source tw_correction_source(tw_correction *correction);
+/* The pass of that source, in two: brings a block's residual to the rate of this step and says whether the gradient may
+ * enter (else the block stays as it is); and lets it enter. */
+int tw_correction_ready(const tw_correction *correction, size_t first, size_t n);
+size_t tw_correction_update(const tw_correction *correction, size_t first, size_t n, float threshold, uint32_t *index,
+                            float *value);
 
 /* After tensor i was sent: with masking, forgets the momentum of what was. */
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor);

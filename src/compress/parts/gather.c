@@ -129,7 +129,8 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     size_t size;
-    if (scheme->finite && gather->ops->take) gather->ops->take(gather->context);
+    scheme->taken = scheme->finite;
+    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
     gather->use_wide = is_wide(gather);
     gather->is_riding = !gather->use_wide && tw_leftovers_ride(&gather->leftovers);
     TW_TRY(write_packet(gather, &size));

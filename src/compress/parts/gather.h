@@ -13,13 +13,13 @@ typedef struct tw_gather_ops {
      * ranks must find the same. */
     double (*bits)(const void *context, size_t tensor);
     size_t (*bound)(const void *context, size_t tensor);
-    /* (optional) Decides what is sent, before the packet is written. Not called on a rank whose gradient is not finite:
-     * it sends an empty packet and remembers what it remembered. */
+    /* (optional) Decides what is sent, before the packet is written. Not called on a rank whose gradient is known not
+     * to be finite, which sends an empty packet, as one does that finds it out here (tw_sound_block). */
     void (*take)(void *context);
     /* Puts a tensor's section into the packet. */
     tw_status (*write)(void *context, size_t tensor, tw_packet_writer *writer);
-    /* Reads a section from each of `count` packets and writes their sum, added in that order, to `sum`. Sets the
-     * scheme's skipped if it overflows. */
+    /* Reads a section from each of `count` packets and writes their sum, added in that order, to `sum`, which is the
+     * tensor's gradient as take left it. Sets the scheme's skipped if it overflows. */
     tw_status (*add)(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum);
     /* (optional) After the last round, with the sums in all gradients. */
     void (*settle)(void *context);

@@ -56,7 +56,10 @@ struct tw_scheme {
     uint64_t begun;    /* steps begun since create, whatever state was loaded: no two have the same number */
     float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
     float rate;        /* the learning rate that the sums are applied with, as last told; 0: nobody told */
-    int finite;        /* this rank's gradient is */
+    int finite;        /* this rank's gradient is, as far as it has been looked at */
+    double squares;    /* the squares of what was found in this step not to be quiet, added up */
+    double elsewhere;  /* the like, of what else belongs to the step's norm */
+    int taken;         /* this step's gradient went into what the scheme remembers */
     int phase;         /* how many rounds next has asked for; the scheme counts */
     int open;          /* begun and not DONE */
     int failed;        /* a round failed: the ranks no longer agree, so nothing more may be done */
@@ -78,6 +81,8 @@ struct tw_walk {
 struct tw_scheme_ops {
     const char *name, *summary;
     int every_tensor;         /* leaves none as it is, whatever its size and shape */
+    int one_pass;             /* its only pass over a compressed tensor's gradient asks tw_sound_block of each block
+                                 before it takes it in, and leaves zeros behind */
     unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
     size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */
@@ -90,7 +95,8 @@ struct tw_scheme_ops {
     /* The next round of the step under way. Sets skipped before DONE, and revert is then called. */
     tw_status (*next)(tw_scheme *scheme, tw_round *round);
     /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
-     * what a rank whose gradient was not finite remembers is as before the step. */
+     * what a rank whose gradient was not finite remembers is as before the step, or with one_pass, block by block, that
+     * or what it would be on a healthy rank. */
     void (*revert)(tw_scheme *scheme);
     /* (optional) Does what the next step would have done first, so that a walk finds all that is remembered in its
      * place. What the scheme does from then on is the same as without, but the last step cannot be taken back. */

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "sound.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +69,7 @@ static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader 
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
     tw_sparse *sparse = context;
-    memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
+    if (!sparse->scheme.ops->one_pass) memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
     for (int rank = 0; rank < count; rank++)
         TW_TRY(tw_gather_blame(rank, add_section(sparse, tensor, &readers[rank], sum)));
     return TW_OK;
@@ -166,6 +167,7 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
 static size_t accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_accumulation *of = context;
+    if (!tw_sound_block(of->scheme, of->gradient + first, n)) return 0;
     return tw_kernels_best()->accumulate_select(of->residual + first, of->gradient + first, n, of->scale, threshold,
                                                 (uint32_t)first, index, value);
 }
@@ -176,11 +178,11 @@ static void peek(void *context, size_t first, size_t n, float *dst)
     for (size_t i = 0; i < n; i++) dst[i] = of->residual[first + i] + of->scale * of->gradient[first + i];
 }
 
-tw_select_source tw_sparse_accumulate(const tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation)
+tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation)
 {
-    const tw_scheme *scheme = &sparse->scheme;
+    tw_scheme *scheme = &sparse->scheme;
     float *residual = tw_sparse_residual(sparse, tensor);
-    *accumulation = (tw_accumulation){residual, scheme->gradients[tensor], scheme->scale};
+    *accumulation = (tw_accumulation){scheme, residual, scheme->gradients[tensor], scheme->scale};
     return (tw_select_source){accumulation, accumulate, peek, residual};
 }
 
@@ -219,7 +221,7 @@ void tw_sparse_revert(tw_scheme *scheme)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
     tw_gather_revert(&sparse->gather);
-    if (!scheme->finite) return; /* nothing was taken */
+    if (!scheme->taken) return;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         const tw_support *support = &sparse->support[i];

@@ -82,13 +82,14 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least);
 /* Tensor i's residual. */
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor);
 
-/* Plain error feedback, v += scale * g, as a source to select from; the accumulation must outlive its use. */
+/* Plain error feedback, v += scale * g, as a source to select from, in the one pass that ops->one_pass speaks of; the
+ * accumulation must outlive its use. */
 typedef struct tw_accumulation {
-    float *residual;
-    const float *gradient;
+    tw_scheme *scheme;
+    float *residual, *gradient;
     float scale;
 } tw_accumulation;
-tw_select_source tw_sparse_accumulate(const tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation);
+tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation);
 
 /* Sends what stands in tensor i's support: rounds it to the wire's format, drops what rounds to zero, and takes it out
  * of the residual. */

@@ -141,10 +141,7 @@ static void take_residual(randomk *self, size_t tensor, size_t at, float *residu
     size_t count = self->scheme.tensors[tensor].count, j = at, end = at + self->wanted[tensor];
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t n = count - first < BLOCK ? count - first : BLOCK;
-        uint32_t nowhere; /* nothing is above infinity: the row only adds */
-        float nothing;
-        tw_kernels_best()->accumulate_select(residual + first, gradient + first, n, self->scheme.scale, INFINITY, 0,
-                                             &nowhere, &nothing);
+        tw_kernels_best()->quantise->accumulate(residual + first, gradient + first, n, self->scheme.scale);
         size_t sent = j;
         while (j < end && self->index[j] < first + n) j++;
         send(self, sent, j - sent, residual);

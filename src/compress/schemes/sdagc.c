@@ -115,15 +115,14 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
     pass_context *tensor = context;
     const tw_correction *t = &tensor->correction;
     const tw_kernels *kernels = tw_kernels_best();
-    const float *gradient = t->gradient + first;
-    float *v = t->residual + first;
+    if (!tw_correction_ready(t, first, n)) return 0;
     if (tensor->of_gradient) {
-        kernels->moments->add(&tensor->moments, gradient, n);
-        return tw_correction_source(&tensor->correction).pass(&tensor->correction, first, n, threshold, index, value);
+        kernels->moments->add(&tensor->moments, t->gradient + first, n);
+        return tw_correction_update(t, first, n, threshold, index, value);
     }
-    if (t->revision != 1) kernels->scale(v, t->revision, n);
-    return kernels->moments->momentum_select(&tensor->moments, t->momentum_buffer + first, v, gradient, n, t->scale,
-                                             t->momentum, t->nesterov, threshold, (uint32_t)first, index, value);
+    return kernels->moments->momentum_select(&tensor->moments, t->momentum_buffer + first, t->residual + first,
+                                             t->gradient + first, n, t->scale, t->momentum, t->nesterov, threshold,
+                                             (uint32_t)first, index, value);
 }
 
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */
@@ -256,7 +255,7 @@ static void take_back(sdagc *self, size_t tensor)
 static void revert(tw_scheme *scheme)
 {
     tw_corrected_revert(scheme);
-    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+    for (size_t i = 0; scheme->taken && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) take_back((sdagc *)scheme, i);
 }
 
@@ -294,6 +293,7 @@ static void destroy(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",
     .summary = "a threshold from each layer's standard deviation, with momentum compensation (reconstruction)",
+    .one_pass = 1,
     .floor_bytes = 20,
     .struct_size = sizeof(sdagc),
     .options = options,

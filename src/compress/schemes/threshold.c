@@ -63,6 +63,7 @@ static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capa
 const tw_scheme_ops tw_scheme_threshold = {
     .name = "threshold",
     .summary = "the sign of every element above a fixed threshold, the rest kept for later",
+    .one_pass = 1,
     .floor_bytes = 12,
     .struct_size = sizeof(threshold),
     .options = options,

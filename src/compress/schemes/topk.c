@@ -39,6 +39,7 @@ static tw_status create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_topk = {
     .name = "topk",
     .summary = "the k largest elements, the rest kept for later (error feedback)",
+    .one_pass = 1,
     .floor_bytes = 12,
     .struct_size = sizeof(topk),
     .options = options,

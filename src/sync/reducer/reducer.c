@@ -18,10 +18,11 @@
 
 /* ---- one message ------------------------------------------------------------------------------------------------ */
 
-/* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. */
+/* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. One
+ * that looks at them in its own pass needs nobody else to. */
 static int is_measured_late(const tw_message *message)
 {
-    return message->scheme->ops->plan == NULL;
+    return message->scheme->ops->plan == NULL || tw_scheme_looks(message->scheme);
 }
 
 static void measure(tw_reducer *reducer, const tw_message *message)
@@ -49,6 +50,15 @@ static double gradient_norm(const tw_reducer *reducer, const tw_message *message
     return reducer->clips || isfinite(whole) ? whole : own;
 }
 
+/* What the others of the step add to the last message's sum of squares, on the same grounds. */
+static double squares_elsewhere(const tw_reducer *reducer, const tw_message *message)
+{
+    double others = 0;
+    for (size_t m = 0; message->first == 0 && m < reducer->message_count; m++)
+        if (&reducer->messages[m] != message) others += reducer->messages[m].scheme->squares;
+    return isfinite(others) ? others : 0;
+}
+
 static size_t message_elements(const tw_scheme *scheme)
 {
     size_t elements = 0;
@@ -56,15 +66,24 @@ static size_t message_elements(const tw_scheme *scheme)
     return elements;
 }
 
-/* For the driver. Messages begin in order: when the last one does, all squares are known. */
+static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
+{
+    float **gradients = reducer->exchanged + message->first;
+    if (tw_scheme_looks(message->scheme))
+        return tw_scheme_begin_unseen(message->scheme, gradients, squares_elsewhere(reducer, message));
+    if (is_measured_late(message) && reducer->host.size == 1) measure(reducer, message);
+    return tw_scheme_begin(message->scheme, gradients, gradient_norm(reducer, message));
+}
+
+/* For the driver. Messages begin in order, and make their first turn before the next one does: when the last begins,
+ * all squares are known. */
 static tw_status begin(void *context, size_t number, tw_scheme **scheme)
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
     if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
     *scheme = message->scheme;
-    if (is_measured_late(message) && reducer->host.size == 1) measure(reducer, message);
-    TW_TRY(tw_scheme_begin(*scheme, reducer->exchanged + message->first, gradient_norm(reducer, message)));
+    TW_TRY(begin_message(reducer, message));
     tw_world_charge(message_elements(*scheme), 0);
     return TW_OK;
 }
