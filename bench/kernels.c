@@ -78,12 +78,12 @@ static void nesterov(const tw_kernels *kernels, arena *a)
 
 static void momentum_select(const tw_kernels *kernels, arena *a)
 {
-    kernels->momentum_select(a->u, a->v, a->g, a->n, step, keep, 0, threshold, 0, a->index, a->value);
+    kernels->momentum_select(a->u, a->v, a->g, a->n, step, keep, 0, threshold, 0, a->index, a->value, NULL);
 }
 
 static void accumulate_select(const tw_kernels *kernels, arena *a)
 {
-    kernels->accumulate_select(a->v, a->g, a->n, step, threshold, 0, a->index, a->value);
+    kernels->accumulate_select(a->v, a->g, a->n, step, threshold, 0, a->index, a->value, NULL);
 }
 
 static void select_only(const tw_kernels *kernels, arena *a)

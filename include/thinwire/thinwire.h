@@ -220,8 +220,8 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
  * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors is above 1e33, or the sum
  *   overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any
  *   residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
- *   travel as fp32 it is dropped. Of the worker with the NaN, blocks of 8,192 elements of a tensor that are finite may
- *   stay, too. The step is counted, and the next one may proceed.
+ *   travel as fp32 it is dropped. Of the worker with the NaN, what is not among the 64 elements around it may stay,
+ *   too. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
  * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The reducer is finished, and so that no other rank
  *   waits for it, the comm is too: what is called on it from now on returns TW_ERROR_PEER. Destroy both. */

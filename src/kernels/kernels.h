@@ -17,6 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Rows that take a gradient in look at it first, by groups of so many elements, of which the last may be shorter. */
+enum { TW_GROUP = 64 };
+/* From here on an element is loud. Quiet ones have a norm that is no matter, however many they are. */
+#define TW_LOUD 1e24F
+
 typedef struct tw_kernels {
     /* 1 if no element is NaN or infinite. */
     int (*all_finite)(const float *x, size_t n);
@@ -40,12 +45,14 @@ typedef struct tw_kernels {
 
     /* The three below also list what stands out: for every i in ascending order with |v[i]| > threshold (the new v),
      * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. Where they read a
-     * gradient they leave zeros in it: the sums of what is sent are added up there. */
+     * gradient they leave zeros in it: the sums of what is sent are added up there. Unless `done` is NULL they stop
+     * before a group with a loud element, or NaN, and *done gets the number of elements before it; n if there is none.
+     */
     size_t (*momentum_select)(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
-                              uint32_t first, uint32_t *index, float *value);
+                              uint32_t first, uint32_t *index, float *value, size_t *done);
     /* v += a*g */
     size_t (*accumulate_select)(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
-                                float *value);
+                                float *value, size_t *done);
     /* v as it is */
     size_t (*select)(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value);
 

@@ -14,9 +14,10 @@ typedef struct tw_moments_rows {
     /* Adds x[i] and its square to partial sum i mod 16. An array may come in pieces: all but the last a multiple of 16
      * long, the sums are the same. */
     void (*add)(tw_moments *moments, const float *x, size_t n);
-    /* momentum_select of kernels.h, and add for the new v. */
+    /* momentum_select of kernels.h, and add for the new v, as far as it comes. */
     size_t (*momentum_select)(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
-                              int nesterov, float threshold, uint32_t first, uint32_t *index, float *value);
+                              int nesterov, float threshold, uint32_t first, uint32_t *index, float *value,
+                              size_t *done);
 } tw_moments_rows;
 
 /* The reference. */

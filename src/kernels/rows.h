@@ -28,7 +28,7 @@
 #include <string.h>
 
 /* A block is as long as a mask has bits. The select rows branch once a block: most blocks have nothing to list. */
-enum { BLOCK = 64, SUMS = 16 / (WIDTH / 2) };
+enum { BLOCK = TW_GROUP, SUMS = 16 / (WIDTH / 2) };
 
 typedef float vector __attribute__((vector_size(WIDTH * 4)));
 typedef uint32_t word_vector __attribute__((vector_size(WIDTH * 4)));
@@ -191,6 +191,26 @@ static void momentum(float *u, float *v, const float *g, size_t n, float a, floa
     tw_kernels_scalar.momentum(u + whole, v + whole, g + whole, n - whole, a, m, nesterov);
 }
 
+/* 1 if no element of a block has a pattern from `loud` on; its top bit alone is above all magnitudes. */
+TW_INLINE int is_quiet(const float *g, uint32_t loud)
+{
+    word_vector seen = {0}, bits;
+    for (size_t k = 0; k < BLOCK; k += WIDTH) {
+        memcpy(&bits, g + k, sizeof bits);
+        seen |= (bits & 0x7FFFFFFFu) + (0x80000000u - loud);
+    }
+    return !above((vector)(seen >> 31 << 30), 1); /* a carry as 2, none as 0 */
+}
+
+/* For update_and_select and its kin: what a block has to be below. */
+TW_INLINE uint32_t loud_pattern(const size_t *done)
+{
+    const float loud = TW_LOUD;
+    uint32_t pattern;
+    memcpy(&pattern, &loud, sizeof pattern);
+    return done ? pattern : 0x80000000u;
+}
+
 /* Updates and clears a block's vectors; bit by bit which of its elements are above the threshold. */
 TW_INLINE uint64_t update_block(tw_update update, float *u, float *v, float *g, float a, float m, float threshold)
 {
@@ -203,40 +223,55 @@ TW_INLINE uint64_t update_block(tw_update update, float *u, float *v, float *g, 
 }
 
 TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *g, size_t n, float a, float m,
-                                   float threshold, uint32_t first, uint32_t *index, float *value)
+                                   float threshold, uint32_t first, uint32_t *index, float *value, size_t *done)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i += BLOCK) {
+    const uint32_t loud = loud_pattern(done);
+    size_t count = 0, i = 0;
+    for (; i < n && (update == TW_AS_IS || is_quiet(g + i, loud)); i += BLOCK) {
         uint64_t hits = update_block(update, u + i, v + i, g + i, a, m, threshold);
         if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
     }
+    if (done) *done = i;
     return count;
 }
 
+/* Whether a row that looked at `whole` elements goes on behind them; *done is then what the reference adds to. */
+TW_INLINE int stopped(const size_t *done, size_t whole)
+{
+    return done && *done < whole;
+}
+
 static size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
-                              uint32_t first, uint32_t *index, float *value)
+                              uint32_t first, uint32_t *index, float *value, size_t *done)
 {
     size_t whole = n / BLOCK * BLOCK;
-    size_t count = nesterov ? update_and_select(TW_NESTEROV, u, v, g, whole, a, m, threshold, first, index, value)
-                            : update_and_select(TW_MOMENTUM, u, v, g, whole, a, m, threshold, first, index, value);
-    return count + tw_kernels_scalar.momentum_select(u + whole, v + whole, g + whole, n - whole, a, m, nesterov,
-                                                     threshold, first + (uint32_t)whole, index + count, value + count);
+    size_t count = nesterov
+                       ? update_and_select(TW_NESTEROV, u, v, g, whole, a, m, threshold, first, index, value, done)
+                       : update_and_select(TW_MOMENTUM, u, v, g, whole, a, m, threshold, first, index, value, done);
+    if (stopped(done, whole)) return count;
+    count += tw_kernels_scalar.momentum_select(u + whole, v + whole, g + whole, n - whole, a, m, nesterov, threshold,
+                                               first + (uint32_t)whole, index + count, value + count, done);
+    if (done) *done += whole;
+    return count;
 }
 
 static size_t accumulate_select(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
-                                float *value)
+                                float *value, size_t *done)
 {
     size_t whole = n / BLOCK * BLOCK;
-    size_t count = update_and_select(TW_ACCUMULATE, v, v, g, whole, a, 0, threshold, first, index, value);
-    return count + tw_kernels_scalar.accumulate_select(v + whole, g + whole, n - whole, a, threshold,
-                                                       first + (uint32_t)whole, index + count, value + count);
+    size_t count = update_and_select(TW_ACCUMULATE, v, v, g, whole, a, 0, threshold, first, index, value, done);
+    if (stopped(done, whole)) return count;
+    count += tw_kernels_scalar.accumulate_select(v + whole, g + whole, n - whole, a, threshold, first + (uint32_t)whole,
+                                                 index + count, value + count, done);
+    if (done) *done += whole;
+    return count;
 }
 
 static size_t select_only(const float *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value)
 {
     float *same = (float *)v; /* TW_AS_IS writes nothing */
     size_t whole = n / BLOCK * BLOCK;
-    size_t count = update_and_select(TW_AS_IS, same, same, same, whole, 0, 0, threshold, first, index, value);
+    size_t count = update_and_select(TW_AS_IS, same, same, same, whole, 0, 0, threshold, first, index, value, NULL);
     return count + tw_kernels_scalar.select(v + whole, n - whole, threshold, first + (uint32_t)whole, index + count,
                                             value + count);
 }

@@ -104,16 +104,29 @@ TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *
     return count;
 }
 
-static size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
-                              uint32_t first, uint32_t *index, float *value)
+size_t tw_quiet_before(const float *g, size_t n)
 {
+    size_t quiet = 0;
+    while (quiet < n) {
+        size_t group = n - quiet < TW_GROUP ? n - quiet : TW_GROUP;
+        if (!all_below(g + quiet, group, TW_LOUD)) break;
+        quiet += group;
+    }
+    return quiet;
+}
+
+static size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
+                              uint32_t first, uint32_t *index, float *value, size_t *done)
+{
+    if (done) *done = n = tw_quiet_before(g, n);
     return nesterov ? update_and_select(TW_NESTEROV, u, v, g, n, a, m, threshold, first, index, value)
                     : update_and_select(TW_MOMENTUM, u, v, g, n, a, m, threshold, first, index, value);
 }
 
 static size_t accumulate_select(float *v, float *g, size_t n, float a, float threshold, uint32_t first, uint32_t *index,
-                                float *value)
+                                float *value, size_t *done)
 {
+    if (done) *done = n = tw_quiet_before(g, n);
     return update_and_select(TW_ACCUMULATE, v, v, g, n, a, 0, threshold, first, index, value);
 }
 

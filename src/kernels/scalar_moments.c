@@ -12,10 +12,11 @@ static void add(tw_moments *moments, const float *x, size_t n)
 }
 
 static size_t momentum_select(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
-                              int nesterov, float threshold, uint32_t first, uint32_t *index, float *value)
+                              int nesterov, float threshold, uint32_t first, uint32_t *index, float *value,
+                              size_t *done)
 {
-    size_t count = tw_kernels_scalar.momentum_select(u, v, g, n, a, m, nesterov, threshold, first, index, value);
-    add(moments, v, n);
+    size_t count = tw_kernels_scalar.momentum_select(u, v, g, n, a, m, nesterov, threshold, first, index, value, done);
+    add(moments, v, done ? *done : n);
     return count;
 }
 

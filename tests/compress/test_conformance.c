@@ -7,8 +7,8 @@
 
 #include "compress.h"
 #include "conformance.h"
+#include "kernels.h"
 #include "memory.h"
-#include "select.h"
 #include "support/cmocka.h"
 
 /* ---- what a scheme promises ------------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static int is_taken(const tw_scheme *scheme, size_t ill, size_t element)
 {
     size_t i, j, t = tensor_of(scheme, ill, &i), u = tensor_of(scheme, element, &j);
     if (!scheme->ops->one_pass || !scheme->tensors[t].compressed || !scheme->tensors[u].compressed) return 0;
-    return t != u || i / TW_SELECT_BLOCK != j / TW_SELECT_BLOCK;
+    return t != u || i / TW_GROUP != j / TW_GROUP;
 }
 
 static void check_balance(const char *spec, int size, double imbalance)

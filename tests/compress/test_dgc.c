@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gradients.h"
-#include "select.h"
+#include "kernels.h"
 #include "support/cmocka.h"
 
 enum { RANKS = 4, TENSORS = 3, STEPS = 24 };
@@ -367,7 +367,7 @@ static void test_nonfinite_is_skipped_everywhere(void **state)
             assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][1]));
             for (size_t i = 0; i < n; i++) {
                 /* A healthy rank has its gradient in the residual, all of it; the sick one but for the sick block. */
-                int is_sick = r == SICK && i / TW_SELECT_BLOCK == (n - 1) / TW_SELECT_BLOCK;
+                int is_sick = r == SICK && i / TW_GROUP == (n - 1) / TW_GROUP;
                 float momentum = is_sick ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * gradient_draw(6, step, r, T, i);
                 float residual = is_sick ? v[r][0][i] : v[r][0][i] + momentum;
                 assert_true(u[r][1][i] == momentum);

@@ -103,13 +103,28 @@ static double settled(size_t count, const problem *p, const arrays *x)
 static double momentum_select(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     size_t count = kernels->momentum_select(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST,
-                                            x->index, x->value);
+                                            x->index, x->value, NULL);
     return settled(count, p, x);
+}
+
+/* Both counts in one number. */
+static double looking_momentum_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t done, count = kernels->momentum_select(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov, p->threshold, FIRST,
+                                                  x->index, x->value, &done);
+    return settled(count, p, x) + 1000 * (double)done;
+}
+
+static double looking_accumulate_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t done,
+        count = kernels->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, FIRST, x->index, x->value, &done);
+    return settled(count, p, x) + 1000 * (double)done;
 }
 
 static double accumulate_select(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
-    size_t count = kernels->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, FIRST, x->index, x->value);
+    size_t count = kernels->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, FIRST, x->index, x->value, NULL);
     return settled(count, p, x);
 }
 
@@ -187,6 +202,8 @@ static const row rows[] = {
     {"momentum", momentum, 1},
     {"momentum_select", momentum_select, 1},
     {"accumulate_select", accumulate_select, 1},
+    {"momentum_select that looks", looking_momentum_select, 1},
+    {"accumulate_select that looks", looking_accumulate_select, 1},
     {"select", select_only, 0},
     {"to_fp16", to_fp16, 0},
     {"from_fp16", from_fp16, 0},

@@ -31,7 +31,7 @@ static void levels_agree_on_every_size_and_alignment(void **state)
 }
 
 /* One problem for one level: u, v, the lists and the sums, as momentum_select and then add leave them. */
-static void check_fused(const tw_kernels *kernels, const problem *p, content kind)
+static void check_fused(const tw_kernels *kernels, const problem *p, content kind, content gradient)
 {
     float u[2][MOST], v[2][MOST], g[2][MOST], value[2][MOST] = {{0}};
     uint32_t index[2][MOST] = {{0}};
@@ -39,15 +39,18 @@ static void check_fused(const tw_kernels *kernels, const problem *p, content kin
     for (size_t i = 0; i < MOST; i++) {
         u[0][i] = u[1][i] = tw_bits_float(pattern(kind, i));
         v[0][i] = v[1][i] = tw_bits_float(pattern(kind, i + MOST));
-        g[0][i] = g[1][i] = tw_bits_float(pattern(ORDINARY, i));
+        g[0][i] = g[1][i] = tw_bits_float(pattern(gradient, i));
     }
+    size_t done[2] = {p->n, p->n};
+    int looks = gradient != ORDINARY;
     const tw_kernels *scalar = tw_kernels_at(TW_ISA_SCALAR);
     size_t expected = scalar->momentum_select(u[0], v[0], g[0], p->n, p->a, p->m, p->nesterov, p->threshold, FIRST,
-                                              index[0], value[0]);
-    scalar->moments->add(&sums[0], v[0], p->n);
+                                              index[0], value[0], looks ? &done[0] : NULL);
+    scalar->moments->add(&sums[0], v[0], done[0]);
     size_t count = kernels->moments->momentum_select(&sums[1], u[1], v[1], g[1], p->n, p->a, p->m, p->nesterov,
-                                                     p->threshold, FIRST, index[1], value[1]);
+                                                     p->threshold, FIRST, index[1], value[1], looks ? &done[1] : NULL);
     assert_int_equal(count, expected);
+    assert_int_equal(done[1], done[0]);
     assert_memory_equal(index[0], index[1], count * sizeof **index);
     assert_memory_equal(g[0], g[1], sizeof g[0]);
     for (size_t i = 0; i < MOST; i++) {
@@ -66,7 +69,8 @@ static void selecting_takes_the_moments(void **state)
             for (int kind = 0; kind < CONTENTS; kind++) {
                 problem p = problems[n % PROBLEMS];
                 p.n = n;
-                check_fused(tw_kernels_at((tw_isa_level)level), &p, (content)kind);
+                check_fused(tw_kernels_at((tw_isa_level)level), &p, (content)kind, ORDINARY);
+                check_fused(tw_kernels_at((tw_isa_level)level), &p, ORDINARY, (content)kind);
             }
 }
 

@@ -46,8 +46,8 @@ static void momentum_is_its_formula(void **state)
         memcpy(old_u, u, sizeof u);
         memcpy(old_v, v, sizeof v);
         memcpy(cleared, g, sizeof g);
-        size_t count =
-            kernels->momentum_select(u, v, cleared, SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST, index, value);
+        size_t count = kernels->momentum_select(u, v, cleared, SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST,
+                                                index, value, NULL);
         assert_zeros(cleared);
         for (size_t i = 0; i < SAMPLE; i++) {
             float product = p->a * g[i], new_u = p->m * old_u[i] + product;
@@ -61,6 +61,36 @@ static void momentum_is_its_formula(void **state)
             assert_same_float(v[i], old_v[i]);
         }
     }
+}
+
+/* Whoever looks stops before the first group that has a loud element, wherever in it; what stands before it is as if
+ * there were no more, the rest as it was. */
+static void looking_stops_before_a_loud_group(void **state)
+{
+    (void)state;
+    const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
+    static const float loud[] = {TW_LOUD, -TW_LOUD, FLT_MAX, INFINITY, -INFINITY, NAN};
+    float x[3][SAMPLE], quiet[3][SAMPLE], value[SAMPLE];
+    uint32_t index[SAMPLE];
+    for (size_t at = 0; at <= SAMPLE; at++)
+        for (size_t k = 0; k < 2 * PROBLEMS; k++) {
+            const problem *p = &problems[k / 2];
+            size_t done, end = at == SAMPLE ? SAMPLE : at / TW_GROUP * TW_GROUP;
+            for (size_t a = 0; a < 3; a++) fill(x[a], ORDINARY, a * SAMPLE);
+            if (at < SAMPLE) x[2][at] = loud[(at + k) % 6];
+            memcpy(quiet, x, sizeof x);
+            size_t count =
+                k % 2 ? kernels->accumulate_select(x[1], x[2], SAMPLE, p->a, p->threshold, FIRST, index, value, &done)
+                      : kernels->momentum_select(x[0], x[1], x[2], SAMPLE, p->a, p->m, p->nesterov, p->threshold, FIRST,
+                                                 index, value, &done);
+            assert_int_equal(done, end);
+            size_t before = k % 2 ? kernels->accumulate_select(quiet[1], quiet[2], end, p->a, p->threshold, FIRST,
+                                                               index, value, NULL)
+                                  : kernels->momentum_select(quiet[0], quiet[1], quiet[2], end, p->a, p->m, p->nesterov,
+                                                             p->threshold, FIRST, index, value, NULL);
+            assert_int_equal(count, before);
+            assert_memory_equal(x, quiet, sizeof x);
+        }
 }
 
 /* Differences, quotients, and a step along the velocity. */
@@ -149,7 +179,7 @@ static void selection_is_brute_force(void **state)
         size_t count = kernels->select(v, SAMPLE, p->threshold, FIRST, index, value);
         assert_memory_equal(v, old, sizeof v);
         assert_list(v, p->threshold, count, index, value);
-        count = kernels->accumulate_select(v, cleared, SAMPLE, p->a, p->threshold, FIRST, index, value);
+        count = kernels->accumulate_select(v, cleared, SAMPLE, p->a, p->threshold, FIRST, index, value, NULL);
         assert_zeros(cleared);
         for (size_t i = 0; i < SAMPLE; i++) assert_same_float(old[i] + p->a * g[i], v[i]);
         assert_list(v, p->threshold, count, index, value);
@@ -219,9 +249,13 @@ static void shares_are_scaled_cut_and_rounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(momentum_is_its_formula),        cmocka_unit_test(selection_is_brute_force),
-        cmocka_unit_test(sum_squares_folds_sixteen_sums), cmocka_unit_test(shares_are_scaled_cut_and_rounded),
-        cmocka_unit_test(simple_rows_are_their_formulas), cmocka_unit_test(drawing_is_its_formula),
+        cmocka_unit_test(momentum_is_its_formula),
+        cmocka_unit_test(looking_stops_before_a_loud_group),
+        cmocka_unit_test(selection_is_brute_force),
+        cmocka_unit_test(sum_squares_folds_sixteen_sums),
+        cmocka_unit_test(shares_are_scaled_cut_and_rounded),
+        cmocka_unit_test(simple_rows_are_their_formulas),
+        cmocka_unit_test(drawing_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,25 +95,28 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
                            .nesterov = corrected->nesterov};
 }
 
-int tw_correction_ready(const tw_correction *t, size_t first, size_t n)
+static size_t update_row(void *context, size_t at, size_t n, size_t listed, size_t *done)
 {
-    if (t->revision != 1) tw_kernels_best()->scale(t->residual + first, t->revision, n);
-    return tw_sound_block(t->scheme, t->gradient + first, n);
-}
-
-size_t tw_correction_update(const tw_correction *t, size_t first, size_t n, float threshold, uint32_t *index,
-                            float *value)
-{
+    const tw_correction_block *block = context;
+    const tw_correction *t = block->of;
+    size_t first = block->first + at;
     return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
-                                              t->scale, t->momentum, t->nesterov, threshold, (uint32_t)first, index,
-                                              value);
+                                              t->scale, t->momentum, t->nesterov, block->threshold, (uint32_t)first,
+                                              block->index + listed, block->value + listed, done);
 }
 
 /* All of it while the block is in the cache. */
+size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row)
+{
+    const tw_correction *t = block->of;
+    if (t->revision != 1) tw_kernels_best()->scale(t->residual + block->first, t->revision, n);
+    return tw_sound_pass(t->scheme, t->gradient + block->first, n, row, block);
+}
+
 static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
-    const tw_correction *t = context;
-    return tw_correction_ready(t, first, n) ? tw_correction_update(t, first, n, threshold, index, value) : 0;
+    tw_correction_block block = {context, first, threshold, index, value};
+    return tw_correction_pass(&block, n, update_row);
 }
 
 static void peek(void *context, size_t first, size_t n, float *dst)

@@ -8,6 +8,7 @@
 #ifndef TW_CORRECTED_H
 #define TW_CORRECTED_H
 
+#include "sound.h"
 #include "sparse.h"
 #include "warmup.h"
 
@@ -68,11 +69,18 @@ typedef struct tw_correction {
 } tw_correction;
 tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor);
 tw_select_source tw_correction_source(tw_correction *correction);
-/* The pass of that source, in two: brings a block's residual to the rate of this step and says whether the gradient may
- * enter (else the block stays as it is); and lets it enter. */
-int tw_correction_ready(const tw_correction *correction, size_t first, size_t n);
-size_t tw_correction_update(const tw_correction *correction, size_t first, size_t n, float threshold, uint32_t *index,
-                            float *value);
+
+/* A block of that update under way, and where what stands out is listed. */
+typedef struct tw_correction_block {
+    const tw_correction *of;
+    size_t first;
+    float threshold;
+    uint32_t *index;
+    float *value;
+} tw_correction_block;
+/* Brings n elements of the residual to the rate of this step, and lets the gradient enter by a row of one's own, whose
+ * context the block is. */
+size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row);
 
 /* After tensor i was sent: with masking, forgets the momentum of what was. */
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor);

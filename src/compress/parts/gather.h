@@ -14,7 +14,7 @@ typedef struct tw_gather_ops {
     double (*bits)(const void *context, size_t tensor);
     size_t (*bound)(const void *context, size_t tensor);
     /* (optional) Decides what is sent, before the packet is written. Not called on a rank whose gradient is known not
-     * to be finite, which sends an empty packet, as one does that finds it out here (tw_sound_block). */
+     * to be finite, which sends an empty packet, as one does that finds it out here (sound.h). */
     void (*take)(void *context);
     /* Puts a tensor's section into the packet. */
     tw_status (*write)(void *context, size_t tensor, tw_packet_writer *writer);

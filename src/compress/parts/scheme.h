@@ -81,8 +81,8 @@ struct tw_walk {
 struct tw_scheme_ops {
     const char *name, *summary;
     int every_tensor;         /* leaves none as it is, whatever its size and shape */
-    int one_pass;             /* its only pass over a compressed tensor's gradient asks tw_sound_block of each block
-                                 before it takes it in, and leaves zeros behind */
+    int one_pass;             /* its only pass over a compressed tensor's gradient takes in what is sound
+                                 (sound.h), and leaves zeros behind */
     unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
     size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */
@@ -95,8 +95,8 @@ struct tw_scheme_ops {
     /* The next round of the step under way. Sets skipped before DONE, and revert is then called. */
     tw_status (*next)(tw_scheme *scheme, tw_round *round);
     /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
-     * what a rank whose gradient was not finite remembers is as before the step, or with one_pass, block by block, that
-     * or what it would be on a healthy rank. */
+     * what a rank whose gradient was not finite remembers is as before the step, or with one_pass, element by element,
+     * that or what it would be on a healthy rank. */
     void (*revert)(tw_scheme *scheme);
     /* (optional) Does what the next step would have done first, so that a walk finds all that is remembered in its
      * place. What the scheme does from then on is the same as without, but the last step cannot be taken back. */

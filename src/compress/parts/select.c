@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    BLOCK = TW_SELECT_BLOCK,
+    BLOCK = 8192,     /* elements a pass takes at once: its streams stay in the first-level cache's reach */
     LINE = 16,        /* samples are taken a cache line at a time */
     TOP_SAMPLES = 32, /* samples that should lie above the threshold sought */
     MAX_SAMPLES = 65536,

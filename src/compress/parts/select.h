@@ -11,15 +11,11 @@
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 
-/* Elements a pass takes at once: its streams stay in the caches' reach. A block of a gradient enters the residual whole
- * or not at all (sound.h). */
-enum { TW_SELECT_BLOCK = 8192 };
-
 /* Where the values come from. */
 typedef struct tw_select_source {
     void *context;
-    /* Updates elements first .. first+n, a block of TW_SELECT_BLOCK or what is left of it, and lists those whose new
-     * magnitude is above the threshold, as the kernels' select does. Called once for each block, in order. */
+    /* Updates elements first .. first+n and lists those whose new magnitude is above the threshold, as the kernels'
+     * select does. Called once for each element, in order, for a multiple of 64 of them but at the end. */
     size_t (*pass)(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value);
     /* (optional: the first threshold is then not sampled) Writes to dst what elements first .. first+n will be after
      * their pass, without changing them. */

@@ -164,12 +164,30 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
     return sparse->residual + sparse->offset[tensor];
 }
 
+/* A block of a tensor under way, and where what stands out is listed. */
+typedef struct accumulated {
+    const tw_accumulation *of;
+    size_t first;
+    float threshold;
+    uint32_t *index;
+    float *value;
+} accumulated;
+
+static size_t accumulate_row(void *context, size_t at, size_t n, size_t listed, size_t *done)
+{
+    const accumulated *block = context;
+    const tw_accumulation *of = block->of;
+    size_t first = block->first + at;
+    return tw_kernels_best()->accumulate_select(of->residual + first, of->gradient + first, n, of->scale,
+                                                block->threshold, (uint32_t)first, block->index + listed,
+                                                block->value + listed, done);
+}
+
 static size_t accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_accumulation *of = context;
-    if (!tw_sound_block(of->scheme, of->gradient + first, n)) return 0;
-    return tw_kernels_best()->accumulate_select(of->residual + first, of->gradient + first, n, of->scale, threshold,
-                                                (uint32_t)first, index, value);
+    accumulated block = {of, first, threshold, index, value};
+    return tw_sound_pass(of->scheme, of->gradient + first, n, accumulate_row, &block);
 }
 
 static void peek(void *context, size_t first, size_t n, float *dst)

@@ -31,6 +31,7 @@
 #include "memory.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { MOST_TIMES = TW_DEVIATION_FAR }; /* of what is wanted of a tensor, the most that is sent */
 enum { REVISION_RATE, REVISION_AGE, REVISION_DENSITY, REVISION_OFF };
@@ -109,20 +110,41 @@ typedef struct pass_context {
     tw_moments moments;
 } pass_context;
 
+/* A block of it. */
+typedef struct pass_block {
+    tw_correction_block base;
+    pass_context *tensor;
+} pass_block;
+
+/* Moments of the new residual. Those of the gradient are taken before it is cleared, of a group at a time: what follows
+ * may not be sound. */
+static size_t pass_row(void *context, size_t at, size_t n, size_t listed, size_t *done)
+{
+    const tw_correction_block *block = context;
+    pass_context *tensor = ((pass_block *)context)->tensor;
+    const tw_correction *t = block->of;
+    const tw_kernels *kernels = tw_kernels_best();
+    size_t first = block->first + at;
+    uint32_t *index = block->index + listed;
+    float *u = t->momentum_buffer + first, *v = t->residual + first, *g = t->gradient + first;
+    float *value = block->value + listed, copy[TW_GROUP];
+    if (!tensor->of_gradient)
+        return kernels->moments->momentum_select(&tensor->moments, u, v, g, n, t->scale, t->momentum, t->nesterov,
+                                                 block->threshold, (uint32_t)first, index, value, done);
+    if (n > TW_GROUP) n = TW_GROUP;
+    memcpy(copy, g, n * sizeof *copy);
+    size_t count = kernels->momentum_select(u, v, g, n, t->scale, t->momentum, t->nesterov, block->threshold,
+                                            (uint32_t)first, index, value, done);
+    kernels->moments->add(&tensor->moments, copy, done ? *done : n);
+    return count;
+}
+
 /* All of it while the block is in the cache: memory is streamed through once. */
 static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     pass_context *tensor = context;
-    const tw_correction *t = &tensor->correction;
-    const tw_kernels *kernels = tw_kernels_best();
-    if (!tw_correction_ready(t, first, n)) return 0;
-    if (tensor->of_gradient) {
-        kernels->moments->add(&tensor->moments, t->gradient + first, n);
-        return tw_correction_update(t, first, n, threshold, index, value);
-    }
-    return kernels->moments->momentum_select(&tensor->moments, t->momentum_buffer + first, t->residual + first,
-                                             t->gradient + first, n, t->scale, t->momentum, t->nesterov, threshold,
-                                             (uint32_t)first, index, value);
+    pass_block block = {{&tensor->correction, first, threshold, index, value}, tensor};
+    return tw_correction_pass(&block.base, n, pass_row);
 }
 
 /* Updates a tensor's residual and takes into the support whatever is above `threshold`, at most the `most` largest. */
