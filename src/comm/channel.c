@@ -6,8 +6,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { NAPS = 8 }; /* a wait of the whole timeout */
+enum {
+    NAPS = 8, /* a wait of the whole timeout */
+    MORE_TRANSFERS = 8,
+    SEGMENT = 256 * 1024 /* large enough for the line, small enough for the cache */
+};
 
 static tw_status create(tw_comm *comm, tw_channel **channel)
 {
@@ -15,7 +20,8 @@ static tw_status create(tw_comm *comm, tw_channel **channel)
     size_t ranks = (size_t)comm->size;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
     made->comm = comm;
-    tw_status status = tw_allocate(2 * ranks, sizeof *made->transfers, &made->transfers);
+    made->segment = SEGMENT;
+    tw_status status = tw_allocate(2 * ranks + MORE_TRANSFERS, sizeof *made->transfers, &made->transfers);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->packets, &made->packets);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->sizes, &made->sizes);
     if (status == TW_OK)
@@ -154,16 +160,26 @@ static int is_whole(tw_channel *channel)
     return channel->status == TW_OK;
 }
 
-void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
+static void start_receive(tw_channel *channel, tw_transfer transfer)
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
-    tw_transfer transfer = {.peer = peer, .dst = dst, .size = capacity, .received = received};
-    tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &transfer.request);
+    tw_status status = comm->ops.start_recv(comm->self, transfer.peer, channel->number, transfer.dst, transfer.size,
+                                            &transfer.request);
     if (status == TW_OK)
         channel->transfers[channel->transfer_count++] = transfer;
     else
         fail_transfer(channel, status);
+}
+
+void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
+{
+    start_receive(channel, (tw_transfer){.peer = peer, .dst = dst, .size = capacity, .received = received});
+}
+
+void tw_channel_start_receive_noting(tw_channel *channel, int peer, void *dst, size_t size, uint32_t *word)
+{
+    start_receive(channel, (tw_transfer){.peer = peer, .dst = dst, .size = size, .word = word});
 }
 
 /* What is under way is not written to, so of the same bytes it is the same. */
@@ -174,17 +190,21 @@ static uint32_t check_of(tw_channel *channel, const void *src, size_t size)
     return sent->check;
 }
 
-void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size)
+void tw_channel_start_send_noted(tw_channel *channel, int peer, const void *src, size_t size, uint32_t word)
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
     tw_transfer transfer = {.peer = peer, .outgoing = 1, .size = size};
-    uint32_t check = check_of(channel, src, size);
-    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, check, &transfer.request);
+    tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, word, &transfer.request);
     if (status == TW_OK)
         channel->transfers[channel->transfer_count++] = transfer;
     else
         fail_transfer(channel, status);
+}
+
+void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size)
+{
+    if (is_whole(channel)) tw_channel_start_send_noted(channel, peer, src, size, check_of(channel, src, size));
 }
 
 static tw_status check_size(const tw_channel *channel, const tw_transfer *transfer, size_t size)
@@ -246,7 +266,21 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
     tw_counters_add(&channel->counters, transfer->outgoing, size);
     tw_counters_add(&comm->counters, transfer->outgoing, size);
     if (transfer->received) *transfer->received = size;
+    if (transfer->word) *transfer->word = check;
     return TW_OK;
+}
+
+tw_status tw_channel_finish_to(tw_channel *channel, size_t most)
+{
+    double patience = channel->comm->timeout;
+    size_t done = 0, over = channel->transfer_count > most ? channel->transfer_count - most : 0;
+    while (done < over && is_whole(channel)) {
+        tw_status status = wait_for(channel, &channel->transfers[done++], &patience);
+        if (status != TW_OK) fail_transfer(channel, status);
+    }
+    channel->transfer_count -= done;
+    memmove(channel->transfers, channel->transfers + done, channel->transfer_count * sizeof *channel->transfers);
+    return is_whole(channel) ? TW_OK : tw_channel_finish(channel);
 }
 
 tw_status tw_channel_finish(tw_channel *channel)

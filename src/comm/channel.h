@@ -39,6 +39,7 @@ typedef struct tw_transfer {
     void *dst;        /* a receive's */
     size_t size;      /* bytes to send, or room to receive */
     size_t *received; /* receives the size of what came; NULL: it has to be `size` */
+    uint32_t *word;   /* receives the checksum of what came; NULL: nobody wants it */
 } tw_transfer;
 
 /* What a message holds, and its checksum. */
@@ -52,7 +53,7 @@ struct tw_channel {
     tw_comm *comm;
     unsigned number;
     tw_counters counters;
-    tw_transfer *transfers; /* room for two a rank: what one phase of a collective has under way */
+    tw_transfer *transfers; /* the oldest first; room for two a rank and a few: what one phase of a collective starts */
     size_t transfer_count;
     tw_checked sent;  /* in this phase, the last: what goes to many is looked at once */
     tw_status status; /* the first failure of this phase */
@@ -60,6 +61,7 @@ struct tw_channel {
     int broke; /* a failure on this channel is what broke the comm; guarded by the comm's mutex */
     unsigned char *scratch;
     size_t scratch_bytes;
+    size_t segment;       /* bytes of what a large all-reduce sends at a time */
     const void **packets; /* one a rank */
     size_t *sizes;
 };
@@ -84,6 +86,12 @@ void tw_comm_leave(const tw_comm *comm);
  * so that the starting calls need no check. At most one message each way to each peer. */
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received);
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size);
+/* The same, for passing a message on: its checksum is kept when it comes, and is the one it leaves with. */
+void tw_channel_start_receive_noting(tw_channel *channel, int peer, void *dst, size_t size, uint32_t *word);
+void tw_channel_start_send_noted(tw_channel *channel, int peer, const void *src, size_t size, uint32_t word);
+/* Waits until no more than the `most` that were started last are under way: the others are done. When one of them has
+ * failed, none is under way any more, and the phase is over with the first failure. */
+tw_status tw_channel_finish_to(tw_channel *channel, size_t most);
 /* Waits until all of them are done, for the comm's timeout at most, and returns the first failure: TW_ERROR_PACKET when
  * what came is not what was sent. Every buffer is the caller's again, whatever the outcome. */
 tw_status tw_channel_finish(tw_channel *channel);

@@ -11,7 +11,10 @@
 enum {
     ALIGNMENT = 64,
     SUM_BLOCK = 2048, /* values: the running sum stays in the first-level cache */
-    LARGE_CHUNK = 64 * 1024
+    LARGE_CHUNK = 64 * 1024,
+    DEPTH = 2, /* segments between the one whose parts go out and the one whose sums do */
+    UNDER_WAY =
+        6 /* messages of a large all-reduce, to and fro: the line does not rest while one of them is waited for */
 };
 
 /* The rank `step` places after, or before, this one on the ring of all ranks. */
@@ -50,15 +53,17 @@ static chunk chunk_of(const tw_channel *channel, int rank, size_t count)
     return (chunk){r * share + (r < longer ? r : longer), share + (r < longer)};
 }
 
-/* One all-reduce under way. */
+/* One all-reduce under way. A large one goes in segments: of every chunk as many bytes at a time. */
 typedef struct reduction {
     tw_channel *channel;
     tw_dtype dtype;
     size_t width; /* bytes of a value */
     unsigned char *values;
     size_t count;
-    chunk own;     /* this rank's */
-    size_t stride; /* bytes from one part of it to the next in scratch */
+    size_t longest;  /* values of a chunk that go at a time */
+    size_t segments; /* of the longest chunk; 0: it goes whole */
+    size_t stride;   /* bytes from one rank's part to the next in scratch */
+    uint32_t *word;  /* the checksum of what came last around the ring */
 } reduction;
 
 static tw_status check_dtype(tw_dtype dtype)
@@ -71,67 +76,61 @@ static reduction reduction_of(tw_channel *channel, tw_dtype dtype, void *values,
 {
     reduction all = {.channel = channel, .dtype = dtype, .values = values, .count = count};
     all.width = dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t);
-    all.own = chunk_of(channel, channel->comm->rank, count);
-    all.stride = (all.own.count * all.width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t largest = chunk_of(channel, 0, count).count;
+    all.longest = largest;
+    if (largest * all.width >= LARGE_CHUNK) {
+        all.longest = channel->segment / all.width;
+        all.segments = (largest + all.longest - 1) / all.longest;
+    }
+    size_t bytes = (all.longest < largest ? all.longest : largest) * all.width;
+    all.stride = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return all;
 }
 
-/* Where rank `rank`'s part of this rank's own chunk lies: its own stays in place, the others' are in scratch. */
-static unsigned char *part_of(const reduction *all, int rank)
+/* What goes at one time of the chunk that `owner` sums. */
+static chunk segment_of(const reduction *all, int owner, size_t segment)
+{
+    chunk whole = chunk_of(all->channel, owner, all->count);
+    size_t skipped = segment * all->longest < whole.count ? segment * all->longest : whole.count;
+    size_t left = whole.count - skipped;
+    return (chunk){whole.start + skipped, left < all->longest ? left : all->longest};
+}
+
+/* Where rank `rank`'s part of this rank's own segment lies: its own stays in place, the others' are in scratch, those
+ * of one segment beside those of the next. */
+static unsigned char *part_of(const reduction *all, size_t segment, int rank, chunk own)
 {
     int self = all->channel->comm->rank;
-    if (rank == self) return all->values + all->own.start * all->width;
-    return all->channel->scratch + (size_t)(rank - (rank > self)) * all->stride;
+    if (rank == self) return all->values + own.start * all->width;
+    size_t slot = segment % DEPTH * (size_t)(all->channel->comm->size - 1) + (size_t)(rank - (rank > self));
+    return all->channel->scratch + slot * all->stride;
 }
 
-static void receive_part(const reduction *all, int step)
+static void receive_part(const reduction *all, size_t segment, int step)
 {
     int peer = rank_before(all->channel, step);
-    if (all->own.count)
-        tw_channel_start_receive(all->channel, peer, part_of(all, peer), all->own.count * all->width, NULL);
+    chunk own = segment_of(all, all->channel->comm->rank, segment);
+    if (own.count)
+        tw_channel_start_receive(all->channel, peer, part_of(all, segment, peer, own), own.count * all->width, NULL);
 }
 
-static void send_chunk(const reduction *all, int peer, int owner)
+static void send_values(const reduction *all, int peer, chunk what)
 {
-    chunk theirs = chunk_of(all->channel, owner, all->count);
-    if (theirs.count)
-        tw_channel_start_send(all->channel, peer, all->values + theirs.start * all->width, theirs.count * all->width);
+    if (what.count)
+        tw_channel_start_send(all->channel, peer, all->values + what.start * all->width, what.count * all->width);
 }
 
-static void send_part(const reduction *all, int step)
+static void send_part(const reduction *all, size_t segment, int step)
 {
     int peer = rank_after(all->channel, step);
-    send_chunk(all, peer, peer);
+    send_values(all, peer, segment_of(all, peer, segment));
 }
 
-static void receive_chunk(const reduction *all, int peer, int owner)
+static void receive_sum(const reduction *all, int peer, chunk what, uint32_t *word)
 {
-    chunk theirs = chunk_of(all->channel, owner, all->count);
-    if (theirs.count)
-        tw_channel_start_receive(all->channel, peer, all->values + theirs.start * all->width, theirs.count * all->width,
-                                 NULL);
-}
-
-/* Large chunks go to one peer after the other: over Ethernet, four ranks that send to all at once take a third longer
- * (bench/link.sh), for they crowd before one another's links. Small ones would only wait for each other's latency. */
-static int goes_by_steps(const reduction *all)
-{
-    return chunk_of(all->channel, 0, all->count).count * all->width >= LARGE_CHUNK;
-}
-
-static tw_status exchange_parts(const reduction *all)
-{
-    tw_channel *channel = all->channel;
-    int ranks = channel->comm->size, by_steps = goes_by_steps(all);
-    TW_TRY(tw_channel_reserve(channel, (size_t)(ranks - 1) * all->stride));
-    for (int step = 1; by_steps && step < ranks; step++) {
-        receive_part(all, step);
-        send_part(all, step);
-        TW_TRY(tw_channel_finish(channel));
-    }
-    for (int step = 1; !by_steps && step < ranks; step++) receive_part(all, step);
-    for (int step = 1; !by_steps && step < ranks; step++) send_part(all, step);
-    return tw_channel_finish(channel);
+    if (what.count)
+        tw_channel_start_receive_noting(all->channel, peer, all->values + what.start * all->width,
+                                        what.count * all->width, word);
 }
 
 static void widen(tw_dtype dtype, float *dst, const void *src, size_t count)
@@ -161,39 +160,94 @@ static void add_part(tw_dtype dtype, float *sum, const void *part, size_t count)
     tw_kernels_best()->add(sum, dtype == TW_F32 ? part : wide, count);
 }
 
-/* values[own] = ((part 0 + part 1) + part 2) + ..., block by block, each rounded once. */
-static void sum_parts(const reduction *all)
+/* own = ((part 0 + part 1) + part 2) + ..., block by block, each rounded once. */
+static void sum_parts(const reduction *all, size_t segment, chunk own)
 {
-    int ranks = all->channel->comm->size;
+    int ranks = all->channel->comm->size, self = all->channel->comm->rank;
     float sum[SUM_BLOCK];
-    for (size_t start = 0; ranks > 1 && start < all->own.count; start += SUM_BLOCK) {
-        size_t left = all->own.count - start, block = left < SUM_BLOCK ? left : SUM_BLOCK, at = start * all->width;
-        widen(all->dtype, sum, part_of(all, 0) + at, block);
-        for (int rank = 1; rank < ranks; rank++) add_part(all->dtype, sum, part_of(all, rank) + at, block);
-        narrow(all->dtype, part_of(all, all->channel->comm->rank) + at, sum, block);
+    for (size_t start = 0; ranks > 1 && start < own.count; start += SUM_BLOCK) {
+        size_t left = own.count - start, block = left < SUM_BLOCK ? left : SUM_BLOCK, at = start * all->width;
+        widen(all->dtype, sum, part_of(all, segment, 0, own) + at, block);
+        for (int rank = 1; rank < ranks; rank++)
+            add_part(all->dtype, sum, part_of(all, segment, rank, own) + at, block);
+        narrow(all->dtype, part_of(all, segment, self, own) + at, sum, block);
     }
 }
 
+/* --- small ones: to and from everybody at once, for steps would only wait for each other's latency. --- */
+
+static tw_status exchange_chunks(const reduction *all)
+{
+    int ranks = all->channel->comm->size;
+    for (int step = 1; step < ranks; step++) receive_part(all, 0, step);
+    for (int step = 1; step < ranks; step++) send_part(all, 0, step);
+    TW_TRY(tw_channel_finish(all->channel));
+    sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
+    for (int step = 1; step < ranks; step++) {
+        int owner = rank_before(all->channel, step);
+        receive_sum(all, owner, segment_of(all, owner, 0), NULL);
+    }
+    for (int step = 1; step < ranks; step++)
+        send_values(all, rank_after(all->channel, step), segment_of(all, all->channel->comm->rank, 0));
+    return tw_channel_finish(all->channel);
+}
+
+/* --- large ones --- */
+
 /* Around the ring, each passing on what came last: a connection that never rests is the fastest. */
-static tw_status pass_chunks(const reduction *all)
+static void pass_sum(const reduction *all, size_t segment, int step)
 {
     tw_channel *channel = all->channel;
+    int next = rank_after(channel, 1), previous = rank_before(channel, 1);
+    chunk going = segment_of(all, rank_before(channel, step - 1), segment);
+    uint32_t came = *all->word;
+    receive_sum(all, previous, segment_of(all, rank_before(channel, step), segment), all->word);
+    if (step == 1)
+        send_values(all, next, going);
+    else if (going.count)
+        tw_channel_start_send_noted(channel, next, all->values + going.start * all->width, going.count * all->width,
+                                    came);
+}
+
+/* The parts of one segment, and the sums of the one before the last, a step of each after the other. Large segments go
+ * to one peer after the other: over Ethernet, four ranks that send to all at once take a third longer (bench/link.sh),
+ * for they crowd before one another's links. *started receives the messages that the round has started. */
+static tw_status exchange_round(const reduction *all, size_t round, size_t *started)
+{
+    tw_channel *channel = all->channel;
+    int has_parts = round < all->segments, has_sums = round >= DEPTH;
+    *started = 0;
     for (int step = 1; step < channel->comm->size; step++) {
-        receive_chunk(all, rank_before(channel, 1), rank_before(channel, step));
-        send_chunk(all, rank_after(channel, 1), rank_before(channel, step - 1));
-        TW_TRY(tw_channel_finish(channel));
+        size_t before = channel->transfer_count;
+        if (has_parts) receive_part(all, round, step);
+        if (has_parts) send_part(all, round, step);
+        size_t parts = channel->transfer_count - before;
+        if (has_sums) {
+            TW_TRY(tw_channel_finish_to(channel, step == 1 ? UNDER_WAY : parts)); /* what is to be passed on is there */
+            before = channel->transfer_count;
+            pass_sum(all, round - DEPTH, step);
+            parts += channel->transfer_count - before;
+        }
+        *started += parts;
+        TW_TRY(tw_channel_finish_to(channel, UNDER_WAY));
     }
     return TW_OK;
 }
 
-/* From each owner straight to everybody. */
-static tw_status spread_chunks(const reduction *all)
+/* A segment's parts are on the wire while those of the one before it are summed. */
+static tw_status exchange_segments(reduction *all)
 {
     tw_channel *channel = all->channel;
-    for (int step = 1; step < channel->comm->size; step++)
-        receive_chunk(all, rank_before(channel, step), rank_before(channel, step));
-    for (int step = 1; step < channel->comm->size; step++)
-        send_chunk(all, rank_after(channel, step), channel->comm->rank);
+    uint32_t word = 0;
+    all->word = &word;
+    size_t started = 0;
+    for (size_t round = 0; round < all->segments + DEPTH; round++) {
+        if (round >= DEPTH) {
+            TW_TRY(tw_channel_finish_to(channel, started));
+            sum_parts(all, round - DEPTH, segment_of(all, channel->comm->rank, round - DEPTH));
+        }
+        TW_TRY(exchange_round(all, round, &started));
+    }
     return tw_channel_finish(channel);
 }
 
@@ -201,14 +255,14 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 {
     TW_TRY(check_dtype(dtype));
     reduction all = reduction_of(channel, dtype, values, count);
-    TW_TRY(exchange_parts(&all));
-    sum_parts(&all);
-    return goes_by_steps(&all) ? pass_chunks(&all) : spread_chunks(&all);
+    TW_TRY(tw_channel_reserve(channel, DEPTH * (size_t)(channel->comm->size - 1) * all.stride));
+    return all.segments ? exchange_segments(&all) : exchange_chunks(&all);
 }
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */
 
-/* Rank r's packet to dst + r * stride on every rank. sizes: see tw_transfer; NULL when all are of `size` bytes. */
+/* Rank r's packet to dst + r * stride on every other rank. sizes: see tw_transfer; NULL when all are of `size` bytes.
+ */
 static tw_status exchange_packets(tw_channel *channel, const void *data, size_t size, unsigned char *dst, size_t stride,
                                   size_t capacity, size_t *sizes)
 {
@@ -218,12 +272,12 @@ static tw_status exchange_packets(tw_channel *channel, const void *data, size_t 
     }
     for (int step = 1; step < channel->comm->size; step++)
         tw_channel_start_send(channel, rank_after(channel, step), data, size);
-    if (size) memcpy(dst + (size_t)channel->comm->rank * stride, data, size);
     return tw_channel_finish(channel);
 }
 
 tw_status tw_channel_gather_into(tw_channel *channel, const void *data, size_t size, unsigned char *gathered)
 {
+    if (size) memcpy(gathered + (size_t)channel->comm->rank * size, data, size);
     return exchange_packets(channel, data, size, gathered, size, size, NULL);
 }
 
@@ -240,13 +294,14 @@ static tw_status check_packet(size_t size, size_t capacity, size_t ranks)
 tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
                                const void *const **packets, const size_t **sizes)
 {
-    size_t ranks = (size_t)channel->comm->size;
+    size_t ranks = (size_t)channel->comm->size, self = (size_t)channel->comm->rank;
     TW_TRY(check_packet(size, capacity, ranks));
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
     TW_TRY(exchange_packets(channel, data, size, channel->scratch, stride, capacity, channel->sizes));
-    channel->sizes[channel->comm->rank] = size;
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
+    channel->packets[self] = data;
+    channel->sizes[self] = size;
     *packets = channel->packets;
     *sizes = channel->sizes;
     return TW_OK;

@@ -35,8 +35,8 @@ tw_status tw_channel_barrier(tw_channel *channel);
 tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values, size_t count);
 
 /* Every rank's packet to every rank. No rank's packet may exceed `capacity`, which is the same on all. (*packets)[r]
- * and (*sizes)[r] are rank r's, the caller's own included; they are the channel's, valid until its next call, aligned
- * to 64 bytes. */
+ * and (*sizes)[r] are rank r's: the caller's own packet stays where it is, `data`; the others are the channel's, valid
+ * until its next call, aligned to 64 bytes. */
 tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
                                const void *const **packets, const size_t **sizes);
 

@@ -68,6 +68,29 @@ static void play_allreduce(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
+/* In segments of all lengths: of one value, such that the last ones are empty on some ranks, and of nearly a chunk. */
+static void play_segments(tw_comm *comm, const void *context)
+{
+    static const size_t segments[] = {4, 1000, 4096, 65536, 80000};
+    size_t count = 16384 * (size_t)tw_comm_size(comm) + *(const size_t *)context;
+    for (size_t s = 0; s < sizeof segments / sizeof *segments; s++) {
+        float *values = fill_values(tw_comm_rank(comm), count, s);
+        comm->channel->segment = segments[s];
+        CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
+        CHECK(is_sum_in_rank_order(values, count, tw_comm_size(comm), s));
+        free(values);
+    }
+    tw_comm_destroy(comm);
+}
+
+static void segments_change_no_sum(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i) && group_size(i) <= 5; i++)
+        for (size_t more = 0; more < 3; more++) group_run(group_size(i), play_segments, &more);
+    assert_int_equal(group_failures(), 0);
+}
+
 static void allreduce_is_the_sum_in_rank_order(void **state)
 {
     (void)state;
@@ -133,6 +156,7 @@ static void play_halves(tw_comm *comm, const void *context)
 {
     size_t count = *(const size_t *)context;
     for (tw_dtype dtype = TW_F16; dtype <= TW_BF16; dtype++) {
+        if (dtype == TW_BF16) comm->channel->segment = 5000;
         uint16_t *halves = fill_halves(dtype, tw_comm_rank(comm), count);
         CHECK(tw_channel_allreduce(comm->channel, dtype, halves, count) == TW_OK);
         CHECK(is_rounded_sum(dtype, halves, count, tw_comm_size(comm)));
@@ -173,8 +197,16 @@ static size_t chunk_length(size_t rank, size_t ranks, size_t count)
     return count / ranks + (rank < count % ranks);
 }
 
+/* A large chunk goes in segments. */
+static size_t chunk_messages(size_t rank, size_t ranks, size_t count, size_t width, size_t segment)
+{
+    size_t values = chunk_length(rank, ranks, count);
+    if (chunk_length(0, ranks, count) * width < (64 << 10)) return values > 0;
+    return (values + segment / width - 1) / (segment / width);
+}
+
 /* 2(N-1)/N * count values a rank: exact for each by its chunk, and exact in the sum over ranks. */
-static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, size_t count)
+static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, size_t count, size_t segment)
 {
     size_t ranks = (size_t)tw_comm_size(comm), rank = (size_t)tw_comm_rank(comm);
     size_t own = chunk_length(rank, ranks, count), largest = chunk_length(0, ranks, count);
@@ -184,15 +216,20 @@ static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, s
     float *values = calloc(count + 1, sizeof *values);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
+    if (segment)
+        channel->segment = segment;
+    else
+        segment = channel->segment;
     CHECK(tw_channel_allreduce(channel, dtype, values, count) == TW_OK);
     tw_traffic traffic = tw_channel_traffic(channel), everyone[16];
     CHECK(traffic.bytes_sent == width * (count - own + spread));
     CHECK(traffic.bytes_received == width * (own * (ranks - 1) + count - own));
     CHECK(tw_comm_allgather(comm, &traffic, sizeof traffic, everyone) == TW_OK);
-    uint64_t sent = 0, messages = 0;
+    uint64_t sent = 0, messages = 0, expected = 0;
     for (size_t r = 0; r < ranks; r++) sent += everyone[r].bytes_sent, messages += everyone[r].messages_sent;
     CHECK(sent == 2 * (ranks - 1) * width * count);
-    CHECK(messages == 2 * (ranks - 1) * (count < ranks ? count : ranks));
+    for (size_t r = 0; r < ranks; r++) expected += 2 * (ranks - 1) * chunk_messages(r, ranks, count, width, segment);
+    CHECK(messages == expected);
     tw_channel_destroy(channel);
     free(values);
 }
@@ -200,9 +237,11 @@ static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, s
 static void play_allreduce_bytes(tw_comm *comm, const void *context)
 {
     size_t count = *(const size_t *)context;
-    count_allreduce_bytes(comm, TW_F32, 4, count);
-    count_allreduce_bytes(comm, TW_F16, 2, count);
-    count_allreduce_bytes(comm, TW_BF16, 2, count);
+    count_allreduce_bytes(comm, TW_F32, 4, count, 0);
+    count_allreduce_bytes(comm, TW_F16, 2, count, 0);
+    count_allreduce_bytes(comm, TW_BF16, 2, count, 0);
+    count_allreduce_bytes(comm, TW_F32, 4, count, 4096);
+    count_allreduce_bytes(comm, TW_F16, 2, count, 100);
     tw_comm_destroy(comm);
 }
 
@@ -247,10 +286,11 @@ static void gather_packets(tw_channel *channel, size_t round, size_t capacity)
     const size_t *sizes;
     size_t size = fill_packet(own, comm->rank, round, capacity);
     CHECK(tw_channel_allgather(channel, own, size, capacity, &packets, &sizes) == TW_OK);
-    memset(own, 0xEE, capacity + 1); /* what was gathered does not depend on it any more */
+    CHECK(packets[comm->rank] == own); /* it is not copied */
     for (int r = 0; r < comm->size; r++) {
         CHECK(is_packet(packets[r], sizes[r], r, round, capacity));
-        CHECK((uintptr_t)packets[r] % 64 == 0);
+        CHECK(r == comm->rank || (uintptr_t)packets[r] % 64 == 0);
+        if (r == comm->rank) memset(own, 0xEE, capacity + 1); /* the others' do not depend on it */
     }
     free(own);
 }
@@ -506,6 +546,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allreduce_is_the_sum_in_rank_order),
+        cmocka_unit_test(segments_change_no_sum),
         cmocka_unit_test(halves_are_summed_in_fp32_and_rounded_once),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(allreduce_sends_what_a_ring_sends),
