@@ -19,7 +19,7 @@
 #define GOSSIPS_DEADLINE 5.0 /* also that of its beginning, when nobody is stopped */
 #define PATIENCE 60.0
 
-enum { FLOATS = 4 << 20, LARGE = 1 << 20, SIGN = 7 };
+enum { FLOATS = 4 << 20, LARGE = 128 << 10 /* a segment of an all-reduce is */, SIGN = 7 };
 static const size_t bytes = FLOATS * sizeof(float);
 static int rank;
 

@@ -132,12 +132,28 @@ static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
 static void mark_nonfinite(tw_dense *dense)
 {
     static const float nan = NAN;
-    tw_dense_put(dense->settings.dtype, dense->values, 0, &nan, 1);
+    tw_dense_put(dense->settings.dtype, dense->place ? dense->place : dense->values, 0, &nan, 1);
+}
+
+/* Where the gradients lie one behind the other; NULL: they do not. */
+static float *find_place(const tw_dense *dense)
+{
+    const tw_scheme *scheme = dense->scheme;
+    float *place = NULL, *end = NULL;
+    if (is_half(dense)) return NULL;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!takes(dense, i)) continue;
+        if (place && scheme->gradients[i] != end) return NULL;
+        if (!place) place = scheme->gradients[i];
+        end = scheme->gradients[i] + scheme->tensors[i].count;
+    }
+    return place;
 }
 
 void tw_dense_collect(tw_dense *dense, float scale)
 {
     const tw_scheme *scheme = dense->scheme;
+    dense->place = NULL;
     for (size_t i = 0, at = 0; i < scheme->count; i++) {
         if (!takes(dense, i)) continue;
         pack_tensor(dense, at, i, scale);
@@ -148,12 +164,15 @@ void tw_dense_collect(tw_dense *dense, float scale)
 
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 {
-    if (dense->scheme->finite)
-        tw_dense_collect(dense, scale);
-    else
+    dense->place = find_place(dense);
+    if (!dense->scheme->finite)
         mark_nonfinite(dense);
+    else if (!dense->place)
+        tw_dense_collect(dense, scale);
+    else if (scale != 1)
+        tw_kernels_best()->scale(dense->place, scale, dense->count);
     round->kind = TW_ROUND_ALLREDUCE;
-    round->values = dense->values;
+    round->values = dense->place ? dense->place : dense->values;
     round->count = dense->count;
     round->dtype = dense->settings.dtype;
 }
@@ -162,7 +181,7 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 
 static int unpack_block(const tw_dense *dense, size_t at, float *gradient, size_t n)
 {
-    tw_dense_get(dense->settings.dtype, dense->values, at, gradient, n);
+    if (!dense->place) tw_dense_get(dense->settings.dtype, dense->values, at, gradient, n);
     return tw_kernels_best()->all_finite(gradient, n);
 }
 

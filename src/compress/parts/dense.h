@@ -14,8 +14,9 @@ typedef struct tw_dense_settings {
 typedef struct tw_dense {
     tw_scheme *scheme;
     tw_dense_settings settings;
-    size_t count;    /* elements in all */
-    void *values;    /* what travels: one tensor after the other */
+    size_t count; /* elements in all */
+    void *values; /* what travels: one tensor after the other */
+    float *place; /* where this step's travel instead, because they lie there so: in the gradients; NULL: they do not */
     float *residual; /* with feedback: what rounding has lost so far; else NULL */
     uint16_t *own;   /* with feedback: what this rank sent last, for revert: values soon holds the sum */
     uint64_t packed; /* the step that packed last, by scheme->begun */
