@@ -188,6 +188,8 @@ typedef struct tw_reducer tw_reducer;
  * Options every scheme takes:
  *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 4096)
  *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2, at most 8)
+ *   threads=N           messages coded at once, each on a core of its own; so many more are under way (default 1,
+ *                       at most 7)
  *   overlap=on|off      exchange on threads of its own, one a message under way, while backward runs (default on);
  *                       with off, wait takes one message after the other
  *   per_host=G          the ranks 0 .. G-1, G .. 2G-1, ... are hosts: their gradients are averaged exactly inside a
@@ -253,7 +255,7 @@ typedef struct tw_stats {
     uint64_t compressed_packet; /* bytes: the packets that carried them, headers included, after warm-up */
     uint64_t message_fp32;      /* bytes: all tensors as fp32, after warm-up */
     uint64_t message_packet;    /* bytes: all that this rank contributed, after warm-up */
-    double seconds_codec;       /* in the scheme: momentum, selection, coding, decoding, adding */
+    double seconds_codec;       /* in the scheme, of any message: momentum, selection, coding, decoding, adding */
     double seconds_exchange; /* on the wire and waiting for peers, while nothing was coded: what is left of it when one
                                 message is coded while another is under way */
     double seconds_wait;     /* that tw_reducer_wait blocked its caller: what overlap did not hide */

@@ -24,6 +24,8 @@ static const tw_option message_options[] = {
      "tensors are fused into messages of at least that much fp32"},
     {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "2", 1, 8, NULL,
      "messages under way at once: while one is on the wire, another is coded"},
+    {"threads", TW_OPTION_INTEGER, offsetof(tw_common_options, threads), "1", 1, 7, NULL,
+     "messages coded at once, each on a core of its own; so many more are under way"},
     {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
      "exchange on threads of its own, one a message under way, while backward runs"},
     {"per_host", TW_OPTION_INTEGER, offsetof(tw_common_options, per_host), "1", 1, 4096, NULL,

@@ -18,10 +18,10 @@ static void look_at_clock(tw_driver *driver)
         driver->seconds.wire += passed;
 }
 
-static void set_coding(tw_driver *driver, int coding)
+static void set_coding(tw_driver *driver, int change)
 {
     look_at_clock(driver);
-    driver->coding = coding;
+    driver->coding += change;
 }
 
 static void set_under_way(tw_driver *driver, int change)
@@ -32,19 +32,36 @@ static void set_under_way(tw_driver *driver, int change)
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static void take_turn(tw_driver *driver, size_t message)
+/* How many others have to have had their first turn before the lane's message has one more. */
+static size_t begun_before(const tw_lane *lane)
 {
+    const tw_driver_settings *settings = &lane->driver->settings;
+    size_t at_once = lane->message + 1 == settings->messages ? 1 : (size_t)settings->threads;
+    return lane->message < at_once ? 0 : lane->message + 1 - at_once;
+}
+
+static int has_turn(const tw_lane *lane)
+{
+    const tw_driver *driver = lane->driver;
+    return driver->coding < driver->settings.threads && driver->begun >= begun_before(lane);
+}
+
+static void take_turn(tw_lane *lane)
+{
+    tw_driver *driver = lane->driver;
     tw_mutex_lock(&driver->lock);
-    while (driver->coding || driver->begun < message) tw_condition_wait(&driver->changed, &driver->lock);
+    while (!has_turn(lane)) tw_condition_wait(&driver->changed, &driver->lock);
     set_coding(driver, 1);
     tw_mutex_unlock(&driver->lock);
 }
 
-static void give_turn(tw_driver *driver, size_t message)
+static void give_turn(tw_lane *lane)
 {
+    tw_driver *driver = lane->driver;
     tw_mutex_lock(&driver->lock);
-    set_coding(driver, 0);
-    if (driver->begun == message) driver->begun++;
+    set_coding(driver, -1);
+    driver->begun += !lane->begun;
+    lane->begun = 1;
     tw_condition_wake_all(&driver->changed);
     tw_mutex_unlock(&driver->lock);
 }
@@ -84,47 +101,47 @@ static uint64_t round_bytes(const tw_scheme *scheme, const tw_round *round)
 }
 
 /* Without the turn while others are waited for. */
-static tw_status wait_for_others(tw_lane *lane, size_t message, const tw_scheme *scheme, tw_round *round)
+static tw_status wait_for_others(tw_lane *lane, const tw_scheme *scheme, tw_round *round)
 {
-    give_turn(lane->driver, message);
+    give_turn(lane);
     tw_status status = exchange(lane, round);
-    take_turn(lane->driver, message);
+    take_turn(lane);
     if (status == TW_OK) tw_world_charge(0, round_bytes(scheme, round));
     return status;
 }
 
 /* With the turn, before and after. */
-static tw_status run_rounds(tw_lane *lane, size_t message)
+static tw_status run_rounds(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
     tw_scheme *scheme = NULL;
     tw_round round = {0};
-    TW_TRY(settings->begin(settings->context, message, &scheme));
+    TW_TRY(settings->begin(settings->context, lane->message, &scheme));
     while (scheme) {
         TW_TRY(tw_scheme_next(scheme, &round));
         tw_channel_release(lane->channel);
         if (round.kind == TW_ROUND_DONE) return TW_OK;
-        TW_TRY(wait_for_others(lane, message, scheme, &round));
+        TW_TRY(wait_for_others(lane, scheme, &round));
     }
     return TW_OK;
 }
 
 /* The turn is taken in any case: the messages behind this one wait for it. */
-static tw_status take_turns(tw_lane *lane, size_t message, tw_status before)
+static tw_status take_turns(tw_lane *lane, tw_status before)
 {
-    take_turn(lane->driver, message);
-    tw_status status = before == TW_OK ? run_rounds(lane, message) : before;
+    take_turn(lane);
+    tw_status status = before == TW_OK ? run_rounds(lane) : before;
     if (status != TW_OK) tw_channel_give_up(lane->channel, status); /* or the others would wait for this rank */
-    give_turn(lane->driver, message);
+    give_turn(lane);
     return status;
 }
 
-static tw_status take_message(tw_lane *lane, size_t message)
+static tw_status take_message(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    tw_status status = settings->before ? settings->before(settings->context, message, lane->aside) : TW_OK;
-    TW_TRY(take_turns(lane, message, status));
-    if (settings->after) status = settings->after(settings->context, message, lane->aside);
+    tw_status status = settings->before ? settings->before(settings->context, lane->message, lane->aside) : TW_OK;
+    TW_TRY(take_turns(lane, status));
+    if (settings->after) status = settings->after(settings->context, lane->message, lane->aside);
     return status == TW_OK ? TW_OK : tw_channel_give_up(lane->aside, status);
 }
 
@@ -148,11 +165,12 @@ static tw_lane *next_lane(tw_driver *driver)
 static void run_next(tw_lane *lane)
 {
     tw_driver *driver = lane->driver;
-    size_t message = driver->taken++;
+    lane->message = driver->taken++;
+    lane->begun = 0;
     set_under_way(driver, 1);
     tw_condition_wake_all(&driver->changed);
     tw_mutex_unlock(&driver->lock);
-    tw_status status = take_message(lane, message);
+    tw_status status = take_message(lane);
     tw_mutex_lock(&driver->lock);
     set_under_way(driver, -1);
     if (status != TW_OK) record_failure(driver, lane, status);

@@ -3,9 +3,9 @@
  *
  * Messages go by lanes. A lane is a channel of its own and, unless the caller is to do the work, a thread. Message m
  * takes lane m mod lanes, the messages of a lane one after the other: so what is exchanged on a lane is the same on
- * every rank, however the lanes take turns. Only one lane codes at a time. It has the turn, and gives it up while it
- * waits for others. Messages get their first turn in their order: when one begins, all before it have begun, and are on
- * the wire or further.
+ * every rank, however the lanes take turns. Only so many lanes code at a time as there are threads for it, as a rule
+ * one. Such a lane has a turn, and gives it up while it waits for others. The last message has its first turn when all
+ * others have had theirs: what those found in it is known by then. With one thread, all messages begin in order.
  *
  * A driver knows nothing of who owns the messages. What a message does with others before its first turn and after its
  * last is its owner's; a lane has one more channel for it. */
@@ -25,6 +25,8 @@ typedef struct tw_lane {
     tw_driver *driver;
     tw_channel *channel, *aside; /* for rounds, and for what comes before and after them */
     tw_thread thread;
+    size_t message;          /* it has taken */
+    int begun;               /* which has had its first turn */
     const void *root_packet; /* what the last broadcast brought */
     size_t root_size;
 } tw_lane;
@@ -32,6 +34,7 @@ typedef struct tw_lane {
 typedef struct tw_driver_settings {
     size_t messages; /* in a step */
     int lanes;       /* at most; there are no more than messages */
+    int threads;     /* lanes that code at once */
     int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
     /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
     tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);
@@ -44,8 +47,8 @@ typedef struct tw_driver_settings {
 
 /* How long a driver did what, in seconds of the clock. */
 typedef struct tw_driver_seconds {
-    double coding; /* somebody had the turn */
-    double wire;   /* some message was under way and nobody had the turn: all that were waited for others */
+    double coding; /* some lane had a turn */
+    double wire;   /* some message was under way and no lane had a turn: all of them waited for others */
 } tw_driver_seconds;
 
 struct tw_driver {
@@ -57,10 +60,10 @@ struct tw_driver {
     int lock_made, condition_made;
     size_t open;   /* messages of this step that may begin: all before this one */
     size_t taken;  /* that a lane has taken */
-    size_t begun;  /* that had their first turn: all before this one */
+    size_t begun;  /* that had their first turn */
     size_t done;   /* that are over */
     int under_way; /* taken by a lane and not over */
-    int coding;    /* a lane has the turn */
+    int coding;    /* lanes that have a turn */
     int stopping;
     tw_driver_seconds seconds;
     double since;      /* the last look at the clock */

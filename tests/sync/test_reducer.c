@@ -177,11 +177,12 @@ static void check_fusion(const char *plain)
                                         "message_kb=8,overlap=off",
                                         "message_kb=8",
                                         "message_kb=1,in_flight=1",
-                                        "message_kb=1,in_flight=8"};
+                                        "message_kb=1,in_flight=8",
+                                        "message_kb=1,threads=3"};
     player *expected = run(RANKS, plain);
     for (int r = 1; r < RANKS; r++)
         assert_memory_equal(expected[r].weights, expected[0].weights, sizeof expected[0].weights);
-    for (int f = 0; f < 6; f++) {
+    for (int f = 0; f < 7; f++) {
         char spec[128];
         snprintf(spec, sizeof spec, "%s%c%s", plain, strchr(plain, ':') ? ',' : ':', fused[f]);
         player *players = players_create(RANKS, spec);

@@ -111,11 +111,24 @@ static void test_seconds_add_up(void **state)
     }
 }
 
+/* Without a wire, two cores take half as long as one, and a little: the last message begins when all others have. */
+static void test_two_cores_code_at_once(void **state)
+{
+    (void)state;
+    double one = run("allreduce", 0, 1).took[0], two = run("allreduce:threads=2", 0, 1).took[0];
+    assert_true(one == MESSAGES * WIRE);
+    assert_true(two >= one / 2 && two <= one / 1.8);
+    program beside = run("allreduce:threads=2,in_flight=3", BANDWIDTH, 1);
+    assert_true(beside.took[0] <= 1.2 * MESSAGES * WIRE);
+    assert_true(beside.stats[0].seconds_codec + beside.stats[0].seconds_exchange == beside.took[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codec_runs_beside_the_wire),
         cmocka_unit_test(test_seconds_add_up),
+        cmocka_unit_test(test_two_cores_code_at_once),
     };
     return cmocka_run_group_tests_name("lanes of a reducer", tests, NULL, NULL);
 }

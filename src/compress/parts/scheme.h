@@ -23,7 +23,7 @@ typedef struct tw_common_options {
     int64_t min_elements, min_dims;
     char *dense;
     int leftovers; /* fp32, fp16, bf16 */
-    int64_t message_kb, in_flight, per_host;
+    int64_t message_kb, in_flight, threads, per_host;
     int overlap;
 } tw_common_options;
 

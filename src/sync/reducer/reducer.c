@@ -179,8 +179,10 @@ static tw_status create_driver(tw_reducer *reducer)
 {
     const tw_common_options *common = &reducer->messages[0].scheme->common;
     const tw_reducer_host *host = &reducer->host;
+    int lanes = (int)common->in_flight, threads = (int)common->threads;
     tw_driver_settings settings = {.messages = reducer->message_count,
-                                   .lanes = (int)common->in_flight,
+                                   .lanes = lanes + threads - 1,
+                                   .threads = threads,
                                    .threaded = common->overlap,
                                    .begin = begin,
                                    .context = reducer};
