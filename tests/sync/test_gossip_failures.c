@@ -270,9 +270,9 @@ static void test_nothing_comes_after_finish(void **state)
 /* ---- hostile messages -------------------------------------------------------------------------------------------- */
 
 enum {
-    AT_CRC = 4,
-    AT_VERSION = 8,
-    AT_SENDER = 12,
+    AT_VERSION = 4,
+    AT_SENDER = 8,
+    AT_UNUSED = 12,
     AT_ROUND = 16,
     AT_STOP = 24,
     AT_TOLD = 32,
@@ -287,14 +287,15 @@ typedef struct lie {
     size_t offset;
     uint64_t value;
     int bytes;   /* of the value; 0: the message is cut to `value` bytes */
-    int renewed; /* the checksum is made to fit */
+    int renewed; /* the checksum is made to fit: it is a lie, not an accident */
     tw_status want;
 } lie;
 
 static const lie lies[] = {
     {"magic", 0, 'X', 1, 1, TW_ERROR_PACKET},
-    {"checksum", AT_CRC, 0x12345678, 4, 0, TW_ERROR_PACKET},
-    {"a weight", BARE + 8, 0x3F800000, 4, 0, TW_ERROR_PACKET},
+    {"what is unused", AT_UNUSED, 1, 4, 1, TW_ERROR_PACKET},
+    {"a damaged header", AT_ROUND, 7, 1, 0, TW_ERROR_PACKET},
+    {"a damaged weight", BARE + 8, 0x3F800000, 4, 0, TW_ERROR_PACKET},
     {"version", AT_VERSION, 9, 4, 1, TW_ERROR_PACKET},
     {"sender", AT_SENDER, 0, 4, 1, TW_ERROR_PACKET},
     {"round", AT_ROUND, 1000000, 8, 1, TW_ERROR_PACKET},
@@ -355,9 +356,6 @@ static void tell(const lie *what, unsigned char *message, size_t *size)
         return;
     }
     memcpy(message + what->offset, &what->value, (size_t)what->bytes);
-    if (!what->renewed) return;
-    uint32_t crc = tw_crc32c(0, message + AT_VERSION, *size - AT_VERSION);
-    memcpy(message + AT_CRC, &crc, sizeof crc);
 }
 
 static tw_status wait_through(void *self, void *request, double timeout, size_t *size, uint32_t *check)
@@ -368,7 +366,7 @@ static tw_status wait_through(void *self, void *request, double timeout, size_t 
     tw_status status = through->inner->ops.wait(through->inner->self, what.request, timeout, size, check);
     if (status != TW_OK || !what.dst || *size != FULL || ++through->received != 2) return status;
     tell(through->lie, what.dst, size);
-    *check = tw_crc32c(0, what.dst, *size); /* a lie, not an accident */
+    if (through->lie->renewed || through->lie->bytes == 0) *check = tw_crc32c(0, what.dst, *size);
     return status;
 }
 

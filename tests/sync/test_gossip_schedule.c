@@ -8,6 +8,7 @@
 #include <thinwire/thinwire_plugin.h>
 
 #include "gossip.h"
+#include "kernels.h"
 #include "support/cmocka.h"
 
 enum { MOST = 128, WIDTH = 8, ROUNDS = 400 };
@@ -142,17 +143,17 @@ typedef struct crowd {
     float at[MOST][WIDTH];
 } crowd;
 
-/* One round for everybody, by the very function that the communication thread uses. */
+/* One round for everybody, by the very row that the communication thread uses. */
 static void mix(crowd *all, tw_schedule *schedule, uint64_t round)
 {
-    static float copies[MOST][WIDTH];
     crowd old = *all;
     for (int rank = 0; rank < all->size; rank++) {
-        float *received[MOST];
+        const float *theirs[MOST];
         int partners[MOST], count = tw_schedule_partners(schedule, round, rank, partners);
-        for (int i = 0; i < count; i++) received[i] = memcpy(copies[i], old.at[partners[i]], sizeof copies[i]);
-        const float *correction = tw_gossip_mix(received, count, old.at[rank], WIDTH);
-        for (int i = 0; correction && i < WIDTH; i++) all->at[rank][i] += correction[i];
+        tw_average average = {
+            .theirs = theirs, .partners = (size_t)count, .sent = old.at[rank], .share = 1.0f / (float)(count + 1)};
+        for (int i = 0; i < count; i++) theirs[i] = old.at[partners[i]];
+        if (count > 0) tw_kernels_best()->averaging->draw(&average, all->at[rank], 0, WIDTH, 1);
     }
 }
 

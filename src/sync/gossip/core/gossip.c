@@ -5,6 +5,7 @@
 #include "channel.h"
 #include "error.h"
 #include "gossip_host.h"
+#include "gossip_pass.h"
 #include "kernels.h"
 #include "sized.h"
 
@@ -94,11 +95,23 @@ void tw_gossip_copy_out(const tw_gossip *gossip, const float *src, float *const 
     }
 }
 
+static void copy_block_out(const tw_gossip *gossip, tw_place *place, size_t start, size_t count, float *const *weights)
+{
+    for (size_t here; count; start += here, count -= here, place->at += here) {
+        here = tw_place_here(gossip, place, count);
+        memcpy(weights[place->tensor] + place->at, gossip->shown + start, here * sizeof **weights);
+    }
+}
+
 tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights)
 {
+    tw_pass pass;
+    tw_place place = {0};
+    size_t start, count;
     TW_TRY(tw_gossip_enter(gossip));
-    tw_gossip_copy_out(gossip, gossip->shown, weights);
+    tw_pass_begin(gossip, &pass);
     tw_mutex_unlock(&gossip->lock);
+    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) copy_block_out(gossip, &place, start, count, weights);
     return TW_OK;
 }
 
@@ -128,11 +141,31 @@ static void time_step(tw_gossip *gossip)
     if (overdue) tw_condition_wake_all(&gossip->changed); /* rounds need not be rare any more */
 }
 
+static void add_block(const tw_gossip *gossip, tw_place *place, size_t start, size_t count, const float *const *steps)
+{
+    for (size_t here; count; start += here, count -= here, place->at += here) {
+        here = tw_place_here(gossip, place, count);
+        tw_kernels_best()->add(gossip->weights + start, steps[place->tensor] + place->at, here);
+    }
+}
+
+/* With the lock held but for the addition itself. */
+static void add_in_a_pass(tw_gossip *gossip, const float *const *steps)
+{
+    tw_pass pass;
+    tw_place place = {0};
+    size_t start, count;
+    tw_pass_begin(gossip, &pass);
+    tw_mutex_unlock(&gossip->lock);
+    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) add_block(gossip, &place, start, count, steps);
+    tw_mutex_lock(&gossip->lock);
+}
+
 static tw_status take_step(tw_gossip *gossip, const float *const *steps)
 {
     time_step(gossip);
     if (gossip->ops->exchange) return tw_gossip_take_step(gossip, steps);
-    if (steps) tw_gossip_add_steps(gossip->weights, gossip, steps);
+    if (steps) add_in_a_pass(gossip, steps);
     return TW_OK;
 }
 
@@ -159,7 +192,7 @@ static tw_status finish_tasks(tw_gossip *gossip)
 {
     if (!gossip->adapt_first) { /* else add has waited for it */
         TW_TRY(tw_gossip_await(gossip));
-        gossip->ops->settle(gossip);
+        tw_gossip_settle(gossip);
     }
     tw_gossip_ask(gossip, TW_TASK_MEAN);
     return tw_gossip_await(gossip);
@@ -179,8 +212,8 @@ tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights)
     TW_TRY(tw_gossip_enter(gossip));
     gossip->finishing = 1;
     tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip);
-    if (status == TW_OK) tw_gossip_copy_out(gossip, gossip->weights, weights);
     tw_mutex_unlock(&gossip->lock);
+    if (status == TW_OK) tw_gossip_copy_out(gossip, gossip->weights, weights); /* nobody else uses them any more */
     return status;
 }
 

@@ -43,6 +43,7 @@ typedef struct tw_host {
 } tw_host;
 
 typedef struct tw_gossip_ops tw_gossip_ops;
+typedef struct tw_pass tw_pass; /* gossip_pass.h */
 
 /* The head of every scheme's struct. */
 struct tw_gossip {
@@ -81,8 +82,10 @@ struct tw_gossip {
     tw_condition changed;
     int lock_made, condition_made, thread_made;
     tw_thread thread;
-    float *weights; /* memories[0]; of a synchronous scheme the communication thread only reads them, during a task */
-    const float *shown;   /* what read gives: the weights, unless the scheme says otherwise */
+    tw_pass *last_pass; /* over the weights that has begun and not ended; NULL: none */
+    float *weights;     /* memories[0]. Asynchronous schemes: in a pass only. Synchronous ones: the communication thread
+                         * only reads them, during a task, and the worker changes them between tasks; without the lock */
+    const float *shown; /* what read gives: the weights, unless the scheme says otherwise */
     int begun, finishing; /* the caller has made its first call, its last */
     int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */
@@ -111,7 +114,7 @@ struct tw_gossip_ops {
     int remembers_exchange;
     /* On the communication thread: exchanges, without a change to the weights. */
     tw_status (*exchange)(tw_gossip *gossip);
-    /* With the lock held: what the exchange brought goes into the weights. */
+    /* On the worker's thread: what the exchange brought goes into the weights. */
     void (*settle)(tw_gossip *gossip);
     /* (optional) Takes a step in; NULL, as steps, for one of zeros. Without it the step is added to the weights. */
     void (*absorb)(tw_gossip *gossip, const float *const *steps);
@@ -123,23 +126,20 @@ const tw_gossip_ops *tw_gossip_at(size_t index);
 /* gossip_state.c: makes one of the things a scheme remembers, zeroed; tw_gossip_destroy frees it. */
 tw_status tw_gossip_remember(tw_gossip *gossip, const char *kind, float **values);
 
-/* gossip_message.c: one round with the partners of the schedule. `outgoing` holds the weights (tw_gossip_payload);
- * *correction receives what has to be added to them, or NULL if nothing has. */
+/* gossip_message.c: one round with the partners of the schedule, from the weights and back into them; of a synchronous
+ * scheme not back: *correction receives what has to be added to them, or NULL if nothing has. */
 tw_status tw_gossip_create_messages(tw_gossip *gossip);
 void tw_gossip_release_messages(tw_gossip *gossip);
 float *tw_gossip_payload(const tw_gossip *gossip, unsigned char *message);
-tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, float **correction);
-
-/* correction = the sum over partners of (received - sent), times 1/(partners + 1): uniform averaging in the difference
- * form, which commutes with steps that are added meanwhile and moves the mean of all by nothing. received[i] = NULL:
- * that partner and this rank do not average. The correction replaces one of the received; NULL if there is none. */
-float *tw_gossip_mix(float *const *received, int partners, const float *sent, size_t elements);
+tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correction);
 
 /* gossip_rounds.c and gossip_steps.c: what the communication thread runs, for asynchronous and synchronous schemes. */
 void *tw_gossip_run_rounds(void *gossip);
 void *tw_gossip_run_tasks(void *gossip);
-/* An add of a synchronous scheme, with the lock held; finite = 0: the step is refused and counts as zero. */
+/* An add of a synchronous scheme, with the lock held between what it does; steps = NULL: the step counts as zero. */
 tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps);
+/* Lets the scheme settle, with the lock given back for that time. */
+void tw_gossip_settle(tw_gossip *gossip);
 /* With the lock held: asks the communication thread for a task; waits until it has none. */
 void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task);
 tw_status tw_gossip_await(tw_gossip *gossip);
@@ -157,7 +157,7 @@ tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure);
 tw_status tw_gossip_conclude(tw_gossip *gossip);
 
 /* gossip.c: for the communication thread, the schemes and hosts. */
-/* weights += steps, with the lock held. */
+/* weights += steps. */
 void tw_gossip_add_steps(float *weights, const tw_gossip *gossip, const float *const *steps);
 /* values becomes the mean over the ranks of the view: the sum in rank order, divided by their number. */
 tw_status tw_gossip_mean(tw_gossip *gossip, float *values);

@@ -3,6 +3,7 @@
 #include "charge.h"
 #include "error.h"
 #include "gossip.h"
+#include "gossip_pass.h"
 #include "kernels.h"
 #include "memory.h"
 
@@ -14,16 +15,16 @@
  * the sender have finished: averaging would change nothing any more, only the rumour is carried on. */
 typedef struct header {
     char magic[4];
-    uint32_t crc; /* CRC-32C of all that follows, up to the message's end */
     uint32_t version;
     uint32_t sender;
+    uint32_t unused; /* 0 */
     uint64_t round;
     uint64_t stop;
     uint64_t told;
     double interval;
 } header;
 
-enum { HEADER = 48, CHECKED = 8, VERSION = 1, ALIGNMENT = 64 };
+enum { HEADER = 48, VERSION = 2, ALIGNMENT = 64, BLOCK = 4 << 10 /* elements: they stay in the nearest cache */ };
 _Static_assert(sizeof(header) == HEADER, "the header has no holes");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian and memory is copied onto it");
 
@@ -95,12 +96,11 @@ static int is_bare(const tw_gossip *gossip, int partners)
     return finished;
 }
 
-/* Completes the outgoing message; returns its size. */
-static size_t write_message(tw_gossip *gossip, uint64_t round, int bare)
+/* What stands before the weights. */
+static void write_header(tw_gossip *gossip, uint64_t round)
 {
     unsigned char *message = gossip->outgoing;
     const tw_rumour *rumour = &gossip->rumour;
-    size_t size = bare ? bare_bytes(gossip) : full_bytes(gossip);
     header head = {.version = VERSION,
                    .sender = (uint32_t)gossip->rank,
                    .round = round,
@@ -110,9 +110,54 @@ static size_t write_message(tw_gossip *gossip, uint64_t round, int bare)
     memcpy(head.magic, magic, sizeof magic);
     memcpy(message, &head, HEADER);
     memcpy(message + HEADER, rumour->finished, mask_bytes(gossip));
-    head.crc = tw_crc32c(0, message + CHECKED, size - CHECKED);
-    memcpy(message, &head, HEADER);
-    return size;
+}
+
+static size_t shorter(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Nobody but the worker and this thread touches the weights; the worker of a synchronous scheme waits. */
+static void begin_pass(tw_gossip *gossip, tw_pass *pass)
+{
+    *pass = (tw_pass){0};
+    if (gossip->ops->exchange) return;
+    tw_mutex_lock(&gossip->lock);
+    tw_pass_begin(gossip, pass);
+    tw_mutex_unlock(&gossip->lock);
+}
+
+/* Copies weights into the message; while they are in the cache, looks whether they are finite and adds them to the
+ * message's checksum. */
+static int copy_block(tw_gossip *gossip, size_t start, size_t count, uint32_t *check)
+{
+    float *dst = tw_gossip_payload(gossip, gossip->outgoing);
+    int finite = 1;
+    for (size_t end = start + count; start < end; start += BLOCK) {
+        size_t some = shorter(end - start, BLOCK);
+        memcpy(dst + start, gossip->weights + start, some * sizeof *dst);
+        finite &= tw_kernels_best()->all_finite(dst + start, some);
+        *check = tw_crc32c(*check, dst + start, some * sizeof *dst);
+    }
+    return finite;
+}
+
+static tw_status write_weights(tw_gossip *gossip, uint32_t *check)
+{
+    tw_pass pass;
+    size_t start, count;
+    int finite = 1;
+    begin_pass(gossip, &pass);
+    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) finite &= copy_block(gossip, start, count, check);
+    return finite ? TW_OK : tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more");
+}
+
+/* Completes the outgoing message. */
+static tw_status write_message(tw_gossip *gossip, uint64_t round, int bare, uint32_t *check)
+{
+    write_header(gossip, round);
+    *check = tw_crc32c(0, gossip->outgoing, bare_bytes(gossip));
+    return bare ? TW_OK : write_weights(gossip, check);
 }
 
 /* --- reading -------------------------------------------------------------------------------------------------- */
@@ -143,10 +188,8 @@ static tw_status check_message(const tw_gossip *gossip, const unsigned char *mes
         return tw_fail(TW_ERROR_PACKET, "rank %d's message has %zu bytes; want %zu or %zu", sender, size,
                        bare_bytes(gossip), full_bytes(gossip));
     memcpy(&head, message, HEADER);
-    if (memcmp(head.magic, magic, sizeof magic) != 0 || head.version != VERSION)
+    if (memcmp(head.magic, magic, sizeof magic) != 0 || head.version != VERSION || head.unused != 0)
         return tw_fail(TW_ERROR_PACKET, "what rank %d sent is no gossip message of version %d", sender, VERSION);
-    if (head.crc != tw_crc32c(0, message + CHECKED, size - CHECKED))
-        return tw_fail(TW_ERROR_PACKET, "rank %d's message is damaged: its checksum does not fit", sender);
     if (head.sender != (uint32_t)sender || head.round != round)
         return tw_fail(TW_ERROR_PACKET, "rank %u's message of round %llu came in place of rank %d's of round %llu",
                        head.sender, (unsigned long long)head.round, sender, (unsigned long long)round);
@@ -167,46 +210,88 @@ static void hear(tw_gossip *gossip, const unsigned char *message)
     own->told = head.told;
 }
 
-/* Checks and hears every message; theirs[i] receives partner i's weights, NULL if it sent none. */
-static tw_status read_messages(tw_gossip *gossip, uint64_t round, int partners)
+/* Checks and hears every message, but for the weights: *count of them are listed in theirs. */
+static tw_status read_messages(tw_gossip *gossip, uint64_t round, int partners, size_t *count)
 {
+    *count = 0;
     for (int i = 0; i < partners; i++) {
         unsigned char *message = gossip->incoming[i];
         TW_TRY(check_message(gossip, message, gossip->received[i], gossip->partners[i], round));
         hear(gossip, message);
-        float *weights = gossip->received[i] == full_bytes(gossip) ? tw_gossip_payload(gossip, message) : NULL;
-        gossip->theirs[i] = weights;
-        if (weights && !tw_kernels_best()->all_finite(weights, gossip->elements))
-            return tw_fail(TW_ERROR_NONFINITE, "rank %d's weights are not finite any more", gossip->partners[i]);
+        if (gossip->received[i] == full_bytes(gossip)) gossip->theirs[(*count)++] = tw_gossip_payload(gossip, message);
     }
     return TW_OK;
 }
 
 /* --- averaging ------------------------------------------------------------------------------------------------ */
 
-float *tw_gossip_mix(float *const *received, int partners, const float *sent, size_t elements)
+/* Whose message the weights are in. */
+static int sender_of(const tw_gossip *gossip, const float *weights)
 {
-    const tw_kernels *kernels = tw_kernels_best();
-    float *correction = NULL;
-    for (int i = 0; i < partners; i++) {
-        if (!received[i]) continue;
-        if (correction)
-            kernels->add_difference(correction, received[i], sent, elements);
-        else
-            kernels->quantise->accumulate(correction = received[i], sent, elements, -1); /* exactly a difference */
+    int i = 0;
+    while (tw_gossip_payload(gossip, gossip->incoming[i]) != weights) i++;
+    return gossip->partners[i];
+}
+
+static tw_status check_theirs(const tw_gossip *gossip, const tw_average *average, size_t start, size_t count)
+{
+    for (size_t p = 0; p < average->partners; p++)
+        if (!tw_kernels_best()->all_finite(average->theirs[p] + start, count))
+            return tw_fail(TW_ERROR_NONFINITE, "rank %d's weights are not finite any more",
+                           sender_of(gossip, average->theirs[p]));
+    return TW_OK;
+}
+
+/* Nothing that is not finite gets into the weights: each block is looked at before it is drawn. */
+static tw_status draw_block(const tw_gossip *gossip, tw_average *average, float *dst, size_t start, size_t count)
+{
+    for (size_t end = start + count; start < end; start += BLOCK) {
+        size_t some = shorter(end - start, BLOCK);
+        TW_TRY(check_theirs(gossip, average, start, some));
+        tw_kernels_best()->averaging->draw(average, dst, start, some, dst == gossip->weights);
     }
-    if (correction) kernels->scale(correction, 1.0f / (float)(partners + 1), elements);
-    return correction;
+    return TW_OK;
+}
+
+/* From the mean of the partners' weights: the correction leads a partners/(partners + 1)th of the way there. */
+static double distance_of(const tw_average *average, int partners)
+{
+    double squares[16];
+    memcpy(squares, average->squares, sizeof squares);
+    return sqrt(tw_kernels_fold(squares)) * (partners + 1) / partners;
+}
+
+/* Adds to dst, if these are the weights, or else sets it to, the sum over partners of (received - sent), times
+ * 1/(partners + 1): uniform averaging in the difference form, which commutes with steps that are added meanwhile and
+ * moves the mean of all by nothing. Those of the partners that sent no weights do not average with this rank. */
+static tw_status draw(tw_gossip *gossip, float *dst, int partners, size_t senders)
+{
+    tw_pass pass;
+    size_t start, count;
+    tw_average average = {.theirs = (const float *const *)gossip->theirs,
+                          .partners = senders,
+                          .sent = tw_gossip_payload(gossip, gossip->outgoing),
+                          .share = 1.0f / (float)(partners + 1)};
+    begin_pass(gossip, &pass);
+    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) {
+        tw_status status = draw_block(gossip, &average, dst, start, count);
+        if (status == TW_OK) continue;
+        tw_pass_break(gossip, &pass);
+        return status;
+    }
+    gossip->distance = distance_of(&average, partners);
+    return TW_OK;
 }
 
 /* --- the round ------------------------------------------------------------------------------------------------ */
 
-static tw_status exchange(tw_gossip *gossip, int partners, size_t size)
+static tw_status exchange(tw_gossip *gossip, int partners, size_t size, uint32_t check)
 {
     for (int i = 0; i < partners; i++)
         tw_channel_start_receive(gossip->view, gossip->partners[i], gossip->incoming[i], full_bytes(gossip),
                                  &gossip->received[i]);
-    for (int i = 0; i < partners; i++) tw_channel_start_send(gossip->view, gossip->partners[i], gossip->outgoing, size);
+    for (int i = 0; i < partners; i++)
+        tw_channel_start_send_noted(gossip->view, gossip->partners[i], gossip->outgoing, size, check);
     return tw_channel_finish(gossip->view);
 }
 
@@ -217,26 +302,19 @@ static uint64_t received_bytes(const tw_gossip *gossip, int partners)
     return bytes;
 }
 
-/* From the mean of the partners' weights: the correction leads a partners/(partners + 1)th of the way there. */
-static double distance_of(const tw_gossip *gossip, const float *correction, int partners)
-{
-    return sqrt(tw_kernels_best()->sum_squares(correction, gossip->elements)) * (partners + 1) / partners;
-}
-
-tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, float **correction)
+tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correction)
 {
     int partners = tw_schedule_partners(&gossip->schedule, round, gossip->rank, gossip->partners);
     int bare = is_bare(gossip, partners);
-    const float *sent = tw_gossip_payload(gossip, gossip->outgoing);
-    *correction = NULL;
+    size_t senders;
+    uint32_t check;
+    if (correction) *correction = NULL;
     if (partners == 0) return TW_OK;
-    if (!bare && !tw_kernels_best()->all_finite(sent, gossip->elements))
-        return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more");
-    TW_TRY(exchange(gossip, partners, write_message(gossip, round, bare)));
+    TW_TRY(write_message(gossip, round, bare, &check));
+    TW_TRY(exchange(gossip, partners, bare ? bare_bytes(gossip) : full_bytes(gossip), check));
     tw_world_charge(gossip->elements, received_bytes(gossip, partners));
-    TW_TRY(read_messages(gossip, round, partners));
-    if (bare) return TW_OK;
-    *correction = tw_gossip_mix(gossip->theirs, partners, sent, gossip->elements);
-    if (*correction) gossip->distance = distance_of(gossip, *correction, partners);
-    return TW_OK;
+    TW_TRY(read_messages(gossip, round, partners, &senders));
+    if (bare || senders == 0) return TW_OK;
+    if (correction) *correction = gossip->theirs[0];
+    return draw(gossip, correction ? gossip->theirs[0] : gossip->weights, partners, senders);
 }

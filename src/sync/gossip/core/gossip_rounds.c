@@ -12,10 +12,8 @@
  * passes it on from round r + 1. So each rank knows the last round when it ends at the latest, and all stop there. */
 #include "error.h"
 #include "gossip.h"
-#include "kernels.h"
 
 #include <math.h>
-#include <string.h>
 
 #define FIRST_PAUSE 1e-3         /* seconds */
 #define LONGEST_PAUSE (1.0 / 64) /* of the deadline, where gradients are overdue */
@@ -97,24 +95,21 @@ static int all_finished(const tw_gossip *gossip)
 
 /* --- the rounds ----------------------------------------------------------------------------------------------- */
 
-/* Prepares a round: its time has come, and the weights are in the message. */
+/* Prepares a round: its time has come. */
 static tw_status begin_round(tw_gossip *gossip, uint64_t round, int *stopping)
 {
     gossip->members.now = round;
     tw_mutex_lock(&gossip->lock);
     tw_status status = wait_for_start(gossip);
     tell_own(gossip, round);
-    float *payload = tw_gossip_payload(gossip, gossip->outgoing);
-    memcpy(payload, gossip->weights, gossip->elements * sizeof *payload);
     *stopping = gossip->stopping;
     tw_mutex_unlock(&gossip->lock);
     return status;
 }
 
-static void end_round(tw_gossip *gossip, const float *correction, double seconds)
+static void end_round(tw_gossip *gossip, double seconds)
 {
     tw_mutex_lock(&gossip->lock);
-    if (correction) tw_kernels_best()->add(gossip->weights, correction, gossip->elements);
     gossip->stats.last_distance = gossip->distance;
     gossip->stats.rounds++;
     gossip->stats.seconds_exchange += seconds;
@@ -123,12 +118,11 @@ static void end_round(tw_gossip *gossip, const float *correction, double seconds
 
 static tw_status run_round(tw_gossip *gossip, uint64_t round)
 {
-    float *correction;
     if (gossip->rank == 0 && gossip->rumour.stop == TW_NO_STOP && all_finished(gossip))
         TW_TRY(tw_schedule_heard(&gossip->schedule, round, 0, &gossip->rumour.stop));
     double start = tw_clock();
-    TW_TRY(tw_gossip_meet(gossip, round, &correction));
-    end_round(gossip, correction, tw_clock() - start);
+    TW_TRY(tw_gossip_meet(gossip, round, NULL));
+    end_round(gossip, tw_clock() - start);
     return TW_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "error.h"
 #include "gossip.h"
 #include "gossip_host.h"
+#include "gossip_pass.h"
 #include "kernels.h"
 #include "memory.h"
 
@@ -60,12 +61,16 @@ static tw_status check_call(const tw_gossip *gossip, const char *prefix, const t
 
 tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
 {
+    tw_pass pass;
     TW_TRY(check_call(gossip, prefix, state));
     tw_mutex_lock(&gossip->lock);
     tw_status status = gossip->ops->remembers_exchange ? tw_gossip_await(gossip) : TW_OK;
+    tw_pass_begin(gossip, &pass);
+    tw_pass_alone(gossip, &pass);
+    tw_mutex_unlock(&gossip->lock);
     for (size_t m = 0; status == TW_OK && m < gossip->memory_count; m++)
         status = put_memory(gossip, &gossip->memories[m], prefix, state);
-    tw_mutex_unlock(&gossip->lock);
+    tw_pass_break(gossip, &pass);
     return status;
 }
 

@@ -65,17 +65,27 @@ static void absorb(tw_gossip *gossip, const float *const *steps)
         tw_gossip_add_steps(gossip->weights, gossip, steps);
 }
 
+/* Between two tasks the weights are the worker's, and so they are worked on without the lock. */
+static void step_and_ask(tw_gossip *gossip, const float *const *steps)
+{
+    tw_mutex_unlock(&gossip->lock);
+    absorb(gossip, steps);
+    tw_mutex_lock(&gossip->lock);
+    tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
+}
+
+void tw_gossip_settle(tw_gossip *gossip)
+{
+    tw_mutex_unlock(&gossip->lock);
+    gossip->ops->settle(gossip);
+    tw_mutex_lock(&gossip->lock);
+}
+
 tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps)
 {
-    if (gossip->adapt_first) {
-        absorb(gossip, steps);
-        tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
-    }
+    if (gossip->adapt_first) step_and_ask(gossip, steps);
     TW_TRY(tw_gossip_await(gossip));
-    gossip->ops->settle(gossip);
-    if (!gossip->adapt_first) {
-        absorb(gossip, steps);
-        tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
-    }
+    tw_gossip_settle(gossip);
+    if (!gossip->adapt_first) step_and_ask(gossip, steps);
     return TW_OK;
 }

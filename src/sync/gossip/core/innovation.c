@@ -129,9 +129,8 @@ static tw_status write_packet(tw_innovation *innovation, size_t *size)
 static tw_status find_innovation(tw_innovation *innovation)
 {
     const tw_gossip *gossip = innovation->gossip;
-    memset(innovation->pull, 0, gossip->elements * sizeof *innovation->pull);
-    tw_kernels_best()->add_difference(innovation->pull, gossip->weights, innovation->own, gossip->elements);
-    if (tw_kernels_best()->all_finite(innovation->pull, gossip->elements)) return TW_OK;
+    const tw_averaging_rows *rows = tw_kernels_best()->averaging;
+    if (rows->difference(innovation->pull, gossip->weights, innovation->own, gossip->elements)) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more: try a smaller gamma");
 }
 
@@ -181,14 +180,17 @@ static tw_status swap_packets(tw_innovation *innovation, size_t size)
 
 static void find_pull(tw_innovation *innovation)
 {
-    const tw_gossip *gossip = innovation->gossip;
-    float *estimates[TW_RING_PARTNERS] = {innovation->pull, innovation->theirs[1]}; /* mix writes over the first */
+    size_t elements = innovation->gossip->elements;
+    const float *estimates[TW_RING_PARTNERS] = {innovation->theirs[0], innovation->theirs[1]};
+    tw_average average = {.theirs = estimates,
+                          .partners = (size_t)innovation->partners,
+                          .sent = innovation->own,
+                          .share = 1.0f / (float)(innovation->partners + 1)};
     if (innovation->partners == 0)
-        memset(innovation->pull, 0, gossip->elements * sizeof *innovation->pull);
+        memset(innovation->pull, 0, elements * sizeof *innovation->pull);
     else
-        memcpy(innovation->pull, innovation->theirs[0], gossip->elements * sizeof *innovation->pull);
-    tw_gossip_mix(estimates, innovation->partners, innovation->own, gossip->elements);
-    tw_kernels_best()->scale(innovation->pull, (float)innovation->options.gamma, gossip->elements);
+        tw_kernels_best()->averaging->draw(&average, innovation->pull, 0, elements, 0);
+    tw_kernels_best()->scale(innovation->pull, (float)innovation->options.gamma, elements);
 }
 
 tw_status tw_innovation_exchange(tw_innovation *innovation)

@@ -62,15 +62,14 @@ static void absorb(tw_gossip *gossip, const float *const *steps)
     tw_kernels_best()->add(gossip->weights, ((cold *)gossip)->duals, gossip->elements);
 }
 
-/* The pull is not needed any more: its share of it goes into the duals. */
+/* The duals learn from a share of the pull. */
 static void settle(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
     const tw_kernels *kernels = tw_kernels_best();
-    float *pull = self->innovation.pull;
+    const float *pull = self->innovation.pull;
     kernels->add(gossip->weights, pull, gossip->elements);
-    kernels->scale(pull, (float)self->dual, gossip->elements);
-    kernels->add(self->duals, pull, gossip->elements);
+    kernels->quantise->accumulate(self->duals, pull, gossip->elements, (float)self->dual);
 }
 
 const tw_gossip_ops tw_gossip_cold = {
