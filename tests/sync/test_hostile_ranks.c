@@ -109,7 +109,7 @@ static void test_a_first_rank_that_lies_is_named(void **state)
 
 typedef struct introduction {
     tw_comm *comm;
-    uint32_t words[3];
+    uint32_t words[7]; /* who failed and how, who is the lowest and what it made, who differs and in what */
     size_t size;
 } introduction;
 
@@ -117,26 +117,28 @@ static void *introduce(void *argument)
 {
     const introduction *self = argument;
     tw_channel *channel;
-    const void *const *packets;
-    const size_t *sizes;
+    uint32_t words[6];
     if (tw_channel_create(self->comm, &channel) != TW_OK) return NULL;
-    (void)tw_channel_allgather(channel, self->words, self->size, sizeof self->words, &packets, &sizes);
+    tw_channel_start_receive(channel, 0, words, sizeof words, NULL);
+    tw_channel_start_send(channel, 0, self->words, self->size);
+    (void)tw_channel_finish(channel);
     tw_channel_destroy(channel);
     tw_comm_destroy(self->comm);
     return NULL;
 }
 
-static void check_introduction(uint32_t status, size_t size)
+static void check_introduction(introduction other)
 {
     pthread_t thread;
     tw_comm *comms[2];
     tw_reducer *reducer = NULL;
     assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
-    introduction other = {comms[1], {status, 0, 0}, size};
+    other.comm = comms[1];
     assert_int_equal(pthread_create(&thread, NULL, introduce, &other), 0);
     tw_status got = tw_reducer_create(comms[0], "allreduce", table, 1, &reducer);
     if (got != TW_ERROR_PACKET || !strstr(tw_last_error(), "rank 1"))
-        fail_msg("status %u of %zu bytes: %s: %s", status, size, tw_status_name(got), tw_last_error());
+        fail_msg("%u %u %u in %zu bytes: %s: %s", other.words[0], other.words[1], other.words[2], other.size,
+                 tw_status_name(got), tw_last_error());
     tw_comm_destroy(comms[0]);
     pthread_join(thread, NULL);
 }
@@ -144,11 +146,18 @@ static void check_introduction(uint32_t status, size_t size)
 static void test_an_introduction_that_cannot_be_is_refused(void **state)
 {
     (void)state;
-    check_introduction(77, 8);
-    check_introduction(UINT32_MAX, 8);
-    check_introduction(0, 0);
-    check_introduction(0, 4);
-    check_introduction(0, 12);
+    enum { SIZE = 24 };
+    const uint32_t nobody = UINT32_MAX;
+    check_introduction((introduction){.words = {1, 77, nobody, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {1, UINT32_MAX, nobody, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {1, TW_OK, nobody, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {nobody, TW_ERROR_SPEC, 1, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {2, TW_ERROR_SPEC, nobody, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {nobody, TW_OK, 2, 0, nobody, 0}, .size = SIZE});
+    check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, 2, 0}, .size = SIZE});
+    const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
+    for (int i = 0; i < 3; i++)
+        check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
 }
 
 /* ---- news of who is there ---------------------------------------------------------------------------------------- */
