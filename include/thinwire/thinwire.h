@@ -106,7 +106,7 @@ TW_API const char *tw_last_error(void);
 /* One rank's membership of a group. Ranks are 0 .. size-1. */
 typedef struct tw_comm tw_comm;
 
-/* Makes a group of `size` ranks (1 .. 4096) inside this process. comms[r] is for the thread that plays rank r; that
+/* Makes a group of `size` ranks (1 .. 16384) inside this process. comms[r] is for the thread that plays rank r; that
  * thread destroys it. A rank that destroys its comm early is gone: the others get TW_ERROR_PEER, not a hang. */
 TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
 

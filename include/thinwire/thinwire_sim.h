@@ -28,7 +28,7 @@ typedef struct tw_world tw_world;
  * when the last bit has left, whether or not the receiver asks for it. */
 typedef struct tw_world_options {
     size_t struct_size;   /* sizeof(tw_world_options) */
-    int workers;          /* 1 .. 4096 */
+    int workers;          /* 1 .. 16384 */
     int workers_per_host; /* that share one line; between themselves they talk at no cost. 0 is taken for 1 */
     double bandwidth;     /* of a line, bytes a second, each way; 0: infinitely fast */
     double latency;       /* of a message, seconds */

@@ -5,7 +5,7 @@
 #include "comm.h"
 #include "thread.h"
 
-enum { TW_MAX_RANKS = 4096, TW_REASON_BYTES = 512 };
+enum { TW_MAX_RANKS = 16384, TW_REASON_BYTES = 512 };
 
 typedef struct tw_counters {
     _Atomic uint64_t bytes_sent, bytes_received;

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_RANKS = 4096 };
+enum { MAX_RANKS = 16384 };
 
 static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
 {

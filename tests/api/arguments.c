@@ -296,11 +296,11 @@ static void test_what_is_out_of_range(void **state)
     tw_state_entry entry;
     tw_world *other = NULL;
     const char *value = NULL;
-    tw_world_options many = {.struct_size = sizeof many, .workers = 4097};
-    static const int sizes[] = {0, -1, 4097};
+    tw_world_options many = {.struct_size = sizeof many, .workers = 16385};
+    static const int sizes[] = {0, -1, 16385};
     static const double seconds[] = {0, -1, NAN, INFINITY};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        assert_refused(tw_comm_create_threads(sizes[i], group), "1 to 4096");
+        assert_refused(tw_comm_create_threads(sizes[i], group), "1 to 16384");
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         assert_refused(tw_comm_set_timeout(comm, seconds[i]), "timeout");
     assert_refused(tw_comm_open("../../lib", group), "../../lib");
@@ -315,11 +315,11 @@ static void test_what_is_out_of_range(void **state)
     assert_refused(tw_scheme_create("topk", table, 0, 0, 1, &made), "empty");
     assert_refused(tw_scheme_create("topk", table, 1, 1, 1, &made), "rank 1 of 1");
     assert_refused(tw_scheme_create("topk", table, 1, -1, 1, &made), "rank -1");
-    assert_refused(tw_scheme_create("topk", table, 1, 0, 4097, &made), "4096");
+    assert_refused(tw_scheme_create("topk", table, 1, 0, 16385, &made), "16384");
     assert_refused(tw_state_at(saved, 1, &entry), "number 1");
     assert_refused(tw_state_put(saved, "t", (tw_dtype)99, 1, shape, values), "99");
     assert_refused(tw_state_put(saved, "t", TW_F32, TW_MAX_DIMS + 1, shape, values), "9 dimensions");
-    assert_refused(tw_world_create(&many, &other), "4097");
+    assert_refused(tw_world_create(&many, &other), "16385");
     assert_null(tw_state_text_at(saved, 1, &value));
     assert_string_equal(tw_reducer_plan(reducer, 1), "");
     assert_null(tw_scheme_name(tw_scheme_count()));

@@ -200,7 +200,7 @@ class RefusalTest(SimulateTest):
     def test_what_cannot_be_is_refused_by_name(self):
         for culprits, words in (
                 (["--workers", "16,x"], ["--workers", "16,x"]),
-                (["--workers", "4096"], ["--workers", "5000"]),
+                (["--workers", "16384"], ["--workers", "20000"]),
                 (["no scheme", "nonsense"], ["--sync", "allreduce;nonsense"]),
                 (["--sync"], ["--sync", ";"]),
                 (["option", "densty"], ["--sync", "dgc:densty=0.1", "--workers", "2", "--steps", "1", "--quiet"]),

@@ -47,7 +47,7 @@ typedef struct simulation {
     float *noise;
 } simulation;
 
-enum { SIMULATE_WORKERS = 4096 }; /* at most */
+enum { SIMULATE_WORKERS = 16384 }; /* at most */
 
 /* simulate_options.c: the link and its overhead; and the rows, scheme by scheme, once it is sure that each can be (the
  * list of schemes is cut at its semicolons). */

@@ -15,7 +15,7 @@ static const tw_option round_options[] = {
 };
 
 static const tw_option host_options[] = {
-    {"per_host", TW_OPTION_INTEGER, offsetof(tw_gossip, host.size), "1", 1, 4096, NULL,
+    {"per_host", TW_OPTION_INTEGER, offsetof(tw_gossip, host.size), "1", 1, 16384, NULL,
      "workers in a row that act as one: their steps are averaged, and one of them gossips"},
 };
 
