@@ -604,7 +604,7 @@ static void bad_options_are_refused(void **state)
     for (int i = 0; i < 8; i++) wrong[i] = good;
     wrong[0].struct_size = 0;
     wrong[1].workers = 0;
-    wrong[2].workers = 4097;
+    wrong[2].workers = 16385;
     wrong[3].workers_per_host = -1;
     wrong[4].bandwidth = -1;
     wrong[5].latency = (double)NAN;

@@ -22,9 +22,14 @@ static void test_every_scheme_stands_in_the_table(void **state)
     free(page);
 }
 
-static const char *const sources[] = {"test_gossip.c",           "test_gossip_theory.c",     "test_gossip_stability.c",
-                                      "test_gossip_hosts.c",     "test_gossip_stragglers.c", "test_gossip_failures.c",
-                                      "test_gossip_compressed.c"};
+static const char *const sources[] = {"test_gossip.c",
+                                      "test_gossip_theory.c",
+                                      "test_gossip_stability.c",
+                                      "test_gossip_hosts.c",
+                                      "test_gossip_stragglers.c",
+                                      "test_gossip_failures.c",
+                                      "test_gossip_compressed.c",
+                                      "test_gossip_passes.c"};
 
 /* Whether one of the sources defines that test. */
 static int is_defined(const char *name)

@@ -83,9 +83,14 @@ void tw_gossip_release_messages(tw_gossip *gossip)
 
 /* --- writing -------------------------------------------------------------------------------------------------- */
 
+static int is_set(const unsigned char *mask, int rank)
+{
+    return mask[rank / 8] >> rank % 8 & 1;
+}
+
 static int has_finished(const tw_gossip *gossip, int rank)
 {
-    return gossip->rumour.finished[rank / 8] >> rank % 8 & 1;
+    return is_set(gossip->rumour.finished, rank);
 }
 
 /* 1 if nobody whom this round joins with this rank has new steps to share. */
@@ -170,6 +175,14 @@ static int is_stop(const tw_gossip *gossip, uint64_t stop, uint64_t round)
     return stop >= round && stop - round <= (uint64_t)gossip->size + MOST_AHEAD && (own == TW_NO_STOP || stop == own);
 }
 
+/* Who sends no weights knows that this rank does not need them. */
+static tw_status check_bare(const tw_gossip *gossip, const header *head, const unsigned char *mask)
+{
+    if (is_set(mask, (int)head->sender) && is_set(mask, gossip->rank)) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank %u's message of round %llu is without weights, though not all have finished",
+                   head->sender, (unsigned long long)head->round);
+}
+
 static tw_status check_rumour(const tw_gossip *gossip, const header *head, const unsigned char *mask, int sender)
 {
     int unused = gossip->size % 8 ? mask[mask_bytes(gossip) - 1] >> gossip->size % 8 : 0;
@@ -193,6 +206,7 @@ static tw_status check_message(const tw_gossip *gossip, const unsigned char *mes
     if (head.sender != (uint32_t)sender || head.round != round)
         return tw_fail(TW_ERROR_PACKET, "rank %u's message of round %llu came in place of rank %d's of round %llu",
                        head.sender, (unsigned long long)head.round, sender, (unsigned long long)round);
+    if (size == bare_bytes(gossip)) TW_TRY(check_bare(gossip, &head, message + HEADER));
     return check_rumour(gossip, &head, message + HEADER, sender);
 }
 
