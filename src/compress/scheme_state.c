@@ -52,6 +52,7 @@ static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_d
     char key[MAX_KEY];
     (void)data;
     make_key(key, self, kind, tensor);
+    if (walk->or_zero && !tw_state_has(self->src, key)) return TW_OK;
     TW_TRY(tw_state_find(self->src, key, dtype, count, &entry));
     if (!all_sound(dtype, entry->data, count))
         return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN, infinity or a value beyond %g", key,
@@ -64,6 +65,10 @@ static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dt
     const state_walk *self = (const state_walk *)walk;
     char key[MAX_KEY];
     make_key(key, self, kind, tensor);
+    if (walk->or_zero && !tw_state_has(self->src, key)) {
+        memset(data, 0, count * sizeof(float));
+        return TW_OK;
+    }
     return tw_state_get(self->src, key, dtype, count, data);
 }
 

@@ -154,6 +154,11 @@ tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype,
     return TW_OK;
 }
 
+int tw_state_has(const tw_state *state, const char *name)
+{
+    return tw_names_find(&state->tensor_names, name) != TW_NO_NAME;
+}
+
 tw_status tw_state_get(const tw_state *state, const char *name, tw_dtype dtype, size_t count, void *data)
 {
     const tw_state_tensor *tensor = NULL;

@@ -43,6 +43,8 @@ extern const tw_dtype_info tw_dtypes[TW_DTYPES];
 /* Bytes of a tensor of this shape: 1. Or 0 if they do not fit a size_t, and *bytes is untouched. */
 int tw_shape_bytes(tw_dtype dtype, size_t dims, const size_t *shape, size_t *bytes);
 
+/* Whether there is a tensor of this name. */
+int tw_state_has(const tw_state *state, const char *name);
 /* The tensor of this name; TW_ERROR_STATE as tw_state_get has it. */
 tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype, size_t count,
                         const tw_state_tensor **found);

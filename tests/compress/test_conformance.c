@@ -247,7 +247,8 @@ typedef struct debts {
 
 static int is_debt(const char *kind)
 {
-    return strcmp(kind, "residual") == 0 || strcmp(kind, "memory") == 0 || strcmp(kind, "rounding") == 0;
+    return strcmp(kind, "residual") == 0 || strcmp(kind, "memory") == 0 || strcmp(kind, "rounding") == 0 ||
+           strcmp(kind, "section") == 0;
 }
 
 static tw_status add_debt(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)

@@ -122,12 +122,19 @@ static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
     }
 }
 
+/* Of a tensor that both tables have, a packet may be the same to the last bit. */
+static int is_same(const recording *a, const recording *b, int round)
+{
+    return a->size[round] == b->size[round] && memcmp(a->packet[round], b->packet[round], a->size[round]) == 0;
+}
+
 /* Every round of `foreign` in the place of the scheme's own. */
 static void check_foreign(const char *spec, const recording *foreign)
 {
     recording *own = record_step(spec, table, TENSORS, 1);
     for (int round = 0; round < own->rounds; round++)
-        check_refused(spec, (struct damage){round, REPLACE, 0, 0, foreign->packet[round], foreign->size[round]});
+        if (!is_same(own, foreign, round))
+            check_refused(spec, (struct damage){round, REPLACE, 0, 0, foreign->packet[round], foreign->size[round]});
     free(own);
 }
 

@@ -1,9 +1,8 @@
 #include "gather.h"
 
+#include "delivered.h"
 #include "error.h"
 #include "memory.h"
-
-#include <stdio.h>
 
 /* Each rank sends its packet to all the others; a ring, 2(N-1)/N of the vector. */
 static int is_wide(const tw_gather *gather)
@@ -18,15 +17,8 @@ static int is_wide(const tw_gather *gather)
 
 const char *tw_gather_road(const tw_gather *gather)
 {
+    if (gather->use_scatter) return ", in pieces: that is less";
     return is_wide(gather) ? ", sent dense: that is less" : "";
-}
-
-tw_status tw_gather_blame(int rank, tw_status status)
-{
-    char sender[32];
-    if (status != TW_ERROR_PACKET) return status;
-    snprintf(sender, sizeof sender, "from rank %d", rank);
-    return tw_fail_in(status, sender);
 }
 
 /* The most bytes that this step's packet takes. */
@@ -39,11 +31,26 @@ static size_t packet_bound(const tw_gather *gather, int is_riding)
     return is_riding ? bytes + tw_leftovers_bound(&gather->leftovers) : bytes;
 }
 
+static size_t compressed_elements(const tw_scheme *scheme)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
+    return elements;
+}
+
+tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_scatter_ops *ops, void *context)
+{
+    *gather = (tw_gather){.scheme = scheme, .use_scatter = 1};
+    gather->count = compressed_elements(scheme);
+    TW_TRY(tw_scatter_create(&gather->scatter, scheme, ops, context));
+    return tw_leftovers_create(&gather->leftovers, scheme);
+}
+
 tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context)
 {
     *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context};
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) gather->count += scheme->tensors[i].count;
+    gather->count = compressed_elements(scheme);
     TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
     gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
     TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
@@ -56,6 +63,7 @@ void tw_gather_destroy(tw_gather *gather)
 {
     tw_free(gather->packet);
     tw_free(gather->reader);
+    tw_scatter_destroy(&gather->scatter);
     tw_dense_destroy(&gather->leftovers);
     tw_dense_destroy(&gather->wide);
 }
@@ -75,26 +83,11 @@ static tw_status write_packet(tw_gather *gather, size_t *size)
     return TW_OK;
 }
 
-/* Opens `count` packets of this step; sets skipped if one says that its gradient was not finite. */
-static tw_status open_packets(tw_gather *gather, const void *const *packets, const size_t *sizes, int count)
-{
-    tw_scheme *scheme = gather->scheme;
-    for (int rank = 0; rank < count; rank++) {
-        tw_packet_reader *reader = &gather->reader[rank];
-        TW_TRY(tw_gather_blame(rank, tw_packet_open(reader, packets[rank], sizes[rank])));
-        if (reader->info.step != (uint32_t)scheme->step)
-            return tw_fail(TW_ERROR_PACKET, "rank %d sent a packet of step %u in step %u", rank, reader->info.step,
-                           (uint32_t)scheme->step);
-        if (reader->info.nonfinite) scheme->skipped = 1;
-    }
-    return TW_OK;
-}
-
 /* To the bit what their all-reduce gives, so that it does not matter which tensors share a message. */
 static tw_status add_leftovers(tw_gather *gather, int count)
 {
     for (int rank = 0; rank < count; rank++)
-        TW_TRY(tw_gather_blame(rank, tw_leftovers_add(&gather->leftovers, &gather->reader[rank], rank == 0)));
+        TW_TRY(tw_delivered_blame(rank, tw_leftovers_add(&gather->leftovers, &gather->reader[rank], rank == 0)));
     if (!tw_dense_round(&gather->leftovers)) gather->scheme->skipped = 1;
     return TW_OK;
 }
@@ -107,8 +100,7 @@ static tw_status add_packets(tw_gather *gather, int count)
         if (scheme->tensors[i].compressed)
             TW_TRY(gather->ops->add(gather->context, i, gather->reader, count, scheme->gradients[i]));
     if (gather->is_riding) TW_TRY(add_leftovers(gather, count));
-    for (int rank = 0; rank < count; rank++) TW_TRY(tw_gather_blame(rank, tw_packet_close(&gather->reader[rank])));
-    return TW_OK;
+    return tw_delivered_close(gather->reader, count);
 }
 
 /* What this rank would send, spread over the gradients, goes into an all-reduce. */
@@ -116,7 +108,7 @@ static tw_status pack_wide(tw_gather *gather, size_t size, tw_round *round)
 {
     const void *own = gather->packet;
     if (gather->scheme->finite) {
-        TW_TRY(open_packets(gather, &own, &size, 1));
+        TW_TRY(tw_delivered_open(gather->scheme, gather->reader, &own, &size, 1));
         TW_TRY(add_packets(gather, 1));
     }
     tw_dense_pack(&gather->wide, 1, round);
@@ -147,21 +139,30 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
 static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
+    if (gather->use_scatter) return tw_scatter_finish(&gather->scatter, round);
     if (gather->use_wide) {
         scheme->skipped = !tw_dense_unpack(&gather->wide);
         return TW_OK;
     }
-    TW_TRY(open_packets(gather, round->packets, round->sizes, scheme->size));
+    TW_TRY(tw_delivered_open(scheme, gather->reader, round->packets, round->sizes, scheme->size));
     return scheme->skipped ? TW_OK : add_packets(gather, scheme->size);
 }
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
 
-enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS };
+enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS, SUM_PIECES };
+
+/* The scatter's two rounds take the place of the packets' one. */
+static tw_status start(tw_gather *gather, tw_round *round)
+{
+    if (!gather->use_scatter) return start_packets(gather, round);
+    gather->scheme->phase = SUM_PIECES;
+    return tw_scatter_start(&gather->scatter, round);
+}
 
 static tw_status finish(tw_gather *gather, tw_round *round)
 {
-    if (!gather->scheme->skipped && gather->ops->settle) gather->ops->settle(gather->context);
+    if (!gather->scheme->skipped && gather->ops && gather->ops->settle) gather->ops->settle(gather->context);
     round->kind = TW_ROUND_DONE;
     return TW_OK;
 }
@@ -170,7 +171,11 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     int phase = scheme->phase++;
-    if (phase == START_PACKETS && gather->count) return start_packets(gather, round);
+    if (phase == START_PACKETS && gather->count) return start(gather, round);
+    if (phase == SUM_PIECES) {
+        scheme->phase = FINISH_PACKETS;
+        return tw_scatter_sum(&gather->scatter, round);
+    }
     if (phase == FINISH_PACKETS) TW_TRY(finish_packets(gather, round));
     if (phase == FINISH_LEFTOVERS) {
         scheme->skipped = !tw_dense_unpack(&gather->leftovers);

@@ -1,11 +1,13 @@
 /* gather.h - the rounds of every scheme whose ranks hand each other one packet: the packets' all-gather, then the
  * all-reduce of the tensors that are not compressed; a message without the one or the other has no such round, and few
  * leftovers ride in the packets. Where N packets would outweigh a dense fp32 all-reduce of what they say, that
- * all-reduce is taken instead: the wide road, which gives the same sum. */
+ * all-reduce is taken instead: the wide road, which gives the same sum. A scheme whose packets would always outweigh
+ * it takes the two rounds of scatter.h in the place of the all-gather. */
 #ifndef TW_GATHER_H
 #define TW_GATHER_H
 
 #include "leftovers.h"
+#include "scatter.h"
 
 /* What the scheme does for it; `context` is the one given to create. Tensors are compressed ones, in table order. */
 typedef struct tw_gather_ops {
@@ -37,10 +39,14 @@ typedef struct tw_gather {
     tw_dense wide;            /* the compressed ones, for the wide road */
     int use_wide;             /* this step takes it */
     int is_riding;            /* this step's leftovers are in the packets */
+    tw_scatter scatter;       /* if use_scatter, in the place of packets and wide */
+    int use_scatter;
 } tw_gather;
 
 /* `ops` must answer bits and bound with what the heaviest step will need; the room is made for that. */
 tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context);
+/* The same for a scheme whose compressed tensors go by way of scatter.h in every step. */
+tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_scatter_ops *ops, void *context);
 void tw_gather_destroy(tw_gather *gather);
 
 /* The scheme's ops->next calls it. */
@@ -48,9 +54,6 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round);
 
 /* For a plan: what it adds if a step such as ops->bits describes takes the wide road; else nothing. */
 const char *tw_gather_road(const tw_gather *gather);
-
-/* Passes on what came of reading a packet, and names its sender if it was refused. */
-tw_status tw_gather_blame(int rank, tw_status status);
 
 /* The leftovers' part of revert and of walk. */
 void tw_gather_revert(tw_gather *gather);

@@ -1,5 +1,6 @@
 #include "quantised.h"
 
+#include "delivered.h"
 #include "error.h"
 #include "memory.h"
 
@@ -15,63 +16,171 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t section_bytes(const tw_quantised *quantised, size_t tensor)
+static size_t section_bytes(const tw_quantised *quantised, size_t n)
 {
-    return quantised->ops->bytes(&quantised->scheme, quantised->scheme.tensors[tensor].count);
+    return quantised->ops->bytes(&quantised->scheme, n);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static int is_scattered(const tw_quantised *quantised)
+{
+    return quantised->gather.use_scatter;
+}
+
+/* One a tensor; or one a tensor and rank, and of this rank's pieces the sums. */
+size_t tw_quantised_parts(const tw_quantised *quantised)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    return is_scattered(quantised) ? ((size_t)scheme->size + 1) * scheme->count : scheme->count;
+}
+
+/* The key is of the tensor's name, not of its number: messages may be cut anywhere. */
+static uint64_t stream_of(const tw_scheme *scheme, size_t tensor, int number)
+{
+    const char *name = scheme->tensors[tensor].name;
+    return (uint64_t)number << 32 | tw_crc32c(0, name, strlen(name));
+}
+
+static tw_piece whole_of(const tw_scheme *scheme, size_t tensor)
+{
+    return (tw_piece){tensor, 0, scheme->tensors[tensor].count, 0};
+}
+
+/* This rank's share of a piece. */
+static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece *piece)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    float *residual = quantised->residual;
+    return (tw_quantised_part){
+        .tensor = piece->tensor,
+        .n = piece->count,
+        .index = (size_t)piece->owner * scheme->count + piece->tensor,
+        .values = scheme->gradients[piece->tensor] + piece->first,
+        .scale = scheme->scale,
+        .residual = residual ? residual + quantised->offset[piece->tensor] + piece->first : NULL,
+        .stream = stream_of(scheme, piece->tensor, scheme->rank),
+        .first = piece->first,
+    };
+}
+
+/* Everybody's sum of a piece of this rank's. */
+static tw_quantised_part sum_of(const tw_quantised *quantised, const tw_piece *piece)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    float *residual = quantised->sum_residual;
+    tw_quantised_part part = share_of(quantised, piece);
+    part.index = (size_t)scheme->size * scheme->count + piece->tensor;
+    part.scale = 1;
+    part.residual = residual ? residual + quantised->sum_offset[piece->tensor] : NULL;
+    part.stream = stream_of(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
+    return part;
+}
+
+/* The shares of a tensor's pieces, whoever adds them up. */
+static void visit_shares(tw_quantised *quantised, size_t tensor, tw_quantised_visit visit)
+{
+    int pieces = is_scattered(quantised) ? quantised->scheme.size : 1;
+    for (int owner = 0; owner < pieces; owner++) {
+        tw_piece piece = is_scattered(quantised) ? tw_scatter_piece(&quantised->gather.scatter, tensor, owner)
+                                                 : whole_of(&quantised->scheme, tensor);
+        tw_quantised_part part = share_of(quantised, &piece);
+        if (piece.count) visit(quantised, &part);
+    }
+}
+
+void tw_quantised_each_share(tw_quantised *quantised, tw_quantised_visit visit)
+{
+    for (size_t i = 0; i < quantised->scheme.count; i++)
+        if (quantised->scheme.tensors[i].compressed) visit_shares(quantised, i, visit);
+}
+
+void tw_quantised_each_sum(tw_quantised *quantised, tw_quantised_visit visit)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    for (size_t i = 0; is_scattered(quantised) && i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        tw_piece piece = tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank);
+        tw_quantised_part part = sum_of(quantised, &piece);
+        if (piece.count) visit(quantised, &part);
+    }
 }
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
 static double section_bits(const void *context, size_t tensor)
 {
-    return 8 * (double)section_bytes(context, tensor);
+    const tw_quantised *quantised = context;
+    return 8 * (double)section_bytes(quantised, quantised->scheme.tensors[tensor].count);
 }
 
 static size_t section_bound(const void *context, size_t tensor)
 {
-    return tw_packet_bound_block(section_bytes(context, tensor));
+    const tw_quantised *quantised = context;
+    return tw_packet_bound_block(section_bytes(quantised, quantised->scheme.tensors[tensor].count));
+}
+
+static tw_status write_part(tw_quantised *quantised, const tw_quantised_part *part, tw_packet_writer *writer)
+{
+    unsigned char **section = &quantised->own[part->index];
+    TW_TRY(tw_packet_put_block(writer, section_bytes(quantised, part->n), section));
+    quantised->ops->encode(quantised, part, *section);
+    return TW_OK;
+}
+
+static tw_status write_share(void *context, const tw_piece *piece, tw_packet_writer *writer)
+{
+    tw_quantised *quantised = context;
+    tw_quantised_part part = share_of(quantised, piece);
+    quantised->scheme.account.elements_sent += piece->count;
+    return write_part(quantised, &part, writer);
 }
 
 static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
 {
-    tw_quantised *quantised = context;
-    TW_TRY(tw_packet_put_block(writer, section_bytes(quantised, tensor), &quantised->own[tensor]));
-    quantised->ops->encode(quantised, tensor, quantised->own[tensor]);
-    quantised->scheme.account.elements_sent += quantised->scheme.tensors[tensor].count;
+    tw_piece whole = whole_of(&((const tw_quantised *)context)->scheme, tensor);
+    return write_share(context, &whole, writer);
+}
+
+/* Takes the section of a piece out of the packets of `count` ranks from `rank` on. Sets skipped, on whoever reads them,
+ * if their sum might be beyond `most`. */
+static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw_packet_reader *readers, int rank,
+                              int count, double most)
+{
+    tw_scheme *scheme = &quantised->scheme;
+    size_t bytes = section_bytes(quantised, piece->count);
+    double total = 0;
+    for (int i = 0; i < count; i++) {
+        const unsigned char *section;
+        float largest;
+        TW_TRY(tw_delivered_blame(rank + i, tw_packet_get_block(&readers[i], bytes, &section)));
+        const char *wrong = quantised->ops->check(scheme, section, piece->count, &largest);
+        if (wrong)
+            return tw_fail(TW_ERROR_PACKET, "rank %d's section of %s is damaged: %s", rank + i,
+                           scheme->tensors[piece->tensor].name, wrong);
+        total += largest;
+        quantised->delivered[i] = section;
+    }
+    if (total > most) scheme->skipped = 1;
     return TW_OK;
 }
 
-/* Takes the section of tensor i out of each packet. Sets skipped, on every rank, if their sum might overflow. */
-static tw_status get_sections(tw_quantised *quantised, size_t tensor, tw_packet_reader *readers, int count)
+static void add_delivered(tw_quantised *quantised, size_t n, int count, float *sum)
 {
-    tw_scheme *scheme = &quantised->scheme;
-    double total = 0;
-    for (int rank = 0; rank < count; rank++) {
-        const unsigned char *section;
-        float largest;
-        TW_TRY(tw_gather_blame(rank, tw_packet_get_block(&readers[rank], section_bytes(quantised, tensor), &section)));
-        const char *wrong = quantised->ops->check(scheme, section, scheme->tensors[tensor].count, &largest);
-        if (wrong)
-            return tw_fail(TW_ERROR_PACKET, "rank %d's section of %s is damaged: %s", rank,
-                           scheme->tensors[tensor].name, wrong);
-        total += largest;
-        quantised->delivered[rank] = section;
+    for (size_t first = 0; first < n; first += quantised->ops->block) {
+        size_t here = smaller(n - first, quantised->ops->block);
+        memset(sum + first, 0, here * sizeof *sum);
+        for (int i = 0; i < count; i++)
+            quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
     }
-    if (total > most_sum) scheme->skipped = 1;
-    return TW_OK;
 }
 
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
     tw_quantised *quantised = context;
-    size_t n = quantised->scheme.tensors[tensor].count;
-    TW_TRY(get_sections(quantised, tensor, readers, count));
-    for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t here = smaller(n - first, quantised->ops->block);
-        memset(sum + first, 0, here * sizeof *sum);
-        for (int rank = 0; rank < count; rank++)
-            quantised->ops->add(&quantised->scheme, quantised->delivered[rank], n, first, here, sum + first);
-    }
+    tw_piece whole = whole_of(&quantised->scheme, tensor);
+    TW_TRY(get_sections(quantised, &whole, readers, 0, count, most_sum));
+    add_delivered(quantised, whole.count, count, sum);
     return TW_OK;
 }
 
@@ -80,6 +189,42 @@ static const tw_gather_ops sections = {
     .bound = section_bound,
     .write = write_section,
     .add = add_sections,
+};
+
+/* ---- sections of pieces ------------------------------------------------------------------------------------------ */
+
+static size_t piece_bound(const void *context, size_t count)
+{
+    return tw_packet_bound_block(section_bytes(context, count));
+}
+
+/* What is to be encoded anew may become a residual, whose bound is narrower than that of a gradient. */
+static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
+{
+    tw_quantised *quantised = context;
+    double most = count < quantised->scheme.size ? most_sum : TW_LARGEST_KEPT;
+    TW_TRY(get_sections(quantised, piece, readers, rank, count, most));
+    add_delivered(quantised, piece->count, count, quantised->scheme.gradients[piece->tensor] + piece->first);
+    return TW_OK;
+}
+
+static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_writer *writer)
+{
+    tw_quantised *quantised = context;
+    tw_quantised_part part = sum_of(quantised, piece);
+    quantised->summed = quantised->scheme.begun;
+    if (part.residual && quantised->ops->close) quantised->ops->close(quantised, &part);
+    if (part.residual)
+        memcpy(quantised->sum_before + quantised->sum_offset[piece->tensor], part.residual,
+               part.n * sizeof *part.residual);
+    return write_part(quantised, &part, writer);
+}
+
+static const tw_scatter_ops pieces = {
+    .bound = piece_bound,
+    .write = write_share,
+    .add = add_piece,
+    .write_sum = write_sum,
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -96,15 +241,51 @@ static tw_status create_residual(tw_quantised *quantised)
     return tw_allocate(count, sizeof *quantised->residual, &quantised->residual);
 }
 
+static tw_status create_sum_residual(tw_quantised *quantised)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    TW_TRY(tw_allocate(scheme->count, sizeof *quantised->sum_offset, &quantised->sum_offset));
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        quantised->sum_offset[i] = quantised->sum_count;
+        quantised->sum_count += tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank).count;
+    }
+    TW_TRY(tw_allocate(quantised->sum_count, sizeof *quantised->sum_residual, &quantised->sum_residual));
+    return tw_allocate(quantised->sum_count, sizeof *quantised->sum_before, &quantised->sum_before);
+}
+
+/* Tensors so small, for so many ranks, that as leftovers they are fewer bytes. */
+static void leave_small_tensors(tw_quantised *quantised)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        tw_scheme_tensor *tensor = &scheme->tensors[i];
+        if (!tensor->compressed || tw_scatter_pays(tensor->count, section_bits(quantised, i), scheme->size)) continue;
+        tensor->compressed = 0;
+        snprintf(tensor->plan, sizeof tensor->plan, "dense: that is less");
+    }
+}
+
+static tw_status create_gather(tw_quantised *quantised)
+{
+    tw_scheme *scheme = &quantised->scheme;
+    int is_auto = quantised->exchange == TW_EXCHANGE_AUTO;
+    if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= 2)) /* two send one packet each way */
+        return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
+    if (is_auto) leave_small_tensors(quantised);
+    return tw_gather_create_scattered(&quantised->gather, scheme, &pieces, quantised);
+}
+
 tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     quantised->ops = ops;
+    TW_TRY(create_gather(quantised));
     TW_TRY(tw_allocate(scheme->count, sizeof *quantised->offset, &quantised->offset));
-    TW_TRY(tw_allocate(scheme->count, sizeof *quantised->own, &quantised->own));
+    TW_TRY(tw_allocate(tw_quantised_parts(quantised), sizeof *quantised->own, &quantised->own));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *quantised->delivered, &quantised->delivered));
     if (feedback) TW_TRY(create_residual(quantised));
-    return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
+    return feedback && is_scattered(quantised) ? create_sum_residual(quantised) : TW_OK;
 }
 
 void tw_quantised_destroy(tw_scheme *scheme)
@@ -112,6 +293,9 @@ void tw_quantised_destroy(tw_scheme *scheme)
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_free(quantised->residual);
     tw_free(quantised->offset);
+    tw_free(quantised->sum_residual);
+    tw_free(quantised->sum_before);
+    tw_free(quantised->sum_offset);
     tw_free(quantised->own);
     tw_free(quantised->delivered);
     tw_gather_destroy(&quantised->gather);
@@ -119,55 +303,46 @@ void tw_quantised_destroy(tw_scheme *scheme)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-float *tw_quantised_residual(const tw_quantised *quantised, size_t tensor)
-{
-    return quantised->residual + quantised->offset[tensor];
-}
-
-/* What this rank's section says of a block. */
-static void decode_own(const tw_quantised *quantised, size_t tensor, size_t first, size_t count, float *dst)
+/* What a part's section says of a block. */
+static void decode(const tw_quantised *quantised, const tw_quantised_part *part, const unsigned char *section,
+                   size_t first, size_t count, float *dst)
 {
     memset(dst, 0, count * sizeof *dst);
-    quantised->ops->add(&quantised->scheme, quantised->own[tensor], quantised->scheme.tensors[tensor].count, first,
-                        count, dst);
+    quantised->ops->add(&quantised->scheme, section, part->n, first, count, dst);
 }
 
-/* The key is of the tensor's name, not of its number: messages may be cut anywhere. */
-static tw_noise make_noise(const tw_scheme *scheme, size_t tensor, int64_t seed)
+static tw_noise make_noise(const tw_scheme *scheme, const tw_quantised_part *part, int64_t seed)
 {
-    const char *name = scheme->tensors[tensor].name;
-    uint64_t stream = (uint64_t)scheme->rank << 32 | tw_crc32c(0, name, strlen(name));
     uint32_t words[4];
-    tw_random((uint64_t)seed, stream, scheme->step, words);
+    tw_random((uint64_t)seed, part->stream, scheme->step, words);
     return (tw_noise){{words[0], words[1]}, 0};
 }
 
-/* Adds the gradient to the residual, and encodes that. */
-static void encode_with_feedback(tw_quantised *quantised, size_t tensor, unsigned char *section,
+/* Adds the values to the residual, and encodes that. */
+static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
                                  tw_quantised_block *block, tw_encode_block encode)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    float sent[TW_QUANTISED_BLOCK], *residual = tw_quantised_residual(quantised, tensor) + block->first;
+    float sent[TW_QUANTISED_BLOCK], *residual = part->residual + block->first;
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;
     encode(&quantised->scheme, block, section);
-    decode_own(quantised, tensor, block->first, block->count, sent);
+    decode(quantised, part, section, block->first, block->count, sent);
     rows->accumulate(residual, sent, block->count, -1);
 }
 
-void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, int64_t seed,
-                             tw_encode_block encode)
+void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
+                             int64_t seed, tw_encode_block encode)
 {
     const tw_scheme *scheme = &quantised->scheme;
-    size_t n = scheme->tensors[tensor].count;
-    tw_noise noise = make_noise(scheme, tensor, seed);
-    for (size_t first = 0; first < n; first += quantised->ops->block) {
-        noise.first = (uint32_t)first;
-        tw_quantised_block block = {scheme->gradients[tensor] + first,         scheme->scale, n, first,
-                                    smaller(n - first, quantised->ops->block), noise};
-        if (quantised->residual)
-            encode_with_feedback(quantised, tensor, section, &block, encode);
+    tw_noise noise = make_noise(scheme, part, seed);
+    for (size_t first = 0; first < part->n; first += quantised->ops->block) {
+        noise.first = (uint32_t)(part->first + first);
+        tw_quantised_block block = {
+            part->values + first, part->scale, part->n, first, smaller(part->n - first, quantised->ops->block), noise};
+        if (part->residual)
+            encode_with_feedback(quantised, part, section, &block, encode);
         else
             encode(scheme, &block, section);
     }
@@ -190,27 +365,49 @@ tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round)
     return tw_gather_next(&((tw_quantised *)scheme)->gather, round);
 }
 
-static void put_back(tw_quantised *quantised, size_t tensor)
+static void put_back(tw_quantised *quantised, const tw_quantised_part *part)
 {
-    float scratch[TW_QUANTISED_BLOCK], *residual = tw_quantised_residual(quantised, tensor);
-    size_t n = quantised->scheme.tensors[tensor].count;
-    for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t count = smaller(n - first, quantised->ops->block);
-        decode_own(quantised, tensor, first, count, scratch);
-        tw_kernels_best()->add(residual + first, scratch, count);
+    float scratch[TW_QUANTISED_BLOCK];
+    for (size_t first = 0; first < part->n; first += quantised->ops->block) {
+        size_t count = smaller(part->n - first, quantised->ops->block);
+        decode(quantised, part, quantised->own[part->index], first, count, scratch);
+        tw_kernels_best()->add(part->residual + first, scratch, count);
     }
+}
+
+int tw_quantised_revert_sums(tw_quantised *quantised)
+{
+    int had_sums = quantised->sum_residual && quantised->summed == quantised->scheme.begun;
+    tw_gather_revert(&quantised->gather);
+    if (had_sums)
+        memcpy(quantised->sum_residual, quantised->sum_before, quantised->sum_count * sizeof *quantised->sum_residual);
+    return had_sums;
 }
 
 void tw_quantised_revert(tw_scheme *scheme)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
-    tw_gather_revert(&quantised->gather);
-    if (!scheme->finite || !quantised->residual) return; /* nothing was taken */
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) put_back(quantised, i);
+    tw_quantised_revert_sums(quantised);
+    if (scheme->finite && quantised->residual) tw_quantised_each_share(quantised, put_back);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
+
+/* Of as many elements as this rank's piece has. A state from before there were any has none. */
+static tw_status walk_sums(tw_quantised *quantised, tw_walk *walk)
+{
+    const tw_scheme *scheme = &quantised->scheme;
+    tw_status status = TW_OK;
+    walk->or_zero = 1;
+    for (size_t i = 0; quantised->sum_residual && status == TW_OK && i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        size_t count = tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank).count;
+        float *residual = quantised->sum_residual + quantised->sum_offset[i];
+        if (count) status = walk->visit(walk, "section", scheme->tensors[i].name, TW_F32, count, residual);
+    }
+    walk->or_zero = 0;
+    return status;
+}
 
 tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
 {
@@ -218,8 +415,10 @@ tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
     for (size_t i = 0; quantised->residual && i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(walk->visit(walk, "residual", tensor->name, TW_F32, tensor->count, tw_quantised_residual(quantised, i)));
+        TW_TRY(walk->visit(walk, "residual", tensor->name, TW_F32, tensor->count,
+                           quantised->residual + quantised->offset[i]));
     }
+    TW_TRY(walk_sums(quantised, walk));
     return tw_gather_walk(&quantised->gather, walk);
 }
 

@@ -1,5 +1,9 @@
-/* quantised.h - the common half of every scheme that sends each element in a few bits: the residual, one section of
- * known length a tensor, and the sum of everybody's sections, block by block in the first-level cache. */
+/* quantised.h - the common half of every scheme that sends each element in a few bits: the residual, sections of known
+ * length, and the sum of everybody's sections, block by block in the first-level cache.
+ *
+ * Two ranks hand each other one packet, with a section a tensor. More go by way of scatter.h, which is fewer bytes:
+ * what is encoded then is each piece of a tensor, and the sums of this rank's pieces anew. With feedback, what that
+ * second rounding loses has a residual of its own, added to the next step's sums. */
 #ifndef TW_QUANTISED_H
 #define TW_QUANTISED_H
 
@@ -8,13 +12,26 @@
 
 typedef struct tw_quantised tw_quantised;
 
+/* What becomes one section: n elements of a tensor, this rank's share of them or everybody's sum. */
+typedef struct tw_quantised_part {
+    size_t tensor, n;
+    size_t index;        /* among all parts of a step: below tw_quantised_parts */
+    const float *values; /* times scale, and with feedback added to the residual, is what is to be encoded */
+    float scale;
+    float *residual;
+    uint64_t stream; /* of the noise, and the number that its first element has in it */
+    size_t first;
+} tw_quantised_part;
+
 /* What the scheme does for it. */
 typedef struct tw_quantised_ops {
     size_t block; /* elements that `add` and tw_quantised_each_block take at a time: sections can be cut there */
     /* Bytes of the section of n elements. */
     size_t (*bytes)(const tw_scheme *scheme, size_t n);
-    /* Writes tensor i's section, from this rank's share of the mean and the residual. */
-    void (*encode)(tw_quantised *quantised, size_t tensor, unsigned char *section);
+    /* Writes a part's section, and leaves in the residual what it does not say. */
+    void (*encode)(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
+    /* (optional) Closes in a part's residual what the scheme leaves open until it is encoded again. */
+    void (*close)(tw_quantised *quantised, const tw_quantised_part *part);
     /* What is wrong with a section of n elements that somebody sent, or NULL; *largest, which must be finite, is at
      * least the magnitude of any element in it. */
     const char *(*check)(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest);
@@ -27,12 +44,26 @@ typedef struct tw_quantised_ops {
 struct tw_quantised {
     tw_scheme scheme; /* first, as in every scheme's struct */
     const tw_quantised_ops *ops;
+    int exchange;                    /* an option: a tw_quantised_exchange */
     float *residual;                 /* with feedback, of the compressed tensors, one after the other; else NULL */
     size_t *offset;                  /* of each tensor in it */
-    unsigned char **own;             /* each tensor's section, in this rank's packet of the last step that had one */
+    float *sum_residual;             /* the same of the sums of this rank's pieces */
+    float *sum_before;               /* and as it was before the last step that had sums */
+    uint64_t summed;                 /* that step, by scheme->begun */
+    size_t sum_count, *sum_offset;   /* elements of these, and where each tensor's begin */
+    unsigned char **own;             /* each part's section, in this rank's packets of the last step that had one */
     const unsigned char **delivered; /* a tensor's section, one a rank */
     tw_gather gather;
 };
+
+/* How sections come together: the choices of the option, in this order. AUTO is what is the fewest bytes. */
+typedef enum tw_quantised_exchange { TW_EXCHANGE_AUTO, TW_EXCHANGE_GATHER, TW_EXCHANGE_SCATTER } tw_quantised_exchange;
+
+#define TW_OPTION_EXCHANGE                                                                                             \
+    {                                                                                                                  \
+        "exchange", TW_OPTION_CHOICE, offsetof(tw_quantised, exchange), "auto", 0, 0, "auto|gather|scatter",           \
+            "gather: to all ranks; scatter: each sums a part, encodes it anew; auto: the fewest bytes"                 \
+    }
 
 /* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
 enum { TW_QUANTISED_BLOCK = 1024 };
@@ -46,10 +77,13 @@ tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, in
             "of the random rounding; ranks, tensors and steps draw differently in any case"                            \
     }
 
-/* Tensor i's residual. */
-float *tw_quantised_residual(const tw_quantised *quantised, size_t tensor);
+/* The number of parts; and of those that this rank encodes, each of its shares, each of the sums. */
+size_t tw_quantised_parts(const tw_quantised *quantised);
+typedef void (*tw_quantised_visit)(tw_quantised *quantised, const tw_quantised_part *part);
+void tw_quantised_each_share(tw_quantised *quantised, tw_quantised_visit visit);
+void tw_quantised_each_sum(tw_quantised *quantised, tw_quantised_visit visit);
 
-/* A block to encode: `count` values * scale, of which the first has the number `first` in a tensor of n. */
+/* A block to encode: `count` values * scale, of which the first has the number `first` in a section of n. */
 typedef struct tw_quantised_block {
     const float *values;
     float scale;
@@ -60,10 +94,11 @@ typedef struct tw_quantised_block {
 /* Writes the block's part of the section. */
 typedef void (*tw_encode_block)(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section);
 
-/* Calls `encode` block by block, on scale * gradient or, with feedback, on the sum of it and the residual, from which
- * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor and the step. */
-void tw_quantised_each_block(tw_quantised *quantised, size_t tensor, unsigned char *section, int64_t seed,
-                             tw_encode_block encode);
+/* Calls `encode` block by block, on scale * values or, with feedback, on the sum of it and the residual, from which
+ * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
+ * it is a share or a sum. */
+void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
+                             int64_t seed, tw_encode_block encode);
 
 /* Reads and writes an fp32 at a place of any alignment. */
 float tw_quantised_get_float(const unsigned char *src);
@@ -71,11 +106,13 @@ void tw_quantised_put_float(unsigned char *dst, float value);
 
 /* The scheme's ops->next, revert, walk, plan and destroy. */
 tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round);
-/* Puts what was sent back into the residual, if there is one. */
+/* Puts what was sent back into the residual, if there is one; that of the sums is as it was before the step. */
 void tw_quantised_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", and what the leftovers remember. */
+/* For a revert of the scheme's own: that of the leftovers, and of the sums; 1 if the step had come to any. */
+int tw_quantised_revert_sums(tw_quantised *quantised);
+/* The residual as "residual/NAME", that of the sums as "section/NAME", and what the leftovers remember. */
 tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk);
-/* "qsgd: 4.06 bits an element" */
+/* "qsgd: 4.06 bits an element, in pieces: that is less" */
 void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
 void tw_quantised_destroy(tw_scheme *scheme);
 

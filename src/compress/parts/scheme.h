@@ -76,6 +76,7 @@ typedef struct tw_walk tw_walk;
 struct tw_walk {
     tw_status (*visit)(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data);
     void *context;
+    int or_zero; /* the floats that are visited are zero where a state has none: older ones did not */
 };
 
 struct tw_scheme_ops {

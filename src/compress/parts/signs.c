@@ -42,16 +42,24 @@ static void write_means(const tw_signs *self, size_t n, tw_sign_sums *sums, unsi
     }
 }
 
-static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const tw_scheme *scheme = &quantised->scheme;
     tw_signs *self = (tw_signs *)quantised;
-    size_t n = scheme->tensors[tensor].count;
+    float *sent = self->sent[part->index];
     tw_sign_sums sums = {0};
-    tw_kernels_best()->quantise->send_signs(tw_quantised_residual(quantised, tensor), scheme->gradients[tensor], n,
-                                            scheme->scale, self->sent[tensor], section + head_bytes(scheme), &sums);
-    write_means(self, n, &sums, section);
-    read_means(scheme, section, self->sent[tensor]);
+    tw_kernels_best()->quantise->send_signs(part->residual, part->values, part->n, part->scale, sent,
+                                            section + head_bytes(scheme), &sums);
+    write_means(self, part->n, &sums, section);
+    read_means(scheme, section, sent);
+}
+
+/* Leaves in the residual what the next step would find. */
+static void subtract_sent(tw_quantised *quantised, const tw_quantised_part *part)
+{
+    float *sent = ((tw_signs *)quantised)->sent[part->index];
+    for (size_t i = 0; i < part->n; i++) part->residual[i] -= sent[part->residual[i] < 0];
+    memset(sent, 0, 2 * sizeof *sent);
 }
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
@@ -76,6 +84,7 @@ static const tw_quantised_ops ops = {
     .block = TW_QUANTISED_BLOCK,
     .bytes = section_bytes,
     .encode = encode,
+    .close = subtract_sent,
     .check = check,
     .add = add,
 };
@@ -84,8 +93,8 @@ tw_status tw_signs_create(tw_scheme *scheme, int means)
 {
     tw_signs *self = (tw_signs *)scheme;
     self->means = means;
-    TW_TRY(tw_allocate(scheme->count, sizeof *self->sent, &self->sent));
-    return tw_quantised_create(scheme, &ops, 1);
+    TW_TRY(tw_quantised_create(scheme, &ops, 1));
+    return tw_allocate(tw_quantised_parts(&self->quantised), sizeof *self->sent, &self->sent);
 }
 
 void tw_signs_destroy(tw_scheme *scheme)
@@ -95,25 +104,21 @@ void tw_signs_destroy(tw_scheme *scheme)
     tw_quantised_destroy(scheme);
 }
 
-void tw_signs_revert(tw_scheme *scheme)
+static void forget_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
-    tw_signs *self = (tw_signs *)scheme;
-    tw_gather_revert(&self->quantised.gather);
-    if (scheme->finite) memset(self->sent, 0, scheme->count * sizeof *self->sent);
+    memset(((tw_signs *)quantised)->sent[part->index], 0, 2 * sizeof(float));
 }
 
-/* Leaves in the residual what the next step would find. */
-static void subtract_sent(tw_signs *self, size_t tensor)
+/* The residual of the sums is then as it was once what had been sent before was subtracted. */
+void tw_signs_revert(tw_scheme *scheme)
 {
-    float *residual = tw_quantised_residual(&self->quantised, tensor);
-    for (size_t i = 0; i < self->quantised.scheme.tensors[tensor].count; i++)
-        residual[i] -= self->sent[tensor][residual[i] < 0];
+    tw_quantised *quantised = (tw_quantised *)scheme;
+    if (tw_quantised_revert_sums(quantised)) tw_quantised_each_sum(quantised, forget_sent);
+    if (scheme->finite) tw_quantised_each_share(quantised, forget_sent);
 }
 
 void tw_signs_settle(tw_scheme *scheme)
 {
-    tw_signs *self = (tw_signs *)scheme;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) subtract_sent(self, i);
-    memset(self->sent, 0, scheme->count * sizeof *self->sent);
+    tw_quantised_each_share((tw_quantised *)scheme, subtract_sent);
+    tw_quantised_each_sum((tw_quantised *)scheme, subtract_sent);
 }

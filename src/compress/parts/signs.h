@@ -1,4 +1,4 @@
-/* signs.h - the common half of sign and onebit: one bit an element, one or two magnitudes a tensor, error feedback.
+/* signs.h - the common half of sign and onebit: one bit an element, one or two magnitudes a section, error feedback.
  *
  * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
  * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
@@ -11,7 +11,7 @@
 typedef struct tw_signs {
     tw_quantised quantised;
     int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
-    float (*sent)[2]; /* a tensor's elements that were not negative, and that were, in the step before */
+    float (*sent)[2]; /* a part's elements that were not negative, and that were, when it was encoded last */
 } tw_signs;
 
 tw_status tw_signs_create(tw_scheme *scheme, int means);

@@ -1,5 +1,6 @@
 #include "sparse.h"
 
+#include "delivered.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -71,7 +72,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     tw_sparse *sparse = context;
     if (!sparse->scheme.ops->one_pass) memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
     for (int rank = 0; rank < count; rank++)
-        TW_TRY(tw_gather_blame(rank, add_section(sparse, tensor, &readers[rank], sum)));
+        TW_TRY(tw_delivered_blame(rank, add_section(sparse, tensor, &readers[rank], sum)));
     return TW_OK;
 }
 

@@ -20,6 +20,7 @@ static const tw_option options[] = {
     {"feedback", TW_OPTION_SWITCH, offsetof(natural, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient"},
     TW_OPTION_SEED(natural),
+    TW_OPTION_EXCHANGE,
 };
 
 enum { BLOCK = TW_QUANTISED_BLOCK, LEAST_TOP = 1, MOST_TOP = 254 };
@@ -59,10 +60,10 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
                       1 / power_of_two(top ? top : 127), block->noise);
 }
 
-static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const natural *self = (const natural *)quantised;
-    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
 }
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)

@@ -6,6 +6,8 @@
  * threshold at 0 allows. The paper has two values a column of each matrix; here a tensor has two. */
 #include "signs.h"
 
+static const tw_option options[] = {TW_OPTION_EXCHANGE};
+
 static tw_status create(tw_scheme *scheme)
 {
     return tw_signs_create(scheme, 2);
@@ -16,6 +18,8 @@ const tw_scheme_ops tw_scheme_onebit = {
     .summary = "1-bit SGD: one bit an element and two mean values of each tensor, with error feedback",
     .floor_bytes = 12,
     .struct_size = sizeof(tw_signs),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
     .create = create,
     .next = tw_quantised_next,
     .revert = tw_signs_revert,

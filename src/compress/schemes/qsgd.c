@@ -32,6 +32,7 @@ static const tw_option options[] = {
     {"feedback", TW_OPTION_SWITCH, offsetof(qsgd, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient; with norm=l2 that takes bits enough for the bucket"},
     TW_OPTION_SEED(qsgd),
+    TW_OPTION_EXCHANGE,
 };
 
 static size_t bucket_of(const tw_scheme *scheme)
@@ -92,10 +93,10 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
 }
 
-static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const qsgd *self = (const qsgd *)quantised;
-    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
 }
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)

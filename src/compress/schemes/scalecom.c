@@ -18,6 +18,7 @@
  * is one rate, and `rates` for exceptions. */
 #include "aligned.h"
 #include "chunked.h"
+#include "delivered.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -364,7 +365,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     case START:
         return start(self, round);
     case START_VALUES:
-        TW_TRY(tw_gather_blame(leader_of(scheme), read_packet(self, round)));
+        TW_TRY(tw_delivered_blame(leader_of(scheme), read_packet(self, round)));
         if (scheme->skipped) break;
         start_values(self, round);
         return TW_OK;

@@ -6,6 +6,8 @@
  * learning_rate * gradient; here the gradient itself, so that the rate belongs to the optimiser. */
 #include "signs.h"
 
+static const tw_option options[] = {TW_OPTION_EXCHANGE};
+
 static tw_status create(tw_scheme *scheme)
 {
     return tw_signs_create(scheme, 1);
@@ -16,6 +18,8 @@ const tw_scheme_ops tw_scheme_sign = {
     .summary = "EF-signSGD: one bit an element and the mean magnitude of each tensor, with error feedback",
     .floor_bytes = 12,
     .struct_size = sizeof(tw_signs),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
     .create = create,
     .next = tw_quantised_next,
     .revert = tw_signs_revert,

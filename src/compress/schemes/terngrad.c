@@ -24,6 +24,7 @@ static const tw_option options[] = {
     {"clip", TW_OPTION_REAL, offsetof(terngrad, clip), "2.5", 0, 1e9, NULL,
      "cut elements at so many standard deviations of their tensor; 0: do not"},
     TW_OPTION_SEED(terngrad),
+    TW_OPTION_EXCHANGE,
 };
 
 #define LEAST_LIMIT 0x1p-100
@@ -63,13 +64,12 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 }
 
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
-static void encode(tw_quantised *quantised, size_t tensor, unsigned char *section)
+static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
-    const tw_scheme *scheme = &quantised->scheme;
-    const terngrad *self = (const terngrad *)scheme;
-    double limit = scheme->scale * find_limit(self, scheme->gradients[tensor], scheme->tensors[tensor].count);
+    const terngrad *self = (const terngrad *)quantised;
+    double limit = part->scale * find_limit(self, part->values, part->n);
     tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
-    tw_quantised_each_block(quantised, tensor, section, self->seed, encode_block);
+    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
 }
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
