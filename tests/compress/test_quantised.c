@@ -1,5 +1,6 @@
-/* sign, onebit, qsgd, terngrad, natural: against a second, naive implementation, bit for bit; sizes; unbiasedness and
- * variance; what feedback keeps; steps taken back, saved and loaded; sections from a hostile peer. */
+/* sign, onebit, qsgd, terngrad, natural: against a second, naive implementation, bit for bit, packet by packet and in
+ * pieces; sizes; unbiasedness and variance; what feedback keeps; steps taken back, saved and loaded; sections from a
+ * hostile peer. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ typedef struct subject {
     double clip;
 } subject;
 
-#define EVERY "min_elements=1,min_dims=1"
+#define ALL_OF_THEM "min_elements=1,min_dims=1"
+#define EVERY ALL_OF_THEM ",exchange=gather"
 static const subject subjects[] = {
     {.spec = "sign:" EVERY, .method = SIGN, .feedback = 1},
     {.spec = "onebit:" EVERY, .method = ONEBIT, .feedback = 1},
@@ -37,12 +39,21 @@ enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 /* ---- the naive implementation ------------------------------------------------------------------------------------ */
 
+/* Where random bits come from: a rank's share has its number, a sum the number of ranks more; and where the tensor's
+ * elements begin that are encoded. */
+typedef struct lottery {
+    int number;
+    uint64_t step;
+    size_t first;
+} lottery;
+
 /* The random bits of element i, as quantise.h has it, from the definition: those 32 apart in a row of 64 share a hash.
  */
-static uint32_t random_bits(int rank, uint64_t step, size_t i)
+static uint32_t random_bits(const lottery *l, size_t element)
 {
+    size_t i = l->first + element;
     uint32_t words[4], number = (uint32_t)(i / 64 * 64 + i % 32);
-    tw_random(1, (uint64_t)rank << 32 | tw_crc32c(0, "w", 1), step, words);
+    tw_random(1, (uint64_t)l->number << 32 | tw_crc32c(0, "w", 1), l->step, words);
     uint32_t x = (number ^ words[0]) * 0x9E3779B1u;
     x = ((x ^ (x >> 15)) + words[1]) * 0x846CA68Bu;
     x = (x ^ (x >> 13)) * 0x7FEB352Du;
@@ -98,7 +109,7 @@ static double naive_norm(const float *x, size_t n)
 }
 
 /* In all random ones x is the gradient or the residual, and p = a*x what is sent of it. */
-static void naive_qsgd(const subject *s, const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+static void naive_qsgd(const subject *s, const float *x, float a, size_t n, const lottery *l, float *sent)
 {
     int levels = (1 << (s->bits - 1)) - 1;
     for (size_t first = 0; first < n; first += (size_t)s->bucket) {
@@ -107,12 +118,12 @@ static void naive_qsgd(const subject *s, const float *x, float a, size_t n, int 
         float unit = norm > 0 ? (float)fmax(norm * a / levels * (1 + 0x1p-22), 0x1p-100) : 0;
         for (size_t i = first; i < first + count; i++) {
             float level = a * x[i] * ((unit > 0 ? 1 / unit : 0) * 0x1p24f);
-            sent[i] = at_random(level, random_bits(rank, step, i)) * unit;
+            sent[i] = at_random(level, random_bits(l, i)) * unit;
         }
     }
 }
 
-static void naive_terngrad(const subject *s, const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+static void naive_terngrad(const subject *s, const float *x, float a, size_t n, const lottery *l, float *sent)
 {
     double squares = 0, limit = naive_peak(x, n);
     for (size_t first = 0; first < n; first += 640) squares += naive_norm(x + first, n - first < 640 ? n - first : 640);
@@ -120,27 +131,27 @@ static void naive_terngrad(const subject *s, const float *x, float a, size_t n, 
     float unit = limit > 0 ? (float)fmax(a * limit, 0x1p-100) : 0;
     for (size_t i = 0; i < n; i++) {
         float level = a * x[i] * ((unit > 0 ? 1 / unit : 0) * 0x1p24f);
-        sent[i] = at_random(fmaxf(fminf(level, 0x1p24f), -0x1p24f), random_bits(rank, step, i)) * unit;
+        sent[i] = at_random(fmaxf(fminf(level, 0x1p24f), -0x1p24f), random_bits(l, i)) * unit;
     }
 }
 
 /* With frexp instead of the bits of a float; nothing here is as small as 2^-126 of the largest. */
-static void naive_natural(const float *x, float a, size_t n, int rank, uint64_t step, float *sent)
+static void naive_natural(const float *x, float a, size_t n, const lottery *l, float *sent)
 {
     for (size_t i = 0; i < n; i++) {
         int exponent;
         double mantissa = 2 * frexp(fabsf(a * x[i]), &exponent) - 1; /* of 2^(exponent-1) * (1 + mantissa) */
-        int up = mantissa * 0x1p23 + (random_bits(rank, step, i) >> 9) >= 0x1p23;
+        int up = mantissa * 0x1p23 + (random_bits(l, i) >> 9) >= 0x1p23;
         float power = x[i] == 0 ? 0 : (float)ldexp(up ? 2 : 1, exponent - 1);
         sent[i] = a * x[i] < 0 ? -power : power;
     }
 }
 
-/* What a rank sends in a step; updates its residual. */
-static void naive_step(const subject *s, int size, int rank, uint64_t step, const float *g, size_t n, float *residual,
-                       float *sent)
+/* What a*g is sent as; updates the residual. */
+static void naive_encode(const subject *s, float a, const float *g, size_t n, const lottery *l, float *residual,
+                         float *sent)
 {
-    float a = (float)(1.0 / size), p[MOST];
+    float p[MOST];
     const float *x = g;
     if (s->feedback) {
         for (size_t i = 0; i < n; i++) p[i] = residual[i] + a * g[i];
@@ -148,10 +159,18 @@ static void naive_step(const subject *s, int size, int rank, uint64_t step, cons
         a = 1;
     }
     if (s->method == SIGN || s->method == ONEBIT) naive_signs(s, p, n, sent);
-    if (s->method == QSGD) naive_qsgd(s, x, a, n, rank, step, sent);
-    if (s->method == TERNGRAD) naive_terngrad(s, x, a, n, rank, step, sent);
-    if (s->method == NATURAL) naive_natural(x, a, n, rank, step, sent);
+    if (s->method == QSGD) naive_qsgd(s, x, a, n, l, sent);
+    if (s->method == TERNGRAD) naive_terngrad(s, x, a, n, l, sent);
+    if (s->method == NATURAL) naive_natural(x, a, n, l, sent);
     for (size_t i = 0; s->feedback && i < n; i++) residual[i] = p[i] - sent[i];
+}
+
+/* What a rank sends in a step. */
+static void naive_step(const subject *s, int size, int rank, uint64_t step, const float *g, size_t n, float *residual,
+                       float *sent)
+{
+    lottery l = {rank, step, 0};
+    naive_encode(s, (float)(1.0 / size), g, n, &l, residual, sent);
 }
 
 /* ---- a group with one tensor ------------------------------------------------------------------------------------- */
@@ -255,6 +274,117 @@ static void test_equals_the_naive_implementation(void **state)
                 check_against_naive(&subjects[s], sizes[z], groups[k], zeros);
             }
 }
+
+/* ---- in pieces --------------------------------------------------------------------------------------------------- */
+
+/* A subject whose packets hold pieces. */
+static const char *in_pieces(const subject *s)
+{
+    static char spec[128];
+    snprintf(spec, sizeof spec, "%.*s" ALL_OF_THEM ",exchange=scatter", (int)(strlen(s->spec) - strlen(EVERY)),
+             s->spec);
+    return spec;
+}
+
+/* The piece of "w" that a rank adds up; no element, where there are fewer pieces than ranks. */
+static size_t piece_of(size_t n, int size, int rank, size_t *first)
+{
+    size_t pieces = n < 2048 ? 1 : n / 1024 < (size_t)size ? n / 1024 : (size_t)size;
+    size_t j = ((size_t)rank + (size_t)size - tw_crc32c(0, "w", 1) % (size_t)size) % (size_t)size;
+    if (j >= pieces) return *first = 0;
+    *first = n * j / pieces / 64 * 64;
+    return (j + 1 == pieces ? n : n * (j + 1) / pieces / 64 * 64) - *first;
+}
+
+/* The mean of a piece, as all ranks get it; each remembers what it does in `residual`, and its owner in `owed`. */
+static void naive_piece(const subject *s, size_t n, int size, int owner, uint64_t step, float residual[][MOST],
+                        float *owed, float *mean)
+{
+    float sent[MOST], sum[MOST] = {0};
+    size_t first, count = piece_of(n, size, owner, &first);
+    for (int r = 0; r < size && count; r++) {
+        lottery l = {r, step, first};
+        naive_encode(s, (float)(1.0 / size), gradients[r] + first, count, &l, residual[r] + first, sent);
+        for (size_t i = 0; i < count; i++) sum[i] += sent[i];
+    }
+    lottery l = {size + owner, step, first};
+    if (count) naive_encode(s, 1, sum, count, &l, owed + first, mean + first);
+}
+
+static void read_owed(tw_scheme *scheme, size_t n, int size, int rank, float *owed)
+{
+    size_t first, count = piece_of(n, size, rank, &first);
+    if (count) assert_int_equal(loopback_saved(scheme, "section/w", count, owed + first), TW_OK);
+}
+
+static void check_pieces(const subject *s, size_t n, int size, filling f)
+{
+    static float residual[RANKS][MOST], owed[MOST], mean[MOST], kept[MOST];
+    loopback group;
+    create(&group, in_pieces(s), n, size);
+    memset(residual, 0, sizeof residual);
+    memset(owed, 0, sizeof owed);
+    for (uint64_t step = 0; step < 4; step++) {
+        fill(size, n, step, f);
+        for (int owner = 0; owner < size; owner++) naive_piece(s, n, size, owner, step, residual, owed, mean);
+        assert_int_equal(step_of(&group, NULL), 0);
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < n; i++)
+                if (gradients[r][i] != mean[i])
+                    fail_msg("%s, n = %zu, %d ranks, step %d: element %zu is %a, naively %a", in_pieces(s), n, size,
+                             (int)step, i, gradients[r][i], mean[i]);
+    }
+    for (int r = 0; s->feedback && r < size; r++) {
+        read_residual(group.scheme[r], n, kept);
+        for (size_t i = 0; i < n; i++) assert_true(kept[i] == residual[r][i]);
+        read_owed(group.scheme[r], n, size, r, mean);
+    }
+    for (size_t i = 0; s->feedback && i < n; i++) assert_true(mean[i] == owed[i]);
+    loopback_destroy(&group);
+}
+
+static void test_pieces_equal_the_naive_implementation(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 700, 2048, 3001, MOST};
+    static const int groups[] = {1, 2, 3, 4, 8};
+    for (size_t s = 0; s < SUBJECTS; s++)
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
+            for (size_t k = 0; k < sizeof groups / sizeof *groups; k++) {
+                check_pieces(&subjects[s], sizes[z], groups[k], draws);
+                check_pieces(&subjects[s], sizes[z], groups[k], zeros);
+            }
+}
+
+/* A state from before there were pieces has no residual of sums: it is zero, whatever was there. */
+static void test_a_state_without_sums_loads(void **state)
+{
+    (void)state;
+    static float owed[MOST];
+    loopback group;
+    size_t first;
+    int owner = (int)(tw_crc32c(0, "w", 1) % 4);
+    create(&group, in_pieces(&subjects[0]), MOST, 4);
+    fill(4, MOST, 0, draws);
+    step_of(&group, NULL);
+    tw_state *saved = loopback_save(group.scheme[owner], ""), *older;
+    assert_int_equal(tw_state_create(&older), TW_OK);
+    tw_state_entry entry;
+    for (size_t i = 0; tw_state_at(saved, i, &entry) == TW_OK; i++)
+        if (strcmp(entry.name, "section/w") != 0)
+            assert_int_equal(tw_state_put(older, entry.name, entry.dtype, entry.dims, entry.shape, entry.data), TW_OK);
+    assert_int_equal(tw_state_count(older) + 1, tw_state_count(saved));
+    assert_int_equal(tw_scheme_load_state(group.scheme[owner], "", older), TW_OK);
+    memset(owed, 1, sizeof owed);
+    read_owed(group.scheme[owner], MOST, 4, owner, owed);
+    size_t count = piece_of(MOST, 4, owner, &first);
+    for (size_t i = first; i < first + count; i++) assert_true(owed[i] == 0);
+    tw_state_destroy(saved);
+    tw_state_destroy(older);
+    loopback_destroy(&group);
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 static size_t varint_bytes(size_t x)
 {
@@ -405,38 +535,47 @@ static void test_variance_is_within_the_papers_bounds(void **state)
 /* ---- feedback ---------------------------------------------------------------------------------------------------- */
 
 /* What came and what is left is what went in. */
+static void check_conservation(const subject *s, const char *spec, int pieces)
+{
+    static float residual[MOST];
+    static double went[MOST], came[MOST];
+    loopback group;
+    create(&group, spec, MOST, 4);
+    memset(went, 0, sizeof went);
+    memset(came, 0, sizeof came);
+    for (uint64_t step = 0; step < 20; step++) {
+        fill(4, MOST, step, integers);
+        for (size_t i = 0; i < MOST; i++)
+            for (int r = 0; r < 4; r++) went[i] += gradients[r][i] / 4.0;
+        step_of(&group, NULL);
+        if (step % 5 == 4) { /* takes back what came: it stays in the residual */
+            for (int r = 0; r < 4; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
+            continue;
+        }
+        for (size_t i = 0; i < MOST; i++) came[i] += gradients[0][i];
+    }
+    for (int r = 0; r < 4; r++) {
+        read_residual(group.scheme[r], MOST, residual);
+        for (size_t i = 0; i < MOST; i++) came[i] += residual[i];
+        memset(residual, 0, sizeof residual);
+        if (pieces) read_owed(group.scheme[r], MOST, 4, r, residual);
+        for (size_t i = 0; i < MOST; i++) came[i] += residual[i];
+    }
+    /* Powers of two and quarters of integers: natural loses not even a rounding, but for its sums of both. */
+    double allowed = s->method == NATURAL ? (pieces ? 1e-4 : 0) : 2e-2;
+    for (size_t i = 0; i < MOST; i++)
+        if (fabs(came[i] - went[i]) > allowed)
+            fail_msg("%s: element %zu: %g came or is left of %g", spec, i, came[i], went[i]);
+    loopback_destroy(&group);
+}
+
 static void test_feedback_loses_nothing(void **state)
 {
     (void)state;
-    static float residual[MOST];
-    static double went[MOST], came[MOST];
     for (size_t s = 0; s < SUBJECTS; s++) {
-        loopback group;
         if (!subjects[s].feedback) continue;
-        create(&group, subjects[s].spec, MOST, 4);
-        memset(went, 0, sizeof went);
-        memset(came, 0, sizeof came);
-        for (uint64_t step = 0; step < 20; step++) {
-            fill(4, MOST, step, integers);
-            for (size_t i = 0; i < MOST; i++)
-                for (int r = 0; r < 4; r++) went[i] += gradients[r][i] / 4.0;
-            step_of(&group, NULL);
-            if (step % 5 == 4) { /* takes back what came: it stays in the residual */
-                for (int r = 0; r < 4; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
-                continue;
-            }
-            for (size_t i = 0; i < MOST; i++) came[i] += gradients[0][i];
-        }
-        for (int r = 0; r < 4; r++) {
-            read_residual(group.scheme[r], MOST, residual);
-            for (size_t i = 0; i < MOST; i++) came[i] += residual[i];
-        }
-        /* Powers of two and quarters of integers: natural loses not even a rounding. */
-        double allowed = subjects[s].method == NATURAL ? 0 : 2e-2;
-        for (size_t i = 0; i < MOST; i++)
-            if (fabs(came[i] - went[i]) > allowed)
-                fail_msg("%s: element %zu: %g came or is left of %g", subjects[s].spec, i, came[i], went[i]);
-        loopback_destroy(&group);
+        check_conservation(&subjects[s], subjects[s].spec, 0);
+        check_conservation(&subjects[s], in_pieces(&subjects[s]), 1);
     }
 }
 
@@ -510,6 +649,7 @@ static void test_denormal_gradients_are_harmless(void **state)
 
 static unsigned char hostile[8192];
 static size_t hostile_bytes;
+static uint32_t hostile_step;
 
 /* Rank 1's packet becomes one whose only section is `hostile`. */
 static void replace(void *packets[], size_t sizes[], int size)
@@ -518,7 +658,7 @@ static void replace(void *packets[], size_t sizes[], int size)
     unsigned char *section;
     (void)size;
     packets[1] = realloc(packets[1], sizeof hostile + 64);
-    tw_packet_begin(&writer, packets[1], sizeof hostile + 64, 0, 0);
+    tw_packet_begin(&writer, packets[1], sizeof hostile + 64, hostile_step, 0);
     assert_int_equal(tw_packet_put_block(&writer, hostile_bytes, &section), TW_OK);
     memcpy(section, hostile, hostile_bytes);
     sizes[1] = tw_packet_end(&writer);
@@ -630,10 +770,49 @@ static void test_a_sum_that_overflows_is_skipped(void **state)
     }
 }
 
+static int rounds_of_packets;
+
+static void replace_first(void *packets[], size_t sizes[], int size)
+{
+    if (rounds_of_packets++ == 0) replace(packets, sizes, size);
+}
+
+/* In pieces only one rank sees it, and all the others skip the step with it; the sums that they keep stay as they were.
+ * What a rank keeps has a narrower bound than what it only adds up. */
+static void test_a_sum_that_overflows_in_pieces_is_skipped(void **state)
+{
+    (void)state;
+    static const float large[] = {FLT_MAX, 1e37F, 1e35F};
+    enum { N = 1500 /* one piece, which is rank 1's */ };
+    static float before[MOST], after[MOST];
+    for (size_t k = 0; k < 3; k++) {
+        loopback group;
+        int skipped;
+        create(&group, in_pieces(&subjects[0]), N, 2);
+        fill(2, N, 0, draws);
+        step_of(&group, NULL);
+        read_owed(group.scheme[1], N, 2, 1, before);
+        memset(hostile, 0, sizeof hostile);
+        hostile_bytes = naive_bytes(&subjects[0], N);
+        memcpy(hostile, &large[k], sizeof large[k]);
+        rounds_of_packets = 0;
+        hostile_step = 1;
+        fill(2, N, 1, draws);
+        assert_int_equal(loopback_step(&group, ranks, -1, replace_first, &skipped), TW_OK);
+        hostile_step = 0;
+        assert_int_equal(skipped, k < 2);
+        read_owed(group.scheme[1], N, 2, 1, after);
+        if (skipped) assert_memory_equal(before, after, N * sizeof *before);
+        loopback_destroy(&group);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_the_naive_implementation),
+        cmocka_unit_test(test_pieces_equal_the_naive_implementation),
+        cmocka_unit_test(test_a_state_without_sums_loads),
         cmocka_unit_test(test_packets_have_the_bytes_that_are_promised),
         cmocka_unit_test(test_random_rounding_is_unbiased),
         cmocka_unit_test(test_variance_is_within_the_papers_bounds),
@@ -644,6 +823,7 @@ int main(void)
         cmocka_unit_test(test_feedback_that_would_diverge_is_refused),
         cmocka_unit_test(test_hostile_sections_are_refused),
         cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
+        cmocka_unit_test(test_a_sum_that_overflows_in_pieces_is_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
