@@ -1,5 +1,5 @@
-/* quantise.h - every element in a few bits (sign, 1-bit, QSGD, TernGrad, natural compression). A part of the table in
- * kernels.h; its rules hold.
+/* quantise.h - every element in a few bits (sign, 1-bit, QSGD, TernGrad, natural compression, FP8). A part of the table
+ * in kernels.h; its rules hold.
  *
  * Packed codes. A group of elements is laid out so that no vector, however wide, needs to move anything across its
  * lanes: element i of the group goes to lane i mod 32, and each lane fills 32-bit words of its own from the lowest bit,
@@ -60,6 +60,11 @@ typedef struct tw_quantise_rows {
     void (*send_powers)(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise);
     /* sum += the power * top */
     void (*add_powers)(float *sum, const unsigned char *codes, size_t n, float top);
+
+    /* The same, of a*x * inverse, rounded to nearest; a code is one of fp8.h. */
+    void (*send_e4m3)(unsigned char *codes, const float *x, size_t n, float a, float inverse);
+    /* sum += the number * unit */
+    void (*add_e4m3)(float *sum, const unsigned char *codes, size_t n, float unit);
 
     /* Codes below 2^bits, of 1 to 8 bits. */
     void (*pack)(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits);

@@ -1,5 +1,7 @@
 /* rows_quantise.h - the rows of quantise.h for a vector level; see rows.h, which includes it. */
 
+#include "fp8.h"
+
 /* A row of a group is what its lanes hold of one position: PACK_PARTS vectors. A group has 32 rows of bits, 20 of
  * trits. */
 enum { PACK_PARTS = TW_PACK_LANES / WIDTH, PACK_BYTES = 4 * TW_PACK_LANES, GROUP = TW_PACK_GROUP };
@@ -249,6 +251,60 @@ static void add_powers(float *sum, const unsigned char *codes, size_t n, float t
     tw_quantise_scalar.add_powers(sum + whole, codes + whole, n - whole, top);
 }
 
+/* ---- FP8 --------------------------------------------------------------------------------------------------------- */
+
+/* All ones where a < b; neither has its highest bit set, so the comparison may take it for a sign. */
+TW_INLINE word_vector below(word_vector a, uint32_t b)
+{
+    return (word_vector)((integer_vector)a < (integer_vector)((word_vector){0} + b));
+}
+
+TW_INLINE word_vector to_e4m3(vector x)
+{
+    word_vector bits = (word_vector)x, magnitude = bits & 0x7FFFFFFFu;
+    magnitude = choose(below(magnitude, TW_E4M3_MOST_BITS), magnitude, (word_vector){0} + TW_E4M3_MOST_BITS);
+    word_vector small = (word_vector)((vector)magnitude + 0x1p14f) - TW_E4M3_UNIT_BITS;
+    word_vector normal = ((magnitude + 0x7FFFFu + (magnitude >> 20 & 1)) >> 20) - TW_E4M3_REBIAS;
+    return choose(below(magnitude, TW_E4M3_NORMAL_BITS), small, normal) | bits >> 31 << 7;
+}
+
+/* Of codes of which only the lowest byte counts. */
+TW_INLINE vector from_e4m3(word_vector code)
+{
+    word_vector rest = code & 127, sign = (code & 128) << 24;
+    vector normal = (vector)((rest + TW_E4M3_REBIAS) << 20);
+    vector small = (vector)((rest << 20) + TW_E4M3_NORMAL_BITS) - 0x1p-6f;
+    return (vector)(sign | (word_vector)blend(below(rest, 8), small, normal));
+}
+
+/* Four rows fill a word a lane, here and below. */
+static void send_e4m3(unsigned char *codes, const float *x, size_t n, float a, float inverse)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t i = 0; i < whole; i += PACK_BYTES)
+        for (size_t part = 0; part < PACK_PARTS; part++) {
+            word_vector word = {0};
+            for (size_t row = 0; row < 4; row++)
+                word |= to_e4m3(a * load(x + i + row * TW_PACK_LANES + part * WIDTH) * inverse) << 8 * row;
+            store_words(codes + i + 4 * part * WIDTH, word);
+        }
+    tw_quantise_scalar.send_e4m3(codes + whole, x + whole, n - whole, a, inverse);
+}
+
+static void add_e4m3(float *sum, const unsigned char *codes, size_t n, float unit)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t i = 0; i < whole; i += PACK_BYTES)
+        for (size_t part = 0; part < PACK_PARTS; part++) {
+            word_vector word = load_words(codes + i + 4 * part * WIDTH);
+            for (size_t row = 0; row < 4; row++, word >>= 8) {
+                float *at = sum + i + row * TW_PACK_LANES + part * WIDTH;
+                store(at, load(at) + from_e4m3(word) * unit);
+            }
+        }
+    tw_quantise_scalar.add_e4m3(sum + whole, codes + whole, n - whole, unit);
+}
+
 /* ---- packing: a part of a group at a time, its words in a register ----------------------------------------------- */
 
 TW_INLINE void pack_part(unsigned char *dst, const uint32_t *code, unsigned bits)
@@ -357,6 +413,8 @@ static const tw_quantise_rows quantise_rows = {
     .add_levels = add_levels,
     .send_powers = send_powers,
     .add_powers = add_powers,
+    .send_e4m3 = send_e4m3,
+    .add_e4m3 = add_e4m3,
     .pack = pack,
     .unpack = unpack,
     .pack_trits = pack_trits,

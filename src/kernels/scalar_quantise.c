@@ -1,6 +1,7 @@
 /* The reference of quantise.h. */
 #include "quantise.h"
 
+#include "fp8.h"
 #include "half.h"
 
 #include <math.h>
@@ -140,6 +141,16 @@ static void add_powers(float *sum, const unsigned char *codes, size_t n, float t
     }
 }
 
+static void send_e4m3(unsigned char *codes, const float *x, size_t n, float a, float inverse)
+{
+    for (size_t i = 0; i < n; i++) codes[byte_place(i, n)] = tw_to_e4m3(a * x[i] * inverse);
+}
+
+static void add_e4m3(float *sum, const unsigned char *codes, size_t n, float unit)
+{
+    for (size_t i = 0; i < n; i++) sum[i] += tw_from_e4m3(codes[byte_place(i, n)]) * unit;
+}
+
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 static void put_word(unsigned char *dst, size_t word, uint32_t value)
@@ -255,6 +266,8 @@ const tw_quantise_rows tw_quantise_scalar = {
     .add_levels = add_levels,
     .send_powers = send_powers,
     .add_powers = add_powers,
+    .send_e4m3 = send_e4m3,
+    .add_e4m3 = add_e4m3,
     .pack = pack,
     .unpack = unpack,
     .pack_trits = pack_trits,

@@ -8,7 +8,7 @@
 
 #include "support/cmocka.h"
 
-static const char *const specs[] = {"qsgd", "terngrad", "sign", "onebit", "natural"};
+static const char *const specs[] = {"qsgd", "terngrad", "sign", "onebit", "natural", "fp8"};
 static const int sizes[] = {8, 64, 1024};
 enum { SPECS = sizeof specs / sizeof *specs, SIZES = sizeof sizes / sizeof *sizes };
 
@@ -184,9 +184,13 @@ static int crowd_step(crowd *c)
 /* All ranks have the same gradient but for a little noise, of which the mean is soon rid. */
 static void fill(crowd *c, uint64_t step)
 {
+    static float common[COUNT], noise[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        common[i] = draw(step, i);
+        noise[i] = 0.25f * draw(1000 + step, i);
+    }
     for (int r = 0; r < c->size; r++)
-        for (size_t i = 0; i < COUNT; i++)
-            c->values[r][i] = draw(step, i) + 0.25f * draw(1000 + (uint64_t)r, (i + 31 * step) % COUNT);
+        for (size_t i = 0; i < COUNT; i++) c->values[r][i] = common[i] + noise[(i + 31 * (size_t)r) % COUNT];
 }
 
 /* The cosine between what came and what all ranks have in common. */

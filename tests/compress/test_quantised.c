@@ -1,5 +1,5 @@
-/* sign, onebit, qsgd, terngrad, natural: against a second, naive implementation, bit for bit, packet by packet and in
- * pieces; sizes; unbiasedness and variance; what feedback keeps; steps taken back, saved and loaded; sections from a
+/* sign, onebit, qsgd, terngrad, natural, fp8: against a second, naive implementation, bit for bit, packet by packet and
+ * in pieces; sizes; unbiasedness and variance; what feedback keeps; steps taken back, saved and loaded; sections from a
  * hostile peer. */
 #include <float.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { MOST = 5063, RANKS = 8 };
 
-typedef enum method { SIGN, ONEBIT, QSGD, TERNGRAD, NATURAL } method;
+typedef enum method { SIGN, ONEBIT, QSGD, TERNGRAD, NATURAL, FP8 } method;
 
 /* A spec, and the same in numbers for the naive implementation. */
 typedef struct subject {
@@ -34,6 +34,8 @@ static const subject subjects[] = {
     {.spec = "terngrad:clip=0," EVERY, .method = TERNGRAD},
     {.spec = "natural:" EVERY, .method = NATURAL},
     {.spec = "natural:feedback=on," EVERY, .method = NATURAL, .feedback = 1},
+    {.spec = "fp8:" EVERY, .method = FP8, .feedback = 1},
+    {.spec = "fp8:feedback=off," EVERY, .method = FP8},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
@@ -147,6 +149,23 @@ static void naive_natural(const float *x, float a, size_t n, const lottery *l, f
     }
 }
 
+/* With frexp, and the rounding of the processor; nothing here is beyond 448 powers of two. */
+static void naive_fp8(const float *x, float a, size_t n, float *sent)
+{
+    for (size_t first = 0; first < n; first += 1024) {
+        size_t count = n - first < 1024 ? n - first : 1024;
+        double peak = (float)(a * naive_peak(x + first, count)), scale = ldexp(1, -126);
+        while (peak / scale > 448) scale *= 2;
+        for (size_t i = first; i < first + count; i++) {
+            double y = (a * x[i]) / scale;
+            int exponent;
+            frexp(y, &exponent);
+            double unit = ldexp(1, exponent < -5 ? -9 : exponent - 4);
+            sent[i] = (float)(rint(y / unit) * unit * scale);
+        }
+    }
+}
+
 /* What a*g is sent as; updates the residual. */
 static void naive_encode(const subject *s, float a, const float *g, size_t n, const lottery *l, float *residual,
                          float *sent)
@@ -162,6 +181,7 @@ static void naive_encode(const subject *s, float a, const float *g, size_t n, co
     if (s->method == QSGD) naive_qsgd(s, x, a, n, l, sent);
     if (s->method == TERNGRAD) naive_terngrad(s, x, a, n, l, sent);
     if (s->method == NATURAL) naive_natural(x, a, n, l, sent);
+    if (s->method == FP8) naive_fp8(x, a, n, sent);
     for (size_t i = 0; s->feedback && i < n; i++) residual[i] = p[i] - sent[i];
 }
 
@@ -391,12 +411,18 @@ static size_t varint_bytes(size_t x)
     return x < 128 ? 1 : 1 + varint_bytes(x / 128);
 }
 
+static int is_bytewise(const subject *s)
+{
+    return s->method == NATURAL || s->method == FP8;
+}
+
 static size_t naive_bytes(const subject *s, size_t n)
 {
-    size_t bits = s->method == NATURAL ? 8 : s->method == QSGD ? (size_t)s->bits : 1, packed = (n * bits + 7) / 8;
+    int bytewise = is_bytewise(s);
+    size_t bits = bytewise ? 8 : s->method == QSGD ? (size_t)s->bits : 1, packed = (n * bits + 7) / 8;
     if (s->method == QSGD) return (n + (size_t)s->bucket - 1) / (size_t)s->bucket * 4 + packed;
     if (s->method == TERNGRAD) return 4 + (n + 4) / 5;
-    if (s->method == NATURAL) return (n + 1023) / 1024 + packed;
+    if (bytewise) return (n + 1023) / 1024 + packed;
     return (s->method == ONEBIT ? 8 : 4) + packed;
 }
 
@@ -561,8 +587,9 @@ static void check_conservation(const subject *s, const char *spec, int pieces)
         if (pieces) read_owed(group.scheme[r], MOST, 4, r, residual);
         for (size_t i = 0; i < MOST; i++) came[i] += residual[i];
     }
-    /* Powers of two and quarters of integers: natural loses not even a rounding, but for its sums of both. */
-    double allowed = s->method == NATURAL ? (pieces ? 1e-4 : 0) : 2e-2;
+    /* Powers of two and quarters of integers: natural and fp8 lose not even a rounding, but for sums of both. */
+    int exact = s->method == NATURAL || s->method == FP8;
+    double allowed = exact ? (pieces ? 1e-4 : 0) : 2e-2;
     for (size_t i = 0; i < MOST; i++)
         if (fabs(came[i] - went[i]) > allowed)
             fail_msg("%s: element %zu: %g came or is left of %g", spec, i, came[i], went[i]);
@@ -730,7 +757,7 @@ static void test_hostile_sections_are_refused(void **state)
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     int skipped;
     for (size_t s = 0; s < SUBJECTS; s++) {
-        for (size_t k = 0; k < 4 && subjects[s].method != NATURAL; k++) check_head(&subjects[s], bad[k], 0);
+        for (size_t k = 0; k < 4 && !is_bytewise(&subjects[s]); k++) check_head(&subjects[s], bad[k], 0);
         memset(hostile, 0, sizeof hostile);
         for (int longer = -1; longer <= 1; longer += 2) {
             hostile_bytes = naive_bytes(&subjects[s], MOST) + (size_t)longer;
@@ -751,6 +778,10 @@ static void test_hostile_sections_are_refused(void **state)
         hostile_bytes = naive_bytes(&subjects[7], MOST);
         hostile[4] = (unsigned char)byte;
         assert_int_equal(deliver_hostile(&subjects[7], MOST, &skipped), byte > 254 ? TW_ERROR_PACKET : TW_OK);
+        assert_int_equal(deliver_hostile(&subjects[9], MOST, &skipped), byte > 246 ? TW_ERROR_PACKET : TW_OK);
+        hostile[4] = 0;
+        hostile[hostile_bytes - 1] = (unsigned char)byte;
+        assert_int_equal(deliver_hostile(&subjects[9], MOST, &skipped), byte % 128 == 127 ? TW_ERROR_PACKET : TW_OK);
     }
 }
 

@@ -80,6 +80,20 @@ static double add_powers(const tw_quantise_rows *rows, const question *q, arrays
     return 0;
 }
 
+/* From nothing to beyond the largest. */
+static double send_e4m3(const tw_quantise_rows *rows, const question *q, arrays *x)
+{
+    float largest = rows->peak(x->g + q->shift, q->n);
+    rows->send_e4m3(x->bytes + q->shift, x->g + q->shift, q->n, q->a, largest > 0 ? 500 / (largest * q->a) : 0);
+    return 0;
+}
+
+static double add_e4m3(const tw_quantise_rows *rows, const question *q, arrays *x)
+{
+    rows->add_e4m3(x->v + q->shift, x->bytes + q->shift, q->n, q->a);
+    return 0;
+}
+
 static double pack(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
     rows->pack(x->bytes + q->shift, x->code + q->shift, q->n, q->bits);
@@ -121,6 +135,8 @@ static const row rows[] = {
     {"add_levels", add_levels, 256, 0, 1},
     {"send_powers", send_powers, 256, 1, 1},
     {"add_powers", add_powers, 256, 0, 1},
+    {"send_e4m3", send_e4m3, 256, 1, 1},
+    {"add_e4m3", add_e4m3, 256, 0, 1},
     {"pack", pack, 0, 0, 0},
     {"unpack", unpack, 256, 0, 1},
     {"pack_trits", pack_trits, 3, 1, 5},
@@ -366,6 +382,52 @@ static void powers_are_unbiased(void **state)
     }
 }
 
+/* ---- E4M3: all 254 numbers, and what lies between them ---------------------------------------------------------- */
+
+/* By the format's definition; the two NaNs are left out. */
+static double e4m3_of(unsigned code)
+{
+    int exponent = (int)(code >> 3 & 15), mantissa = (int)(code & 7);
+    double magnitude = exponent ? ldexp(1 + mantissa / 8.0, exponent - 7) : ldexp(mantissa / 8.0, -6);
+    return code & 128 ? -magnitude : magnitude;
+}
+
+static unsigned sent_as(float x)
+{
+    unsigned char code;
+    tw_kernels_best()->quantise->send_e4m3(&code, &x, 1, 1, 1);
+    return code;
+}
+
+/* Halfway goes to the even code, the least bit off to the nearer one. */
+static void check_between(unsigned low, float sign)
+{
+    float middle = sign * (float)(0.5 * (e4m3_of(low) + e4m3_of(low + 1)));
+    unsigned negative = sign < 0 ? 128 : 0;
+    assert_int_equal(sent_as(middle), negative | (low % 2 ? low + 1 : low));
+    assert_int_equal(sent_as(nextafterf(middle, 0)), negative | low);
+    assert_int_equal(sent_as(nextafterf(middle, sign * INFINITY)), negative | (low + 1));
+}
+
+static void e4m3_rounds_to_the_nearest(void **state)
+{
+    (void)state;
+    for (unsigned code = 0; code < 256; code++) {
+        unsigned char byte = (unsigned char)code;
+        float sum = 3;
+        if ((code & 127) == 127) continue;
+        assert_int_equal(sent_as((float)e4m3_of(code)), code);
+        tw_kernels_best()->quantise->add_e4m3(&sum, &byte, 1, 0.5f);
+        assert_true(sum == (float)(3 + 0.5 * e4m3_of(code)));
+        if (code < 126) check_between(code, 1);
+        if (code < 126) check_between(code, -1);
+    }
+    assert_int_equal(sent_as(449), 126);
+    assert_int_equal(sent_as(-3e38f), 254);
+    assert_int_equal(sent_as(-0.0f), 128);
+    assert_int_equal(sent_as(-1e-40f), 128);
+}
+
 /* Half-way values become 0 or 1: fair coins, of which the products with others must be as many as chance has it. */
 static void toss(uint64_t stream, uint64_t step, float *coin)
 {
@@ -405,6 +467,7 @@ int main(void)
         cmocka_unit_test(signs_are_packed_and_summed),
         cmocka_unit_test(dithering_is_unbiased),
         cmocka_unit_test(powers_are_unbiased),
+        cmocka_unit_test(e4m3_rounds_to_the_nearest),
         cmocka_unit_test(neighbours_steps_and_ranks_share_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

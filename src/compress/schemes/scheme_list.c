@@ -18,6 +18,7 @@
     X(sign)                                                                                                            \
     X(onebit)                                                                                                          \
     X(natural)                                                                                                         \
+    X(fp8)                                                                                                             \
     X(powersgd)
 
 #define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;

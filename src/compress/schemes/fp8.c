@@ -1,0 +1,114 @@
+/* fp8 - each element in E4M3, with error feedback (OCP 8-bit Floating Point Specification, 2023; Micikevicius et al.
+ * 2022, arXiv 2209.05433).
+ *
+ * A block of 1,024 elements of p = e + g shares a power of two, the least s for which no |p| / s is beyond 448, the
+ * format's largest; an element is sent as p / s, rounded to nearest. So what is below 2^-18 of the block's largest
+ * becomes 0 or 2^-9 s. e = p - sent. The formats' paper scales whole tensors; a power of two for a block is how the OCP
+ * microscaling formats have it, for blocks of 32. */
+#include "quantised.h"
+
+#include "fp8.h"
+
+typedef struct fp8 {
+    tw_quantised quantised;
+    int feedback;
+} fp8;
+
+static const tw_option options[] = {
+    {"feedback", TW_OPTION_SWITCH, offsetof(fp8, feedback), "on", 0, 0, NULL,
+     "add what rounding lost to the next step's gradient"},
+    TW_OPTION_EXCHANGE,
+};
+
+/* Of a float's exponent: 448 times the largest is still a number. */
+enum { BLOCK = TW_QUANTISED_BLOCK, LEAST_SCALE = 1, MOST_SCALE = 246 };
+
+/* A section is a scale a block, as the exponent of a float, 0 for a block of zeros; then a byte an element. */
+static size_t head_bytes(size_t n)
+{
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+static size_t section_bytes(const tw_scheme *scheme, size_t n)
+{
+    (void)scheme;
+    return head_bytes(n) + n;
+}
+
+static float power_of_two(int exponent)
+{
+    return tw_bits_float((uint32_t)exponent << 23);
+}
+
+/* 448 is 1.75 * 2^8: a mantissa above that takes the next power. */
+static int scale_of(float peak)
+{
+    uint32_t bits = tw_float_bits(peak);
+    int scale = (int)(bits >> 23) - 8 + ((bits & 0x7FFFFFu) > 0x600000u);
+    if (peak == 0) return 0;
+    return scale < LEAST_SCALE ? LEAST_SCALE : scale > MOST_SCALE ? MOST_SCALE : scale;
+}
+
+static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+{
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
+    int scale = scale_of(block->scale * rows->peak(block->values, block->count));
+    (void)scheme;
+    section[block->first / BLOCK] = (unsigned char)scale;
+    rows->send_e4m3(section + head_bytes(block->n) + block->first, block->values, block->count, block->scale,
+                    1 / power_of_two(scale ? scale : 127));
+}
+
+static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
+{
+    tw_quantised_each_block(quantised, part, section, 0, encode_block);
+}
+
+static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+{
+    const unsigned char *codes = section + head_bytes(n);
+    int scale = 0, nan = 0;
+    (void)scheme;
+    for (size_t i = 0; i < head_bytes(n); i++)
+        if (section[i] > scale) scale = section[i];
+    for (size_t i = 0; i < n; i++) nan |= (codes[i] & TW_E4M3_NAN) == TW_E4M3_NAN;
+    if (scale > MOST_SCALE) return "a block's scale is too large";
+    *largest = TW_E4M3_MOST * power_of_two(scale);
+    return nan ? "an element is NaN" : NULL;
+}
+
+static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+{
+    (void)scheme;
+    tw_kernels_best()->quantise->add_e4m3(sum, section + head_bytes(n) + first, count,
+                                          power_of_two(section[first / BLOCK]));
+}
+
+static const tw_quantised_ops sections = {
+    .block = BLOCK,
+    .bytes = section_bytes,
+    .encode = encode,
+    .check = check,
+    .add = add,
+};
+
+static tw_status create(tw_scheme *scheme)
+{
+    fp8 *self = (fp8 *)scheme;
+    return tw_quantised_create(scheme, &sections, self->feedback);
+}
+
+const tw_scheme_ops tw_scheme_fp8 = {
+    .name = "fp8",
+    .summary = "eight-bit floats: each element in E4M3, a power of two shared by 1,024 of them, with error feedback",
+    .floor_bytes = 13, /* gradient, residual read and written, and one byte */
+    .struct_size = sizeof(fp8),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .create = create,
+    .next = tw_quantised_next,
+    .revert = tw_quantised_revert,
+    .walk = tw_quantised_walk,
+    .plan = tw_quantised_plan,
+    .destroy = tw_quantised_destroy,
+};
