@@ -86,6 +86,17 @@ static void accumulate_select(const tw_kernels *kernels, arena *a)
     kernels->accumulate_select(a->v, a->g, a->n, step, threshold, 0, a->index, a->value, NULL);
 }
 
+static void accumulate_top(const tw_kernels *kernels, arena *a)
+{
+    a->value[0] = kernels->chunks->accumulate_top(a->v, a->g, a->n, step, keep, 100, a->index);
+}
+
+static void accumulate_rising(const tw_kernels *kernels, arena *a)
+{
+    double largest = 0;
+    kernels->chunks->accumulate_rising(a->v, a->g, a->n, step, 500, 0, a->index, a->value, &largest);
+}
+
 static void select_only(const tw_kernels *kernels, arena *a)
 {
     kernels->select(a->v, a->n, threshold, 0, a->index, a->value);
@@ -135,6 +146,8 @@ static const benchmark rows[] = {
     {"nesterov", nesterov, 20},
     {"momentum_select", momentum_select, 24},
     {"accumulate_select", accumulate_select, 16},
+    {"accumulate_top", accumulate_top, 12},
+    {"accumulate_rising", accumulate_rising, 12},
     {"select", select_only, 4},
     {"all_finite", all_finite, 4},
     {"all_below", all_below, 4},

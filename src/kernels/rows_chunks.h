@@ -5,6 +5,8 @@
  * vector are left to the reference. */
 #include "half.h"
 
+#include <math.h>
+
 TW_INLINE vector magnitude_of(vector x)
 {
     return (vector)((word_vector)x & 0x7FFFFFFFu);
@@ -69,46 +71,74 @@ static float accumulate_top(float *v, const float *g, size_t n, float a, float b
     return largest;
 }
 
+/* Magnitudes are ordered as their bits are. */
+TW_INLINE float largest_lane(vector magnitude)
+{
+    uint32_t bits[WIDTH], largest = 0;
+    memcpy(bits, &magnitude, sizeof bits);
+    for (size_t lane = 0; lane < WIDTH; lane++) largest = bits[lane] > largest ? bits[lane] : largest;
+    return tw_bits_float(largest);
+}
+
+/* larger() takes its second argument where the first is NaN. */
 TW_INLINE float accumulate_chunk(float *v, const float *g, size_t n, float a)
 {
     size_t last = n - WIDTH;
-    lane_tops tops = {0};
-    vector last_v = load(v + last) + a * load(g + last);
+    vector top = {0}, last_v = load(v + last) + a * load(g + last);
     for (size_t i = 0; i < last; i += WIDTH) {
         vector sum = load(v + i) + a * load(g + i);
         store(v + i, sum);
-        raise_tops(&tops, magnitude_of(sum), tops.where);
+        top = larger(magnitude_of(sum), top);
     }
     store(v + last, last_v);
-    raise_tops(&tops, magnitude_of(last_v), tops.where);
-    uint32_t nowhere;
-    return top_of_lanes(&tops, &nowhere);
+    return largest_lane(larger(magnitude_of(last_v), top));
 }
 
-/* Bit i is 1 if |v[i] + a*g[i]| > threshold, for the next BLOCK of `left` elements, or as many as there are; at least
- * WIDTH lie behind v[left] or before it. */
-TW_INLINE uint64_t rising(const float *v, const float *g, size_t left, float a, float threshold)
+/* Bit i is 1 if |v[i] + a*g[i]| > threshold and v[i] is not zero, for the next BLOCK elements. */
+TW_INLINE uint64_t rising(const float *v, const float *g, float a, float threshold)
 {
     uint64_t hits = 0;
-    for (size_t i = 0; i < BLOCK && i < left; i += WIDTH) {
-        size_t seen = left - i < WIDTH ? WIDTH - (left - i) : 0; /* by the vector before, which this one overlaps */
-        const float *from = v + i - seen, *step = g + i - seen;
-        hits |= above(load(from) + a * load(step), threshold) >> seen << i;
+    for (size_t k = 0; k < BLOCK; k += WIDTH) {
+        vector now = load(v + k);
+        hits |= (above(now + a * load(g + k), threshold) & above(now, 0)) << k;
     }
     return hits;
 }
 
-TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, float a, float threshold, uint32_t first,
-                             uint32_t *index, float *value)
+/* The same for `left` elements, fewer than BLOCK and the last of their array. */
+TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, float a, float threshold)
+{
+    uint64_t hits = 0;
+    for (size_t k = 0; k < left; k++) hits |= (uint64_t)(fabsf(v[k] + a * g[k]) > threshold && v[k] != 0) << k;
+    return hits;
+}
+
+TW_INLINE void fetch_block(const float *v, const float *g)
+{
+    enum { LINE = 16 };
+    for (size_t k = 0; k < BLOCK; k += LINE) {
+        __builtin_prefetch(v + k, 1);
+        __builtin_prefetch(g + k);
+    }
+}
+
+/* Lists what stands out in the first n of `room` elements, which is all that may be read. That takes a while in which
+ * memory would have nothing to do: the next chunk is fetched beside it. */
+TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, size_t room, float a, float threshold,
+                             uint32_t first, uint32_t *index, float *value)
 {
     size_t count = 0;
-    for (size_t i = 0; i < n; i += BLOCK)
-        for (uint64_t hits = rising(v + i, g + i, n - i, a, threshold); hits; hits &= hits - 1) {
-            size_t at = i + (size_t)__builtin_ctzll(hits);
-            if (v[at] == 0) continue;
-            index[count] = first + (uint32_t)at;
-            value[count++] = v[at];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        uint64_t own = n - i < BLOCK ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX, hits;
+        if (n + i + BLOCK <= room) fetch_block(v + n + i, g + n + i);
+        if (i + BLOCK <= room) {
+            hits = rising(v + i, g + i, a, threshold) & own;
+            if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
+        } else {
+            hits = rising_rest(v + i, g + i, n - i, a, threshold);
+            count += tw_append_each(hits, v + i, first + (uint32_t)i, index + count, value + count);
         }
+    }
     return count;
 }
 
@@ -133,7 +163,7 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
         float top = accumulate_chunk(v + i, g + i, length, a);
         if (!(top > 0)) continue;
         *largest += (double)top;
-        count += list_rising(v + i, g + i, length, a, float_before(top), at, index + count, value + count);
+        count += list_rising(v + i, g + i, length, n - i, a, float_before(top), at, index + count, value + count);
     }
     return count;
 }

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, LEAST_ROOM = 16 };
+enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, RUN = 32768, LEAST_ROOM = 16 };
 
 typedef struct adacomp {
     tw_sparse sparse;
@@ -69,7 +69,7 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
     tw_support *support = &self->sparse.support[tensor];
     float *residual = tw_sparse_residual(&self->sparse, tensor);
     const float *gradient = scheme->gradients[tensor];
-    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = MOST_BIN / bin * bin, count = 0;
+    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = RUN / bin * bin, count = 0;
     for (size_t first = 0; first < n; first += run) {
         size_t length = n - first < run ? n - first : run;
         count += tw_kernels_best()->chunks->accumulate_rising(residual + first, gradient + first, length, scheme->scale,
@@ -122,8 +122,8 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_sparse_create(scheme, &settings));
     for (size_t i = 0; i < scheme->count; i++)
         if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
-    TW_TRY(tw_allocate(2 * most + MOST_BIN, sizeof *self->index, &self->index));
-    return tw_allocate(2 * most + MOST_BIN, sizeof *self->value, &self->value);
+    TW_TRY(tw_allocate(2 * most + RUN, sizeof *self->index, &self->index));
+    return tw_allocate(2 * most + RUN, sizeof *self->value, &self->value);
 }
 
 static void destroy(tw_scheme *scheme)
