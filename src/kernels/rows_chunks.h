@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+enum { AHEAD = 512 /* elements between a vector's fetch and its use */ };
+
 TW_INLINE vector magnitude_of(vector x)
 {
     return (vector)((word_vector)x & 0x7FFFFFFFu);
@@ -41,7 +43,15 @@ TW_INLINE float top_of_lanes(const lane_tops *tops, uint32_t *position)
     return tw_bits_float((uint32_t)(largest >> 32));
 }
 
-TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, float a, float b, uint32_t *position)
+/* The hardware fetches ahead, but no further than a page. */
+TW_INLINE void fetch(const float *v, const float *g)
+{
+    __builtin_prefetch(v, 1);
+    __builtin_prefetch(g);
+}
+
+/* `ahead` more elements than the vector under way lie in the arrays, too, or it is 0. */
+TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, size_t ahead, float a, float b, uint32_t *position)
 {
     size_t last = n - WIDTH;
     word_vector lanes = lane_numbers();
@@ -49,6 +59,7 @@ TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, float a, float 
     vector last_g = load(g + last), last_v = load(v + last) + a * last_g;
     for (size_t i = 0; i < last; i += WIDTH) {
         vector step = load(g + i), sum = load(v + i) + a * step;
+        fetch(v + i + ahead, g + i + ahead);
         store(v + i, sum);
         raise_tops(&tops, magnitude_of(sum + b * step), lanes + (uint32_t)i);
     }
@@ -65,7 +76,7 @@ static float accumulate_top(float *v, const float *g, size_t n, float a, float b
         if (length < WIDTH)
             top = tw_chunks_scalar.accumulate_top(v + i, g + i, length, a, b, length, position);
         else
-            top = top_of_chunk(v + i, g + i, length, a, b, position);
+            top = top_of_chunk(v + i, g + i, length, i + length + AHEAD <= n ? AHEAD : 0, a, b, position);
         if (top > largest) largest = top;
     }
     return largest;
@@ -116,10 +127,7 @@ TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, floa
 TW_INLINE void fetch_block(const float *v, const float *g)
 {
     enum { LINE = 16 };
-    for (size_t k = 0; k < BLOCK; k += LINE) {
-        __builtin_prefetch(v + k, 1);
-        __builtin_prefetch(g + k);
-    }
+    for (size_t k = 0; k < BLOCK; k += LINE) fetch(v + k, g + k);
 }
 
 /* Lists what stands out in the first n of `room` elements, which is all that may be read. That takes a while in which

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { AHEAD = 32 /* elements between one's fetch and its use */ };
+
 size_t tw_sparse_wanted(size_t n, double density, size_t least)
 {
     size_t wanted = (size_t)ceil((double)n * density);
@@ -214,6 +216,7 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor)
     for (size_t j = 0; j < support->count; j++) {
         uint32_t index = support->index[j];
         float value = support->value[j];
+        __builtin_prefetch(&residual[support->index[j + AHEAD < support->count ? j + AHEAD : j]], 1);
         residual[index] -= value;
         support->index[kept] = index;
         support->value[kept] = value;
