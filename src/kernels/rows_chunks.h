@@ -130,6 +130,21 @@ TW_INLINE void fetch_block(const float *v, const float *g)
     for (size_t k = 0; k < BLOCK; k += LINE) fetch(v + k, g + k);
 }
 
+/* A block has a few hits, and nobody can foretell how many: FEW are written whether they are there or not, without a
+ * branch. There is room for a block. */
+TW_INLINE size_t append_few(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
+{
+    enum { FEW = 4 };
+    size_t count = (size_t)__builtin_popcountll(hits);
+    for (size_t k = 0; k < FEW; k++, hits &= hits - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctzll(hits | (uint64_t)1 << (BLOCK - 1));
+        index[k] = first + lane;
+        value[k] = block[lane];
+    }
+    if (hits) tw_append_each(hits, block, first, index + FEW, value + FEW);
+    return count;
+}
+
 /* Lists what stands out in the first n of `room` elements, which is all that may be read. That takes a while in which
  * memory would have nothing to do: the next chunk is fetched beside it. */
 TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, size_t room, float a, float threshold,
@@ -141,7 +156,7 @@ TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, size_t ro
         if (n + i + BLOCK <= room) fetch_block(v + n + i, g + n + i);
         if (i + BLOCK <= room) {
             hits = rising(v + i, g + i, a, threshold) & own;
-            if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
+            count += append_few(hits, v + i, first + (uint32_t)i, index + count, value + count);
         } else {
             hits = rising_rest(v + i, g + i, n - i, a, threshold);
             count += tw_append_each(hits, v + i, first + (uint32_t)i, index + count, value + count);
