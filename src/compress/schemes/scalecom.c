@@ -72,7 +72,7 @@ static const tw_option options[] = {
     {"beta", TW_OPTION_REAL, offsetof(scalecom, beta), "0.1", 0.001, 1, NULL, "low-pass filter of the memory; 1: none"},
     {"warmup_steps", TW_OPTION_INTEGER, offsetof(scalecom, warmup_steps), "400", 0, 1e9, NULL,
      "steps over which the rate grows to its final value"},
-    {"warmup_rate", TW_OPTION_INTEGER, offsetof(scalecom, warmup_rate), "4", 1, TW_MOST_RATE, NULL,
+    {"warmup_rate", TW_OPTION_INTEGER, offsetof(scalecom, warmup_rate), "16", 1, TW_MOST_RATE, NULL,
      "rate of the first of these steps; each next level is four times that"},
     {"values", TW_OPTION_CHOICE, offsetof(scalecom, values), "fp16", 0, 0, TW_DENSE_CHOICES,
      "how a value travels; what rounding loses stays in the memory"},
