@@ -9,11 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MIN_ELEMENTS(initially)                                                                                        \
+    {                                                                                                                  \
+        "min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), initially, 1, 1e9, NULL,         \
+            "tensors with fewer elements are not compressed"                                                           \
+    }
+#define MIN_DIMS(initially)                                                                                            \
+    {                                                                                                                  \
+        "min_dims", TW_OPTION_INTEGER, offsetof(tw_common_options, min_dims), initially, 0, TW_MAX_DIMS, NULL,         \
+            "tensors with fewer dimensions (biases, norms) are not compressed"                                         \
+    }
+static const tw_option size_options[] = {MIN_ELEMENTS("128"), MIN_DIMS("2")};
+static const tw_option small_too_options[] = {MIN_ELEMENTS("1"), MIN_DIMS("1")};
 static const tw_option leftover_options[] = {
-    {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
-     "tensors with fewer elements are not compressed"},
-    {"min_dims", TW_OPTION_INTEGER, offsetof(tw_common_options, min_dims), "2", 0, TW_MAX_DIMS, NULL,
-     "tensors with fewer dimensions (biases, norms) are not compressed"},
     {"dense", TW_OPTION_TEXT, offsetof(tw_common_options, dense), "", 0, 0, NULL,
      "names of tensors not to compress: patterns with * and ?, separated by |"},
     {"leftovers", TW_OPTION_CHOICE, offsetof(tw_common_options, leftovers), "bf16", 0, 0, TW_DENSE_CHOICES,
@@ -32,9 +40,10 @@ static const tw_option message_options[] = {
      "workers in a row that are one host: summed exactly there, compressed between hosts"},
 };
 enum {
+    SIZE_OPTIONS = sizeof size_options / sizeof *size_options,
     LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,
     MESSAGE_OPTIONS = sizeof message_options / sizeof *message_options,
-    OPTION_SETS = 3
+    OPTION_SETS = 4
 };
 
 int tw_leaves_tensors(const tw_scheme_ops *ops)
@@ -48,7 +57,10 @@ static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_opt
 {
     size_t count = 0;
     sets[count++] = (tw_option_set){ops->options, ops->option_count, scheme};
-    if (tw_leaves_tensors(ops)) sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common};
+    if (tw_leaves_tensors(ops)) {
+        sets[count++] = (tw_option_set){ops->small_too ? small_too_options : size_options, SIZE_OPTIONS, common};
+        sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common};
+    }
     sets[count++] = (tw_option_set){message_options, MESSAGE_OPTIONS, common};
     return count;
 }

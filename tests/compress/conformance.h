@@ -68,8 +68,8 @@ static inline void try_words(const tw_scheme_ops *ops, const char *base, const t
     }
 }
 
-/* Calls check for what differs from the scheme's defaults in one word: each switch, each choice, and the two ends of
- * what may be compressed. `options` come first, and are not varied. */
+/* Calls check for what differs from the scheme's defaults in one word: each switch, each choice, and what may be
+ * compressed: everything, what is large, nothing. `options` come first, and are not varied. */
 static inline void for_each_variant(const tw_scheme_ops *ops, const char *options, spec_check check)
 {
     char base[SPEC_LENGTH], spec[SPEC_LENGTH];
@@ -79,8 +79,9 @@ static inline void for_each_variant(const tw_scheme_ops *ops, const char *option
             !sets_option(base, ops->options[i].key))
             try_words(ops, base, &ops->options[i], check);
     if (!takes_option(ops, "leftovers")) return;
-    static const char *const common[] = {"min_dims=0,min_elements=1", "min_elements=1000000", "leftovers=fp16",
-                                         "leftovers=fp32"};
+    static const char *const common[] = {"min_dims=0,min_elements=1", "min_dims=2,min_elements=128",
+                                         "min_elements=1000000", "min_dims=2,leftovers=fp16",
+                                         "min_dims=2,leftovers=fp32"};
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
         snprintf(spec, sizeof spec, "%s", base);
         add_options(spec, ops, common[i]);

@@ -10,8 +10,9 @@
 
 enum { LOOPBACK_RANKS = 16 };
 
-/* Options of the sparse schemes with which nothing is rounded on its way: what bit-exact oracles need. */
-#define LOOPBACK_EXACT "values=fp32,leftovers=fp32"
+/* Options of the sparse schemes with which nothing is rounded on its way, and biases are left as they are: what
+ * bit-exact oracles need. */
+#define LOOPBACK_EXACT "values=fp32,leftovers=fp32,min_dims=2"
 
 typedef struct loopback {
     int size;

@@ -72,6 +72,45 @@ static void masking_goes_with_a_rate_that_changes(void **state)
     check_books("sdagc:masking=on," EXACT, 1, 1);
 }
 
+/* A tensor of n elements after one step of which min_sent, 16, are sent: whether momentum is forgotten there. */
+static int forgets(const char *spec, size_t n)
+{
+    const tw_tensor only = {"b", 1, {n}};
+    loopback group;
+    gradients g;
+    int skipped;
+    size_t sent = 0, forgotten = 0;
+    float momentum[512];
+    gradients_create(&g, &only, 1, 1);
+    gradients_draw(&g, 5, 0, 0.25);
+    assert_int_equal(loopback_create(&group, spec, &only, 1, 1), TW_OK);
+    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_true(remembered(group.scheme[0], "momentum", "b", momentum));
+    for (size_t i = 0; i < n; i++) {
+        if (g.rank[0][0][i] == 0) continue;
+        sent++;
+        forgotten += momentum[i] == 0;
+    }
+    assert_int_equal(sent, n < 16 ? n : 16);
+    assert_true(forgotten == 0 || forgotten == sent);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+    return forgotten > 0;
+}
+
+/* 16 of 160 elements a step: each waits as long as a momentum of 0.9 lasts, and there is nothing stale to forget. */
+static void small_tensors_keep_their_momentum(void **state)
+{
+    (void)state;
+    assert_false(forgets("dgc:warmup_steps=0,values=fp32", 1));
+    assert_false(forgets("dgc:warmup_steps=0,values=fp32", 160));
+    assert_true(forgets("dgc:warmup_steps=0,values=fp32", 161));
+    assert_false(forgets("dgc:warmup_steps=0,values=fp32,momentum=0.75", 64));
+    assert_true(forgets("dgc:warmup_steps=0,values=fp32,momentum=0.75", 65));
+    assert_true(forgets("sdagc:warmup_steps=0,values=fp32,masking=on", 161));
+    assert_false(forgets("sdagc:warmup_steps=0,values=fp32", 161));
+}
+
 /* Two groups of one rank, with gradients of their own. */
 typedef struct pair {
     loopback group[2];
@@ -151,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(masking_goes_with_a_rate_that_changes),
+        cmocka_unit_test(small_tensors_keep_their_momentum),
         cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
     };

@@ -278,7 +278,8 @@ static void test_no_warmup_from_below(void **state)
     static step_gradients g;
     loopback group;
     int skipped;
-    assert_int_equal(loopback_create(&group, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9", table, 2, 1), TW_OK);
+    assert_int_equal(
+        loopback_create(&group, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9,min_dims=2", table, 2, 1), TW_OK);
     fill(&g, 0, 1);
     assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
     assert_int_equal(cost_of(group.scheme[0]).elements_sent, 900);
@@ -335,10 +336,12 @@ static void test_plans_say_what_happens(void **state)
     check_group_plan("adacomp:bin=50", 200, "adacomp: what stands out in bins of 50, at most 30 of 600 elements");
     check_group_plan("adacomp:bin=50", 300,
                      "adacomp: what stands out in bins of 50, at most 30 of 600 elements, sent dense: that is less");
-    check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
+    check_tensor_plan("topk", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
+    check_tensor_plan("dgc:min_dims=2", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
     check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "dense bf16: 0 dimensions");
     check_tensor_plan("dgc:min_dims=3,leftovers=fp32", &(tw_tensor){"w", 2, {20, 30}}, "dense fp32: 2 dimensions");
-    check_tensor_plan("dgc:min_dims=1,density=0.1", &(tw_tensor){"bias", 1, {600}}, "dgc: 60 of 600 elements");
+    check_tensor_plan("dgc:density=0.1", &(tw_tensor){"bias", 1, {600}}, "dgc: 60 of 600 elements");
+    check_tensor_plan("sdagc", &(tw_tensor){"bias", 1, {1}}, "sdagc: 1 of 1 elements, sent dense: that is less");
     check_tensor_plan("dgc:min_dims=0,min_elements=1", &(tw_tensor){"scalar", 0, {0}},
                       "dgc: 1 of 1 elements, sent dense: that is less");
 }
@@ -352,7 +355,7 @@ static void test_revert_takes_back_one_step_and_no_more(void **state)
     static float residual[MATRIX], velocity[BIAS];
     loopback group;
     int skipped;
-    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0", table, 2, 1), TW_OK);
+    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0,min_dims=2", table, 2, 1), TW_OK);
     float *now = remembered(group.scheme[0], "momentum", "b"), *v = remembered(group.scheme[0], "residual", "w");
     now[3] = v[3] = 2;
     assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK); /* no step yet: what was loaded stays */

@@ -111,7 +111,7 @@ static void test_entries_have_the_documented_names(void **state)
     static const size_t counts[TENSORS] = {1800, 40, 600};
     float values[1800];
     uint64_t steps = 0;
-    assert_int_equal(loopback_create(&group, "dgc", table, TENSORS, RANKS), TW_OK);
+    assert_int_equal(loopback_create(&group, "dgc:min_dims=2", table, TENSORS, RANKS), TW_OK);
     for (int step = 0; step < 2; step++) run_step(&group, step, &g);
     tw_state *saved = save(group.scheme[0], "x.");
     assert_int_equal(tw_state_count(saved), 1 + 2 + 3 + 1);

@@ -192,7 +192,7 @@ static void check_reference(const variant *how)
     gradients_create(&g, table, TENSORS, RANKS);
     reference_create(&ref);
     for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
-    snprintf(spec, sizeof spec, "sdagc:density=0.01,warmup_steps=12,values=fp32,leftovers=fp32%s", how->spec);
+    snprintf(spec, sizeof spec, "sdagc:density=0.01,warmup_steps=12," LOOPBACK_EXACT "%s", how->spec);
     assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 4, step, 0);
@@ -276,9 +276,10 @@ static void wrong_forecasts_cost_nothing(void **state)
     double before, after;
     tw_cost cost = {.struct_size = sizeof cost};
     gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(
-        loopback_create(&group, "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0", table, TENSORS, 1),
-        TW_OK);
+    assert_int_equal(loopback_create(&group,
+                                     "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0,min_dims=2",
+                                     table, TENSORS, 1),
+                     TW_OK);
     gradients_draw(&g, 9, 0, 0);
     assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
     gradients_draw(&g, 9, 1, 0);
@@ -423,6 +424,7 @@ static void a_loaded_scheme_continues(void **state)
 {
     (void)state;
     check_continues("sdagc:density=0.01,warmup_steps=12");
+    check_continues("sdagc:density=0.01,warmup_steps=12,min_dims=2");
     check_continues("sdagc:density=0.01,warmup_steps=0,revision=age,damping=0.1,statistics=gradient");
     check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
 }

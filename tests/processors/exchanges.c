@@ -12,7 +12,7 @@ static tw_tensor table[] = {{"w", 2, {97, COLUMNS}}, {"b", 1, {BIASES}}};
 /* Beside every scheme's defaults. */
 static const char *const specs[] = {"topk:density=0.01,values=bf16", "topk:density=0.01,values=sign,leftovers=fp16",
                                     "dgc:density=0.001,warmup_steps=3,clip=2",
-                                    "dgc:density=0.01,nesterov=on,masking=off,values=fp16"};
+                                    "dgc:density=0.01,nesterov=on,masking=off,values=fp16,min_dims=2"};
 
 typedef struct exchange {
     const char *spec;

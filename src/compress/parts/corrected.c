@@ -135,12 +135,19 @@ tw_select_source tw_correction_source(tw_correction *correction)
 
 /* ---- masking ----------------------------------------------------------------------------------------------------- */
 
-/* Stale momentum would push again what has just been sent. */
+/* Stale momentum would push again what has just been sent. Of a tensor so small that min_sent sends each element about
+ * as often as momentum lasts, 1/(1 - m) steps, nothing is stale: masked, it would have next to no momentum. */
+static int is_masked(const tw_corrected *corrected, size_t tensor)
+{
+    double count = (double)corrected->sparse.scheme.tensors[tensor].count;
+    return corrected->masking && count * (1 - corrected->momentum) > (double)corrected->min_sent;
+}
+
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor)
 {
     const tw_support *support = &corrected->sparse.support[tensor];
     float *momentum_buffer = momentum_buffer_of(corrected, tensor);
-    if (!corrected->masking) return;
+    if (!is_masked(corrected, tensor)) return;
     for (size_t j = 0; j < support->count; j++) {
         corrected->masked[tensor][j] = momentum_buffer[support->index[j]];
         momentum_buffer[support->index[j]] = 0;
@@ -171,9 +178,8 @@ void tw_corrected_revert(tw_scheme *scheme)
     tw_corrected *corrected = (tw_corrected *)scheme;
     tw_velocity_revert(&corrected->velocity);
     tw_sparse_revert(scheme);
-    if (!scheme->taken || !corrected->masking) return;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) unmask(corrected, i);
+    for (size_t i = 0; scheme->taken && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed && is_masked(corrected, i)) unmask(corrected, i);
 }
 
 static tw_status walk_rates(tw_corrected *corrected, tw_walk *walk)

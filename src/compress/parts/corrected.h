@@ -49,7 +49,7 @@ typedef struct tw_corrected {
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
-        TW_OPTION_VALUES(tw_corrected), TW_OPTIONS_INDICES(tw_corrected)
+        TW_OPTION_VALUES(tw_corrected, "sign"), TW_OPTIONS_INDICES(tw_corrected)
 
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
  * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps
@@ -82,7 +82,8 @@ typedef struct tw_correction_block {
  * context the block is. */
 size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row);
 
-/* After tensor i was sent: with masking, forgets the momentum of what was. */
+/* After tensor i was sent: with masking, forgets the momentum of what was, unless the tensor is so small that most of
+ * its momentum would be. */
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
 
 /* The scheme's ops->next, revert, walk, momentum, clip and destroy. */

@@ -52,9 +52,9 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
         "min_sent", TW_OPTION_INTEGER, offsetof(type, min_sent), "16", 1, 1e9, NULL,                                   \
             "elements sent of each tensor at least, however low the density"                                           \
     }
-#define TW_OPTION_VALUES(type)                                                                                         \
+#define TW_OPTION_VALUES(type, initially)                                                                              \
     {                                                                                                                  \
-        "values", TW_OPTION_CHOICE, offsetof(type, values), "log8", 0, 0, TW_VALUE_CHOICES,                            \
+        "values", TW_OPTION_CHOICE, offsetof(type, values), initially, 0, 0, TW_VALUE_CHOICES,                         \
             "how a value travels; what rounding loses stays in the residual"                                           \
     }
 #define TW_OPTIONS_INDICES(type)                                                                                       \

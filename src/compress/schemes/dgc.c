@@ -45,6 +45,7 @@ const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",
     .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
     .one_pass = 1,
+    .small_too = 1,
     .floor_bytes = 20,
     .struct_size = sizeof(dgc),
     .options = options,

@@ -316,6 +316,7 @@ const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",
     .summary = "a threshold from each layer's standard deviation, with momentum compensation (reconstruction)",
     .one_pass = 1,
+    .small_too = 1,
     .floor_bytes = 20,
     .struct_size = sizeof(sdagc),
     .options = options,

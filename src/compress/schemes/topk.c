@@ -13,7 +13,7 @@ static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(topk, density), "0.01", 1e-7, 1, NULL, "fraction of each tensor that is sent"},
     TW_OPTION_MIN_SENT(topk),
     TW_OPTION_FEEDBACK(topk, "on"),
-    TW_OPTION_VALUES(topk),
+    TW_OPTION_VALUES(topk, "log8"),
     TW_OPTIONS_INDICES(topk),
 };
 
