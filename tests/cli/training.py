@@ -60,10 +60,13 @@ class TrainingTest(CommandLineTest):
             self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
     def test_only_the_packets_of_hosts_cross_their_lines(self):
-        """Two hosts of two workers send what two workers do, but for the introductions: 8 bytes to each of the others."""
-        plain, hosts = (self.train("--workers", workers, "--batch", 32 // workers, "--steps", 6, "--sync", sync)
-                        for workers, sync in ((2, "fp16"), (4, "fp16:per_host=2")))
-        self.assertEqual(2 * hosts["bytes"]["between"], plain["bytes"]["sent"] - 8)
+        """Two hosts of two workers send in a step what two workers do."""
+        def run(workers, steps, sync):
+            return self.train("--workers", workers, "--batch", 32 // workers, "--steps", steps, "--sync", sync)
+
+        plain, longer, hosts = run(2, 3, "fp16"), run(2, 6, "fp16"), run(4, 6, "fp16:per_host=2")
+        of_six = 2 * (longer["bytes"]["sent"] - plain["bytes"]["sent"])
+        self.assertEqual(2 * hosts["bytes"]["between"], of_six)
         self.assertGreater(hosts["bytes"]["sent"], hosts["bytes"]["between"])
         self.assertEqual(plain["bytes"]["between"], plain["bytes"]["sent"])
         self.assertEqual(hosts["ratio"]["message"], plain["ratio"]["message"])
