@@ -3,12 +3,16 @@
 # a network namespace of its own, a veth pair to a common bridge, and token buckets (tc tbf) on both ends of the pair.
 #
 #     sudo bench/link.sh 4 1gbit build/thinwire train image --sync dgc --steps 200
+#     sudo bench/link.sh 4x2 1gbit build/thinwire train image --sync dgc:per_host=2 --steps 200
 #
+# HOSTSxRANKS puts so many ranks behind each link; they talk to each other through the machine's memory.
 # Needs root, iproute2 (ip, tc) and Open MPI; ends with 77 where they are not to be had. The namespaces, tw-link-PID-0
 # and so on, are removed at the end.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
-ranks=$1 rate=$2
+[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
+links=${1%x*} each=1 rate=$2
+[ "$1" = "$links" ] || each=${1#*x}
+ranks=$((links * each))
 shift 2
 
 cannot() { echo "link.sh: $1" >&2; exit 77; }
@@ -20,7 +24,7 @@ ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a 
 work=$(mktemp -d)
 hosts=
 remove() {
-    for i in $(seq 0 $((ranks - 1))) hub; do ip netns del "$name-$i" 2>/dev/null || true; done
+    for i in $(seq 0 $((links - 1))) hub; do ip netns del "$name-$i" 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap remove EXIT
@@ -31,7 +35,7 @@ shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 2
 
 ip -n "$name-hub" link add bridge type bridge
 ip -n "$name-hub" link set bridge up
-for i in $(seq 0 $((ranks - 1))); do
+for i in $(seq 0 $((links - 1))); do
     host=$name-$i
     ip netns add "$host"
     ip link add eth0 netns "$host" type veth peer name "port$i" netns "$name-hub"
@@ -42,8 +46,11 @@ for i in $(seq 0 $((ranks - 1))); do
     ip netns exec "$host" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
     shape "$host" eth0
     shape "$name-hub" "port$i"
-    hosts=${hosts:+$hosts,}$host:1
+    hosts=${hosts:+$hosts,}$host:$each
 done
+
+btl=tcp,self
+[ "$each" = 1 ] || btl=vader,$btl
 
 # mpirun starts its daemons through what it takes for rsh. A host name of its own keeps their folders apart.
 cat >"$work/agent" <<'EOF'
@@ -56,7 +63,7 @@ chmod +x "$work/agent"
 OMP_NUM_THREADS=1 ip netns exec "$name-0" unshare --uts \
     sh -c 'hostname "$0"; exec mpirun --allow-run-as-root "$@"' "$name-0" \
     -np "$ranks" --host "$hosts" --bind-to none -x OMP_NUM_THREADS \
-    --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl tcp,self --mca pml ob1 \
+    --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl "$btl" --mca pml ob1 \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" &
 run=$!
 trap 'kill -TERM "$run"; wait "$run" || true; exit 130' INT TERM # mpirun ends its ranks

@@ -365,12 +365,23 @@ static void lie(wire *through, unsigned char *message, size_t size, uint32_t *ch
     *check = tw_crc32c(0, message, size);
 }
 
-static void test_a_first_rank_that_lies_is_named(void **state)
+/* A value less than there is. */
+static void leave_out(wire *through, unsigned char *message, size_t size, uint32_t *check)
 {
-    (void)state;
+    (void)through;
+    for (size_t i = 0; i < size; i++)
+        if (message[i]) {
+            message[i] &= (unsigned char)(message[i] - 1);
+            break;
+        }
+    *check = tw_crc32c(0, message, size);
+}
+
+static void check_lies(const char *spec)
+{
     play *all = calloc(1, sizeof *all);
     wire through = {.fatal = 0};
-    const play one_step = {.spec = "topk:per_host=2", .workers = 4, .per_host = 2, .victim = 4, .to = 1};
+    const play one_step = {.spec = spec, .workers = 4, .per_host = 2, .victim = 4, .to = 1};
     *all = one_step;
     all->through = &through;
     run(all);
@@ -383,6 +394,36 @@ static void test_a_first_rank_that_lies_is_named(void **state)
         if (all->status[3] != TW_ERROR_PACKET || !strstr(all->text[3], "rank 2 tells its host what cannot be"))
             fail_msg("%g: %s: %s", (double)lies[i], tw_status_name(all->status[3]), all->text[3]);
     }
+    free(all);
+}
+
+static void test_a_first_rank_that_lies_is_named(void **state)
+{
+    (void)state;
+    check_lies("topk:per_host=2,leftovers=fp32");
+    check_lies("allreduce:per_host=2");
+}
+
+/* What a sparse scheme brings is told without its zeros. */
+static void test_packed_values_are_not_trusted(void **state)
+{
+    (void)state;
+    play *all = calloc(1, sizeof *all);
+    wire through = {.fatal = 0};
+    const play one_step = {.spec = "topk:density=0.01,min_dims=1,min_elements=1,min_sent=1,per_host=2,message_kb=1",
+                           .workers = 4,
+                           .per_host = 2,
+                           .victim = 4,
+                           .to = 1};
+    *all = one_step;
+    all->through = &through;
+    run(all);
+    through = (wire){.fatal = through.received, .change = leave_out};
+    *all = one_step;
+    all->through = &through;
+    run_freely(all);
+    assert_int_equal(all->status[3], TW_ERROR_PACKET);
+    assert_non_null(strstr(all->text[3], "rank 2 tells its host what cannot be: values"));
     free(all);
 }
 
@@ -423,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_a_lost_rank_is_an_error_of_all),
         cmocka_unit_test(test_a_rank_without_memory_is_an_error_of_all),
         cmocka_unit_test(test_a_first_rank_that_lies_is_named),
+        cmocka_unit_test(test_packed_values_are_not_trusted),
         cmocka_unit_test(test_hosts_are_of_one_size),
         cmocka_unit_test(test_a_scheme_by_hand_has_no_hosts),
     };

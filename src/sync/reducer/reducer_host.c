@@ -6,6 +6,7 @@
 #include "hosts.h"
 #include "kernels.h"
 #include "memory.h"
+#include "zeros.h"
 
 #include <string.h>
 
@@ -128,22 +129,67 @@ static tw_status heed(tw_scheme *scheme, const tw_channel *aside, float word)
     return TW_OK;
 }
 
-static void unpack(tw_reducer *reducer, const tw_message *message)
+/* The values of all tensors in a row. */
+static void unpack(tw_reducer *reducer, const tw_message *message, const float *values)
 {
-    for (size_t i = message->first; i < message->first + message->count; i++)
-        memcpy(reducer->gradients[i], reducer->exchanged[i],
-               message->scheme->tensors[i - message->first].count * sizeof(float));
+    for (size_t i = 0; i < message->count; i++) {
+        size_t count = message->scheme->tensors[i].count;
+        memcpy(reducer->gradients[message->first + i], values, count * sizeof *values);
+        values += count;
+    }
+}
+
+/* The values with the word behind them, packed where that is less: of what a sparse scheme brings most is zero. */
+static tw_status choose_form(const tw_message *message, float *values, size_t count, tw_channel *aside,
+                             const void **data, size_t *size)
+{
+    size_t bytes = count * sizeof *values;
+    values[count] = word_of(message->scheme);
+    *data = values;
+    *size = bytes + sizeof *values;
+    TW_TRY(tw_channel_reserve(aside, *size));
+    size_t packed = tw_zeros_pack(values, count, aside->scratch, bytes / 2);
+    if (!packed) return TW_OK;
+    memcpy(aside->scratch + packed, values + count, sizeof *values);
+    *data = aside->scratch;
+    *size = packed + sizeof *values;
+    return TW_OK;
+}
+
+static tw_status tell(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
+{
+    float *values = reducer->exchanged[message->first];
+    const void *data;
+    size_t size;
+    TW_TRY(choose_form(message, values, count, aside, &data, &size));
+    TW_TRY(tw_channel_broadcast(aside, 0, data, size, (count + 1) * sizeof *values, &data, &size));
+    unpack(reducer, message, values);
+    return TW_OK;
+}
+
+static tw_status hear(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
+{
+    float *values = reducer->exchanged[message->first], word;
+    const void *packet;
+    size_t size, bytes = count * sizeof *values;
+    TW_TRY(tw_channel_broadcast(aside, 0, NULL, 0, bytes + sizeof word, &packet, &size));
+    int is_packed = size >= sizeof word && size < bytes + sizeof word;
+    if (is_packed && !tw_zeros_unpack(packet, size - sizeof word, values, count)) size = 0;
+    if (size < sizeof word)
+        return tw_fail(TW_ERROR_PACKET, "rank %d tells its host what cannot be: values that are not packed as agreed",
+                       tw_comm_name(aside->comm, 0));
+    memcpy(&word, (const unsigned char *)packet + size - sizeof word, sizeof word);
+    TW_TRY(heed(message->scheme, aside, word));
+    unpack(reducer, message, is_packed ? values : packet);
+    return TW_OK;
 }
 
 tw_status tw_reducer_host_spread(void *context, size_t number, tw_channel *aside)
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
-    float *values = reducer->exchanged[message->first];
     size_t count = count_values(message);
-    if (tw_reducer_is_first(reducer)) values[count] = word_of(message->scheme);
-    TW_TRY(tw_channel_broadcast_into(aside, 0, values, (count + 1) * sizeof *values));
-    if (!tw_reducer_is_first(reducer)) TW_TRY(heed(message->scheme, aside, values[count]));
-    unpack(reducer, message);
+    TW_TRY(tw_reducer_is_first(reducer) ? tell(reducer, message, count, aside) : hear(reducer, message, count, aside));
+    tw_channel_release(aside);
     return TW_OK;
 }
