@@ -28,9 +28,9 @@ static const tw_option leftover_options[] = {
      "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
 };
 static const tw_option message_options[] = {
-    {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "4096", 1, 1 << 21, NULL,
-     "tensors are fused into messages of at least that much fp32"},
-    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "2", 1, 8, NULL,
+    {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "0", 0, 1 << 21, NULL,
+     "tensors are fused into messages of at least that much fp32; 0: what suits the scheme and the tensors"},
+    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "3", 1, 8, NULL,
      "messages under way at once: while one is on the wire, another is coded"},
     {"threads", TW_OPTION_INTEGER, offsetof(tw_common_options, threads), "1", 1, 7, NULL,
      "messages coded at once, each on a core of its own; so many more are under way"},
@@ -112,6 +112,7 @@ tw_status tw_common_options_read(const char *spec, tw_common_options *options)
     tw_status status = tw_scheme_options_parse(ops, spec, scratch, options);
     tw_option_set own = {ops->options, ops->option_count, scratch};
     if (status == TW_OK) tw_spec_release(&own, 1);
+    options->compresses = tw_leaves_tensors(ops);
     tw_free(scratch);
     return status;
 }

@@ -9,6 +9,8 @@
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 
+#include "reducer.h"
+
 enum { RANKS = 2, MESSAGES = 8, SIDE = 1024, COUNT = SIDE * SIDE /* 4 MiB */ };
 
 /* A ring all-reduce over two ranks sends each message once. */
@@ -111,6 +113,34 @@ static void test_seconds_add_up(void **state)
     }
 }
 
+/* How many messages there are: they are what is submitted and coded one after the other. */
+static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t count)
+{
+    tw_comm *comm;
+    tw_reducer *reducer = NULL;
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, spec, tensors, count, &reducer), TW_OK);
+    size_t messages = reducer->message_count;
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+    return messages;
+}
+
+static void test_messages_are_as_large_as_suits_the_scheme(void **state)
+{
+    (void)state;
+    tw_tensor large[MESSAGES]; /* of 64 MiB */
+    for (int t = 0; t < MESSAGES; t++) large[t] = (tw_tensor){table[t].name, 2, {4096, 4096}};
+    assert_int_equal(count_messages("allreduce", table, MESSAGES), MESSAGES);
+    assert_int_equal(count_messages("bf16", table, MESSAGES), MESSAGES);
+    assert_int_equal(count_messages("topk", table, MESSAGES), 4);        /* a quarter of 32 MiB each */
+    assert_int_equal(count_messages("topk", table, 3), 3);               /* 4 MiB is the least */
+    assert_int_equal(count_messages("topk", large, MESSAGES), MESSAGES); /* 32 MiB is the most */
+    assert_int_equal(count_messages("topk:message_kb=1", table, 3), 3);
+    assert_int_equal(count_messages("topk:message_kb=8192", table, MESSAGES), 4);
+    assert_int_equal(count_messages("allreduce:message_kb=32768", table, MESSAGES), 1);
+}
+
 /* Without a wire, two cores take half as long as one, and a little: the last message begins when all others have. */
 static void test_two_cores_code_at_once(void **state)
 {
@@ -118,7 +148,7 @@ static void test_two_cores_code_at_once(void **state)
     double one = run("allreduce", 0, 1).took[0], two = run("allreduce:threads=2", 0, 1).took[0];
     assert_true(one == MESSAGES * WIRE);
     assert_true(two >= one / 2 && two <= one / 1.8);
-    program beside = run("allreduce:threads=2,in_flight=3", BANDWIDTH, 1);
+    program beside = run("allreduce:threads=2", BANDWIDTH, 1);
     assert_true(beside.took[0] <= 1.2 * MESSAGES * WIRE);
     assert_true(beside.stats[0].seconds_codec + beside.stats[0].seconds_exchange == beside.took[0]);
 }
@@ -129,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_codec_runs_beside_the_wire),
         cmocka_unit_test(test_seconds_add_up),
         cmocka_unit_test(test_two_cores_code_at_once),
+        cmocka_unit_test(test_messages_are_as_large_as_suits_the_scheme),
     };
     return cmocka_run_group_tests_name("lanes of a reducer", tests, NULL, NULL);
 }

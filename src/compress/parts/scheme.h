@@ -25,6 +25,7 @@ typedef struct tw_common_options {
     int leftovers; /* fp32, fp16, bf16 */
     int64_t message_kb, in_flight, threads, per_host;
     int overlap;
+    int compresses; /* no option: the scheme has those of the first four */
 } tw_common_options;
 
 /* What one step cost this rank, by the packets themselves. */

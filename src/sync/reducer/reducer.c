@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What message_kb=0 comes to: bytes, and messages. */
+enum { LEAST_MESSAGE = 4 << 20, MOST_MESSAGE = 32 << 20, SPARSE_MESSAGES = 4 };
+
 /* ---- one message ------------------------------------------------------------------------------------------------ */
 
 /* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. One
@@ -125,6 +128,17 @@ static void account_step(tw_reducer *reducer, int skipped)
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
+/* Where packets are small a message costs more to begin than to send: then few of them, but enough that one is coded
+ * while another is under way. What is not compressed is all wire: then many, so that the first is there soon. */
+static size_t least_message(const tw_common_options *common, const tw_tensor *tensors, size_t count)
+{
+    size_t bytes = 0;
+    if (common->message_kb) return (size_t)common->message_kb * 1024;
+    for (size_t i = 0; common->compresses && i < count; i++) bytes += sizeof(float) * tw_tensor_count(&tensors[i]);
+    bytes /= SPARSE_MESSAGES;
+    return bytes < LEAST_MESSAGE ? LEAST_MESSAGE : bytes < MOST_MESSAGE ? bytes : MOST_MESSAGE;
+}
+
 /* Cuts the table, from its end, into messages of at least `least` bytes; *count receives how many, starts their first
  * tensors (room for one a tensor). */
 static void cut_messages(const tw_tensor *tensors, size_t count, size_t least, size_t *starts, size_t *messages)
@@ -207,7 +221,7 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
-    TW_TRY(create_messages(reducer, spec, tensors, (size_t)common.message_kb * 1024));
+    TW_TRY(create_messages(reducer, spec, tensors, least_message(&common, tensors, reducer->count)));
     TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
     return create_driver(reducer);
