@@ -48,9 +48,13 @@ TW_INLINE size_t append_lanes(__mmask16 hits, const float *v, uint32_t first, ui
     return count;
 }
 
+/* Of few hits each by itself is faster than four vectors of them. */
+enum { FEW_HITS = 4 };
+
 TW_INLINE size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
 {
     size_t count = 0;
+    if (__builtin_popcountll(hits) <= FEW_HITS) return tw_append_each(hits, block, first, index, value);
     for (uint32_t k = 0; k < 64; k += WIDTH)
         count += append_lanes((__mmask16)(hits >> k), block + k, first + k, index + count, value + count);
     return count;

@@ -149,6 +149,7 @@ void tw_corrected_mask(tw_corrected *corrected, size_t tensor)
     float *momentum_buffer = momentum_buffer_of(corrected, tensor);
     if (!is_masked(corrected, tensor)) return;
     for (size_t j = 0; j < support->count; j++) {
+        tw_support_fetch(momentum_buffer, support->index, j, support->count);
         corrected->masked[tensor][j] = momentum_buffer[support->index[j]];
         momentum_buffer[support->index[j]] = 0;
     }

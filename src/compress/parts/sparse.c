@@ -62,6 +62,7 @@ static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader 
     TW_TRY(tw_packet_get_sparse(reader, sparse->scheme.tensors[tensor].count, sparse->support[tensor].most,
                                 sparse->index, sparse->value, &count));
     for (size_t j = 0; j < count; j++) {
+        tw_support_fetch(sum, sparse->index, j, count);
         float total = sum[sparse->index[j]] += sparse->value[j];
         finite &= isfinite(total) != 0;
     }
@@ -216,7 +217,7 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor)
     for (size_t j = 0; j < support->count; j++) {
         uint32_t index = support->index[j];
         float value = support->value[j];
-        __builtin_prefetch(&residual[support->index[j + AHEAD < support->count ? j + AHEAD : j]], 1);
+        tw_support_fetch(residual, support->index, j, support->count);
         residual[index] -= value;
         support->index[kept] = index;
         support->value[kept] = value;
