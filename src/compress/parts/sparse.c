@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AHEAD = 32 /* elements between one's fetch and its use */ };
 
 size_t tw_sparse_wanted(size_t n, double density, size_t least)
 {
