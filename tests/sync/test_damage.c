@@ -46,6 +46,19 @@ static void fill(float *values, size_t count, int rank, uint64_t salt)
     }
 }
 
+/* It goes in segments, whose sums are passed on with the checksum they came with. */
+static tw_status call_large_allreduce(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    enum { LARGE = 50000, SEGMENT = 16384 };
+    float values[LARGE];
+    (void)spec;
+    fill(values, LARGE, tw_comm_rank(comm), 1);
+    comm->channel->segment = SEGMENT;
+    TW_TRY(tw_comm_allreduce(comm, values, LARGE));
+    *brought = tw_crc32c(0, values, sizeof values);
+    return TW_OK;
+}
+
 static tw_status call_allreduce(tw_comm *comm, const char *spec, uint32_t *brought)
 {
     float values[COUNT];
@@ -196,7 +209,8 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 static void in_every_collective(void **state)
 {
     (void)state;
-    static const act collectives[] = {call_barrier, call_allreduce, call_allgather, call_alltoall, call_broadcast};
+    static const act collectives[] = {call_barrier,   call_allreduce, call_large_allreduce,
+                                      call_allgather, call_alltoall,  call_broadcast};
     long flips = 0, in_words = 0;
     for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
         flips += damage_messages(collectives[c], "a collective", c, &in_words);
