@@ -17,13 +17,11 @@ enum {
 static tw_status create(tw_comm *comm, tw_channel **channel)
 {
     tw_channel *made;
-    size_t ranks = (size_t)comm->size;
+    size_t peers = comm->size < TW_WINDOW ? (size_t)comm->size : TW_WINDOW;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
     made->comm = comm;
     made->segment = SEGMENT;
-    tw_status status = tw_allocate(2 * ranks + MORE_TRANSFERS, sizeof *made->transfers, &made->transfers);
-    if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->packets, &made->packets);
-    if (status == TW_OK) status = tw_allocate(ranks, sizeof *made->sizes, &made->sizes);
+    tw_status status = tw_allocate(2 * peers + MORE_TRANSFERS, sizeof *made->transfers, &made->transfers);
     if (status == TW_OK)
         *channel = made;
     else
@@ -58,9 +56,18 @@ void tw_channel_destroy(tw_channel *channel)
     if (!channel) return;
     tw_free(channel->scratch);
     tw_free(channel->sizes);
-    tw_free(channel->packets);
+    tw_free((void *)channel->packets);
     tw_free(channel->transfers);
     tw_free(channel);
+}
+
+tw_status tw_channel_list(tw_channel *channel)
+{
+    size_t ranks = (size_t)channel->comm->size;
+    tw_status status = TW_OK;
+    if (!channel->packets) status = tw_allocate(ranks, sizeof *channel->packets, &channel->packets);
+    if (status == TW_OK && !channel->sizes) status = tw_allocate(ranks, sizeof *channel->sizes, &channel->sizes);
+    return status == TW_OK ? TW_OK : tw_channel_give_up(channel, status);
 }
 
 tw_status tw_channel_reserve(tw_channel *channel, size_t bytes)

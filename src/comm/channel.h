@@ -5,7 +5,11 @@
 #include "comm.h"
 #include "thread.h"
 
-enum { TW_MAX_RANKS = 16384, TW_REASON_BYTES = 512 };
+enum {
+    TW_MAX_RANKS = 16384,
+    TW_REASON_BYTES = 512,
+    TW_WINDOW = 256 /* peers a rank has messages with at a time, so that what is under way grows with N, not N * N */
+};
 
 typedef struct tw_counters {
     _Atomic uint64_t bytes_sent, bytes_received;
@@ -53,7 +57,7 @@ struct tw_channel {
     tw_comm *comm;
     unsigned number;
     tw_counters counters;
-    tw_transfer *transfers; /* the oldest first; room for two a rank and a few: what one phase of a collective starts */
+    tw_transfer *transfers; /* the oldest first; room for two a peer of a window and a few */
     size_t transfer_count;
     tw_checked sent;  /* in this phase, the last: what goes to many is looked at once */
     tw_status status; /* the first failure of this phase */
@@ -62,7 +66,7 @@ struct tw_channel {
     unsigned char *scratch;
     size_t scratch_bytes;
     size_t segment;       /* bytes of what a large all-reduce sends at a time */
-    const void **packets; /* one a rank */
+    const void **packets; /* one a rank; NULL before the first collective that lists them, as most channels have none */
     size_t *sizes;
 };
 
@@ -83,7 +87,7 @@ static inline tw_comm *tw_comm_whole(tw_comm *comm)
 void tw_comm_leave(const tw_comm *comm);
 
 /* A phase of a collective: start every receive, then every send, then finish. A failure on the way is kept for finish,
- * so that the starting calls need no check. At most one message each way to each peer. */
+ * so that the starting calls need no check. At most one message each way to each peer, and TW_WINDOW peers. */
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received);
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size);
 /* The same, for passing a message on: its checksum is kept when it comes, and is the one it leaves with. */
@@ -96,6 +100,8 @@ tw_status tw_channel_finish_to(tw_channel *channel, size_t most);
  * what came is not what was sent. Every buffer is the caller's again, whatever the outcome. */
 tw_status tw_channel_finish(tw_channel *channel);
 
+/* Makes the lists of packets and sizes. */
+tw_status tw_channel_list(tw_channel *channel);
 /* Makes scratch hold at least `bytes`; what was in it is lost. Only what is written to it takes memory. */
 tw_status tw_channel_reserve(tw_channel *channel, size_t bytes);
 

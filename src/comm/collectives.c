@@ -28,6 +28,13 @@ static int rank_before(const tw_channel *channel, int step)
     return (channel->comm->rank + channel->comm->size - step) % channel->comm->size;
 }
 
+/* The steps of a collective in which each rank has messages with each go by windows: from `first` to before this. */
+static int window_end(const tw_channel *channel, int first)
+{
+    int ranks = channel->comm->size;
+    return ranks - first < TW_WINDOW ? ranks : first + TW_WINDOW;
+}
+
 /* Dissemination (Hensgen, Finkel and Manber 1988): after round k everybody has heard from 2^(k+1) ranks. */
 tw_status tw_channel_barrier(tw_channel *channel)
 {
@@ -83,7 +90,8 @@ static reduction reduction_of(tw_channel *channel, tw_dtype dtype, void *values,
         all.segments = (largest + all.longest - 1) / all.longest;
     }
     size_t bytes = (all.longest < largest ? all.longest : largest) * all.width;
-    all.stride = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t unit = bytes < ALIGNMENT ? all.width : ALIGNMENT; /* many ranks' few values lie close together */
+    all.stride = (bytes + unit - 1) / unit * unit;
     return all;
 }
 
@@ -179,17 +187,36 @@ static void sum_parts(const reduction *all, size_t segment, chunk own)
 static tw_status exchange_chunks(const reduction *all)
 {
     int ranks = all->channel->comm->size;
-    for (int step = 1; step < ranks; step++) receive_part(all, 0, step);
-    for (int step = 1; step < ranks; step++) send_part(all, 0, step);
-    TW_TRY(tw_channel_finish(all->channel));
-    sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
-    for (int step = 1; step < ranks; step++) {
-        int owner = rank_before(all->channel, step);
-        receive_sum(all, owner, segment_of(all, owner, 0), NULL);
+    for (int first = 1, end; first < ranks; first = end) {
+        end = window_end(all->channel, first);
+        for (int step = first; step < end; step++) receive_part(all, 0, step);
+        for (int step = first; step < end; step++) send_part(all, 0, step);
+        TW_TRY(tw_channel_finish(all->channel));
     }
-    for (int step = 1; step < ranks; step++)
-        send_values(all, rank_after(all->channel, step), segment_of(all, all->channel->comm->rank, 0));
     return tw_channel_finish(all->channel);
+}
+
+static tw_status spread_sums(const reduction *all)
+{
+    int ranks = all->channel->comm->size;
+    chunk own = segment_of(all, all->channel->comm->rank, 0);
+    for (int first = 1, end; first < ranks; first = end) {
+        end = window_end(all->channel, first);
+        for (int step = first; step < end; step++) {
+            int owner = rank_before(all->channel, step);
+            receive_sum(all, owner, segment_of(all, owner, 0), NULL);
+        }
+        for (int step = first; step < end; step++) send_values(all, rank_after(all->channel, step), own);
+        TW_TRY(tw_channel_finish(all->channel));
+    }
+    return tw_channel_finish(all->channel);
+}
+
+static tw_status exchange_small(const reduction *all)
+{
+    TW_TRY(exchange_chunks(all));
+    sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
+    return spread_sums(all);
 }
 
 /* --- large ones --- */
@@ -255,8 +282,9 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 {
     TW_TRY(check_dtype(dtype));
     reduction all = reduction_of(channel, dtype, values, count);
-    TW_TRY(tw_channel_reserve(channel, DEPTH * (size_t)(channel->comm->size - 1) * all.stride));
-    return all.segments ? exchange_segments(&all) : exchange_chunks(&all);
+    size_t parts = (all.segments ? DEPTH : 1) * (size_t)(channel->comm->size - 1);
+    TW_TRY(tw_channel_reserve(channel, parts * all.stride));
+    return all.segments ? exchange_segments(&all) : exchange_small(&all);
 }
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */
@@ -266,12 +294,16 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 static tw_status exchange_packets(tw_channel *channel, const void *data, size_t size, unsigned char *dst, size_t stride,
                                   size_t capacity, size_t *sizes)
 {
-    for (int step = 1; step < channel->comm->size; step++) {
-        int peer = rank_before(channel, step);
-        tw_channel_start_receive(channel, peer, dst + (size_t)peer * stride, capacity, sizes ? sizes + peer : NULL);
+    for (int first = 1, end; first < channel->comm->size; first = end) {
+        end = window_end(channel, first);
+        for (int step = first; step < end; step++) {
+            int peer = rank_before(channel, step);
+            tw_channel_start_receive(channel, peer, dst + (size_t)peer * stride, capacity, sizes ? sizes + peer : NULL);
+        }
+        for (int step = first; step < end; step++)
+            tw_channel_start_send(channel, rank_after(channel, step), data, size);
+        TW_TRY(tw_channel_finish(channel));
     }
-    for (int step = 1; step < channel->comm->size; step++)
-        tw_channel_start_send(channel, rank_after(channel, step), data, size);
     return tw_channel_finish(channel);
 }
 
@@ -298,6 +330,7 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
     TW_TRY(check_packet(size, capacity, ranks));
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
+    TW_TRY(tw_channel_list(channel));
     TW_TRY(exchange_packets(channel, data, size, channel->scratch, stride, capacity, channel->sizes));
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
     channel->packets[self] = data;
@@ -312,14 +345,18 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
 static tw_status exchange_own_packets(tw_channel *channel, const void *const *packets, const size_t *sizes,
                                       size_t stride, size_t capacity)
 {
-    for (int step = 1; step < channel->comm->size; step++) {
-        int peer = rank_before(channel, step);
-        tw_channel_start_receive(channel, peer, channel->scratch + (size_t)peer * stride, capacity,
-                                 channel->sizes + peer);
-    }
-    for (int step = 1; step < channel->comm->size; step++) {
-        int peer = rank_after(channel, step);
-        tw_channel_start_send(channel, peer, packets[peer], sizes[peer]);
+    for (int first = 1, end; first < channel->comm->size; first = end) {
+        end = window_end(channel, first);
+        for (int step = first; step < end; step++) {
+            int peer = rank_before(channel, step);
+            tw_channel_start_receive(channel, peer, channel->scratch + (size_t)peer * stride, capacity,
+                                     channel->sizes + peer);
+        }
+        for (int step = first; step < end; step++) {
+            int peer = rank_after(channel, step);
+            tw_channel_start_send(channel, peer, packets[peer], sizes[peer]);
+        }
+        TW_TRY(tw_channel_finish(channel));
     }
     return tw_channel_finish(channel);
 }
@@ -331,6 +368,7 @@ tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, c
     for (size_t r = 0; r < ranks; r++) TW_TRY(check_packet(sizes[r], capacity, ranks));
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
+    TW_TRY(tw_channel_list(channel));
     TW_TRY(exchange_own_packets(channel, packets, sizes, stride, capacity));
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
     channel->packets[self] = packets[self];

@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "pool.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,9 +17,11 @@
 /* One rank of a subset: what the transport calls self. */
 typedef struct member {
     tw_comm *whole;
+    tw_mutex mutex;   /* guards the pool */
+    tw_pool messages; /* under way */
     unsigned first_channel;
     tw_watch watch; /* look = NULL: there is none */
-    int ranks[];    /* in the whole, and after them what texts call them */
+    int ranks[];    /* in the whole; after them what texts call them, where that is something else */
 } member;
 
 typedef struct message {
@@ -28,12 +31,27 @@ typedef struct message {
     uint32_t check; /* a send's */
 } message;
 
-static tw_status start(const member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
+static tw_status take_message(member *me, message **taken)
+{
+    tw_mutex_lock(&me->mutex);
+    tw_status status = tw_pool_take(&me->messages, taken);
+    tw_mutex_unlock(&me->mutex);
+    return status;
+}
+
+static void give_message(member *me, message *one)
+{
+    tw_mutex_lock(&me->mutex);
+    tw_pool_give(&me->messages, one);
+    tw_mutex_unlock(&me->mutex);
+}
+
+static tw_status start(member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
 {
     tw_comm *whole = me->whole;
     unsigned number = me->first_channel + channel;
     message *kept;
-    TW_TRY(tw_allocate(1, sizeof *kept, &kept));
+    TW_TRY(take_message(me, &kept));
     *kept = what;
     tw_status status =
         what.outgoing
@@ -43,7 +61,7 @@ static tw_status start(const member *me, unsigned channel, message what, const v
         *handle = kept;
         return TW_OK;
     }
-    tw_free(kept);
+    give_message(me, kept);
     if (status == TW_ERROR_PEER && me->watch.lost) me->watch.lost(me->watch.context, what.peer);
     return status;
 }
@@ -51,14 +69,14 @@ static tw_status start(const member *me, unsigned channel, message what, const v
 static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                             void **handle)
 {
-    const member *me = self;
+    member *me = self;
     message what = {.peer = me->ranks[peer], .outgoing = 1, .size = size, .check = check};
     return start(me, channel, what, src, NULL, handle);
 }
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    const member *me = self;
+    member *me = self;
     return start(me, channel, (message){.peer = me->ranks[peer], .size = capacity}, NULL, dst, handle);
 }
 
@@ -90,7 +108,7 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     const member *me = self;
     message one = *(message *)handle;
     int watched = me->watch.look && timeout > 0;
-    tw_free(handle);
+    give_message(self, handle);
     tw_status seen = watched ? watch_over(me, &one) : TW_OK;
     if (seen != TW_OK) {
         char text[TW_REASON_BYTES];
@@ -114,7 +132,10 @@ static void leave(void *self)
 
 static void destroy(void *self)
 {
-    tw_free(self);
+    member *me = self;
+    tw_pool_free(&me->messages);
+    tw_mutex_destroy(&me->mutex);
+    tw_free(me);
 }
 
 tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, unsigned first_channel,
@@ -130,15 +151,22 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
                                   .destroy = destroy};
     member *me;
     int own = 0;
-    TW_TRY(tw_allocate(1, sizeof *me + 2 * (size_t)count * sizeof *ranks, &me));
+    int lists = whole->names ? 2 : 1;
+    TW_TRY(tw_allocate(1, sizeof *me + (size_t)(lists * count) * sizeof *ranks, &me));
+    tw_status status = tw_mutex_create(&me->mutex);
+    if (status != TW_OK) {
+        tw_free(me);
+        return status;
+    }
+    me->messages.size = sizeof(message);
     me->whole = whole;
     me->first_channel = first_channel;
     if (watch) me->watch = *watch;
     memcpy(me->ranks, ranks, (size_t)count * sizeof *ranks);
-    for (int i = 0; i < count; i++) me->ranks[count + i] = tw_comm_name(whole, ranks[i]);
+    for (int i = 0; whole->names && i < count; i++) me->ranks[count + i] = whole->names[ranks[i]];
     while (ranks[own] != whole->rank) own++;
     TW_TRY(tw_comm_create_custom(&ops, me, own, count, subset));
-    (*subset)->names = me->ranks + count;
+    (*subset)->names = me->ranks + (whole->names ? count : 0);
     (*subset)->whole = watch ? NULL : whole;
     (*subset)->timeout = watch ? (double)INFINITY : whole->timeout;
     return TW_OK;

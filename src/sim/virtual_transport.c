@@ -49,12 +49,16 @@ static double now_of(const tw_world *world)
     return tw_virtual_now(world->clock);
 }
 
+/* What short messages, by far the most, are held in comes from a pool. */
+enum { SHORT = 72 };
+
 /* --- what is sent -------------------------------------------------------------------------------------------- */
 
 static tw_status create_payload(tw_member *sender, const void *src, size_t size, tw_payload **created)
 {
     tw_payload *made, **newest = &sender->world->payloads;
-    TW_TRY(tw_allocate_unset(sizeof *made + size, &made));
+    TW_TRY(size > SHORT ? tw_allocate_unset(sizeof *made + size, &made)
+                        : tw_pool_take(&sender->world->short_payloads, &made));
     *made = (tw_payload){.sender = sender, .src = src, .size = size, .older = *newest};
     memcpy(made->bytes, src, size);
     if (*newest) (*newest)->newer = made;
@@ -81,7 +85,10 @@ static void release_payload(tw_payload *payload)
     if (sender->recent == payload) sender->recent = NULL;
     *(payload->newer ? &payload->newer->older : &sender->world->payloads) = payload->older;
     if (payload->older) payload->older->newer = payload->newer;
-    tw_free(payload);
+    if (payload->size > SHORT)
+        tw_free(payload);
+    else
+        tw_pool_give(&sender->world->short_payloads, payload);
 }
 
 static void release_letter(tw_world *world, letter *one)
@@ -379,6 +386,7 @@ tw_status tw_messages_create(tw_world *world)
 {
     world->letters.size = sizeof(letter);
     world->receipts.size = sizeof(tw_receipt);
+    world->short_payloads.size = sizeof(tw_payload) + SHORT;
     world->network.arrive = arrive;
     return tw_network_create_lines(&world->network);
 }
@@ -388,8 +396,9 @@ void tw_messages_free(tw_world *world)
     while (world->payloads) {
         tw_payload *payload = world->payloads;
         world->payloads = payload->older;
-        tw_free(payload);
+        if (payload->size > SHORT) tw_free(payload);
     }
+    tw_pool_free(&world->short_payloads);
     tw_network_free_lines(&world->network);
     tw_matching_free(&world->unmatched);
     tw_pool_free(&world->letters);

@@ -28,7 +28,7 @@ struct tw_world {
     tw_virtual *clock;
     tw_network network;
     tw_matching unmatched;
-    tw_pool letters, receipts;
+    tw_pool letters, receipts, short_payloads;
     tw_payload *payloads; /* all of them */
     tw_member *members;   /* one a rank */
     tw_timer limit;

@@ -1,6 +1,6 @@
 /* pool.h - many small things of one size, taken and given back often, freed together. */
-#ifndef TW_COMM_POOL_H
-#define TW_COMM_POOL_H
+#ifndef TW_BASE_POOL_H
+#define TW_BASE_POOL_H
 
 #include <thinwire/thinwire.h>
 
