@@ -1,6 +1,7 @@
 """Simulated runs: the same every time, stragglers, what the schemes send, runs that were recorded, and refusals."""
 import json
 import os
+import resource
 import unittest
 
 from support import CommandLineTest
@@ -194,6 +195,16 @@ class ExchangeTest(SimulateTest):
         names = {path.name for path in out.iterdir()}
         self.assertLessEqual({"results.json", "loss.dat", "scale.dat", "simulate.gnuplot"}, names)
         self.assertEqual(json.loads((out / "results.json").read_text())["task"], "none")
+
+
+class ThousandsTest(SimulateTest):
+    def test_memory_grows_with_the_workers(self):
+        """Not with their square: of 2,000 workers a table of 1 kB for each pair would take 4 GB."""
+        runs = self.by_scheme("--workers", "200,2000", "--steps", 1, "--step-time", 0.02, "--parameters", "10k", "--sync",
+                              "scalecom:warmup_steps=0")["scalecom"]
+        few, many = (runs[workers]["bytes_per_worker_step"] for workers in (200, 2000))
+        self.assertLess(abs(many - few), 0.05 * few)
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1.5e6)  # kB
 
 
 class RefusalTest(SimulateTest):

@@ -258,6 +258,31 @@ static void collectives_take_the_time_of_their_messages(void **state)
     assert_int_equal(failures, 0);
 }
 
+/* More ranks than a window has peers, and fewer values than ranks. */
+static void play_among_many(void *context, int rank, tw_comm *comm)
+{
+    enum { FEW = 200, ROOM = 600 };
+    const float *unit = context;
+    int size = tw_comm_size(comm), all[ROOM] = {0}, others = 0;
+    float values[FEW];
+    for (int i = 0; i < FEW; i++) values[i] = (float)(rank + i) * *unit;
+    check(tw_comm_allreduce(comm, values, FEW) == TW_OK);
+    for (int i = 0; i < FEW; i++) check(values[i] == (float)(size * (size - 1) / 2 + size * i));
+    check(tw_comm_allgather(comm, &rank, sizeof rank, all) == TW_OK);
+    for (int r = 0; r < size; r++) others += all[r] != r;
+    check(others == 0);
+}
+
+static void collectives_of_many_ranks_go_by_windows(void **state)
+{
+    (void)state;
+    float one = 1;
+    run(link_of(256), play_among_many, &one);
+    run(link_of(257), play_among_many, &one);
+    run(link_of(600), play_among_many, &one);
+    assert_int_equal(failures, 0);
+}
+
 static void play_barriers(void *context, int rank, tw_comm *comm)
 {
     (void)context, (void)rank;
@@ -676,6 +701,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_noticed_at_every_call),
         cmocka_unit_test(ones_own_standstill_is_no_silence_of_others),
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(collectives_of_many_ranks_go_by_windows),
         cmocka_unit_test(a_world_is_made_whole_or_not_at_all),
     };
     return cmocka_run_group_tests_name("world", tests, NULL, NULL);
