@@ -2,6 +2,7 @@
 #include "table.h"
 
 #include "error.h"
+#include "leftovers.h"
 #include "memory.h"
 #include "names.h"
 #include "patterns.h"
@@ -73,12 +74,11 @@ static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor
 /* Decides whether a tensor is compressed, and says why not. */
 static void classify(const tw_scheme *scheme, tw_scheme_tensor *tensor)
 {
-    static const char *const formats[] = {"fp32", "fp16", "bf16"};
     char why[96];
     if (!scheme->ops->plan)
         snprintf(tensor->plan, sizeof tensor->plan, "%s", scheme->ops->name);
     else if (tw_leaves_tensors(scheme->ops) && tell_leftover(scheme, tensor, why, sizeof why))
-        snprintf(tensor->plan, sizeof tensor->plan, "dense %s: %s", formats[scheme->common.leftovers], why);
+        tw_leftovers_take(scheme, tensor, why);
     else
         tensor->compressed = 1;
 }

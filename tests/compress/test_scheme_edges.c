@@ -336,6 +336,15 @@ static void test_plans_say_what_happens(void **state)
     check_group_plan("adacomp:bin=50", 200, "adacomp: what stands out in bins of 50, at most 30 of 600 elements");
     check_group_plan("adacomp:bin=50", 300,
                      "adacomp: what stands out in bins of 50, at most 30 of 600 elements, sent dense: that is less");
+    /* 308 bytes, and to each of N ranks a header of 24, or 2,400. */
+    check_group_plan("qsgd", 4, "qsgd: 4.11 bits an element");
+    check_group_plan("qsgd", 5, "qsgd: 4.11 bits an element, in pieces: that is less");
+    check_group_plan("qsgd", 8, "qsgd: 4.11 bits an element, in pieces: that is less");
+    check_group_plan("qsgd", 87, "qsgd: 4.11 bits an element, in pieces: that is less");
+    check_group_plan("qsgd", 88, "dense bf16: that is less than in pieces");
+    check_group_plan("qsgd:exchange=scatter", 88, "qsgd: 4.11 bits an element, in pieces: that is less");
+    check_group_plan("qsgd:exchange=gather", 15, "qsgd: 4.11 bits an element");
+    check_group_plan("qsgd:exchange=gather", 16, "qsgd: 4.11 bits an element, sent dense: that is less");
     check_tensor_plan("topk", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
     check_tensor_plan("dgc:min_dims=2", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
     check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "dense bf16: 0 dimensions");

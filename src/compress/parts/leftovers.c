@@ -2,7 +2,15 @@
 
 #include "error.h"
 
+#include <stdio.h>
 #include <string.h>
+
+void tw_leftovers_take(const tw_scheme *scheme, tw_scheme_tensor *tensor, const char *why)
+{
+    static const char *const formats[] = {"fp32", "fp16", "bf16"};
+    tensor->compressed = 0;
+    snprintf(tensor->plan, sizeof tensor->plan, "dense %s: %s", formats[scheme->common.leftovers], why);
+}
 
 tw_status tw_leftovers_create(tw_dense *leftovers, tw_scheme *scheme)
 {

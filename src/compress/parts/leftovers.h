@@ -6,6 +6,9 @@
 #include "dense.h"
 #include "packet.h"
 
+/* Makes a tensor one of them, for a reason that its plan gives. */
+void tw_leftovers_take(const tw_scheme *scheme, tw_scheme_tensor *tensor, const char *why);
+
 tw_status tw_leftovers_create(tw_dense *leftovers, tw_scheme *scheme);
 
 /* Packs this rank's share of the mean for an all-reduce, and accounts for it. */

@@ -261,16 +261,19 @@ static void leave_small_tensors(tw_quantised *quantised)
     for (size_t i = 0; i < scheme->count; i++) {
         tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed || tw_scatter_pays(tensor->count, section_bits(quantised, i), scheme->size)) continue;
-        tensor->compressed = 0;
-        snprintf(tensor->plan, sizeof tensor->plan, "dense: that is less");
+        tw_leftovers_take(scheme, tensor, "that is less than in pieces");
     }
 }
+
+/* Up to four ranks packets to all are at most twice the bytes of pieces, N/2 times, and their sum is exact: what signs
+ * lose by a second rounding shows in a short run. */
+enum { MOST_GATHERED = 4 };
 
 static tw_status create_gather(tw_quantised *quantised)
 {
     tw_scheme *scheme = &quantised->scheme;
     int is_auto = quantised->exchange == TW_EXCHANGE_AUTO;
-    if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= 2)) /* two send one packet each way */
+    if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= MOST_GATHERED))
         return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
     if (is_auto) leave_small_tensors(quantised);
     return tw_gather_create_scattered(&quantised->gather, scheme, &pieces, quantised);

@@ -1,9 +1,9 @@
 /* quantised.h - the common half of every scheme that sends each element in a few bits: the residual, sections of known
  * length, and the sum of everybody's sections, block by block in the first-level cache.
  *
- * Two ranks hand each other one packet, with a section a tensor. More go by way of scatter.h, which is fewer bytes:
- * what is encoded then is each piece of a tensor, and the sums of this rank's pieces anew. With feedback, what that
- * second rounding loses has a residual of its own, added to the next step's sums. */
+ * Up to four ranks hand each other one packet, with a section a tensor. More go by way of scatter.h, which is fewer
+ * bytes: what is encoded then is each piece of a tensor, and the sums of this rank's pieces anew. With feedback, what
+ * that second rounding loses has a residual of its own, added to the next step's sums. */
 #ifndef TW_QUANTISED_H
 #define TW_QUANTISED_H
 
@@ -56,13 +56,13 @@ struct tw_quantised {
     tw_gather gather;
 };
 
-/* How sections come together: the choices of the option, in this order. AUTO is what is the fewest bytes. */
+/* How sections come together: the choices of the option, in this order. AUTO gathers among four at most. */
 typedef enum tw_quantised_exchange { TW_EXCHANGE_AUTO, TW_EXCHANGE_GATHER, TW_EXCHANGE_SCATTER } tw_quantised_exchange;
 
 #define TW_OPTION_EXCHANGE                                                                                             \
     {                                                                                                                  \
         "exchange", TW_OPTION_CHOICE, offsetof(tw_quantised, exchange), "auto", 0, 0, "auto|gather|scatter",           \
-            "gather: to all ranks; scatter: each sums a part, encodes it anew; auto: the fewest bytes"                 \
+            "gather: to all ranks; scatter: in pieces, which are summed and encoded anew; auto: gather up to 4 ranks"  \
     }
 
 /* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
