@@ -47,6 +47,7 @@ typedef struct naive {
     int size, at;
     float beta;
     tw_dtype dtype;
+    float most;       /* that one of them may send */
     size_t most_rate; /* of the step under way; 0: the rates above */
     float memory[RANKS][TENSORS][MOST];
 } naive;
@@ -94,12 +95,12 @@ static float unit_of(const naive *self, const step *g, int t)
     if (self->dtype != TW_F16) return 1;
     for (size_t first = 0; first < tw_tensor_count(&table[t]); first += rate_of(self, t))
         largest = fmaxf(largest, fabsf(p_of(self, g, self->at % self->size, t, choose(self, g, t, first))));
-    return largest == 0 ? 1 : ldexpf(1, ilogbf(most_of_one(self)) - ilogbf(largest) - 5);
+    return largest == 0 ? 1 : ldexpf(1, ilogbf(self->most) - ilogbf(largest) - 5);
 }
 
 static float exchange(naive *self, const step *g, int t, size_t i, float unit)
 {
-    float sum = 0, most = most_of_one(self);
+    float sum = 0, most = self->most;
     for (int r = 0; r < self->size; r++) {
         float p = p_of(self, g, r, t, i) * unit;
         float sent = rounded(self->dtype, p > most ? most : p < -most ? -most : p);
@@ -138,6 +139,7 @@ static naive *naive_create(int size, float beta, tw_dtype dtype)
     self->size = size;
     self->beta = beta;
     self->dtype = dtype;
+    self->most = most_of_one(self);
     return self;
 }
 
