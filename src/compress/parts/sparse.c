@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 size_t tw_sparse_wanted(size_t n, double density, size_t least)
 {
     size_t wanted = (size_t)ceil((double)n * density);

@@ -14,9 +14,9 @@
  *
  * The residual is left at M until the next step subtracts P*Q'/N on its way: a pass less over memory, and a step that
  * must be taken back only has to be forgotten. */
-#include "leftovers.h"
 #include "error.h"
 #include "kernels.h"
+#include "leftovers.h"
 #include "matrix.h"
 #include "memory.h"
 #include "orthonormal.h"
