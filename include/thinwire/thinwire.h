@@ -188,7 +188,7 @@ typedef struct tw_reducer tw_reducer;
  * Options every scheme takes:
  *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 0: a quarter of all tensors,
  *                       but at least 4096 and at most 32768; for allreduce, fp16 and bf16 4096)
- *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 3, at most 8)
+ *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2, at most 8)
  *   threads=N           messages coded at once, each on a core of its own; so many more are under way (default 1,
  *                       at most 7)
  *   overlap=on|off      exchange on threads of its own, one a message under way, while backward runs (default on);

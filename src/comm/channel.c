@@ -11,7 +11,7 @@
 enum {
     NAPS = 8, /* a wait of the whole timeout */
     MORE_TRANSFERS = 8,
-    SEGMENT = 256 * 1024 /* large enough for the line, small enough for the cache */
+    SEGMENT = 512 * 1024 /* large enough for the line, small enough for the cache */
 };
 
 static tw_status create(tw_comm *comm, tw_channel **channel)

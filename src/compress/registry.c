@@ -30,7 +30,7 @@ static const tw_option leftover_options[] = {
 static const tw_option message_options[] = {
     {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "0", 0, 1 << 21, NULL,
      "tensors are fused into messages of at least that much fp32; 0: what suits the scheme and the tensors"},
-    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "3", 1, 8, NULL,
+    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "2", 1, 8, NULL,
      "messages under way at once: while one is on the wire, another is coded"},
     {"threads", TW_OPTION_INTEGER, offsetof(tw_common_options, threads), "1", 1, 7, NULL,
      "messages coded at once, each on a core of its own; so many more are under way"},
