@@ -312,7 +312,7 @@ TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tens
  * and the others go on without this rank, or get TW_ERROR_PEER when it destroys its comm, or at their deadline. */
 TW_API void tw_gossip_destroy(tw_gossip *gossip);
 
-/* These three return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
+/* These four return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
  * when it found weights, its own or a partner's, that are not finite any more. The gossip is then finished, and so is
  * the comm, as with a reducer; destroy both. After finish they return TW_ERROR_ORDER. */
 
@@ -321,6 +321,12 @@ TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
 /* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_ERROR_NONFINITE, and the
  * gossip goes on; for a synchronous scheme the step then counts as zero. */
 TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
+/* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved by
+ * the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
+ * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added: TW_ERROR_NONFINITE,
+ * and `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where tw_gossip_add was called:
+ * a gossip's steps come one way or the other, on this rank. */
+TW_API tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights);
 /* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
  * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
 TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);

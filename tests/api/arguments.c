@@ -128,6 +128,9 @@ static void test_gossip(void **state)
     NEEDED(tw_gossip_read, gossip, NULL, buffers);
     NEEDED(tw_gossip_read, weights, gossip, NULL);
     NEEDED(tw_gossip_read, weights, gossip, holes);
+    NEEDED(tw_gossip_step, gossip, NULL, buffers);
+    NEEDED(tw_gossip_step, weights, gossip, NULL);
+    NEEDED(tw_gossip_step, weights, gossip, holes);
     NEEDED(tw_gossip_add, gossip, NULL, starts);
     NEEDED(tw_gossip_add, steps, gossip, NULL);
     NEEDED(tw_gossip_add, steps, gossip, gaps);

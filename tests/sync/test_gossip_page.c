@@ -29,7 +29,8 @@ static const char *const sources[] = {"test_gossip.c",
                                       "test_gossip_stragglers.c",
                                       "test_gossip_failures.c",
                                       "test_gossip_compressed.c",
-                                      "test_gossip_passes.c"};
+                                      "test_gossip_passes.c",
+                                      "test_gossip_step.c"};
 
 /* Whether one of the sources defines that test. */
 static int is_defined(const char *name)

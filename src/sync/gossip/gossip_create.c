@@ -50,6 +50,17 @@ static tw_status copy_weights(tw_gossip *gossip, const float *const *weights)
     return TW_OK;
 }
 
+/* Memory that is not taken before the first read. */
+static tw_status create_given(tw_gossip *gossip)
+{
+    if (gossip->host.size > 1) return TW_OK;
+    TW_TRY(tw_allocate_sparse(gossip->elements * sizeof *gossip->given, &gossip->given));
+    TW_TRY(tw_allocate(gossip->count, sizeof *gossip->given_parts, &gossip->given_parts));
+    float *part = gossip->given;
+    for (size_t i = 0; i < gossip->count; part += tw_tensor_count(&gossip->tensors[i++])) gossip->given_parts[i] = part;
+    return TW_OK;
+}
+
 static tw_status create_lock(tw_gossip *gossip)
 {
     TW_TRY(tw_mutex_create(&gossip->lock));
@@ -82,6 +93,7 @@ static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *t
     gossip->ended = !tw_host_is_first(gossip); /* another gossips for it */
     if (gossip->ended) return TW_OK;
     TW_TRY(copy_weights(gossip, weights));
+    TW_TRY(create_given(gossip));
     TW_TRY(gossip->ops->create(gossip));
     if (gossip->survive && gossip->host.size == 1) TW_TRY(tw_gossip_survive(gossip));
     return start_thread(gossip);
@@ -158,6 +170,8 @@ void tw_gossip_destroy(tw_gossip *gossip)
     tw_gossip_release_messages(gossip);
     tw_gossip_release_survivors(gossip);
     tw_schedule_release(&gossip->schedule);
+    tw_free(gossip->given_parts);
+    tw_free(gossip->given);
     for (size_t i = 0; i < gossip->memory_count; i++) tw_free(gossip->memories[i].values);
     for (size_t i = 0; i < gossip->count; i++) tw_free((char *)(uintptr_t)gossip->tensors[i].name);
     tw_free(gossip->tensors);

@@ -7,6 +7,7 @@
 #include "gossip_host.h"
 #include "gossip_pass.h"
 #include "kernels.h"
+#include "memory.h"
 #include "sized.h"
 
 #include <stdio.h>
@@ -111,7 +112,11 @@ tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights)
     TW_TRY(tw_gossip_enter(gossip));
     tw_pass_begin(gossip, &pass);
     tw_mutex_unlock(&gossip->lock);
-    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) copy_block_out(gossip, &place, start, count, weights);
+    while ((count = tw_pass_next(gossip, &pass, &start)) > 0) {
+        copy_block_out(gossip, &place, start, count, weights);
+        if (gossip->given) memcpy(gossip->given + start, gossip->shown + start, count * sizeof *gossip->given);
+    }
+    gossip->was_read = 1;
     return TW_OK;
 }
 
@@ -169,9 +174,8 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps)
     return TW_OK;
 }
 
-tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
+static tw_status add_checked(tw_gossip *gossip, const float *const *steps, int finite)
 {
-    int finite = are_finite(gossip, steps);
     TW_TRY(tw_gossip_enter(gossip));
     tw_status status = take_step(gossip, finite ? steps : NULL);
     gossip->stats.steps += status == TW_OK && finite;
@@ -181,10 +185,60 @@ tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
     return tw_fail(TW_ERROR_NONFINITE, "the step holds NaN or infinity; it was not added");
 }
 
+tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
+{
+    return add_checked(gossip, steps, are_finite(gossip, steps));
+}
+
 tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps)
 {
     TW_TRY(check_pointers(gossip, (const void *const *)steps, "steps"));
+    if (gossip->moves)
+        return tw_fail(TW_ERROR_ORDER,
+                       "this gossip's steps come by tw_gossip_step; tw_gossip_add would be another's way");
+    gossip->adds = 1;
+    tw_free(gossip->given); /* nobody will ask what it was */
+    gossip->given = NULL;
     return gossip->host.members ? tw_host_add(gossip, steps) : tw_gossip_add_alone(gossip, steps);
+}
+
+/* `given` becomes the step from there to the weights; 1 if all of it is finite. */
+static int find_step(const tw_gossip *gossip, float *const *weights)
+{
+    int finite = 1;
+    for (size_t i = 0; i < gossip->count; i++) {
+        float *part = gossip->given_parts[i];
+        size_t count = tw_tensor_count(&gossip->tensors[i]);
+        finite &= tw_kernels_best()->averaging->difference(part, weights[i], part, count);
+    }
+    return finite;
+}
+
+static tw_status step_alone(tw_gossip *gossip, float *const *weights)
+{
+    int finite = find_step(gossip, weights);
+    tw_status added = add_checked(gossip, (const float *const *)gossip->given_parts, finite);
+    if (added != TW_OK && added != TW_ERROR_NONFINITE) return added;
+    TW_TRY(tw_gossip_read_alone(gossip, weights));
+    return added; /* the text of a refusal is still the last */
+}
+
+static tw_status check_order(const tw_gossip *gossip)
+{
+    if (gossip->adds)
+        return tw_fail(TW_ERROR_ORDER,
+                       "this gossip's steps come by tw_gossip_add; tw_gossip_step would be another's way");
+    if (gossip->was_read) return TW_OK;
+    return tw_fail(TW_ERROR_ORDER,
+                   "tw_gossip_read comes before the first tw_gossip_step: a step begins at what it gave");
+}
+
+tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights)
+{
+    TW_TRY(check_pointers(gossip, (const void *const *)weights, "weights"));
+    TW_TRY(check_order(gossip));
+    gossip->moves = 1;
+    return gossip->host.members ? tw_host_step(gossip, weights) : step_alone(gossip, weights);
 }
 
 /* What a synchronous scheme still has under way, then the mean. */

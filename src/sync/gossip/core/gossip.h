@@ -86,6 +86,12 @@ struct tw_gossip {
     float *weights;     /* memories[0]. Asynchronous schemes: in a pass only. Synchronous ones: the communication thread
                          * only reads them, during a task, and the worker changes them between tasks; without the lock */
     const float *shown; /* what read gives: the weights, unless the scheme says otherwise */
+    /* The worker's alone: what read or step gave last, which is where the next step begins; NULL in hosts, whose values
+     * are that, and once steps are given by themselves. */
+    float *given;
+    float **given_parts;  /* each tensor's */
+    int was_read, adds;   /* given holds something; tw_gossip_add was called */
+    int moves;            /* tw_gossip_step was */
     int begun, finishing; /* the caller has made its first call, its last */
     int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */

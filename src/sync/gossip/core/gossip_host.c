@@ -201,23 +201,29 @@ static tw_status record(tw_gossip *gossip, tw_status status, double start)
 
 /* --- the members' steps ---------------------------------------------------------------------------------------- */
 
-static void set_step(tw_gossip *gossip, const float *const *steps)
+/* moved: `steps` are weights, and the step is how far they are from what all members have, which is in `values`. */
+static void set_step(tw_gossip *gossip, const float *const *steps, int moved)
 {
     tw_host *host = &gossip->host;
-    memset(host->values, 0, gossip->elements * sizeof *host->values);
-    for (size_t i = 0; steps && i < gossip->count; i++)
-        memcpy(host->parts[i], steps[i], tw_tensor_count(&gossip->tensors[i]) * sizeof **steps);
+    if (!steps) memset(host->values, 0, gossip->elements * sizeof *host->values);
+    for (size_t i = 0; steps && i < gossip->count; i++) {
+        size_t count = tw_tensor_count(&gossip->tensors[i]);
+        if (moved)
+            tw_kernels_best()->averaging->difference(host->parts[i], steps[i], host->parts[i], count);
+        else
+            memcpy(host->parts[i], steps[i], count * sizeof **steps);
+    }
     tw_kernels_best()->scale(host->values, 1.0f / (float)host->size, gossip->elements);
 }
 
 /* `values` becomes the mean of the members' steps, with the bits that a reducer gives. One float more counts those that
  * have come to their end (steps = NULL); *all_ended: every one. */
-static tw_status average(tw_gossip *gossip, const float *const *steps, int *all_ended)
+static tw_status average(tw_gossip *gossip, const float *const *steps, int moved, int *all_ended)
 {
     tw_host *host = &gossip->host;
     double start = tw_clock();
     float *ended = host->values + gossip->elements;
-    set_step(gossip, steps);
+    set_step(gossip, steps, moved);
     *ended = steps ? 0 : 1;
     tw_status status = tw_channel_allreduce(host->members->channel, TW_F32, host->values, gossip->elements + 1);
     *all_ended = *ended == (float)host->size;
@@ -243,14 +249,14 @@ static tw_status conclude(tw_gossip *gossip, tw_status status, int *refused)
 }
 
 /* One step of the host. */
-static tw_status take_step(tw_gossip *gossip, const float *const *steps, int *refused, int *all_ended)
+static tw_status take_step(tw_gossip *gossip, const float *const *steps, int moved, int *refused, int *all_ended)
 {
     int first = tw_host_is_first(gossip);
     *refused = 0;
-    TW_TRY(average(gossip, steps, all_ended));
+    TW_TRY(average(gossip, steps, moved, all_ended));
     if (*all_ended) return TW_OK;
-    tw_status moved = first ? move(gossip, refused) : TW_OK;
-    TW_TRY(conclude(gossip, moved, refused));
+    tw_status told = first ? move(gossip, refused) : TW_OK;
+    TW_TRY(conclude(gossip, told, refused));
     if (first) return TW_OK; /* counted where it was added */
     gossip->stats.steps += !*refused;
     gossip->stats.steps_skipped += *refused;
@@ -273,17 +279,30 @@ tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
     TW_TRY(enter(gossip));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     tw_mutex_unlock(&gossip->lock);
+    gossip->was_read = 1;
     return TW_OK;
 }
 
-tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
+static tw_status step_together(tw_gossip *gossip, const float *const *steps, int moved)
 {
     int refused, all_ended;
     TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
-    TW_TRY(take_step(gossip, steps, &refused, &all_ended));
+    TW_TRY(take_step(gossip, steps, moved, &refused, &all_ended));
     if (!refused) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "a step of this host holds NaN or infinity; none of them was added");
+}
+
+tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
+{
+    return step_together(gossip, steps, 0);
+}
+
+tw_status tw_host_step(tw_gossip *gossip, float *const *weights)
+{
+    tw_status status = step_together(gossip, (const float *const *)weights, 1);
+    if (status == TW_OK || status == TW_ERROR_NONFINITE) tw_gossip_copy_out(gossip, gossip->host.values, weights);
+    return status;
 }
 
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
@@ -291,7 +310,7 @@ tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
     int refused = 0, all_ended = 0;
     TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
-    while (!all_ended) TW_TRY(take_step(gossip, NULL, &refused, &all_ended));
+    while (!all_ended) TW_TRY(take_step(gossip, NULL, 0, &refused, &all_ended));
     tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;
     TW_TRY(conclude(gossip, finished, &refused));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);

@@ -31,6 +31,7 @@ tw_status tw_host_expand(tw_gossip *gossip, tw_status status, int *list, int *co
 
 tw_status tw_host_read(tw_gossip *gossip, float *const *weights);
 tw_status tw_host_add(tw_gossip *gossip, const float *const *steps);
+tw_status tw_host_step(tw_gossip *gossip, float *const *weights);
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights);
 
 #endif
