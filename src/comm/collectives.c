@@ -70,7 +70,7 @@ typedef struct reduction {
     size_t longest;  /* values of a chunk that go at a time */
     size_t segments; /* of the longest chunk; 0: it goes whole */
     size_t stride;   /* bytes from one rank's part to the next in scratch */
-    uint32_t *word;  /* the checksum of what came last around the ring */
+    uint32_t word;   /* the checksum of what came last around the ring */
 } reduction;
 
 static tw_status check_dtype(tw_dtype dtype)
@@ -222,13 +222,13 @@ static tw_status exchange_small(const reduction *all)
 /* --- large ones --- */
 
 /* Around the ring, each passing on what came last: a connection that never rests is the fastest. */
-static void pass_sum(const reduction *all, size_t segment, int step)
+static void pass_sum(reduction *all, size_t segment, int step)
 {
     tw_channel *channel = all->channel;
     int next = rank_after(channel, 1), previous = rank_before(channel, 1);
     chunk going = segment_of(all, rank_before(channel, step - 1), segment);
-    uint32_t came = *all->word;
-    receive_sum(all, previous, segment_of(all, rank_before(channel, step), segment), all->word);
+    uint32_t came = all->word;
+    receive_sum(all, previous, segment_of(all, rank_before(channel, step), segment), &all->word);
     if (step == 1)
         send_values(all, next, going);
     else if (going.count)
@@ -239,7 +239,7 @@ static void pass_sum(const reduction *all, size_t segment, int step)
 /* The parts of one segment, and the sums of the one before the last, a step of each after the other. Large segments go
  * to one peer after the other: over Ethernet, four ranks that send to all at once take a third longer (bench/link.sh),
  * for they crowd before one another's links. *started receives the messages that the round has started. */
-static tw_status exchange_round(const reduction *all, size_t round, size_t *started)
+static tw_status exchange_round(reduction *all, size_t round, size_t *started)
 {
     tw_channel *channel = all->channel;
     int has_parts = round < all->segments, has_sums = round >= DEPTH;
@@ -265,8 +265,6 @@ static tw_status exchange_round(const reduction *all, size_t round, size_t *star
 static tw_status exchange_segments(reduction *all)
 {
     tw_channel *channel = all->channel;
-    uint32_t word = 0;
-    all->word = &word;
     size_t started = 0;
     for (size_t round = 0; round < all->segments + DEPTH; round++) {
         if (round >= DEPTH) {

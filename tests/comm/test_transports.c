@@ -104,7 +104,8 @@ static tw_status call_large_allreduce(tw_comm *comm)
 static tw_status call_everything(tw_comm *comm)
 {
     float values[COUNT] = {1};
-    const void *const *packets, *packet, *parts[RANKS];
+    const void *const *packets;
+    const void *packet, *parts[RANKS];
     const size_t *sizes;
     size_t size, part_sizes[RANKS];
     tw_status status = tw_channel_allreduce(comm->channel, TW_F32, values, COUNT);

@@ -47,9 +47,10 @@ static tw_status reduce(tw_reducer *reducer)
 {
     float gradient[MESSAGES][COUNT];
     tw_status status = TW_OK;
-    for (size_t t = MESSAGES; status == TW_OK && t-- > 0;) {
-        for (size_t i = 0; i < COUNT; i++) gradient[t][i] = (float)i;
-        status = tw_reducer_submit(reducer, t, gradient[t]);
+    for (size_t left = MESSAGES; status == TW_OK && left > 0; left--) {
+        float *of = gradient[left - 1];
+        for (size_t i = 0; i < COUNT; i++) of[i] = (float)i;
+        status = tw_reducer_submit(reducer, left - 1, of);
     }
     return status == TW_OK ? tw_reducer_wait(reducer) : status;
 }

@@ -143,8 +143,8 @@ static float *find_place(const tw_dense *dense)
     if (is_half(dense)) return NULL;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!takes(dense, i)) continue;
-        if (place && scheme->gradients[i] != end) return NULL;
-        if (!place) place = scheme->gradients[i];
+        if (end && scheme->gradients[i] != end) return NULL;
+        if (!end) place = scheme->gradients[i];
         end = scheme->gradients[i] + scheme->tensors[i].count;
     }
     return place;
