@@ -135,19 +135,21 @@ static void mark_nonfinite(tw_dense *dense)
     tw_dense_put(dense->settings.dtype, dense->place ? dense->place : dense->values, 0, &nan, 1);
 }
 
-/* Where the gradients lie one behind the other; NULL: they do not. */
-static float *find_place(const tw_dense *dense)
+/* 1 if the gradients lie one behind the other, as fp32 may be summed where it lies; *place receives where. */
+static int find_place(const tw_dense *dense, float **place)
 {
     const tw_scheme *scheme = dense->scheme;
-    float *place = NULL, *end = NULL;
-    if (is_half(dense)) return NULL;
+    const float *end = NULL;
+    *place = NULL;
+    if (is_half(dense)) return 0;
     for (size_t i = 0; i < scheme->count; i++) {
+        float *gradient = scheme->gradients[i];
         if (!takes(dense, i)) continue;
-        if (end && scheme->gradients[i] != end) return NULL;
-        if (!end) place = scheme->gradients[i];
-        end = scheme->gradients[i] + scheme->tensors[i].count;
+        if (end && gradient != end) return 0;
+        if (!end) *place = gradient;
+        end = gradient + scheme->tensors[i].count;
     }
-    return place;
+    return end != NULL;
 }
 
 void tw_dense_collect(tw_dense *dense, float scale)
@@ -164,13 +166,15 @@ void tw_dense_collect(tw_dense *dense, float scale)
 
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 {
-    dense->place = find_place(dense);
+    float *place;
+    int in_place = find_place(dense, &place);
+    dense->place = in_place ? place : NULL;
     if (!dense->scheme->finite)
         mark_nonfinite(dense);
-    else if (!dense->place)
+    else if (!in_place)
         tw_dense_collect(dense, scale);
     else if (scale != 1)
-        tw_kernels_best()->scale(dense->place, scale, dense->count);
+        tw_kernels_best()->scale(place, scale, dense->count);
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->place ? dense->place : dense->values;
     round->count = dense->count;
