@@ -35,7 +35,11 @@ def parse_line():
     parser.add_argument("--rate", type=float, default=1, help="of the links, in Gbit/s (default 1)")
     parser.add_argument("--steps", type=int, default=11, help="measured in a round (default 11)")
     parser.add_argument("--rounds", type=int, default=2, help="in which the builds and specs take turns (default 2)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    for program in filter(None, [options.program, options.beside]):
+        if not program.is_file():
+            parser.error(f"there is no {program}: cmake --build {program.parent} --target bench_exchange makes it")
+    return options
 
 
 def measure(options, program, spec):

@@ -220,9 +220,9 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors is above 1e33, or the sum
- *   overflowed. All ranks return it and none may apply this step; the buffers hold nothing of use. No NaN entered any
- *   residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
+ * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors (with per_host, that of
+ *   the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this step; the buffers
+ *   hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
  *   travel as fp32 it is dropped. Of the worker with the NaN, what is not among the 64 elements around it may stay,
  *   too. The step is counted, and the next one may proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
