@@ -43,10 +43,10 @@ typedef struct group {
 } group;
 
 /* One rank of a group: what the transport calls self. */
-typedef struct member {
+typedef struct seat {
     group *group;
     int rank;
-} member;
+} seat;
 
 /* --- requests ------------------------------------------------------------------------------------------------ */
 
@@ -75,7 +75,7 @@ static void give_request(endpoint *home, request *one)
 }
 
 /* The request is its owner's again once this returns: it may be used for something else already. */
-static void settle(const group *all, request *one, outcome result, size_t size)
+static void end_request(const group *all, request *one, outcome result, size_t size)
 {
     endpoint *home = home_of(all, one);
     tw_mutex_lock(&home->mutex);
@@ -91,8 +91,8 @@ static void deliver(const group *all, request *send, request *receive)
     int fits = size <= receive->size;
     receive->check = send->check;
     if (fits && size) memcpy(receive->dst, send->src, size);
-    settle(all, send, DONE, size);
-    settle(all, receive, fits ? DONE : TOO_LONG, size);
+    end_request(all, send, DONE, size);
+    end_request(all, receive, fits ? DONE : TOO_LONG, size);
 }
 
 /* --- mailboxes ----------------------------------------------------------------------------------------------- */
@@ -158,14 +158,14 @@ static void clear_mailbox(const group *all, endpoint *box, int rank)
     while (ended) {
         request *one = ended;
         ended = one->next;
-        settle(all, one, GONE, 0);
+        end_request(all, one, GONE, 0);
     }
 }
 
 /* The rank takes no more part: whoever waits for it, now or later, is told. */
 static void leave(void *self)
 {
-    const member *me = self;
+    const seat *me = self;
     const group *all = me->group;
     if (atomic_exchange(&all->endpoints[me->rank].gone, 1)) return;
     for (int r = 0; r < all->size; r++) clear_mailbox(all, &all->endpoints[r], me->rank);
@@ -173,7 +173,7 @@ static void leave(void *self)
 
 /* --- the transport ------------------------------------------------------------------------------------------- */
 
-static tw_status fail_request(const member *me, int peer, outcome result, double timeout)
+static tw_status fail_request(const seat *me, int peer, outcome result, double timeout)
 {
     switch (result) {
     case LATE:
@@ -186,7 +186,7 @@ static tw_status fail_request(const member *me, int peer, outcome result, double
     }
 }
 
-static tw_status start(member *me, int peer, request what, void **handle)
+static tw_status start(seat *me, int peer, request what, void **handle)
 {
     endpoint *home = &me->group->endpoints[me->rank];
     request *one;
@@ -203,7 +203,7 @@ static tw_status start(member *me, int peer, request what, void **handle)
 static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                             void **handle)
 {
-    member *me = self;
+    seat *me = self;
     request what = {.sender = me->rank, .receiver = peer, .is_send = 1, .channel = channel, .src = src, .size = size};
     what.check = check;
     return start(me, peer, what, handle);
@@ -211,7 +211,7 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    member *me = self;
+    seat *me = self;
     request what = {.sender = peer, .receiver = me->rank, .channel = channel, .dst = dst, .size = capacity};
     return start(me, peer, what, handle);
 }
@@ -230,14 +230,14 @@ static outcome sleep_until_settled(endpoint *home, request *one, double deadline
 
 static int poll_request(void *self, void *handle, double timeout)
 {
-    const member *me = self;
+    const seat *me = self;
     endpoint *home = &me->group->endpoints[me->rank];
     return sleep_until_settled(home, handle, tw_clock() + timeout) != PENDING;
 }
 
 static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
-    member *me = self;
+    seat *me = self;
     request *one = handle;
     endpoint *home = &me->group->endpoints[me->rank];
     int peer = one->is_send ? one->receiver : one->sender;
@@ -250,11 +250,11 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
         }
         deadline = tw_clock() + 1; /* a peer is copying it at this moment */
     }
-    request settled = *one;
+    request ended = *one;
     give_request(home, one);
     if (result != DONE) return fail_request(me, peer, result, timeout);
-    *size = settled.size;
-    *check = settled.check;
+    *size = ended.size;
+    *check = ended.check;
     return TW_OK;
 }
 
@@ -279,7 +279,7 @@ static void release(group *all)
 
 static void destroy(void *self)
 {
-    member *me = self;
+    seat *me = self;
     leave(me);
     release(me->group);
     tw_free(me);
@@ -322,9 +322,9 @@ static tw_status create_group(int size, group **created)
 
 static tw_status join(group *all, int rank, tw_comm **comm)
 {
-    member *me;
+    seat *me;
     TW_TRY(tw_allocate(1, sizeof *me, &me));
-    *me = (member){all, rank};
+    *me = (seat){all, rank};
     atomic_fetch_add(&all->references, 1);
     return tw_comm_create_custom(&threads, me, rank, all->size, comm);
 }

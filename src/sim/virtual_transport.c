@@ -18,7 +18,7 @@
 
 struct tw_payload {
     tw_payload *older, *newer; /* in the world's list */
-    tw_member *sender;
+    tw_seat *sender;
     const void *src;
     size_t size, letters; /* that hold it */
     size_t pending;       /* of them, those whose send has not been waited for: until then nobody may write to src */
@@ -54,7 +54,7 @@ enum { SHORT = 72 };
 
 /* --- what is sent -------------------------------------------------------------------------------------------- */
 
-static tw_status create_payload(tw_member *sender, const void *src, size_t size, tw_payload **created)
+static tw_status create_payload(tw_seat *sender, const void *src, size_t size, tw_payload **created)
 {
     tw_payload *made, **newest = &sender->world->payloads;
     TW_TRY(size > SHORT ? tw_allocate_unset(sizeof *made + size, &made)
@@ -66,7 +66,7 @@ static tw_status create_payload(tw_member *sender, const void *src, size_t size,
     return TW_OK;
 }
 
-static tw_status hold_payload(tw_member *sender, letter *one, const void *src, size_t size)
+static tw_status hold_payload(tw_seat *sender, letter *one, const void *src, size_t size)
 {
     tw_payload *payload = sender->recent;
     if (!size) return TW_OK;
@@ -81,7 +81,7 @@ static tw_status hold_payload(tw_member *sender, letter *one, const void *src, s
 static void release_payload(tw_payload *payload)
 {
     if (!payload || --payload->letters) return;
-    tw_member *sender = payload->sender;
+    tw_seat *sender = payload->sender;
     if (sender->recent == payload) sender->recent = NULL;
     *(payload->newer ? &payload->newer->older : &sender->world->payloads) = payload->older;
     if (payload->older) payload->older->newer = payload->newer;
@@ -107,19 +107,19 @@ static void forget_send(tw_world *world, letter *one)
 
 static int is_lost(const tw_world *world, const letter *one)
 {
-    return one->parcel.left > world->members[one->entry.sender].gone_at;
+    return one->parcel.left > world->seats[one->entry.sender].gone_at;
 }
 
 /* --- who waits ----------------------------------------------------------------------------------------------- */
 
-static void await_receipt(tw_member *me, tw_receipt *one)
+static void await_receipt(tw_seat *me, tw_receipt *one)
 {
     one->awaited = 1;
     one->next = me->awaited;
     me->awaited = one;
 }
 
-static void await_no_more(tw_member *me, tw_receipt *one)
+static void await_no_more(tw_seat *me, tw_receipt *one)
 {
     tw_receipt **link = &me->awaited;
     while (*link != one) link = &(*link)->next;
@@ -131,7 +131,7 @@ static void await_no_more(tw_member *me, tw_receipt *one)
 static void announce(tw_world *world, const letter *one)
 {
     if (one->receipt && one->receipt->awaited)
-        tw_virtual_hasten(&world->members[one->entry.receiver].waiters, one->parcel.arrived);
+        tw_virtual_hasten(&world->seats[one->entry.receiver].waiters, one->parcel.arrived);
 }
 
 static void arrive(tw_network *network, tw_parcel *parcel)
@@ -143,7 +143,7 @@ static void arrive(tw_network *network, tw_parcel *parcel)
 }
 
 /* Wakes those of `other` that wait for a message `gone` has not begun to send. */
-static void tell(tw_member *other, int gone)
+static void tell(tw_seat *other, int gone)
 {
     for (const tw_receipt *one = other->awaited; one; one = one->next)
         if (one->entry.sender == gone && !one->letter) {
@@ -152,29 +152,29 @@ static void tell(tw_member *other, int gone)
         }
 }
 
-static int is_gone(const tw_member *member)
+static int is_gone(const tw_seat *seat)
 {
-    return member->gone_at < (double)INFINITY;
+    return seat->gone_at < (double)INFINITY;
 }
 
-void tw_member_leave(tw_member *me)
+void tw_seat_leave(tw_seat *me)
 {
     tw_world *world = me->world;
     if (is_gone(me)) return;
     me->gone_at = now_of(world);
     tw_virtual_wake_all(&me->waiters);
-    for (int r = 0; r < world->options.workers; r++) tell(&world->members[r], me->rank);
+    for (int r = 0; r < world->options.workers; r++) tell(&world->seats[r], me->rank);
 }
 
 /* --- starting ------------------------------------------------------------------------------------------------ */
 
-static tw_status check_inside(const tw_member *me)
+static tw_status check_inside(const tw_seat *me)
 {
     if (tw_virtual_self && tw_virtual_here() == me->world->clock) return TW_OK;
     return tw_fail(TW_ERROR_ORDER, "rank %d's comm may be used by threads of its world only", me->rank);
 }
 
-static tw_status fail_gone(const tw_member *me, int peer)
+static tw_status fail_gone(const tw_seat *me, int peer)
 {
     const tw_world *world = me->world;
     if (world->over)
@@ -192,7 +192,7 @@ static int host_of(const tw_world *world, int rank)
 }
 
 /* Sends a letter that stands in the table, or has its partner. */
-static void dispatch(tw_member *me, letter *one, size_t size)
+static void dispatch(tw_seat *me, letter *one, size_t size)
 {
     tw_world *world = me->world;
     one->parcel.from = host_of(world, me->rank);
@@ -207,7 +207,7 @@ static void dispatch(tw_member *me, letter *one, size_t size)
     me->bytes += size;
 }
 
-static tw_status post_letter(tw_member *me, letter *one, const void *src, size_t size)
+static tw_status post_letter(tw_seat *me, letter *one, const void *src, size_t size)
 {
     tw_entry *partner;
     TW_TRY(hold_payload(me, one, src, size));
@@ -221,10 +221,10 @@ static tw_status post_letter(tw_member *me, letter *one, const void *src, size_t
 static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                             void **handle)
 {
-    tw_member *me = self;
+    tw_seat *me = self;
     letter *one;
     TW_TRY(check_inside(me));
-    if (is_gone(me) || is_gone(&me->world->members[peer])) return fail_gone(me, peer);
+    if (is_gone(me) || is_gone(&me->world->seats[peer])) return fail_gone(me, peer);
     TW_TRY(tw_pool_take(&me->world->letters, &one));
     one->entry = (tw_entry){.sender = me->rank, .receiver = peer, .channel = channel, .is_send = 1};
     one->holders = 2;
@@ -241,7 +241,7 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
 
 static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    tw_member *me = self;
+    tw_seat *me = self;
     tw_world *world = me->world;
     tw_receipt *one;
     tw_entry *partner;
@@ -263,19 +263,19 @@ static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, s
 
 /* --- waiting ------------------------------------------------------------------------------------------------- */
 
-static tw_status fail_late(const tw_member *me, int peer, double timeout)
+static tw_status fail_late(const tw_seat *me, int peer, double timeout)
 {
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
 }
 
-static void sleep_until_left(tw_member *me, const letter *one, double deadline)
+static void sleep_until_left(tw_seat *me, const letter *one, double deadline)
 {
     double now, left = one->parcel.left;
     while ((now = now_of(me->world)) < left && now < deadline && !is_gone(me))
         tw_virtual_wait(&me->waiters, left < deadline ? left : deadline, "a message to leave");
 }
 
-static tw_status wait_send(tw_member *me, letter *one, double timeout)
+static tw_status wait_send(tw_seat *me, letter *one, double timeout)
 {
     int peer = one->entry.receiver;
     sleep_until_left(me, one, now_of(me->world) + timeout);
@@ -286,15 +286,15 @@ static tw_status wait_send(tw_member *me, letter *one, double timeout)
 }
 
 /* When there will be nothing left to wait for, as far as is known now. */
-static double receipt_due(const tw_member *me, const tw_receipt *one)
+static double receipt_due(const tw_seat *me, const tw_receipt *one)
 {
     const tw_world *world = me->world;
-    int lost = one->letter ? is_lost(world, one->letter) : is_gone(&world->members[one->entry.sender]);
+    int lost = one->letter ? is_lost(world, one->letter) : is_gone(&world->seats[one->entry.sender]);
     if (lost || is_gone(me)) return 0;
     return one->letter ? one->letter->parcel.arrived : (double)INFINITY;
 }
 
-static void sleep_until_due(tw_member *me, tw_receipt *one, double deadline)
+static void sleep_until_due(tw_seat *me, tw_receipt *one, double deadline)
 {
     double due;
     await_receipt(me, one);
@@ -303,7 +303,7 @@ static void sleep_until_due(tw_member *me, tw_receipt *one, double deadline)
     await_no_more(me, one);
 }
 
-static tw_status take_message(const tw_member *me, const tw_receipt *one, double timeout, size_t *size, uint32_t *check)
+static tw_status take_message(const tw_seat *me, const tw_receipt *one, double timeout, size_t *size, uint32_t *check)
 {
     const letter *message = one->letter;
     int peer = one->entry.sender;
@@ -328,7 +328,7 @@ static void release_receipt(tw_world *world, tw_receipt *one)
     tw_pool_give(&world->receipts, one);
 }
 
-static tw_status wait_receipt(tw_member *me, tw_receipt *one, double timeout, size_t *size, uint32_t *check)
+static tw_status wait_receipt(tw_seat *me, tw_receipt *one, double timeout, size_t *size, uint32_t *check)
 {
     sleep_until_due(me, one, now_of(me->world) + timeout);
     tw_status status = take_message(me, one, timeout, size, check);
@@ -345,7 +345,7 @@ static tw_status wait_request(void *self, void *request, double timeout, size_t 
 
 static int poll_request(void *self, void *request, double timeout)
 {
-    tw_member *me = self;
+    tw_seat *me = self;
     tw_entry *entry = request;
     double deadline = now_of(me->world) + timeout;
     if (entry->is_send)
@@ -358,14 +358,14 @@ static int poll_request(void *self, void *request, double timeout)
 
 static void leave(void *self)
 {
-    tw_member *me = self;
+    tw_seat *me = self;
     if (!is_gone(me)) me->gave_up = 1;
-    tw_member_leave(me);
+    tw_seat_leave(me);
 }
 
 static void destroy(void *self)
 {
-    tw_member_leave(self);
+    tw_seat_leave(self);
 }
 
 static const tw_transport_ops virtual_ops = {.version = TW_TRANSPORT_VERSION,
@@ -377,7 +377,7 @@ static const tw_transport_ops virtual_ops = {.version = TW_TRANSPORT_VERSION,
                                              .leave = leave,
                                              .destroy = destroy};
 
-tw_status tw_member_join(tw_member *me)
+tw_status tw_seat_join(tw_seat *me)
 {
     return tw_comm_create_custom(&virtual_ops, me, me->rank, me->world->options.workers, &me->comm);
 }

@@ -50,16 +50,15 @@ static void pass_limit(tw_timer *timer)
 {
     tw_world *world = (tw_world *)(void *)((char *)timer - offsetof(tw_world, limit));
     world->over = 1;
-    for (int r = 0; r < world->options.workers; r++) tw_member_leave(&world->members[r]);
+    for (int r = 0; r < world->options.workers; r++) tw_seat_leave(&world->seats[r]);
 }
 
-static tw_status create_members(tw_world *world)
+static tw_status create_seats(tw_world *world)
 {
     int count = world->options.workers;
-    TW_TRY(tw_allocate((size_t)count, sizeof *world->members, &world->members));
-    for (int r = 0; r < count; r++)
-        world->members[r] = (tw_member){.world = world, .rank = r, .gone_at = (double)INFINITY};
-    for (int r = 0; r < count; r++) TW_TRY(tw_member_join(&world->members[r]));
+    TW_TRY(tw_allocate((size_t)count, sizeof *world->seats, &world->seats));
+    for (int r = 0; r < count; r++) world->seats[r] = (tw_seat){.world = world, .rank = r, .gone_at = (double)INFINITY};
+    for (int r = 0; r < count; r++) TW_TRY(tw_seat_join(&world->seats[r]));
     return TW_OK;
 }
 
@@ -73,7 +72,7 @@ static tw_status build(tw_world *world)
                                   .overhead = options->overhead,
                                   .hosts = (options->workers - 1) / options->workers_per_host + 1};
     TW_TRY(tw_messages_create(world));
-    TW_TRY(create_members(world));
+    TW_TRY(create_seats(world));
     world->limit.fire = pass_limit;
     return tw_timers_reserve(tw_virtual_timers(world->clock), 1);
 }
@@ -96,9 +95,9 @@ tw_status tw_world_create(const tw_world_options *options, tw_world **created)
 /* Comms of ranks that never ran, or were ended where they stood. */
 static void destroy_comms(tw_world *world)
 {
-    for (int r = 0; world->members && r < world->options.workers; r++) {
-        tw_comm_destroy(world->members[r].comm);
-        world->members[r].comm = NULL;
+    for (int r = 0; world->seats && r < world->options.workers; r++) {
+        tw_comm_destroy(world->seats[r].comm);
+        world->seats[r].comm = NULL;
     }
 }
 
@@ -108,7 +107,7 @@ void tw_world_destroy(tw_world *world)
     destroy_comms(world);
     tw_messages_free(world);
     tw_virtual_destroy(world->clock);
-    tw_free(world->members);
+    tw_free(world->seats);
     tw_free(world);
 }
 
@@ -116,7 +115,7 @@ void tw_world_destroy(tw_world *world)
 
 static void *live(void *argument)
 {
-    tw_member *me = argument;
+    tw_seat *me = argument;
     tw_world *world = me->world;
     world->worker(world->context, me->rank, me->comm);
     tw_comm_destroy(me->comm);
@@ -128,8 +127,8 @@ static tw_status start_all(tw_world *world)
 {
     for (int r = 0; r < world->options.workers; r++) {
         tw_virtual_thread *thread;
-        tw_virtual_owner owner = {.rank = r, .context = &world->members[r]};
-        TW_TRY(tw_virtual_start(world->clock, owner, live, &world->members[r], &thread));
+        tw_virtual_owner owner = {.rank = r, .context = &world->seats[r]};
+        TW_TRY(tw_virtual_start(world->clock, owner, live, &world->seats[r], &thread));
     }
     return TW_OK;
 }
@@ -160,14 +159,14 @@ void tw_world_compute(double seconds)
 void tw_world_charge(uint64_t elements, uint64_t bytes)
 {
     if (!tw_virtual_self) return;
-    const tw_member *me = tw_virtual_owned_by().context;
+    const tw_seat *me = tw_virtual_owned_by().context;
     const tw_world_options *options = &me->world->options;
     tw_world_compute((double)elements * options->element_seconds + (double)bytes * options->byte_seconds);
 }
 
 void tw_world_kill(void)
 {
-    if (tw_virtual_self) tw_member_leave(tw_virtual_owned_by().context);
+    if (tw_virtual_self) tw_seat_leave(tw_virtual_owned_by().context);
 }
 
 double tw_world_seconds(const tw_world *world)
@@ -177,5 +176,5 @@ double tw_world_seconds(const tw_world *world)
 
 uint64_t tw_world_bytes(const tw_world *world, int rank)
 {
-    return world && rank >= 0 && rank < world->options.workers ? world->members[rank].bytes : 0;
+    return world && rank >= 0 && rank < world->options.workers ? world->seats[rank].bytes : 0;
 }

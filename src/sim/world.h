@@ -11,7 +11,7 @@ typedef struct tw_receipt tw_receipt;
 typedef struct tw_payload tw_payload;
 
 /* A rank's place in the world: what the transport calls self. */
-typedef struct tw_member {
+typedef struct tw_seat {
     tw_world *world;
     int rank;
     tw_comm *comm;
@@ -21,7 +21,7 @@ typedef struct tw_member {
     tw_receipt *awaited; /* the receives they wait for */
     tw_payload *recent;  /* of the last message it began to send */
     uint64_t bytes;      /* it sent to other hosts */
-} tw_member;
+} tw_seat;
 
 struct tw_world {
     tw_world_options options;
@@ -30,7 +30,7 @@ struct tw_world {
     tw_matching unmatched;
     tw_pool letters, receipts, short_payloads;
     tw_payload *payloads; /* all of them */
-    tw_member *members;   /* one a rank */
+    tw_seat *seats;       /* one a rank */
     tw_timer limit;
     int ran, over; /* over: the time limit has passed */
     tw_world_worker worker;
@@ -38,9 +38,9 @@ struct tw_world {
 };
 
 /* virtual.c: the transport. */
-tw_status tw_member_join(tw_member *member);
+tw_status tw_seat_join(tw_seat *seat);
 /* The rank takes no more part; whoever waits for it is told. */
-void tw_member_leave(tw_member *member);
+void tw_seat_leave(tw_seat *seat);
 tw_status tw_messages_create(tw_world *world);
 void tw_messages_free(tw_world *world);
 

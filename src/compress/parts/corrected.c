@@ -17,7 +17,7 @@ static double most_density(const tw_corrected *corrected, double density)
     return density * corrected->most_times < 1 ? density * corrected->most_times : 1;
 }
 
-static void settle(tw_sparse *sparse)
+static void complete(tw_sparse *sparse)
 {
     tw_corrected *corrected = (tw_corrected *)sparse;
     tw_velocity_apply(&corrected->velocity, (float)corrected->momentum, corrected->nesterov);
@@ -45,7 +45,7 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
         .feedback = 1,
         .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
         .take = take,
-        .settle = settle};
+        .complete = complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_allocate(corrected->sparse.count, sizeof(float), &corrected->momentum_buffer));
     if (corrected->masking) TW_TRY(create_masked(corrected));

@@ -162,7 +162,7 @@ static tw_status start(tw_gather *gather, tw_round *round)
 
 static tw_status finish(tw_gather *gather, tw_round *round)
 {
-    if (!gather->scheme->skipped && gather->ops && gather->ops->settle) gather->ops->settle(gather->context);
+    if (!gather->scheme->skipped && gather->ops && gather->ops->complete) gather->ops->complete(gather->context);
     round->kind = TW_ROUND_DONE;
     return TW_OK;
 }

@@ -24,7 +24,7 @@ typedef struct tw_gather_ops {
      * tensor's gradient as take left it. Sets the scheme's skipped if it overflows. */
     tw_status (*add)(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum);
     /* (optional) After the last round, with the sums in all gradients. */
-    void (*settle)(void *context);
+    void (*complete)(void *context);
 } tw_gather_ops;
 
 typedef struct tw_gather {

@@ -85,10 +85,10 @@ static void take(void *context)
         if (sparse->scheme.tensors[i].compressed) sparse->settings.take(sparse, i);
 }
 
-static void settle(void *context)
+static void complete(void *context)
 {
     tw_sparse *sparse = context;
-    if (sparse->settings.settle) sparse->settings.settle(sparse);
+    if (sparse->settings.complete) sparse->settings.complete(sparse);
 }
 
 static const tw_gather_ops sections = {
@@ -97,7 +97,7 @@ static const tw_gather_ops sections = {
     .take = take,
     .write = write_section,
     .add = add_sections,
-    .settle = settle,
+    .complete = complete,
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */

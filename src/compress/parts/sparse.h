@@ -31,7 +31,7 @@ typedef struct tw_sparse_settings {
     int feedback;        /* keep what is not sent for the next step; else drop it */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
-    void (*settle)(tw_sparse *sparse);              /* (optional) see tw_gather_ops */
+    void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
 } tw_sparse_settings;
 
 /* The head of such a scheme's struct. */

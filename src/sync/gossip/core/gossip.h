@@ -121,7 +121,7 @@ struct tw_gossip_ops {
     /* On the communication thread: exchanges, without a change to the weights. */
     tw_status (*exchange)(tw_gossip *gossip);
     /* On the worker's thread: what the exchange brought goes into the weights. */
-    void (*settle)(tw_gossip *gossip);
+    void (*apply)(tw_gossip *gossip);
     /* (optional) Takes a step in; NULL, as steps, for one of zeros. Without it the step is added to the weights. */
     void (*absorb)(tw_gossip *gossip, const float *const *steps);
 };
@@ -144,7 +144,7 @@ void *tw_gossip_run_rounds(void *gossip);
 void *tw_gossip_run_tasks(void *gossip);
 /* An add of a synchronous scheme, with the lock held between what it does; steps = NULL: the step counts as zero. */
 tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps);
-/* Lets the scheme settle, with the lock given back for that time. */
+/* Lets the scheme apply the exchange, with the lock given back for that time. */
 void tw_gossip_settle(tw_gossip *gossip);
 /* With the lock held: asks the communication thread for a task; waits until it has none. */
 void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task);

@@ -77,7 +77,7 @@ static void step_and_ask(tw_gossip *gossip, const float *const *steps)
 void tw_gossip_settle(tw_gossip *gossip)
 {
     tw_mutex_unlock(&gossip->lock);
-    gossip->ops->settle(gossip);
+    gossip->ops->apply(gossip);
     tw_mutex_lock(&gossip->lock);
 }
 

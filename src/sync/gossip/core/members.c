@@ -308,7 +308,7 @@ static tw_status check_quorum(const tw_members *members)
                    members->lost - members->agreed, before);
 }
 
-static tw_status settle(tw_members *members, uint64_t *round)
+static tw_status go_on_without_lost(tw_members *members, uint64_t *round)
 {
     TW_TRY(check_quorum(members));
     *round = members->round;
@@ -332,7 +332,7 @@ tw_status tw_members_agree(tw_members *members, uint64_t *round)
         }
         TW_TRY(check_self(members));
         int rank = find_undecided(members);
-        if (rank < 0) return settle(members, round);
+        if (rank < 0) return go_on_without_lost(members, round);
         if (tw_members_silent(members, rank, since))
             tw_members_lose(members, rank);
         else

@@ -59,7 +59,7 @@ static tw_status exchange(tw_gossip *gossip)
     return tw_gossip_mean(gossip, self->mean);
 }
 
-static void settle(tw_gossip *gossip)
+static void apply(tw_gossip *gossip)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     if (self->mode == MODE_C) {
@@ -87,6 +87,6 @@ const tw_gossip_ops tw_gossip_adpsgd_d1 = {
     .start = start,
     .destroy = destroy,
     .exchange = exchange,
-    .settle = settle,
+    .apply = apply,
     .absorb = absorb,
 };

@@ -33,7 +33,7 @@ static tw_status exchange(tw_gossip *gossip)
     return tw_innovation_exchange(&((choco *)gossip)->innovation);
 }
 
-static void settle(tw_gossip *gossip)
+static void apply(tw_gossip *gossip)
 {
     tw_kernels_best()->add(gossip->weights, ((choco *)gossip)->innovation.pull, gossip->elements);
 }
@@ -49,5 +49,5 @@ const tw_gossip_ops tw_gossip_choco = {
     .destroy = destroy,
     .remembers_exchange = 1,
     .exchange = exchange,
-    .settle = settle,
+    .apply = apply,
 };

@@ -63,7 +63,7 @@ static void absorb(tw_gossip *gossip, const float *const *steps)
 }
 
 /* The duals learn from a share of the pull. */
-static void settle(tw_gossip *gossip)
+static void apply(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
     const tw_kernels *kernels = tw_kernels_best();
@@ -82,6 +82,6 @@ const tw_gossip_ops tw_gossip_cold = {
     .start = start,
     .destroy = destroy,
     .exchange = exchange,
-    .settle = settle,
+    .apply = apply,
     .absorb = absorb,
 };

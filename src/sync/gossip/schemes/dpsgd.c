@@ -32,7 +32,7 @@ static tw_status exchange(tw_gossip *gossip)
     return tw_gossip_meet(gossip, self->round++, &self->correction);
 }
 
-static void settle(tw_gossip *gossip)
+static void apply(tw_gossip *gossip)
 {
     const float *correction = ((dpsgd *)gossip)->correction;
     if (correction) tw_kernels_best()->add(gossip->weights, correction, gossip->elements);
@@ -46,5 +46,5 @@ const tw_gossip_ops tw_gossip_dpsgd = {
     .option_count = sizeof options / sizeof *options,
     .create = create,
     .exchange = exchange,
-    .settle = settle,
+    .apply = apply,
 };
