@@ -221,13 +221,13 @@ TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gra
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
  * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors (with per_host, that of
- *   the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this step; the buffers
- *   hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed tensors stays in theirs and is sent later; for tensors that
- *   travel as fp32 it is dropped. Of the worker with the NaN, what is not among the 64 elements around it may stay,
- *   too. The step is counted, and the next one may proceed.
- * TW_ERROR_ORDER: not every tensor was submitted; the step goes on.
- * TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The reducer is finished, and so that no other rank
- *   waits for it, the comm is too: what is called on it from now on returns TW_ERROR_PEER. Destroy both. */
+ *   the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this step; the
+ * buffers hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed tensors stays
+ * in theirs and is sent later; for tensors that travel as fp32 it is dropped. Of the worker with the NaN, what is not
+ * among the 64 elements around it may stay, too. The step is counted, and the next one may proceed. TW_ERROR_ORDER: not
+ * every tensor was submitted; the step goes on. TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The
+ * reducer is finished, and so that no other rank waits for it, the comm is too: what is called on it from now on
+ * returns TW_ERROR_PEER. Destroy both. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
 
 /* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
@@ -321,11 +321,11 @@ TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
 /* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_ERROR_NONFINITE, and the
  * gossip goes on; for a synchronous scheme the step then counts as zero. */
 TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
-/* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved by
- * the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
- * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added: TW_ERROR_NONFINITE,
- * and `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where tw_gossip_add was called:
- * a gossip's steps come one way or the other, on this rank. */
+/* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved
+ * by the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
+ * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added:
+ * TW_ERROR_NONFINITE, and `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where
+ * tw_gossip_add was called: a gossip's steps come one way or the other, on this rank. */
 TW_API tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights);
 /* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
  * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
