@@ -30,21 +30,46 @@ static int path_beside(const char *file, char *path, size_t capacity)
     return length > 0 && (size_t)length < capacity;
 }
 
+/* As installed to be run; as built, or somebody else's. */
+static const char *const endings[] = {".0", ""};
+enum { ENDINGS = sizeof endings / sizeof *endings, FILE_BYTES = NAME_BYTES + 32 };
+
+static void name_file(const char *name, size_t ending, char file[FILE_BYTES])
+{
+    snprintf(file, FILE_BYTES, "libthinwire_%s.so%s", name, endings[ending]);
+}
+
+static int find_beside(const char *name, char path[PATH_BYTES])
+{
+    char file[FILE_BYTES];
+    for (size_t i = 0; i < ENDINGS; i++) {
+        name_file(name, i, file);
+        if (path_beside(file, path, PATH_BYTES) && access(path, R_OK) == 0) return 1;
+    }
+    return 0;
+}
+
+static void *search(const char *name)
+{
+    char file[FILE_BYTES];
+    void *library = NULL;
+    for (size_t i = 0; !library && i < ENDINGS; i++) {
+        name_file(name, i, file);
+        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
 static tw_status load(const char *name, void **library)
 {
-    static const char *const endings[] = {".0", ""}; /* as installed to be run; as built, or somebody else's */
-    char file[NAME_BYTES + 32], path[PATH_BYTES];
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        snprintf(file, sizeof file, "libthinwire_%s.so%s", name, endings[i]);
-        int beside = path_beside(file, path, sizeof path) && access(path, R_OK) == 0;
-        *library = dlopen(beside ? path : file, RTLD_NOW | RTLD_LOCAL);
-        if (*library) return TW_OK;
-        if (beside) break; /* what is there and cannot be loaded is what has to be told */
-    }
+    char path[PATH_BYTES];
+    *library = find_beside(name, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : search(name);
+    if (*library) return TW_OK;
     const char *why = dlerror();
     return tw_fail(TW_ERROR_UNSUPPORTED,
-                   "transport \"%s\" cannot be loaded (%s); install %s beside libthinwire.so or on the library path",
-                   name, why ? why : "no reason given", file);
+                   "transport \"%s\" cannot be loaded (%s); install libthinwire_%s.so beside libthinwire.so or on the "
+                   "library path",
+                   name, why ? why : "no reason given", name);
 }
 
 tw_status tw_comm_open(const char *name, tw_comm **comm)

@@ -1,7 +1,7 @@
 /* world.h - the inside of tw_world, shared by its files. All of it is touched by the thread with the baton only, so
  * nothing here needs a lock. */
-#ifndef TW_COMM_WORLD_H
-#define TW_COMM_WORLD_H
+#ifndef TW_SIM_WORLD_H
+#define TW_SIM_WORLD_H
 
 #include "matching.h"
 #include "network.h"
@@ -37,7 +37,7 @@ struct tw_world {
     void *context;
 };
 
-/* virtual.c: the transport. */
+/* virtual_transport.c: the transport. */
 tw_status tw_seat_join(tw_seat *seat);
 /* The rank takes no more part; whoever waits for it is told. */
 void tw_seat_leave(tw_seat *seat);

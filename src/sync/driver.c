@@ -37,7 +37,8 @@ static size_t begun_before(const tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
     size_t at_once = lane->message + 1 == settings->messages ? 1 : (size_t)settings->threads;
-    return lane->message < at_once ? 0 : lane->message + 1 - at_once;
+    size_t before = lane->message < at_once ? 0 : lane->message + 1 - at_once;
+    return settings->first_alone && before == 0 ? lane->message > 0 : before;
 }
 
 static int has_turn(const tw_lane *lane)

@@ -35,6 +35,7 @@ typedef struct tw_driver_settings {
     size_t messages; /* in a step */
     int lanes;       /* at most; there are no more than messages */
     int threads;     /* lanes that code at once */
+    int first_alone; /* no message has a turn before the first has had one: its `before` is for all of them */
     int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
     /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
     tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);

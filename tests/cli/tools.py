@@ -65,6 +65,11 @@ class ToolsTest(CommandLineTest):
             self.assertEqual([result["codec"] for result in found["results"]], listed)
             self.assertEqual({result["count"] for result in found["results"]}, {count})
 
+    def test_bench_codec_knows_sums_in_pieces(self):
+        for codec in ("sign:exchange=scatter", "fp8:exchange=scatter"):
+            result, = json.loads(self.output("bench", "codec", "--codec", codec, "--count", 5000, "--json"))["results"]
+            self.assertGreater(result["packet_bytes"], 0)
+
     def test_bench_codec_leaves_a_dense_gradient_as_it_is(self):
         result, = json.loads(self.output("bench", "codec", "--codec", "allreduce", "--count", 777, "--json"))["results"]
         self.assertEqual((result["message_bytes"], result["message_ratio"], result["bits_per_element"]), (3108, 1, 32))

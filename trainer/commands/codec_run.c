@@ -25,7 +25,10 @@ typedef struct echo {
 
 static void answer(tw_round *round, echo *e)
 {
-    *e = (echo){round->data, round->size};
+    if (round->kind == TW_ROUND_ALLTOALL)
+        *e = (echo){round->packets[0], round->sizes[0]};
+    else
+        *e = (echo){round->data, round->size};
     round->packets = &e->packet;
     round->sizes = &e->size;
 }
@@ -36,7 +39,7 @@ typedef struct turn {
 } turn;
 
 /* Adds a step's seconds: up to its first round, up to the answer to its last, and from there to the mean. The norm is
- * given: the reducer takes it from a gradient while backward leaves it in the cache. */
+ * given: who looks at the gradient, and when, is part of a reducer's step (codec_step.c). */
 static tw_status step(part *p, turn *sum)
 {
     tw_round round = {0};

@@ -52,11 +52,12 @@ static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece 
 {
     const tw_scheme *scheme = &quantised->scheme;
     float *residual = quantised->residual;
+    float *gradient = scheme->gradients[piece->tensor]; /* NULL before the first step */
     return (tw_quantised_part){
         .tensor = piece->tensor,
         .n = piece->count,
         .index = (size_t)piece->owner * scheme->count + piece->tensor,
-        .values = scheme->gradients[piece->tensor] + piece->first,
+        .values = gradient ? gradient + piece->first : NULL,
         .scale = scheme->scale,
         .residual = residual ? residual + quantised->offset[piece->tensor] + piece->first : NULL,
         .stream = stream_of(scheme, piece->tensor, scheme->rank),

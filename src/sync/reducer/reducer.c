@@ -78,8 +78,7 @@ static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
     return tw_scheme_begin(message->scheme, gradients, gradient_norm(reducer, message));
 }
 
-/* For the driver. Messages begin in order, and make their first turn before the next one does: when the last begins,
- * all squares are known. */
+/* For the driver. When the last message begins, all others have made their first turn, so all squares are known. */
 static tw_status begin(void *context, size_t number, tw_scheme **scheme)
 {
     tw_reducer *reducer = context;
@@ -195,7 +194,7 @@ static tw_status create_driver(tw_reducer *reducer)
     const tw_reducer_host *host = &reducer->host;
     int lanes = (int)common->in_flight, threads = (int)common->threads;
     tw_driver_settings settings = {.messages = reducer->message_count,
-                                   .lanes = lanes + threads - 1,
+                                   .lanes = common->overlap ? lanes + threads - 1 : 1,
                                    .threads = threads,
                                    .threaded = common->overlap,
                                    .begin = begin,
@@ -204,6 +203,7 @@ static tw_status create_driver(tw_reducer *reducer)
         settings.before = tw_reducer_host_average;
         settings.after = tw_reducer_host_spread;
         settings.aside = host->inside;
+        settings.first_alone = reducer->clips; /* a host that clips averages all of the step before it */
     }
     return tw_driver_create(&reducer->driver, host->between ? host->between : reducer->channel, &settings);
 }

@@ -283,26 +283,26 @@ tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
     return TW_OK;
 }
 
-static tw_status step_together(tw_gossip *gossip, const float *const *steps, int moved)
+/* `shown`, unless it is NULL, receives the weights, also when the step was refused: the gossip goes on then. */
+static tw_status step_together(tw_gossip *gossip, const float *const *steps, int moved, float *const *shown)
 {
     int refused, all_ended;
     TW_TRY(enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     TW_TRY(take_step(gossip, steps, moved, &refused, &all_ended));
+    if (shown) tw_gossip_copy_out(gossip, gossip->host.values, shown);
     if (!refused) return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "a step of this host holds NaN or infinity; none of them was added");
 }
 
 tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)
 {
-    return step_together(gossip, steps, 0);
+    return step_together(gossip, steps, 0, NULL);
 }
 
 tw_status tw_host_step(tw_gossip *gossip, float *const *weights)
 {
-    tw_status status = step_together(gossip, (const float *const *)weights, 1);
-    if (status == TW_OK || status == TW_ERROR_NONFINITE) tw_gossip_copy_out(gossip, gossip->host.values, weights);
-    return status;
+    return step_together(gossip, (const float *const *)weights, 1, weights);
 }
 
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
