@@ -287,10 +287,16 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 
 /* --- all-gather ---------------------------------------------------------------------------------------------- */
 
-/* Rank r's packet to dst + r * stride on every other rank. sizes: see tw_transfer; NULL when all are of `size` bytes.
- */
-static tw_status exchange_packets(tw_channel *channel, const void *data, size_t size, unsigned char *dst, size_t stride,
-                                  size_t capacity, size_t *sizes)
+/* What goes to rank r: packets[r * apart], of sizes[r * apart] bytes; apart = 0: the same to everybody. */
+typedef struct outgoing {
+    const void *const *packets;
+    const size_t *sizes;
+    size_t apart;
+} outgoing;
+
+/* Rank r's packet to dst + r * stride on every other rank. sizes: see tw_transfer; NULL when all are of one size. */
+static tw_status exchange_packets(tw_channel *channel, outgoing out, unsigned char *dst, size_t stride, size_t capacity,
+                                  size_t *sizes)
 {
     for (int first = 1, end; first < channel->comm->size; first = end) {
         end = window_end(channel, first);
@@ -298,8 +304,11 @@ static tw_status exchange_packets(tw_channel *channel, const void *data, size_t 
             int peer = rank_before(channel, step);
             tw_channel_start_receive(channel, peer, dst + (size_t)peer * stride, capacity, sizes ? sizes + peer : NULL);
         }
-        for (int step = first; step < end; step++)
-            tw_channel_start_send(channel, rank_after(channel, step), data, size);
+        for (int step = first; step < end; step++) {
+            int peer = rank_after(channel, step);
+            size_t which = (size_t)peer * out.apart;
+            tw_channel_start_send(channel, peer, out.packets[which], out.sizes[which]);
+        }
         TW_TRY(tw_channel_finish(channel));
     }
     return tw_channel_finish(channel);
@@ -308,7 +317,7 @@ static tw_status exchange_packets(tw_channel *channel, const void *data, size_t 
 tw_status tw_channel_gather_into(tw_channel *channel, const void *data, size_t size, unsigned char *gathered)
 {
     if (size) memcpy(gathered + (size_t)channel->comm->rank * size, data, size);
-    return exchange_packets(channel, data, size, gathered, size, size, NULL);
+    return exchange_packets(channel, (outgoing){&data, &size, 0}, gathered, size, size, NULL);
 }
 
 static tw_status check_packet(size_t size, size_t capacity, size_t ranks)
@@ -329,7 +338,7 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
     TW_TRY(tw_channel_list(channel));
-    TW_TRY(exchange_packets(channel, data, size, channel->scratch, stride, capacity, channel->sizes));
+    TW_TRY(exchange_packets(channel, (outgoing){&data, &size, 0}, channel->scratch, stride, capacity, channel->sizes));
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
     channel->packets[self] = data;
     channel->sizes[self] = size;
@@ -340,25 +349,6 @@ tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t siz
 
 /* --- all-to-all ---------------------------------------------------------------------------------------------- */
 
-static tw_status exchange_own_packets(tw_channel *channel, const void *const *packets, const size_t *sizes,
-                                      size_t stride, size_t capacity)
-{
-    for (int first = 1, end; first < channel->comm->size; first = end) {
-        end = window_end(channel, first);
-        for (int step = first; step < end; step++) {
-            int peer = rank_before(channel, step);
-            tw_channel_start_receive(channel, peer, channel->scratch + (size_t)peer * stride, capacity,
-                                     channel->sizes + peer);
-        }
-        for (int step = first; step < end; step++) {
-            int peer = rank_after(channel, step);
-            tw_channel_start_send(channel, peer, packets[peer], sizes[peer]);
-        }
-        TW_TRY(tw_channel_finish(channel));
-    }
-    return tw_channel_finish(channel);
-}
-
 tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, const size_t *sizes, size_t capacity,
                               const void *const **received, const size_t **received_sizes)
 {
@@ -367,7 +357,8 @@ tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, c
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
     TW_TRY(tw_channel_list(channel));
-    TW_TRY(exchange_own_packets(channel, packets, sizes, stride, capacity));
+    TW_TRY(
+        exchange_packets(channel, (outgoing){packets, sizes, 1}, channel->scratch, stride, capacity, channel->sizes));
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
     channel->packets[self] = packets[self];
     channel->sizes[self] = sizes[self];

@@ -117,12 +117,6 @@ static tw_status run_shares(share *shares, size_t count)
 
 /* ---- sharing out ---- */
 
-static size_t padded(const tw_tensor *tensor)
-{
-    enum { LINE = 16 }; /* floats of a cache line */
-    return (tw_tensor_count(tensor) + LINE - 1) / LINE * LINE;
-}
-
 static share *lightest(share *shares, size_t count)
 {
     share *least = &shares[0];
@@ -140,7 +134,7 @@ static tw_status share_out(const codec_source *source, share *shares, size_t cou
     for (size_t i = 0; i < source->count; i++) {
         share *s = lightest(shares, count);
         s->parts[s->count++].tensor = i;
-        s->elements += padded(&source->tensors[i]);
+        s->elements += codec_source_room(&source->tensors[i]);
     }
     return TW_OK;
 }
@@ -156,7 +150,7 @@ static tw_status create_share(share *s, const char *spec)
     for (size_t i = 0; i < s->count; i++) {
         const tw_tensor *tensor = &s->source->tensors[s->parts[i].tensor];
         s->parts[i].gradient = gradient;
-        gradient += padded(tensor);
+        gradient += codec_source_room(tensor);
         TW_TRY(tw_scheme_create(spec, tensor, 1, 0, 1, &s->parts[i].scheme));
     }
     return TW_OK;

@@ -240,6 +240,12 @@ void codec_source_release(codec_source *source)
     free(source->offset);
 }
 
+size_t codec_source_room(const tw_tensor *tensor)
+{
+    enum { LINE = 16 }; /* floats of a cache line */
+    return (tw_tensor_count(tensor) + LINE - 1) / LINE * LINE;
+}
+
 void codec_source_copy(const codec_source *source, size_t tensor, size_t step, float *dst)
 {
     const float *src;

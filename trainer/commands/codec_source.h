@@ -28,6 +28,9 @@ tw_status codec_source_load(const char *path, codec_source *source);
 /* Frees what any of them made; {0} is fine. */
 void codec_source_release(codec_source *source);
 
+/* Floats that a tensor takes where each begins on a cache line of its own. */
+size_t codec_source_room(const tw_tensor *tensor);
+
 /* Writes tensor `tensor`'s gradient of a step; kept steps follow each other around and around. */
 void codec_source_copy(const codec_source *source, size_t tensor, size_t step, float *dst);
 

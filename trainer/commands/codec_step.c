@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPETITIONS = 9, WARMUP = 3, LINE = 16 /* floats of a cache line */, SPEC_TEXT = 1200 };
+enum { REPETITIONS = 9, WARMUP = 3, SPEC_TEXT = 1200 };
 
 typedef struct whole {
     const codec_source *source;
@@ -17,16 +17,11 @@ typedef struct whole {
     float *a, *b, *c; /* what the floor streams: other memory than the reducer's */
 } whole;
 
-static size_t padded(const tw_tensor *tensor)
-{
-    return (tw_tensor_count(tensor) + LINE - 1) / LINE * LINE;
-}
-
 /* The gradients of a step, written before the floor streams other memory: none is in the cache when it is timed. */
 static void refill(const whole *w, size_t step)
 {
     float *at = w->gradients;
-    for (size_t i = 0; i < w->source->count; at += padded(&w->source->tensors[i++]))
+    for (size_t i = 0; i < w->source->count; at += codec_source_room(&w->source->tensors[i++]))
         codec_source_copy(w->source, i, step, at);
 }
 
@@ -36,7 +31,7 @@ static tw_status take_step(const whole *w, double *seconds)
     double start = tw_clock();
     float *at = w->gradients + w->elements;
     for (size_t i = w->source->count; i-- > 0;) {
-        at -= padded(&w->source->tensors[i]);
+        at -= codec_source_room(&w->source->tensors[i]);
         TW_TRY(tw_reducer_submit(w->reducer, i, at));
     }
     TW_TRY(tw_reducer_wait(w->reducer));
@@ -76,7 +71,7 @@ static void add_unless_set(char spec[SPEC_TEXT], const char *key, const char *va
 static tw_status create(whole *w, const char *spec)
 {
     char text[SPEC_TEXT];
-    for (size_t i = 0; i < w->source->count; i++) w->elements += padded(&w->source->tensors[i]);
+    for (size_t i = 0; i < w->source->count; i++) w->elements += codec_source_room(&w->source->tensors[i]);
     w->gradients = bench_floats(w->elements);
     w->a = bench_floats(w->elements);
     w->b = bench_floats(w->elements);

@@ -28,11 +28,11 @@ static int is_measured_late(const tw_message *message)
     return message->scheme->ops->plan == NULL || tw_scheme_looks(message->scheme);
 }
 
-static void measure(tw_reducer *reducer, const tw_message *message)
+void tw_reducer_measure(tw_reducer *reducer, const tw_message *message)
 {
     for (size_t i = 0; i < message->count; i++)
         reducer->squares[message->first + i] =
-            tw_kernels_best()->sum_squares(reducer->gradients[message->first + i], message->scheme->tensors[i].count);
+            tw_kernels_best()->sum_squares(reducer->exchanged[message->first + i], message->scheme->tensors[i].count);
 }
 
 static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
@@ -62,7 +62,7 @@ static double squares_elsewhere(const tw_reducer *reducer, const tw_message *mes
     return isfinite(others) ? others : 0;
 }
 
-static size_t message_elements(const tw_scheme *scheme)
+size_t tw_message_elements(const tw_scheme *scheme)
 {
     size_t elements = 0;
     for (size_t i = 0; i < scheme->count; i++) elements += scheme->tensors[i].count;
@@ -74,7 +74,7 @@ static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
     float **gradients = reducer->exchanged + message->first;
     if (tw_scheme_looks(message->scheme))
         return tw_scheme_begin_unseen(message->scheme, gradients, squares_elsewhere(reducer, message));
-    if (is_measured_late(message) && reducer->host.size == 1) measure(reducer, message);
+    if (is_measured_late(message) && reducer->host.size == 1) tw_reducer_measure(reducer, message);
     return tw_scheme_begin(message->scheme, gradients, gradient_norm(reducer, message));
 }
 
@@ -86,7 +86,7 @@ static tw_status begin(void *context, size_t number, tw_scheme **scheme)
     if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
     *scheme = message->scheme;
     TW_TRY(begin_message(reducer, message));
-    tw_world_charge(message_elements(*scheme), 0);
+    tw_world_charge(tw_message_elements(*scheme), 0);
     return TW_OK;
 }
 
@@ -109,7 +109,7 @@ static void account_message(tw_stats *stats, const tw_scheme *scheme)
     stats->elements_total += compressed;
     stats->compressed_fp32 += 4 * compressed;
     stats->compressed_packet += account->packet_bytes;
-    stats->message_fp32 += 4 * message_elements(scheme);
+    stats->message_fp32 += 4 * tw_message_elements(scheme);
     stats->message_packet += account->packet_bytes + account->exact_bytes;
 }
 

@@ -42,4 +42,9 @@ struct tw_reducer {
     tw_stats stats;       /* but for what the driver and the channels count */
 };
 
+/* Notes the sums of squares of what the message's scheme is given. */
+void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
+/* Of all tensors of a scheme. */
+size_t tw_message_elements(const tw_scheme *scheme);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "channel.h"
 #include "charge.h"
+#include "compress.h"
 #include "error.h"
 #include "hosts.h"
 #include "kernels.h"
@@ -68,13 +69,6 @@ void tw_reducer_host_destroy(tw_reducer *reducer)
 
 /* ---- before a message's rounds ----------------------------------------------------------------------------------- */
 
-static size_t count_values(const tw_message *message)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < message->count; i++) count += message->scheme->tensors[i].count;
-    return count;
-}
-
 /* This member's share of the mean. */
 static void pack(tw_reducer *reducer, const tw_message *message, size_t count)
 {
@@ -84,20 +78,14 @@ static void pack(tw_reducer *reducer, const tw_message *message, size_t count)
     tw_kernels_best()->scale(reducer->exchanged[message->first], 1.0f / (float)reducer->host.size, count);
 }
 
-static void measure(tw_reducer *reducer, const tw_message *message)
-{
-    for (size_t i = message->first; i < message->first + message->count; i++)
-        reducer->squares[i] =
-            tw_kernels_best()->sum_squares(reducer->exchanged[i], message->scheme->tensors[i - message->first].count);
-}
-
 static tw_status average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
 {
-    size_t count = count_values(message);
+    size_t count = tw_message_elements(message->scheme);
     pack(reducer, message, count);
     TW_TRY(tw_channel_allreduce(aside, TW_F32, reducer->exchanged[message->first], count));
     tw_world_charge(0, count * sizeof(float));
-    if (tw_reducer_is_first(reducer)) measure(reducer, message);
+    int looks = tw_scheme_looks(message->scheme); /* in its own pass, and then nobody else needs to */
+    if (tw_reducer_is_first(reducer) && !looks) tw_reducer_measure(reducer, message);
     return TW_OK;
 }
 
@@ -188,7 +176,7 @@ tw_status tw_reducer_host_spread(void *context, size_t number, tw_channel *aside
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
-    size_t count = count_values(message);
+    size_t count = tw_message_elements(message->scheme);
     TW_TRY(tw_reducer_is_first(reducer) ? tell(reducer, message, count, aside) : hear(reducer, message, count, aside));
     tw_channel_release(aside);
     return TW_OK;
