@@ -1,4 +1,5 @@
-# The front door. `make demo` and `make test` work on a fresh Debian 12 or 13: they install what is missing. The trainer
+# The front door. `make demo` and `make test` work on a fresh Debian 12 or 13: they install what is missing. Whoever says
+# `make` or `make install` says `make deps` first, so that nothing is installed unasked. The trainer
 # needs oneDNN 2.4 or later, 2.x or 3.x; where there is none, CMAKE_FLAGS=-DTHINWIRE_TRAINER=OFF leaves the library.
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -6,7 +7,7 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build demo test bench install asan tsan fuzz mutations lint format check-format clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-python test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
 
 all: build
 
@@ -14,50 +15,93 @@ help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
 	@echo "make test      install what is missing, build, run every test; in $(BUILD), ctest -L fast runs those that are"
 	@echo "               done in seconds, -LE mpi those that need no mpirun, -L cli those of the program"
+	@echo "make test-python  install Debian's PyTorch, too, and run the tests of the Python package"
+	@echo "make test-torch2  run them with a PyTorch 2 and the frameworks of the recipes, which pip fetches"
+	@echo "make test-slurm   as root: run the examples for Slurm under a Slurm of one node, whose packages apt installs first"
+	@echo "make deps      install what building, running and testing need, with apt"
 	@echo "make           build $(BUILD)/thinwire and $(BUILD)/libthinwire.so"
 	@echo "make bench     figures beside their limits, measured in one run"
 	@echo "make install   to PREFIX=$(PREFIX), below DESTDIR if that is set"
+	@echo "make wheel     the Python package as a wheel for other machines and as a source distribution, in dist"
 	@echo "make asan, tsan, fuzz, mutations, lint, format   for developers"
 
 # What building, running and testing need; tools/install-packages asks apt only for what is not there.
 deps:
 	@tools/install-packages build-essential cmake ninja-build pkg-config python3 \
-		libdnnl-dev libopenmpi-dev openmpi-bin libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
-		libsndfile1-dev libsamplerate0-dev libkissfft-dev \
+		libdnnl-dev libopenmpi-dev openmpi-bin libsodium-dev libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
+		libsndfile1-dev libsamplerate0-dev libkissfft-dev libjpeg-dev libpng-dev \
 		dataset-fashion-mnist gnuplot-nox
 
-# What the tests of other processors need besides (tests/processors); where it is missing they are skipped. On ARM there
-# is no x86 to emulate: the programs are built for ARM.
+# What the tests of other processors (tests/processors) and of the interface need besides; where it is missing they are
+# skipped. On ARM there is no x86 to emulate: the programs are built for ARM.
 OTHER_PROCESSORS = valgrind qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 ifneq ($(shell uname -m),x86_64)
 OTHER_PROCESSORS = valgrind
 endif
 deps-test: deps
 	@tools/install-packages $(OTHER_PROCESSORS) || echo "going on without them: the tests of other processors are skipped"
+	@tools/install-packages abigail-tools || echo "going on without it: the interface is not compared with releases"
 
 deps-dev: deps-test
-	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck llvm
+	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck shellcheck llvm
 
-configure: deps
-	@tools/configure $(BUILD) $(CMAKE_FLAGS)
+configure:
+	@tools/configure $(BUILD) $(CMAKE_FLAGS) || { echo "make deps installs what is missing" >&2; exit 1; }
 
 build: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
-demo: build
+# The program alone: neither tests nor examples.
+program: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target thinwire_program
+
+demo: deps
+	@$(MAKE) --no-print-directory program
 	@$(BUILD)/thinwire demo
 
-test: deps-test build
+test: deps-test
+	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+
+# The Python package with Debian's PyTorch, which is large: make test leaves out what needs it where it is not there.
+test-python: build
+	@tools/install-packages python3-torch python3-venv mypy
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '^python_'
+
+# The same with a PyTorch of the registry and the frameworks of the recipes, in a virtual environment in $(BUILD), which is
+# large, and kept. TORCH2 is what pip is to install.
+TORCH2 ?= torch==2.13.0 lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0
+test-torch2: build
+	@tools/install-packages python3-venv mypy
+	@[ -x $(BUILD)/torch2/bin/python ] || python3 -m venv $(BUILD)/torch2
+	@$(BUILD)/torch2/bin/pip install --quiet --disable-pip-version-check $(TORCH2)
+	@cmake -DTHINWIRE_PYTHON=$(abspath $(BUILD))/torch2/bin/python $(BUILD) >/dev/null
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '^python_'; code=$$?; cmake -UTHINWIRE_PYTHON . >/dev/null; exit $$code
+
+# The page's examples for Slurm. Its packages are no part of make test, because they bring services, which Debian starts.
+test-slurm: build
+	@tools/install-packages slurm-wlm munge openmpi-bin
+	@tests/slurm.py $(BUILD)/thinwire || [ $$? = 77 ]
 
 bench: build
 	@bench/codec.sh $(BUILD)/thinwire
 	@bench/train.sh $(BUILD)/thinwire
 
+# The public headers as pages of HTML, in $(BUILD)/reference/html.
+reference:
+	@tools/install-packages doxygen
+	@mkdir -p $(BUILD)/reference
+	@(cat Doxyfile && echo OUTPUT_DIRECTORY=$(BUILD)/reference) | doxygen -
+
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
+wheel: deps
+	@tools/install-packages python3-venv
+	@tools/wheel dist
+
 # The tests under sanitizers, with clang. Those labelled slow are left out: they take minutes as they are.
+LEFT_OUT ?= slow
 SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE
 
 # Libraries without frame pointers need the slow unwinder, or lsan.supp does not see who allocated.
@@ -67,14 +111,14 @@ asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: deps-dev
 	@tools/configure $(BUILD)-asan $(SANITIZE)=address,undefined
 	@cmake --build $(BUILD)-asan -j $(JOBS)
-	@cd $(BUILD)-asan && ctest -LE slow --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-asan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(JOBS)
 
 # The library's threads. The trainer's other threads are OpenMP's, which is not instrumented: it looks racy and is not.
 tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: deps-dev
 	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
-	@cd $(BUILD)-tsan && ctest -LE slow --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(JOBS)
 
 fuzz: deps-dev
 	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF
@@ -92,7 +136,8 @@ format: deps-dev
 check-format: deps-dev
 	@clang-format --dry-run --Werror --style=file $(SOURCES)
 
-lint: deps-dev build check-format
+lint: deps-dev check-format
+	@$(MAKE) --no-print-directory build
 	@tests/layers.py
 	@tools/lint $(BUILD) $(JOBS)
 

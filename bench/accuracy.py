@@ -72,7 +72,7 @@ def train(options, spec, seed):
     if path.exists():
         return json.loads(path.read_text())
     unfinished = path.with_suffix(".unfinished")
-    done = subprocess.run([options.thinwire, "train", options.task, "--quiet", "--json", unfinished, *words],
+    done = subprocess.run([options.thinwire, "train", options.task, "--quiet", "--out", "none", "--json", unfinished, *words],
                           stderr=subprocess.PIPE, text=True, env={"OMP_NUM_THREADS": "1", **os.environ})
     if done.returncode != 0:
         unfinished.unlink(missing_ok=True)

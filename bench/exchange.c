@@ -165,9 +165,9 @@ static void largest(tw_comm *comm, double *values, size_t count)
     free(all);
 }
 
-static tw_stats stats_of(const tw_reducer *reducer)
+static tw_reducer_counts stats_of(const tw_reducer *reducer)
 {
-    tw_stats stats = {.struct_size = sizeof stats};
+    tw_reducer_counts stats = {.struct_size = sizeof stats};
     must(tw_reducer_stats(reducer, &stats));
     return stats;
 }
@@ -188,9 +188,9 @@ static void measure_spec(model *m, const char *spec)
     tw_reducer *reducer;
     must(tw_reducer_create(m->comm, spec, m->source.tensors, m->source.count, &reducer));
     for (int i = 0; i < UNMEASURED; i++) take_step(m, reducer);
-    tw_stats before = stats_of(reducer);
+    tw_reducer_counts before = stats_of(reducer);
     for (size_t i = 0; i < m->steps; i++) m->seconds[i] = take_step(m, reducer);
-    tw_stats after = stats_of(reducer);
+    tw_reducer_counts after = stats_of(reducer);
     double sums[] = {(double)(after.bytes_sent - before.bytes_sent),
                      (double)(after.bytes_received - before.bytes_received), after.seconds_codec - before.seconds_codec,
                      after.seconds_exchange - before.seconds_exchange};

@@ -36,8 +36,8 @@ static double processor_seconds(void)
 
 static double rounds_of(const tw_gossip *gossip)
 {
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    must(tw_gossip_get_stats(gossip, &stats));
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    must(tw_gossip_stats(gossip, &stats));
     return (double)stats.rounds;
 }
 

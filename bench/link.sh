@@ -5,14 +5,17 @@
 #     sudo bench/link.sh 4 1gbit build/thinwire train image --sync dgc --steps 200
 #     sudo bench/link.sh 4x2 1gbit build/thinwire train image --sync dgc:per_host=2 --steps 200
 #
-# HOSTSxRANKS puts so many ranks behind each link; they talk to each other through the machine's memory.
+# HOSTSxRANKS puts so many ranks behind each link; they talk to each other through the machine's memory. With
+# DELAY=MILLISECONDS in the environment a round trip takes so long: the cables are bench/relay.c, built as RELAY
+# (build/bench_relay).
 # Needs root, iproute2 (ip, tc) and Open MPI; ends with 77 where they are not to be had. The namespaces, tw-link-PID-0
 # and so on, are removed at the end.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 links=${1%x*} each=1 rate=$2
 [ "$1" = "$links" ] || each=${1#*x}
 ranks=$((links * each))
+delay=${DELAY:-0} relay=${RELAY:-build/bench_relay}
 shift 2
 
 cannot() { echo "link.sh: $1" >&2; exit 77; }
@@ -22,9 +25,14 @@ name=tw-link-$$
 ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a network namespace (ip netns add)"
 
 work=$(mktemp -d)
-hosts=
+hosts="" relays=""
 remove() {
-    for i in $(seq 0 $((links - 1))) hub; do ip netns del "$name-$i" 2>/dev/null || true; done
+    trap '' INT TERM # a second one would leave half of it
+    for pid in $relays; do kill "$pid" 2>/dev/null || true; done
+    for i in $(seq 0 $((links - 1))) hub; do
+        ip netns pids "$name-$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true # a rank that mpirun has lost
+        ip netns del "$name-$i" 2>/dev/null || true
+    done
     rm -rf "$work"
 }
 trap remove EXIT
@@ -33,12 +41,26 @@ trap 'exit 130' INT TERM
 # Bursts pass unshaped: 256 kB is as small as a bucket can be here before it throttles TCP.
 shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 20ms; }
 
+# Between host $1 and port $2 of the hub. A round trip goes through four cables.
+connect() {
+    if [ "$delay" = 0 ]; then
+        ip link add eth0 netns "$1" type veth peer name "$2" netns "$name-hub"
+        return
+    fi
+    "$relay" "$(awk "BEGIN { print $delay / 4 }")" "$1:eth0" "$name-hub:$2" &
+    relays="$relays $!"
+    until ip -n "$name-hub" link show "$2" >/dev/null 2>&1; do
+        kill -0 "$!" 2>/dev/null || cannot "$relay makes no cable"
+        sleep 0.05
+    done
+}
+
 ip -n "$name-hub" link add bridge type bridge
 ip -n "$name-hub" link set bridge up
 for i in $(seq 0 $((links - 1))); do
     host=$name-$i
     ip netns add "$host"
-    ip link add eth0 netns "$host" type veth peer name "port$i" netns "$name-hub"
+    connect "$host" "port$i"
     ip -n "$name-hub" link set "port$i" master bridge up
     ip -n "$host" addr add "10.77.0.$((i + 1))/24" dev eth0
     ip -n "$host" link set lo up
@@ -66,5 +88,14 @@ OMP_NUM_THREADS=1 ip netns exec "$name-0" unshare --uts \
     --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl "$btl" --mca pml ob1 \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" &
 run=$!
-trap 'kill -TERM "$run"; wait "$run" || true; exit 130' INT TERM # mpirun ends its ranks
+# mpirun ends its ranks. Should it not, it is ended itself, and remove() ends them.
+end() {
+    trap '' INT TERM
+    kill -TERM "$run"
+    (sleep 10; kill -KILL "$run") >/dev/null 2>&1 &
+    wait "$run" || true
+    kill -KILL $! 2>/dev/null || true
+    exit 130
+}
+trap end INT TERM
 wait "$run"

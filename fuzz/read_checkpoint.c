@@ -1,7 +1,7 @@
-/* Reads any text as what a checkpoint says, and uses it: the first byte chooses `thinwire generate` or `transcribe`. A
- * line "=key=value" is a text (\1 in it stands for the end of a line), a line "@name 2 3" a tensor of that shape. The
- * file gets the checksum that it has to have, so that behind it everything can be reached. Whatever it says, the
- * command ends with a code of its own. */
+/* Reads any text as what a checkpoint says, and uses it: the first byte chooses `thinwire generate`, `transcribe` or
+ * `predict`. A line "=key=value" is a text (\1 in it stands for the end of a line), a line "@name 2 3" a tensor of that
+ * shape. The file gets the checksum that it has to have, so that behind it everything can be reached. Whatever it says,
+ * the command ends with a code of its own. */
 #include "commands.h"
 #include "fuzz.h"
 
@@ -10,15 +10,16 @@
 #include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 
-enum { ELEMENTS = 1 << 14, DIMENSIONS = 3 };
+enum { ELEMENTS = 1 << 16, DIMENSIONS = 4 };
 
-static char model[256], sound[256];
+static char model[256], sound[256], picture[256];
 static FILE *said; /* what the commands print, thrown away */
 
 static void remove_files(void)
 {
     unlink(model);
     unlink(sound);
+    unlink(picture);
     *strrchr(model, '/') = '\0';
     rmdir(model);
 }
@@ -35,6 +36,16 @@ static void write_sound(void)
     must(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
 }
 
+/* A grey pixel. */
+static void write_picture(void)
+{
+    static const uint8_t bytes[] =
+        "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55"
+        "\0\0\0\x0aIDAT\x78\xda\x63\x68\0\0\0\x82\0\x81\xda\x45\x08\x3b\0\0\0\0IEND\xae\x42\x60\x82";
+    FILE *file = fopen(picture, "wb");
+    must(file != NULL && fwrite(bytes, 1, sizeof bytes - 1, file) == sizeof bytes - 1 && fclose(file) == 0);
+}
+
 static void make_files(void)
 {
     const char *root = getenv("TMPDIR");
@@ -43,8 +54,10 @@ static void make_files(void)
     must(mkdtemp(folder) != NULL);
     snprintf(model, sizeof model, "%s/model.safetensors", folder);
     snprintf(sound, sizeof sound, "%s/sound.wav", folder);
+    snprintf(picture, sizeof picture, "%s/pixel.png", folder);
     must(atexit(remove_files) == 0);
     write_sound();
+    write_picture();
 }
 
 /* --- the file --------------------------------------------------------------------------------------------------- */
@@ -105,33 +118,43 @@ static void write_model(char *text)
 /* --- its use ---------------------------------------------------------------------------------------------------- */
 
 /* The exit code. Only what goes through the streams is silenced: a fuzzer's own words do not. */
-static int use(int recognises)
+static int use(int which)
 {
-    char tokens[] = "--tokens=3", beam[] = "--beam=2", *words[] = {model, recognises ? sound : tokens, beam};
+    char tokens[] = "--tokens=3", beam[] = "--beam=2", top[] = "--top=3";
+    char *words[3][3] = {{model, tokens}, {model, sound, beam}, {model, picture, top}};
     FILE *out = stdout, *error = stderr;
     stdout = stderr = said;
-    int code = recognises ? command_transcribe(3, words) : command_generate(2, words);
+    int code = which == 0   ? command_generate(2, words[0])
+               : which == 1 ? command_transcribe(3, words[1])
+                            : command_predict(3, words[2]);
     stdout = out;
     stderr = error;
     return code;
 }
 
-static int try_text(const char *given, size_t size, int recognises)
+static int try_text(const char *given, size_t size, int which)
 {
     char *text = strndup(given, size);
     must(text != NULL);
     write_model(text);
     free(text);
-    return use(recognises);
+    return use(which);
 }
 
-/* Both are used well: else the checksum is not the one that is wanted any more, and the rest would be tried in vain. */
-static const char writer[] = "=vocabulary.txt=words\1a\1<eos>\1b\1\n@encoder.weight 3 2\n@rnn.weight_ih_l0 8 2\n"
-                             "@rnn.weight_hh_l0 8 2\n@rnn.bias_ih_l0 8\n@decoder.weight 3 2\n@decoder.bias 3";
+/* All are used well: else the checksum is not the one that is wanted any more, and the rest would be tried in vain. */
+static const char writer[] =
+    "=task=lm\n=vocabulary.txt=words\1a\1<eos>\1b\1\n@encoder.weight 3 2\n@rnn.weight_ih_l0 8 2\n"
+    "@rnn.weight_hh_l0 8 2\n@rnn.bias_ih_l0 8\n@decoder.weight 3 2\n@decoder.bias 3";
 static const char recogniser[] =
-    "=feature settings=rate=8000,bins=4\n=alphabet= abcd\n=layers=1\n=hidden=2\n=bottleneck=0\n@rnn.weight_ih_l0 8 4\n"
+    "=task=asr\n=feature settings=rate=8000,bins=4\n=alphabet= "
+    "abcd\n=layers=1\n=hidden=2\n=bottleneck=0\n@rnn.weight_ih_l0 8 4\n"
     "@rnn.weight_hh_l0 8 2\n@rnn.bias_ih_l0 8\n@rnn.weight_ih_l0_reverse 8 4\n@rnn.weight_hh_l0_reverse 8 2\n"
     "@rnn.bias_ih_l0_reverse 8\n@output.weight 6 4\n@output.bias 6";
+
+static const char classifier[] =
+    "=task=image\n=network=cnn\n=network input=1 4 4\n=network mean=0.5\n=network deviation=0.25\n"
+    "=network classes=cat\1dog\1\n@conv1.weight 16 1 3 3\n@conv1.bias 16\n@conv2.weight 32 16 3 3\n@conv2.bias 32\n"
+    "@conv3.weight 64 32 3 3\n@conv3.bias 64\n@fc1.weight 128 64\n@fc1.bias 128\n@fc2.weight 2 128\n@fc2.bias 2";
 
 static void begin(void)
 {
@@ -140,13 +163,14 @@ static void begin(void)
     must(said != NULL);
     must(try_text(writer, sizeof writer - 1, 0) == 0);
     must(try_text(recogniser, sizeof recogniser - 1, 1) == 0);
+    must(try_text(classifier, sizeof classifier - 1, 2) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!said) begin();
     if (size < 1) return 0;
-    int code = try_text((const char *)data + 1, size - 1, data[0] % 2);
+    int code = try_text((const char *)data + 1, size - 1, data[0] % 3);
     must(code == 0 || code == 2);
     return 0;
 }

@@ -123,8 +123,7 @@ static void read_rows(const char *text)
     simulate_settings s = {.workers = workers, .syncs = syncs ? syncs : workers + strlen(workers)};
     simulation all = {.settings = &s};
     if (accepted(simulate_make_rows(&s, &all))) must(all.row_count > 0);
-    for (size_t i = 0; i < all.row_count; i++)
-        must(all.rows[i].workers >= 1 && all.rows[i].workers <= SIMULATE_WORKERS);
+    for (size_t i = 0; i < all.row_count; i++) must(all.rows[i].workers >= 1 && all.rows[i].workers <= WORKERS_MOST);
     free(all.rows);
     free(workers);
 }

@@ -42,7 +42,7 @@ static void check_record(const simulate_record *record)
     const double times[] = {record->step_seconds,  record->pass_seconds,   record->jitter,  record->other_seconds,
                             record->codec_seconds, record->bytes_received, record->elements};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) must(times[i] >= 0 && isfinite(times[i]));
-    must(record->settings.workers >= 1 && record->settings.workers <= SIMULATE_WORKERS);
+    must(record->settings.workers >= 1 && record->settings.workers <= WORKERS_MOST);
     must(record->settings.steps >= 1 && record->pass_seconds > 0 && record->settings.sync);
 }
 

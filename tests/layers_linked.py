@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Folders are layers when they are linked, too: checks that no object of src/ uses a function or a table of a layer it
-may not see. An include is not needed for that: a declaration written by hand is enough.
+may not see. An include is not needed for that: a declaration written by hand is enough. And all memory comes from
+src/base/memory.c, so that a program's own allocator (tw_set_allocator) sees all of it.
 
 `layers_linked.py NM OBJECT...`: the objects of the library, in the folders where CMake builds them."""
 import collections
@@ -12,6 +13,8 @@ sys.dont_write_bytecode = True
 from layers import MAY_SEE
 
 FOLDER = re.compile(r"(?:^|/)(src/[\w/]+?)/CMakeFiles/")
+ALLOCATION = {"malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign", "memalign", "strdup",
+              "strndup", "asprintf", "vasprintf", "getline", "getdelim", "open_memstream", "realpath"}
 
 
 def symbols(nm, path):
@@ -24,13 +27,15 @@ def symbols(nm, path):
 
 
 def main(nm, *objects):
-    owner, needs = {}, collections.defaultdict(set)
+    owner, needs, found = {}, collections.defaultdict(set), []
     for path in objects:
         folder = FOLDER.search(path).group(1)
         defined, needed = symbols(nm, path)
         owner.update((name, folder) for name in defined if name.startswith("tw_"))
         needs[folder] |= needed
-    found = [f"{folder} uses {name} of {owner[name]}" for folder, names in sorted(needs.items()) for name in sorted(names)
+        if not path.endswith("memory.c.o"):
+            found += [f"{path} uses {name} instead of memory.h" for name in sorted(needed & ALLOCATION)]
+    found += [f"{folder} uses {name} of {owner[name]}" for folder, names in sorted(needs.items()) for name in sorted(names)
              if name in owner and owner[name] not in (folder, *MAY_SEE[folder])]
     links = sum(name in owner and owner[name] != folder for folder, names in needs.items() for name in names)
     print("\n".join(found) if found else f"{len(needs)} layers keep to their {links} links")

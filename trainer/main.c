@@ -7,14 +7,21 @@
 #endif
 
 static const command commands[] = {
-    {"demo", "the main job: real images, four workers, dense against compressed", command_demo},
-    {"train", "train a network on several workers", command_train},
-    {"generate", "text from a language model that was trained", command_generate},
-    {"transcribe", "text from recorded speech, by a recogniser that was trained", command_transcribe},
-    {"simulate", "the same training on workers and over a network there are not", command_simulate},
-    {"schemes", "the ways to exchange gradients, and their options", command_schemes},
-    {"bench", "figures beside their limits: compression, training steps", command_bench},
-    {"doctor", "what this machine offers: instruction set, memory, oneDNN, MPI, data", command_doctor},
+    {"demo", "Compare dense and compressed training on real images, with four workers", command_demo},
+    {"train", "Train a network on several workers", command_train},
+    {"predict", "Ask a trained network about files", command_predict},
+    {"generate", "Let a trained language model write text", command_generate},
+    {"transcribe", "Write down what is said in recordings", command_transcribe},
+    {"export", "Write a trained network to a file for PyTorch", command_export},
+    {"report", "Draw the curves and figures of runs on one page", command_report},
+    {"simulate", "Predict training on machines and networks that you do not have", command_simulate},
+    {"tasks", "List what can be trained", command_tasks},
+    {"models", "List the networks that can be trained", command_models},
+    {"schemes", "List the ways to exchange gradients or weights, and their options", command_schemes},
+    {"check-scheme", "Check that a scheme of your own keeps what every scheme promises", command_check_scheme},
+    {"bench", "Measure the speed of compression and of training", command_bench},
+    {"doctor", "Examine this machine, or the network between machines", command_doctor},
+    {"completion", "Print a script that completes commands in bash or zsh", command_completion},
 };
 
 static const command_list list = {
@@ -29,12 +36,21 @@ static int asks_for_version(const char *word)
     return strcmp(word, "version") == 0 || strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
+/* Words before a command that ask for its page. The second and third are for the build and for shells. */
+static const struct {
+    const char *name;
+    int (*print)(const command_list *list, int argc, char **argv);
+} pages[] = {{"help", command_help}, {"manual", command_manual}, {"complete", command_complete}};
+
 static int run(int argc, char **argv)
 {
     if (argc == 2 && asks_for_version(argv[1])) {
         printf("thinwire %s\n", tw_version());
         return 0;
     }
+    for (size_t i = 0; argc > 2 && i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(argv[1], pages[i].name) == 0) return pages[i].print(&list, argc - 2, argv + 2);
+    if (argc == 2 && strcmp(argv[1], "manual") == 0) return command_manual(&list, 0, NULL);
     return command_choose(&list, argc - 1, argv + 1);
 }
 

@@ -14,6 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What cannot be looked at, as in a folder that may not be entered, counts as there. */
+static inline int path_exists(const char *path)
+{
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 /* ENXIO: a pipe that nobody reads, opened for writing. */
 static inline tw_status regular_file_refuse(const char *path, int error)
 {

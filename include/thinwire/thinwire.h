@@ -2,12 +2,13 @@
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
  * possible. This header is everything a program needs; thinwire_mpi.h adds MPI, thinwire_plugin.h lets others add
- * transports, thinwire_sim.h runs many workers under a clock of its own.
+ * transports, thinwire_scheme.h schemes, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *
  *     tw_comm *comm = ...;                                      // who takes part: threads, MPI, or your own transport
- *     tw_tensor table[] = {{"conv.weight", 4, {32, 1, 3, 3}}, {"conv.bias", 1, {32}}};
+ *     tw_tensor table[] = {{.name = "conv.weight", .dims = 4, .shape = {32, 1, 3, 3}},
+ *                          {.name = "conv.bias", .dims = 1, .shape = {32}}};
  *     tw_reducer *reducer;
  *     tw_reducer_create(comm, "dgc:density=0.001,momentum=0.9", table, 2, &reducer);
  *     for (;;) {
@@ -15,7 +16,8 @@
  *         tw_reducer_submit(reducer, tensor, gradient);         // returns at once; the exchange overlaps backward
  *         ...
  *         status = tw_reducer_wait(reducer);                    // the mean over all workers is now in `gradient`
- *         ... w -= learning_rate * gradient
+ *         if (status == TW_OK) ... w -= learning_rate * gradient
+ *         if (tw_status_is_error(status)) break;                // TW_SKIPPED is none: a NaN, and no worker steps
  *     }
  *
  * Conventions
@@ -28,12 +30,16 @@
  *   changed then. All headers of thinwire keep this.
  * - A struct_size is set to the struct's sizeof by the caller, who may be older or newer than the library: fields that
  *   only one of them knows are zero for the other. 0, or what is no size at all, is TW_ERROR_ARGUMENT.
+ * - Structs without a struct_size have room that is reserved instead. It is zero until a later version gives it a
+ *   meaning; anything else in it is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, see to that.
  * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive
- *   the reducers on it. Strings and tables passed in are copied unless stated otherwise.
- * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the two
- *   exceptions (a comm under several reducers, and the threads of one group) are made for it.
+ *   the reducers on it. Strings and tables passed in are copied unless stated otherwise. Section 7 says what a fork
+ * does.
+ * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
+ *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
- *   set. Sums over workers are taken in rank order.
+ *   set. Sums over workers are taken in rank order. That holds while the program leaves rounding to nearest and
+ *   denormals on, as C has them; a library that was linked with -ffast-math may turn them off.
  */
 #ifndef THINWIRE_H
 #define THINWIRE_H
@@ -70,7 +76,8 @@ TW_API const char *tw_isa_levels(void);
  * 1. Status and errors
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* X(name, value, sentence). Values never change. */
+/* X(name, value, sentence). Values never change. A TW_ERROR_ refuses the call or ends the object: the call says which.
+ * TW_SKIPPED is no error: the call did its work, and what it found is that this one step counts for nothing. */
 #define TW_STATUS_MAP(X)                                                                                               \
     X(TW_OK, 0, "success")                                                                                             \
     X(TW_ERROR_ARGUMENT, 1, "an argument is out of range or does not fit the object")                                  \
@@ -80,11 +87,12 @@ TW_API const char *tw_isa_levels(void);
     X(TW_ERROR_FORMAT, 5, "a file is not what it should be")                                                           \
     X(TW_ERROR_PACKET, 6, "a packet from a peer is damaged or not of this step")                                       \
     X(TW_ERROR_PEER, 7, "a peer is gone or did not answer within the deadline")                                        \
-    X(TW_ERROR_NONFINITE, 8, "a gradient held NaN or infinity; the step was skipped on every worker")                  \
+    X(TW_ERROR_NONFINITE, 8, "the weights hold NaN or infinity and cannot be averaged any more")                       \
     X(TW_ERROR_STATE, 9, "saved state does not fit this object")                                                       \
     X(TW_ERROR_UNSUPPORTED, 10, "this build, machine or scheme cannot do that")                                        \
     X(TW_ERROR_SYSTEM, 11, "the operating system refused a thread, a library or a resource")                           \
-    X(TW_ERROR_ORDER, 12, "the calls came in an order the object does not allow")
+    X(TW_ERROR_ORDER, 12, "the calls came in an order the object does not allow")                                      \
+    X(TW_SKIPPED, 13, "the step held NaN or infinity and was skipped; the next one may proceed")
 
 typedef enum tw_status {
 #define TW_STATUS_ENUM(name, value, sentence) name = value,
@@ -96,7 +104,10 @@ typedef enum tw_status {
 TW_API const char *tw_status_name(tw_status status);
 /* The sentence of the list above. */
 TW_API const char *tw_status_sentence(tw_status status);
-/* What this thread's last failing call had to say. Never NULL; valid until this thread's next thinwire call. */
+/* 0 for TW_OK and TW_SKIPPED, 1 for all others, also those that a later library adds: what a binding raises. */
+TW_API int tw_status_is_error(tw_status status);
+/* What this thread's last call that did not return TW_OK had to say. Never NULL; valid until this thread's next
+ * thinwire call. */
 TW_API const char *tw_last_error(void);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -116,8 +127,17 @@ TW_API tw_status tw_comm_create_threads(int size, tw_comm **comms);
 TW_API tw_status tw_comm_open(const char *name, tw_comm **comm);
 
 /* Leaves the group; peers that still wait for this rank get TW_ERROR_PEER. Over MPI it waits until the others leave,
- * too, for ten seconds at most, and then, where it initialised MPI, for as long as MPI_Finalize takes. */
+ * too, for ten seconds at most, and then, where it initialised MPI, for as long as MPI_Finalize takes. Over sockets it
+ * waits for as long until the others' machines have all that was sent to them; the log is told where they have not. */
 TW_API void tw_comm_destroy(tw_comm *comm);
+/* Leaves the group now and keeps the object, from any thread, whatever others do with the comm: every wait that this
+ * rank's threads are in ends with TW_ERROR_PEER, and so does every later call on the comm and what was made on it;
+ * peers that wait for this rank get TW_ERROR_PEER as soon as the transport can tell them. So an exception between
+ * submit and wait keeps nobody until the deadline, and a thread that waits can be called back. tw_comm_destroy comes
+ * later, when no thread uses the comm any more. What was submitted to a reducer stays the reducer's until its wait has
+ * returned an error, or its destroy has returned. Not for a signal's handler: it takes a lock. A second call does
+ * nothing. */
+TW_API void tw_comm_leave(tw_comm *comm);
 TW_API int tw_comm_rank(const tw_comm *comm);
 TW_API int tw_comm_size(const tw_comm *comm);
 /* "threads", "mpi", or the name a custom transport gave; "" for NULL. */
@@ -142,12 +162,14 @@ TW_API tw_status tw_comm_broadcast(tw_comm *comm, int root, void *data, size_t s
 TW_API tw_status tw_comm_allgather(tw_comm *comm, const void *data, size_t size, void *gathered);
 
 /* What the transport counted for this rank since the comm was made. Payload bytes handed to and taken from the wire;
- * a checksum of 4 bytes, and the transport's own headers, go with each message and are not among them. */
+ * a checksum of 4 bytes, and the transport's own headers, go with each message and are not among them. Set struct_size
+ * = sizeof(tw_traffic) before the call. */
 typedef struct tw_traffic {
+    size_t struct_size;
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent, messages_received;
 } tw_traffic;
-TW_API tw_traffic tw_comm_traffic(const tw_comm *comm);
+TW_API tw_status tw_comm_traffic(const tw_comm *comm, tw_traffic *traffic);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 3. Reducer: synchronous agreement on gradients
@@ -160,6 +182,7 @@ typedef struct tw_tensor {
     const char *name;
     size_t dims;               /* 0 .. TW_MAX_DIMS; 0 is a scalar */
     size_t shape[TW_MAX_DIMS]; /* each >= 1; at most 2^31 elements in all */
+    const void *reserved[2];   /* NULL */
 } tw_tensor;
 
 /* What an element is. F16 is IEEE 754 half precision, BF16 the upper half of an F32. */
@@ -175,8 +198,33 @@ typedef enum tw_dtype {
     TW_BF16 = 8
 } tw_dtype;
 
+/* Whose memory a pointer points to. This version knows the host's alone. */
+typedef enum tw_memory_kind { TW_MEMORY_HOST = 0 } tw_memory_kind;
+
 /* Elements of a tensor: the product of its shape; 0 for NULL. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
+
+/* What an option of a spec may be set to. */
+typedef enum tw_option_kind {
+    TW_OPTION_REAL = 0,    /* a number, with a decimal point if need be, from least to most */
+    TW_OPTION_INTEGER = 1, /* a whole number from least to most */
+    TW_OPTION_SWITCH = 2,  /* "on" or "off" */
+    TW_OPTION_CHOICE = 3,  /* one of the choices */
+    TW_OPTION_TEXT = 4     /* a text without commas; it may be empty */
+} tw_option_kind;
+
+/* One option of a scheme, for a page of help, a form or a binding. Set struct_size = sizeof(tw_option_info) before the
+ * call. The texts are the library's and stay. */
+typedef struct tw_option_info {
+    size_t struct_size;
+    const char *name;
+    tw_option_kind kind;
+    int common;           /* 1: other schemes have it, too, and it means the same there */
+    const char *fallback; /* the default, as a spec says it */
+    double least, most;   /* REAL and INTEGER: both ends are allowed */
+    const char *choices;  /* CHOICE: with | between them, "fp32|fp16|bf16"; otherwise NULL */
+    const char *help;     /* one line */
+} tw_option_info;
 
 typedef struct tw_reducer tw_reducer;
 
@@ -184,11 +232,12 @@ typedef struct tw_reducer tw_reducer;
  * comm, with the same spec and table (checked: TW_ERROR_ARGUMENT on every rank if they differ). If one rank cannot make
  * its reducer (a bad spec, no memory), none of them does: the others return that rank's status and name it.
  *
- * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_scheme_count() and tw_scheme_help().
+ * The spec is "scheme" or "scheme:option=value,option=value". Schemes: tw_schemes_count() and its kin.
  * Options every scheme takes:
  *   message_kb=N        tensors are fused into messages of at least N KiB of fp32 (default 0: a quarter of all tensors,
  *                       but at least 4096 and at most 32768; for allreduce, fp16 and bf16 4096)
- *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2, at most 8)
+ *   in_flight=N         messages under way at once: while one is on the wire, another is coded (default 2; for
+ *                       allreduce, fp16 and bf16 4; at most 8)
  *   threads=N           messages coded at once, each on a core of its own; so many more are under way (default 1,
  *                       at most 7)
  *   overlap=on|off      exchange on threads of its own, one a message under way, while backward runs (default on);
@@ -218,34 +267,89 @@ TW_API void tw_reducer_destroy(tw_reducer *reducer);
  * what wait would return. */
 TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
 
+/* A gradient of which more is to be said than where it is. Set struct_size = sizeof(tw_gradient), and the rest to 0
+ * where there is nothing to say. */
+typedef struct tw_gradient {
+    size_t struct_size;
+    void *data; /* tw_tensor_count() elements, aligned as their type is; they become the mean */
+    /* Of these: TW_F32, TW_F16, TW_BF16 or TW_F64. The exchange is in fp32, with the same bits as if the caller had
+     * converted what goes in and what comes out, to nearest; a mean beyond the type's range becomes infinite. A rank
+     * may have another type than the others. The first gradient of another type than F32 makes a place for all floats
+     * of its message (none with per_host): TW_ERROR_MEMORY when there is none, and then nothing was submitted. */
+    tw_dtype dtype;
+    tw_memory_kind memory; /* of data: the host's. Any other, or a stream, is TW_ERROR_UNSUPPORTED */
+    void *stream;          /* none: NULL */
+    /* 1: this rank has no gradient for the tensor in this step (an unused layer or expert, a rank that ran out of
+     * data), and what stands in data is not looked at. The rank adds nothing to the sum, which is still divided by the
+     * number of ranks, and receives the mean. All that it remembers for the tensor stays as it is, neither sent nor
+     * faded. For a tensor that is absent on all ranks the mean is 0 and nothing is lost, so it need not be applied. */
+    int absent;
+    /* Asked before anything of the gradient is touched, with `context`: above 0 once it is there, 0 as long as it is
+     * not, below 0 when it never will be. It is how a copy from a device or an event is waited for without a thread of
+     * the caller's: from an exchange thread (from wait with overlap=off), after naps that grow to two milliseconds, and
+     * no more once it has said yes. It must not call thinwire on this reducer or its comm. The messages behind wait,
+     * too. Below 0, or after the comm's timeout, wait returns TW_ERROR_SYSTEM, and the reducer is finished. */
+    int (*ready)(void *context);
+    void *context;
+} tw_gradient;
+/* tw_reducer_submit with all that can be said. TW_ERROR_ARGUMENT for a type that is none of these, too. */
+TW_API tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gradient *gradient);
+
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
- * TW_ERROR_NONFINITE: some rank's gradient held NaN or infinity, or its norm over all tensors (with per_host, that of
- *   the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this step; the
- * buffers hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed tensors stays
- * in theirs and is sent later; for tensors that travel as fp32 it is dropped. Of the worker with the NaN, what is not
- * among the 64 elements around it may stay, too. The step is counted, and the next one may proceed. TW_ERROR_ORDER: not
- * every tensor was submitted; the step goes on. TW_ERROR_PACKET, TW_ERROR_PEER, any other: the exchange failed. The
- * reducer is finished, and so that no other rank waits for it, the comm is too: what is called on it from now on
- * returns TW_ERROR_PEER. Destroy both. */
+ * TW_SKIPPED, which is no error: some rank's gradient held NaN or infinity, or its norm over all tensors (with
+ * per_host, that of the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this
+ * step; the buffers hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed
+ * tensors stays in theirs and is sent later; for tensors that travel as fp32 it is dropped. Of the worker with the NaN,
+ * what is not among the 64 elements around it may stay, too. The step is counted, and the next one may proceed.
+ * TW_ERROR_ORDER: not every tensor was submitted; the step goes on. TW_ERROR_PACKET, TW_ERROR_PEER, any other: the
+ * exchange failed. The reducer is finished, and so that no other rank waits for it, the comm is too: what is called on
+ * it from now on returns TW_ERROR_PEER. Destroy both. */
 TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
+
+/* The same for at most about `seconds` (0: only looks; INFINITY: as tw_reducer_wait). *done becomes 1 when the step has
+ * ended, with TW_OK or TW_SKIPPED, and 0 when the time was over first: TW_OK, the step goes on, and nothing may happen
+ * to it but another wait. An interpreter calls it in a loop and heeds its signals between. With overlap=off the
+ * caller's thread does the work, and the clock is looked at when a message is over: a call then takes one message at
+ * least, which may wait for peers up to the comm's timeout. TW_ERROR_ARGUMENT for seconds below 0 or NaN. */
+TW_API tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done);
+
+/* Waits for one tensor, for at most about `seconds`: *done becomes 1 when its mean is in its buffer, and nobody touches
+ * the buffer any more before wait. So it may be copied elsewhere while later messages travel. It is provisional:
+ * another message may still have the step skipped, and only TW_OK of wait says that the mean may be applied. 0 at once
+ * as long as its message, or one before it, lacks a tensor that was not submitted. Between the first submit and wait,
+ * as often as one likes; it does not take the place of wait. TW_ERROR_ORDER if the tensor was not submitted in this
+ * step; errors of the exchange, and overlap=off, as in tw_reducer_wait_for. */
+TW_API tw_status tw_reducer_wait_tensor(tw_reducer *reducer, size_t index, double seconds, int *done);
 
 /* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
  * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds.
  * TW_ERROR_ARGUMENT unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
 TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
 
+/* The same with a rate for each tensor, for optimisers whose groups of parameters have schedules of their own; rates[i]
+ * is tensor i's. All alike, they are tw_reducer_set_rate's; the call made last is the one that counts. */
+TW_API tw_status tw_reducer_set_rates(tw_reducer *reducer, const float *rates);
+
+/* For loss scaling: from the next step on gradients come multiplied by `scale` (1 to begin with; the same on every
+ * rank), and so do means go. The scheme sees neither: the scale is divided out before anything of a gradient is
+ * remembered, so that what is held back keeps its worth when the scale changes. With a power of two no bit of what is
+ * sent or remembered differs from a run without. The bound of 1e33 is on gradients as they come; a mean that overflows
+ * when it is multiplied is TW_SKIPPED on all ranks. TW_ERROR_ARGUMENT unless it is 1e-6 to 1e30,
+ * TW_ERROR_ORDER while a step is under way. It costs a pass over the mean, unless it is 1. */
+TW_API tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale);
+
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
  * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 
-/* Counts since create. Set struct_size = sizeof(tw_stats) before the call; fields unknown to the library stay zero.
- * With per_host, what is said of tensors and packets (elements_sent to message_packet) is the first rank's of each
- * host; the other ranks make no packets, and have 0 there. */
-typedef struct tw_stats {
+/* Counts since create. Set struct_size = sizeof(tw_reducer_counts) before the call; fields unknown to the library stay
+ * zero. With per_host, what is said of tensors and packets (elements_sent to message_packet) is the first rank's of
+ * each host; the other ranks make no packets, and have 0 there. */
+typedef struct tw_reducer_counts {
     size_t struct_size;
     uint64_t steps;             /* finished, skipped ones included */
-    uint64_t steps_skipped;     /* TW_ERROR_NONFINITE */
+    uint64_t steps_skipped;     /* TW_SKIPPED */
     uint64_t steps_warmup;      /* finished during the scheme's warm-up */
     uint64_t bytes_sent;        /* by this rank for this reducer, counted in the transport */
     uint64_t bytes_received;    /* likewise */
@@ -261,12 +365,16 @@ typedef struct tw_stats {
                                 message is coded while another is under way */
     double seconds_wait;     /* that tw_reducer_wait blocked its caller: what overlap did not hide */
     uint64_t bytes_between;  /* of bytes_sent, in exchanges with other hosts: see per_host; without it, all of it */
-} tw_stats;
-TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats);
+} tw_reducer_counts;
+TW_API tw_status tw_reducer_stats(const tw_reducer *reducer, tw_reducer_counts *stats);
 
 /* What will happen to tensor `index` after any warm-up, for a banner: "dgc: 402 of 401408 elements", "dense bf16: 1
  * dimension". Valid as long as the reducer; "" for an index beyond the table, or NULL. */
 TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
+
+/* Bytes of all that is remembered from step to step on this rank, which is what tw_reducer_save_state puts into a state
+ * but for its count of steps; 0 for NULL, and with per_host on all but the first rank of a host. */
+TW_API uint64_t tw_reducer_state_bytes(const tw_reducer *reducer);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 4. Gossip: decentralised agreement on weights, in which nobody waits for a slower one
@@ -301,7 +409,7 @@ typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
  * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
- * "scheme:option=value,..."; tw_gossip_scheme_count() and tw_gossip_help() list them.
+ * "scheme:option=value,..."; tw_gossips_count() and its kin list them.
  *
  * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then
  * a collective of the host, which averages the steps of its members; all of them read the same bits, and one of them
@@ -318,14 +426,14 @@ TW_API void tw_gossip_destroy(tw_gossip *gossip);
 
 /* Copies the weights out, all of one moment. */
 TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
-/* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_ERROR_NONFINITE, and the
- * gossip goes on; for a synchronous scheme the step then counts as zero. */
+/* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_SKIPPED, and the gossip
+ * goes on; for a synchronous scheme the step then counts as zero. */
 TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
 /* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved
  * by the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
- * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added:
- * TW_ERROR_NONFINITE, and `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where
- * tw_gossip_add was called: a gossip's steps come one way or the other, on this rank. */
+ * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added: TW_SKIPPED, and
+ * `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where tw_gossip_add was called: a
+ * gossip's steps come one way or the other, on this rank. */
 TW_API tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights);
 /* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
  * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
@@ -338,11 +446,11 @@ TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
  * second time. */
 TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
 
-/* Counts since create. Set struct_size = sizeof(tw_gossip_stats) before the call. */
-typedef struct tw_gossip_stats {
+/* Counts since create. Set struct_size = sizeof(tw_gossip_counts) before the call. */
+typedef struct tw_gossip_counts {
     size_t struct_size;
     uint64_t steps;         /* added */
-    uint64_t steps_skipped; /* TW_ERROR_NONFINITE */
+    uint64_t steps_skipped; /* TW_SKIPPED */
     uint64_t rounds;        /* of averaging this rank took part in */
     uint64_t bytes_sent;    /* for this gossip, counted in the transport */
     uint64_t bytes_received;
@@ -352,16 +460,18 @@ typedef struct tw_gossip_stats {
     double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
     uint64_t ranks_lost;     /* whom this rank and the others go on without: see survive=on */
     uint64_t lowest_rank;    /* of those that go on */
-} tw_gossip_stats;
-TW_API tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats);
+} tw_gossip_counts;
+TW_API tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stats);
 
-/* The gossip schemes of this library, as tw_scheme_count and its kin. */
-TW_API size_t tw_gossip_scheme_count(void);
-TW_API const char *tw_gossip_name(size_t index);
-TW_API const char *tw_gossip_summary(size_t index);
-TW_API size_t tw_gossip_help(size_t index, char *text, size_t capacity);
+/* The gossip schemes of this library, as tw_schemes_count and its kin. */
+TW_API size_t tw_gossips_count(void);
+TW_API const char *tw_gossips_name(size_t index);
+TW_API const char *tw_gossips_summary(size_t index);
+TW_API size_t tw_gossips_option_count(size_t index);
+TW_API tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option);
+TW_API size_t tw_gossips_help(size_t index, char *text, size_t capacity);
 /* 1 for a scheme in which every rank must add as often as the others. */
-TW_API int tw_gossip_is_synchronous(size_t index);
+TW_API int tw_gossips_is_synchronous(size_t index);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 5. State: named tensors, kept without loss
@@ -393,10 +503,36 @@ typedef struct tw_state_entry {
     const size_t *shape;
     const void *data;
     size_t bytes;
+    const void *reserved[2]; /* NULL */
 } tw_state_entry;
 TW_API size_t tw_state_count(const tw_state *state);
 /* The tensors in order of insertion; TW_ERROR_ARGUMENT unless index < tw_state_count(). */
 TW_API tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry);
+
+/* What something remembered is to the other ranks: what has to be kept when their number changes. */
+typedef enum tw_state_kind {
+    TW_STATE_ADDS = 0, /* a rank's own, of which the sum over the ranks counts: residuals, momentum of own gradients */
+    TW_STATE_SAME = 1, /* the same bits on all ranks: counts of steps, momentum of means */
+    TW_STATE_OWN = 2,  /* a rank's own, and nothing is lost with it: what a threshold is steered by */
+    TW_STATE_AVERAGES = 3 /* a rank's own, of which the mean over the ranks counts: a gossip's weights */
+} tw_state_kind;
+
+/* One thing that is remembered of one tensor. */
+typedef struct tw_remembered {
+    const char *what;   /* "residual" */
+    const char *tensor; /* the tensor's name. What belongs to none: "steps" of "scheme" */
+    tw_state_kind kind;
+    tw_dtype dtype;
+    size_t count; /* elements */
+    void *data;   /* these */
+    /* Set where groups of different sizes remember different things. */
+    const char *joins; /* ADDS: of the same tensor, what it is added to where there is nothing of its name; or NULL */
+    int is_piece;      /* it is of the tensor's elements from `first` on, of which each rank has others; a state without
+                        * it stands for zeros */
+    size_t first;
+    int is_rounding; /* ADDS: no more than what a step without a residual loses; dropped where it has no place */
+    const void *reserved[2]; /* NULL */
+} tw_remembered;
 
 /* Writes a safetensors file: to a temporary name in the same folder, fsynced, then renamed over `path`; whatever goes
  * wrong (full disk, no permission: TW_ERROR_IO), an older file at `path` stays whole. */
@@ -412,6 +548,31 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
+/* For a caller's function that is shown what is remembered, a thing at a time. What it returns other than TW_OK ends
+ * the visit, and is what the visit returns. */
+typedef tw_status (*tw_state_visit)(void *context, const tw_remembered *entry);
+/* Shows all that save would copy, where it lies: entry->data stays until the reducer's next submit, and is to be read
+ * only. Between steps only. As by a save, what a scheme leaves open until its next step is closed, and the last step
+ * can no longer be taken back. */
+TW_API tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context);
+
+/* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. */
+typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **state);
+/* What a reducer's rank `rank` of `size` goes on with where `old_size` ranks have saved their states: puts into
+ * `state`, under `prefix`, what load then takes; the old states have the same prefix. Nobody need be there: spec and
+ * table tell what is remembered. Of what adds, an old rank's goes to the new ranks that lie where it lay, when both
+ * groups are spread evenly over the same line: the sum over the ranks is kept to the rounding of fp32, and exactly
+ * where one number is a power of two times the other and nothing is denormal. What is the same on all ranks is copied;
+ * what is a rank's own comes from the first old rank that lies there. As many ranks as before have exactly what they
+ * had. `source` is asked for rank 0 and for those whose part this rank takes over, in order, and with per_host for the
+ * first ranks of hosts alone. TW_ERROR_STATE says which old rank's state does not fit and where: what load refuses,
+ * what should be the same on all ranks and is not, and what has no place in the new group: when a tensor that was
+ * compressed before travels exactly in the new group and nothing of it may be held back, or when a sum is too large to
+ * be loaded. Nothing is put into `state` then. What source returns is passed on. */
+TW_API tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                          tw_state_source source, void *context, int rank, int size, const char *prefix,
+                                          tw_state *state);
+
 /* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
  * others', and what a scheme holds back. load comes before the first read, add or finish (else TW_ERROR_ORDER).
  * A synchronous gossip whose ranks saved after the same step continues bit for bit. An asynchronous one continues from
@@ -420,6 +581,16 @@ TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, 
  * consensus, and create again from it. */
 TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
 TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
+/* Shows all that save would copy, where it lies. The communication thread works on it, too: it waits until the visit is
+ * over, and the pointers are good for no longer. `visit` may not call the gossip. */
+TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
+/* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
+ * Its weights are the mean of those old ranks' that lie where it lies, each by what they have in common, so that the
+ * mean over the ranks stays, to the rounding of fp32; so is what else is a rank's own. What it keeps of its neighbours'
+ * has the same bits as theirs. */
+TW_API tw_status tw_gossip_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                         tw_state_source source, void *context, int rank, int size, const char *prefix,
+                                         tw_state *state);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 6. Schemes by hand: for programs that have their own collectives
@@ -428,7 +599,7 @@ TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, con
 /* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
  *
  *     tw_scheme_begin(scheme, gradients, norm);
- *     tw_round round = {0};
+ *     tw_round round = {0};                                     // all of it is zero before the first next
  *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
  *         ... do what the round says, on every rank ...
  *
@@ -464,6 +635,11 @@ typedef struct tw_round {
      * TW_ERROR_ARGUMENT, too. */
     const void *const *packets;
     const size_t *sizes;
+    /* Where data, values and packets lie, and on what stream they become ready: host memory, and none. Another memory,
+     * or a stream, is TW_ERROR_UNSUPPORTED. */
+    tw_memory_kind memory;
+    void *stream;
+    void *reserved[2]; /* NULL */
 } tw_round;
 
 /* Makes rank `rank`'s side of a scheme for a group of `size`. */
@@ -472,12 +648,19 @@ TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, si
 TW_API void tw_scheme_destroy(tw_scheme *scheme);
 /* Tells the learning rate of the steps to come, as tw_reducer_set_rate does. */
 TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
+/* A rate for each tensor, and what gradients are multiplied by, as the reducer's calls of these names tell them. */
+TW_API tw_status tw_scheme_set_rates(tw_scheme *scheme, const float *rates);
+TW_API tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
  * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
  * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
  * 1e33 or no number skips the step. (topk, threshold, dgc and sdagc without clip look at the gradients anyway, in their
  * own pass: for them a negative value costs least.) */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
+/* The same for a rank that has no gradient for some tensors: where absent[i] is not 0, what stands in gradients[i] is
+ * not looked at, and it receives the mean all the same. See tw_gradient. `absent` may be NULL: none is. */
+TW_API tw_status tw_scheme_begin_without(tw_scheme *scheme, float *const *gradients, const unsigned char *absent,
+                                         double norm);
 TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
 /* After DONE, before the next begin and before the state is saved (else TW_ERROR_ORDER): takes the step back because
  * another message of the same step was skipped. What was sent returns to the residual and is sent later; for tensors
@@ -489,8 +672,16 @@ TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
  * can no longer be taken back; a load that is refused changes nothing, not even that. */
 TW_API tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state);
 TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
+/* Shows it, as tw_reducer_visit_state; the pointers stay until the next begin. As after a save, the last step can no
+ * longer be taken back. */
+TW_API tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);
+/* The momentum it applies itself, what happens to tensor `index`, and the bytes that it remembers on this rank: as
+ * tw_reducer_momentum, tw_reducer_plan and tw_reducer_state_bytes. */
+TW_API float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
+TW_API const char *tw_scheme_plan(const tw_scheme *scheme, size_t index);
+TW_API uint64_t tw_scheme_state_bytes(const tw_scheme *scheme);
 
 /* What this rank's side of the last step weighed. Set struct_size = sizeof(tw_cost) before the call. */
 typedef struct tw_cost {
@@ -505,15 +696,58 @@ TW_API tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost);
 
 /* Bytes of memory an element that scheme `index` cannot avoid touching when it compresses (DGC: momentum and residual
  * read and written, gradient read: 20). Its speed limit is streaming as many. */
-TW_API unsigned tw_scheme_floor_bytes(size_t index);
+TW_API unsigned tw_schemes_floor_bytes(size_t index);
 
-/* The schemes of this library: names, one-line summaries, and a page of options with ranges and defaults. */
-TW_API size_t tw_scheme_count(void);
-TW_API const char *tw_scheme_name(size_t index);
-TW_API const char *tw_scheme_summary(size_t index);
-/* Writes the page for scheme `index` into text (always terminated; may be NULL); returns the length it wanted, as
- * snprintf does. */
-TW_API size_t tw_scheme_help(size_t index, char *text, size_t capacity);
+/* The schemes of this library: names and one-line summaries. */
+TW_API size_t tw_schemes_count(void);
+TW_API const char *tw_schemes_name(size_t index);
+TW_API const char *tw_schemes_summary(size_t index);
+/* Their options, those that schemes have in common behind a scheme's own. TW_ERROR_ARGUMENT unless number <
+ * tw_schemes_option_count(index). */
+TW_API size_t tw_schemes_option_count(size_t index);
+TW_API tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *option);
+/* The same as a page of text. Writes it for scheme `index` into text (always terminated; may be NULL); returns the
+ * length it wanted, as snprintf does. */
+TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 7. The process: its memory, what it is told, and its children
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Where the library's memory comes from. Both functions may be called from several threads at once. `alignment` is a
+ * power of two from 64 to 2 MiB, and `bytes` a multiple of it; NULL where there is no memory. `release` gets what
+ * allocate gave, never NULL. Set struct_size = sizeof(tw_allocator). */
+typedef struct tw_allocator {
+    size_t struct_size;
+    void *context; /* may be NULL */
+    void *(*allocate)(void *context, size_t alignment, size_t bytes);
+    void (*release)(void *context, void *block);
+} tw_allocator;
+
+/* Before anything has been allocated, which is before the first create or load: otherwise TW_ERROR_ORDER. Without it
+ * the memory is the C library's. All of libthinwire's memory comes from there but the stacks of threads; what is in a
+ * library of its own (MPI, TCP, seals) has its own. */
+TW_API tw_status tw_set_allocator(const tw_allocator *allocator);
+
+typedef enum tw_log_level {
+    TW_LOG_NOTE = 0,   /* what was decided: which tensors a reducer compresses, in how many messages */
+    TW_LOG_WARNING = 1 /* what a person may have to look after: a skipped step, a lost rank, a comm that broke,
+                        * a process that may not join */
+} tw_log_level;
+
+/* Receives one line without its end, which begins with the rank that tells it where it has one already. It may be
+ * called from any thread of the library, several at once, and calls nothing of thinwire. */
+typedef void (*tw_log_fn)(void *context, tw_log_level level, const char *text);
+
+/* Has `log`, or nobody for NULL, told of what happens in this process from now on. The library prints nothing itself.
+ * From any thread; a line that is being told meanwhile may still reach the one before. */
+TW_API void tw_set_log(tw_log_fn log, void *context);
+
+/* After a fork the child has the memory of its parent's objects, but none of their threads. In the child destroy and
+ * tw_comm_leave do nothing to a comm, a reducer or a gossip that the parent made: neither the parent nor its peers
+ * notice, and the memory stays as it is. Every other call on one, that returns a status, is TW_ERROR_ORDER. Schemes by
+ * hand and states work on, each process with its own. The child may make comms of its own. (Whether a process may fork
+ * after MPI was initialised is for MPI to say.) */
 
 #ifdef __cplusplus
 }

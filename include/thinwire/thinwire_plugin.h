@@ -12,7 +12,8 @@ extern "C" {
  * 1. Writing a transport
  * ------------------------------------------------------------------------------------------------------------- */
 
-#define TW_TRANSPORT_VERSION 3
+/* Changes when a field changes its meaning; fields are added without. */
+#define TW_TRANSPORT_VERSION 4
 
 /* Point-to-point messages between ranks; thinwire builds every collective from them and counts the bytes. Messages from
  * one rank to another on one channel arrive in the order they were started. Several threads may call at once, each with
@@ -21,7 +22,9 @@ extern "C" {
  * A message is its bytes and one word beside them, `check`, which the transport carries from start_send to the
  * receiver's wait without a look at it: thinwire makes it a checksum of the bytes, and compares. */
 typedef struct tw_transport_ops {
-    unsigned version; /* TW_TRANSPORT_VERSION */
+    size_t struct_size;    /* sizeof(tw_transport_ops); fields beyond it, which a later thinwire has, are 0 */
+    unsigned version;      /* TW_TRANSPORT_VERSION */
+    tw_memory_kind memory; /* of src and dst. TW_MEMORY_HOST; any other is TW_ERROR_UNSUPPORTED */
     const char *name;
     /* Begin to send `size` bytes, and `check`, to `peer`. src stays untouched and alive until wait has taken the
      * request. When this or the next call fails there is no request to wait for. */
@@ -31,7 +34,7 @@ typedef struct tw_transport_ops {
     tw_status (*start_recv)(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request);
     /* Waits for a request and releases it. Whatever the outcome, the buffer is the caller's again afterwards, and the
      * transport neither reads nor writes it any more: one that cannot take a message back from its network has to keep
-     * a copy of its own. *size receives the message's bytes, and of a receive *check its word. TW_ERROR_PEER when
+     * a copy of its own. Of a receive, *size becomes the message's bytes and *check its word. TW_ERROR_PEER when
      * `timeout` seconds pass or the peer is known to be gone, TW_ERROR_PACKET when the message is larger than the
      * capacity. With a timeout of 0 it takes a request back. A failure concerns this request alone: messages from and
      * to other peers go on. */
@@ -48,9 +51,20 @@ typedef struct tw_transport_ops {
 
 /* Makes a comm over a transport. ops is copied; the comm owns `self` (which may be NULL) from here on and hands it to
  * ops->destroy in tw_comm_destroy, or in this call when it fails: TW_ERROR_ARGUMENT if a field of ops is missing or
- * rank and size are out of range, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. The exception is an ops that is NULL, of another
- * version, or without destroy: nothing in it can be trusted, so nothing is called, and `self` stays the caller's. */
+ * rank and size are out of range, TW_ERROR_UNSUPPORTED, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. The exception is an ops that
+ * is NULL, of another version or no possible size, or without destroy: nothing in it can be trusted, so nothing is
+ * called, and `self` stays the caller's. */
 TW_API tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm);
+
+/* Lends what a comm is made of: for a transport that is built upon another comm's, and for a program that wants
+ * messages of its own between two ranks. Set ops->struct_size before. *ops and *self are good for as long as the comm,
+ * which still owns them: the borrower calls neither leave, unless it gives up the whole comm, nor destroy. Its bytes
+ * are not counted. It may use any channel if nothing else is done with the comm meanwhile, and has to have taken back
+ * every request before something is. TW_ERROR_PEER if the comm has failed. */
+TW_API tw_status tw_comm_lend(const tw_comm *comm, tw_transport_ops *ops, void **self);
+
+/* The timeout of the comm, in seconds; 0 for NULL. */
+TW_API double tw_comm_timeout(const tw_comm *comm);
 
 /* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */
 #define TW_TRANSPORT_ENTRY "tw_transport_open"
@@ -65,6 +79,13 @@ typedef tw_status (*tw_transport_open_fn)(tw_comm **comm);
 TW_API tw_status tw_fail(tw_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3), cold))
+#endif
+    ;
+
+/* One line for the function of tw_set_log; without one it says nothing. NULL: nothing. */
+TW_API void tw_log(tw_log_level level, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
 #endif
     ;
 

@@ -41,6 +41,11 @@ int tw_status_is_known(uint32_t number)
 #undef CASE
 }
 
+int tw_status_is_error(tw_status status)
+{
+    return status != TW_OK && status != TW_SKIPPED;
+}
+
 const char *tw_status_name(tw_status status)
 {
     switch (status) {

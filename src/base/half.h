@@ -26,6 +26,15 @@ static inline uint16_t tw_to_bf16(float x)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
+/* Rounds to one of the two around x, upwards in magnitude for as many of the 65,536 values of `noise` as x is nearer to
+ * it: the mean over all of them is x. What bf16 has stays as it is; what is beyond its largest may become infinity. */
+static inline uint16_t tw_to_bf16_random(float x, uint32_t noise)
+{
+    uint32_t bits = tw_float_bits(x);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40); /* keep a NaN a NaN */
+    return (uint16_t)((bits + noise) >> 16);
+}
+
 static inline float tw_from_bf16(uint16_t half)
 {
     return tw_bits_float((uint32_t)half << 16);

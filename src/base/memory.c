@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include "error.h"
+#include "sized.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,11 +19,45 @@ void tw_fail_allocation(long n)
     fail_countdown = n;
 }
 
+/* ---- whose memory it is ------------------------------------------------------------------------------------------ */
+
+static tw_allocator custom;       /* allocate is NULL: the C library's */
+static _Atomic int has_allocated; /* now it cannot change any more */
+
+tw_status tw_set_allocator(const tw_allocator *allocator)
+{
+    tw_allocator given;
+    TW_TRY(tw_need(allocator, "allocator"));
+    TW_TRY(tw_read_sized(&given, sizeof given, allocator, "tw_allocator"));
+    if (!given.allocate || !given.release)
+        return tw_fail(TW_ERROR_ARGUMENT, "an allocator has both functions, allocate and release");
+    if (has_allocated)
+        return tw_fail(TW_ERROR_ORDER, "the library has allocated memory already: set the allocator before that");
+    custom = given;
+    return TW_OK;
+}
+
+static void *obtain(size_t alignment, size_t bytes)
+{
+    if (!has_allocated) has_allocated = 1;
+    return custom.allocate ? custom.allocate(custom.context, alignment, bytes) : aligned_alloc(alignment, bytes);
+}
+
+void tw_free(void *block)
+{
+    if (custom.release && block)
+        custom.release(custom.context, block);
+    else
+        free(block);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
 static tw_status allocate(size_t bytes, size_t alignment, void **block)
 {
     int refused = fail_countdown > 0 && --fail_countdown == 0;
     size_t rounded = bytes > MOST_BYTES ? 0 : (bytes + alignment - 1) / alignment * alignment;
-    *block = refused || bytes > MOST_BYTES ? NULL : aligned_alloc(alignment, rounded ? rounded : alignment);
+    *block = refused || bytes > MOST_BYTES ? NULL : obtain(alignment, rounded ? rounded : alignment);
     return *block ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", bytes);
 }
 
@@ -32,7 +67,7 @@ static tw_status allocate_pages(size_t bytes, size_t page, int advice, void *poi
     void *block;
     int is_large = bytes >= 2 * (size_t)HUGE_PAGE;
     TW_TRY(allocate(bytes, is_large ? page : ALIGNMENT, &block));
-    if (is_large) madvise(block, bytes, advice);
+    if (is_large && !custom.allocate) madvise(block, bytes, advice);
     memcpy(pointer, &block, sizeof block);
     return TW_OK;
 }
@@ -51,7 +86,7 @@ void tw_discard(void *block, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)block;
     uintptr_t first = (start + page - 1) / page * page, end = (start + bytes) / page * page;
-    if (block && end > first) madvise((char *)block + (first - start), end - first, MADV_DONTNEED);
+    if (block && end > first && !custom.allocate) madvise((char *)block + (first - start), end - first, MADV_DONTNEED);
 }
 
 tw_status tw_allocate(size_t count, size_t size, void *pointer)
@@ -72,14 +107,9 @@ tw_status tw_resize(void *pointer, size_t old_bytes, size_t new_bytes)
     memcpy(&old, pointer, sizeof old);
     TW_TRY(tw_allocate(new_bytes, 1, &block));
     if (old) memcpy(block, old, old_bytes < new_bytes ? old_bytes : new_bytes);
-    free(old);
+    tw_free(old);
     memcpy(pointer, &block, sizeof block);
     return TW_OK;
-}
-
-void tw_free(void *block)
-{
-    free(block);
 }
 
 tw_status tw_copy_string(const char *string, char **copy)

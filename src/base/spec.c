@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "sized.h"
 
 #include <ctype.h>
 #include <locale.h>
@@ -172,12 +173,12 @@ static void list_keys(const tw_option_set *sets, size_t count, char *text, size_
             used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", sets[s].options[i].key);
 }
 
-static const tw_option *find_option(const tw_option_set *sets, size_t count, slice key, void **target)
+static const tw_option *find_option(const tw_option_set *sets, size_t count, slice key, const tw_option_set **set)
 {
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++)
             if (slice_is(key, sets[s].options[i].key)) {
-                *target = option_target(&sets[s], &sets[s].options[i]);
+                *set = &sets[s];
                 return &sets[s].options[i];
             }
     return NULL;
@@ -203,15 +204,15 @@ static tw_status set_words(const tw_option_set *sets, size_t count, const char *
             return tw_fail(TW_ERROR_SPEC, "\"%.*s\" is not of the form option=value", (int)word.length, word.at);
         slice key = {word.at, (size_t)(equals - word.at)};
         slice value = {equals + 1, word.length - key.length - 1};
-        void *target = NULL;
-        const tw_option *option = find_option(sets, count, key, &target);
+        const tw_option_set *set = NULL;
+        const tw_option *option = find_option(sets, count, key, &set);
         if (!option) {
             char keys[1024];
             list_keys(sets, count, keys, sizeof keys);
             return tw_fail(TW_ERROR_SPEC, "no option \"%.*s\"; there are: %s", (int)key.length, key.at, keys);
         }
         if (is_repeated(key, words)) return tw_fail(TW_ERROR_SPEC, "option %s is given twice", option->key);
-        TW_TRY(set_option(option, target, value));
+        TW_TRY(set_option(option, option_target(set, option), value));
     }
     return TW_OK;
 }
@@ -225,6 +226,18 @@ tw_status tw_spec_parse(const char *spec, const tw_option_set *sets, size_t coun
     return status;
 }
 
+tw_status tw_options_unique(const tw_option_set *sets, size_t count)
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++) {
+            const char *key = sets[s].options[i].key;
+            const tw_option_set *unused;
+            if (find_option(sets, count, (slice){key, strlen(key)}, &unused) != &sets[s].options[i])
+                return tw_fail(TW_ERROR_ARGUMENT, "there are two options %s", key);
+        }
+    return TW_OK;
+}
+
 void tw_spec_release(const tw_option_set *sets, size_t count)
 {
     for (size_t s = 0; s < count; s++)
@@ -236,10 +249,57 @@ void tw_spec_release(const tw_option_set *sets, size_t count)
         }
 }
 
-size_t tw_option_describe(const tw_option *option, char *text, size_t capacity)
+/* ---- the public view --------------------------------------------------------------------------------------------- */
+
+size_t tw_options_count(const tw_option_set *sets, size_t count)
+{
+    size_t options = 0;
+    for (size_t s = 0; s < count; s++) options += sets[s].count;
+    return options;
+}
+
+static tw_status tell(const tw_option *option, int common, tw_option_info *info)
+{
+    const tw_option_info told = {.name = option->key,
+                                 .kind = option->kind,
+                                 .common = common,
+                                 .fallback = option->fallback,
+                                 .least = option->least,
+                                 .most = option->most,
+                                 .choices = option->choices,
+                                 .help = option->help};
+    return tw_copy_sized(info, &told, sizeof told, "tw_option_info");
+}
+
+tw_status tw_options_tell(const tw_option_set *sets, size_t count, size_t number, tw_option_info *option)
+{
+    size_t before = 0;
+    TW_TRY(tw_need(option, "option"));
+    for (size_t s = 0; s < count; before += sets[s].count, s++)
+        if (number - before < sets[s].count) return tell(&sets[s].options[number - before], s > 0, option);
+    return tw_fail(TW_ERROR_ARGUMENT, "the scheme has %zu options; there is no number %zu", before, number);
+}
+
+static size_t describe(const tw_option *option, char *text, size_t capacity)
 {
     char range[256];
     describe_range(option, range, sizeof range);
     return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key,
                             *option->fallback ? option->fallback : "\"\"", option->help, range);
+}
+
+size_t tw_options_describe(const char *name, const char *summary, const tw_option_set *sets, size_t count, char *text,
+                           size_t capacity)
+{
+    char nowhere;
+    if (!text) {
+        text = &nowhere;
+        capacity = 0;
+    }
+    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", name, summary);
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++)
+            used += describe(&sets[s].options[i], used < capacity ? text + used : NULL,
+                             used < capacity ? capacity - used : 0);
+    return used;
 }

@@ -6,15 +6,12 @@
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 
-typedef enum tw_option_kind {
-    TW_OPTION_REAL,    /* double */
-    TW_OPTION_INTEGER, /* int64_t; of at most 2^53, up to which a double holds every whole number */
-    TW_OPTION_SWITCH,  /* int: on|off */
-    TW_OPTION_CHOICE,  /* int: the position of the word in `choices` */
-    TW_OPTION_TEXT     /* char *, the spec's own copy: tw_spec_release frees it */
-} tw_option_kind;
-
-/* One option: where it lands in the scheme's options struct, what it may be, and its line of help. */
+/* One option: where it lands in the scheme's options struct, what it may be, and its line of help. There it is
+ *     REAL     a double
+ *     INTEGER  an int64_t; of at most 2^53, up to which a double holds every whole number
+ *     SWITCH   an int
+ *     CHOICE   an int, the position of the word in `choices`
+ *     TEXT     a char *, the spec's own copy: tw_spec_release frees it */
 typedef struct tw_option {
     const char *key;
     tw_option_kind kind;
@@ -41,10 +38,17 @@ tw_status tw_spec_name(const char *spec, char *name, size_t capacity);
  * allocated. Targets must be zeroed before. */
 tw_status tw_spec_parse(const char *spec, const tw_option_set *sets, size_t count);
 
+/* TW_ERROR_ARGUMENT if two options of the sets have one key. */
+tw_status tw_options_unique(const tw_option_set *sets, size_t count);
+
 /* Frees the texts in the sets. */
 void tw_spec_release(const tw_option_set *sets, size_t count);
 
-/* One line of help an option: "  density=REAL   0.001   fraction sent (1e-7 .. 1)". Returns what snprintf would. */
-size_t tw_option_describe(const tw_option *option, char *text, size_t capacity);
+/* The public view of the sets: how many options are in them; option `number` of them, of which the first set's are a
+ * scheme's own; and the page of help, a head and a line for each, which returns what snprintf would. */
+size_t tw_options_count(const tw_option_set *sets, size_t count);
+tw_status tw_options_tell(const tw_option_set *sets, size_t count, size_t number, tw_option_info *option);
+size_t tw_options_describe(const char *name, const char *summary, const tw_option_set *sets, size_t count, char *text,
+                           size_t capacity);
 
 #endif

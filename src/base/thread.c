@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -104,12 +105,26 @@ void tw_condition_wake_all(tw_condition *condition)
         pthread_cond_broadcast(&condition->real);
 }
 
+/* A thread inherits what its maker blocks. The program's handlers belong on its own threads, so this one blocks all
+ * signals but those that a thread brings upon itself, and the one that profilers send. */
+static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argument)
 {
     *thread = (tw_thread){.simulated = NULL};
     if (tw_virtual_self)
         return tw_virtual_start(tw_virtual_here(), tw_virtual_owned_by(), run, argument, &thread->simulated);
-    int error = pthread_create(&thread->real, NULL, run, argument);
+    int error = start_without_signals(&thread->real, run, argument);
     return error ? tw_fail(TW_ERROR_SYSTEM, "no thread: %s", strerror(error)) : TW_OK;
 }
 

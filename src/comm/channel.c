@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-    NAPS = 8, /* a wait of the whole timeout */
-    MORE_TRANSFERS = 8,
-    SEGMENT = 512 * 1024 /* large enough for the line, small enough for the cache */
+    NAPS = 8,            /* a wait of the whole timeout */
+    MORE_TRANSFERS = 48, /* more than collectives.c has under way in a large all-reduce */
+    SEGMENT = 128 * 1024 /* several of them, which take turns on a line, stay in the cache */
 };
 
 static tw_status create(tw_comm *comm, tw_channel **channel)
@@ -91,7 +91,7 @@ void tw_channel_release(tw_channel *channel)
 
 tw_traffic tw_counters_read(const tw_counters *counters)
 {
-    return (tw_traffic){counters->bytes_sent, counters->bytes_received, counters->messages_sent,
+    return (tw_traffic){sizeof(tw_traffic), counters->bytes_sent, counters->bytes_received, counters->messages_sent,
                         counters->messages_received};
 }
 
@@ -131,7 +131,9 @@ static void break_comm(tw_channel *channel, const char *reason)
         channel->broke = 1;
     }
     tw_mutex_unlock(&comm->mutex);
-    if (first) tw_comm_leave(comm);
+    if (!first) return;
+    tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
+    tw_comm_withdraw(comm);
 }
 
 /* After any failure in the transport the ranks no longer agree on where they are. */
@@ -149,6 +151,28 @@ tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
     return tw_fail(status, "%s", reason);
 }
 
+void tw_channel_share_line(tw_channel *channel, void (*leave)(void *context), void *context)
+{
+    channel->leave_line = leave;
+    channel->leave_context = context;
+}
+
+void tw_channel_leave(tw_channel *channel)
+{
+    break_comm(channel, "this rank has left it");
+}
+
+tw_status tw_channel_check(const tw_channel *channel)
+{
+    const tw_comm *comm = tw_comm_whole(channel->comm);
+    return comm->broken ? tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason) : TW_OK;
+}
+
+double tw_channel_timeout(const tw_channel *channel)
+{
+    return tw_comm_whole(channel->comm)->timeout;
+}
+
 int tw_channel_broke(const tw_channel *channel)
 {
     tw_mutex *mutex = &tw_comm_whole(channel->comm)->mutex;
@@ -161,9 +185,7 @@ int tw_channel_broke(const tw_channel *channel)
 /* 1 while this phase and the comm are whole. */
 static int is_whole(tw_channel *channel)
 {
-    const tw_comm *comm = tw_comm_whole(channel->comm);
-    if (channel->status == TW_OK && comm->broken)
-        fail_phase(channel, tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason));
+    if (channel->status == TW_OK && tw_channel_check(channel) != TW_OK) fail_phase(channel, TW_ERROR_PEER);
     return channel->status == TW_OK;
 }
 
@@ -182,11 +204,6 @@ static void start_receive(tw_channel *channel, tw_transfer transfer)
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
 {
     start_receive(channel, (tw_transfer){.peer = peer, .dst = dst, .size = capacity, .received = received});
-}
-
-void tw_channel_start_receive_noting(tw_channel *channel, int peer, void *dst, size_t size, uint32_t *word)
-{
-    start_receive(channel, (tw_transfer){.peer = peer, .dst = dst, .size = size, .word = word});
 }
 
 /* What is under way is not written to, so of the same bytes it is the same. */
@@ -273,7 +290,6 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
     tw_counters_add(&channel->counters, transfer->outgoing, size);
     tw_counters_add(&comm->counters, transfer->outgoing, size);
     if (transfer->received) *transfer->received = size;
-    if (transfer->word) *transfer->word = check;
     return TW_OK;
 }
 

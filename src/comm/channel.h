@@ -3,6 +3,7 @@
 #define TW_COMM_CHANNEL_H
 
 #include "comm.h"
+#include "process.h"
 #include "thread.h"
 
 enum {
@@ -28,6 +29,7 @@ struct tw_comm {
     tw_channel *channel; /* the program's own: number 0 */
     tw_mutex mutex;      /* guards the three below */
     unsigned channels_created;
+    unsigned process;             /* that made it; a forked child is another: process.h */
     _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
     struct tw_comm *whole;        /* that this is a part of, and fails with; NULL: it is whole */
@@ -43,7 +45,6 @@ typedef struct tw_transfer {
     void *dst;        /* a receive's */
     size_t size;      /* bytes to send, or room to receive */
     size_t *received; /* receives the size of what came; NULL: it has to be `size` */
-    uint32_t *word;   /* receives the checksum of what came; NULL: nobody wants it */
 } tw_transfer;
 
 /* What a message holds, and its checksum. */
@@ -65,6 +66,8 @@ struct tw_channel {
     int broke; /* a failure on this channel is what broke the comm; guarded by the comm's mutex */
     unsigned char *scratch;
     size_t scratch_bytes;
+    void (*leave_line)(void *context); /* tw_channel_share_line; NULL: nobody asked */
+    void *leave_context;
     size_t segment;       /* bytes of what a large all-reduce sends at a time */
     const void **packets; /* one a rank; NULL before the first collective that lists them, as most channels have none */
     size_t *sizes;
@@ -83,15 +86,18 @@ static inline tw_comm *tw_comm_whole(tw_comm *comm)
     return comm;
 }
 
+/* TW_ERROR_ARGUMENT for NULL, TW_ERROR_ORDER in a forked child: what every call on a comm begins with, and what every
+ * call on an object that was made on one asks of it. */
+tw_status tw_comm_need(const tw_comm *comm);
+
 /* The transport's leave, where it has one. */
-void tw_comm_leave(const tw_comm *comm);
+void tw_comm_withdraw(const tw_comm *comm);
 
 /* A phase of a collective: start every receive, then every send, then finish. A failure on the way is kept for finish,
  * so that the starting calls need no check. At most one message each way to each peer, and TW_WINDOW peers. */
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received);
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size);
-/* The same, for passing a message on: its checksum is kept when it comes, and is the one it leaves with. */
-void tw_channel_start_receive_noting(tw_channel *channel, int peer, void *dst, size_t size, uint32_t *word);
+/* The same, of a message whose checksum is known. */
 void tw_channel_start_send_noted(tw_channel *channel, int peer, const void *src, size_t size, uint32_t word);
 /* Waits until no more than the `most` that were started last are under way: the others are done. When one of them has
  * failed, none is under way any more, and the phase is over with the first failure. */

@@ -12,9 +12,10 @@ enum {
     ALIGNMENT = 64,
     SUM_BLOCK = 2048, /* values: the running sum stays in the first-level cache */
     LARGE_CHUNK = 64 * 1024,
-    DEPTH = 2, /* segments between the one whose parts go out and the one whose sums do */
-    UNDER_WAY =
-        6 /* messages of a large all-reduce, to and fro: the line does not rest while one of them is waited for */
+    MANY_RANKS = 512,
+    LEAST_CHUNK = 64, /* values, where there are more ranks than that */
+    DEPTH = 4,        /* segments between the one whose parts go out and the one whose sums do */
+    UNDER_WAY = 40    /* messages of a large all-reduce, to and fro: the line does not rest while one is waited for */
 };
 
 /* The rank `step` places after, or before, this one on the ring of all ranks. */
@@ -53,10 +54,19 @@ typedef struct chunk {
     size_t start, count;
 } chunk;
 
+/* How many ranks take a chunk, the first ones. Among thousands a message of a few bytes is nothing but its header, and
+ * their number grows with the square of the ranks. */
+static size_t owners_of(const tw_channel *channel, size_t count)
+{
+    size_t ranks = (size_t)channel->comm->size, worthwhile = count / LEAST_CHUNK;
+    return ranks <= MANY_RANKS || ranks <= worthwhile ? ranks : worthwhile + 1;
+}
+
 static chunk chunk_of(const tw_channel *channel, int rank, size_t count)
 {
-    size_t ranks = (size_t)channel->comm->size, r = (size_t)rank;
-    size_t share = count / ranks, longer = count % ranks; /* the first `longer` chunks have one more */
+    size_t owners = owners_of(channel, count), r = (size_t)rank;
+    if (r >= owners) return (chunk){count, 0};
+    size_t share = count / owners, longer = count % owners; /* the first `longer` chunks have one more */
     return (chunk){r * share + (r < longer ? r : longer), share + (r < longer)};
 }
 
@@ -70,7 +80,6 @@ typedef struct reduction {
     size_t longest;  /* values of a chunk that go at a time */
     size_t segments; /* of the longest chunk; 0: it goes whole */
     size_t stride;   /* bytes from one rank's part to the next in scratch */
-    uint32_t word;   /* the checksum of what came last around the ring */
 } reduction;
 
 static tw_status check_dtype(tw_dtype dtype)
@@ -134,11 +143,11 @@ static void send_part(const reduction *all, size_t segment, int step)
     send_values(all, peer, segment_of(all, peer, segment));
 }
 
-static void receive_sum(const reduction *all, int peer, chunk what, uint32_t *word)
+static void receive_sum(const reduction *all, int peer, chunk what)
 {
     if (what.count)
-        tw_channel_start_receive_noting(all->channel, peer, all->values + what.start * all->width,
-                                        what.count * all->width, word);
+        tw_channel_start_receive(all->channel, peer, all->values + what.start * all->width, what.count * all->width,
+                                 NULL);
 }
 
 static void widen(tw_dtype dtype, float *dst, const void *src, size_t count)
@@ -182,6 +191,12 @@ static void sum_parts(const reduction *all, size_t segment, chunk own)
     }
 }
 
+/* The next may begin to send: of this one only sums are to go. */
+static void leave_line(const tw_channel *channel)
+{
+    if (channel->leave_line) channel->leave_line(channel->leave_context);
+}
+
 /* --- small ones: to and from everybody at once, for steps would only wait for each other's latency. --- */
 
 static tw_status exchange_chunks(const reduction *all)
@@ -204,7 +219,7 @@ static tw_status spread_sums(const reduction *all)
         end = window_end(all->channel, first);
         for (int step = first; step < end; step++) {
             int owner = rank_before(all->channel, step);
-            receive_sum(all, owner, segment_of(all, owner, 0), NULL);
+            receive_sum(all, owner, segment_of(all, owner, 0));
         }
         for (int step = first; step < end; step++) send_values(all, rank_after(all->channel, step), own);
         TW_TRY(tw_channel_finish(all->channel));
@@ -214,6 +229,7 @@ static tw_status spread_sums(const reduction *all)
 
 static tw_status exchange_small(const reduction *all)
 {
+    leave_line(all->channel); /* it hardly uses it */
     TW_TRY(exchange_chunks(all));
     sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
     return spread_sums(all);
@@ -221,57 +237,64 @@ static tw_status exchange_small(const reduction *all)
 
 /* --- large ones --- */
 
-/* Around the ring, each passing on what came last: a connection that never rests is the fastest. */
-static void pass_sum(reduction *all, size_t segment, int step)
+/* The sums go around the ring, so that of ranks behind one line few send over it: in step s of a round, those of the
+ * segment s times DEPTH before its own, each rank passing on what came DEPTH rounds ago. */
+static int has_sums(const reduction *all, size_t round, int step)
 {
-    tw_channel *channel = all->channel;
-    int next = rank_after(channel, 1), previous = rank_before(channel, 1);
-    chunk going = segment_of(all, rank_before(channel, step - 1), segment);
-    uint32_t came = all->word;
-    receive_sum(all, previous, segment_of(all, rank_before(channel, step), segment), &all->word);
-    if (step == 1)
-        send_values(all, next, going);
-    else if (going.count)
-        tw_channel_start_send_noted(channel, next, all->values + going.start * all->width, going.count * all->width,
-                                    came);
+    size_t behind = (size_t)step * DEPTH;
+    return round >= behind && round - behind < all->segments;
 }
 
-/* The parts of one segment, and the sums of the one before the last, a step of each after the other. Large segments go
- * to one peer after the other: over Ethernet, four ranks that send to all at once take a third longer (bench/link.sh),
- * for they crowd before one another's links. *started receives the messages that the round has started. */
-static tw_status exchange_round(reduction *all, size_t round, size_t *started)
+static void pass_sum(const reduction *all, size_t round, int step)
+{
+    const tw_channel *channel = all->channel;
+    size_t segment = round - (size_t)step * DEPTH;
+    receive_sum(all, rank_before(channel, 1), segment_of(all, rank_before(channel, step), segment));
+    send_values(all, rank_after(channel, 1), segment_of(all, rank_before(channel, step - 1), segment));
+}
+
+/* The parts of one segment, a peer after the other: in a step each rank sends to one and receives from one, for ranks
+ * that send to all at once crowd before one another's links. Beside them go sums of those before it. Nothing that goes
+ * out waits for what comes in the same round, so that the line does not rest at either end. *started receives the
+ * messages that the round has started. */
+static tw_status exchange_round(const reduction *all, size_t round, size_t *started)
 {
     tw_channel *channel = all->channel;
-    int has_parts = round < all->segments, has_sums = round >= DEPTH;
+    int has_parts = round < all->segments;
     *started = 0;
     for (int step = 1; step < channel->comm->size; step++) {
         size_t before = channel->transfer_count;
         if (has_parts) receive_part(all, round, step);
         if (has_parts) send_part(all, round, step);
-        size_t parts = channel->transfer_count - before;
-        if (has_sums) {
-            TW_TRY(tw_channel_finish_to(channel, step == 1 ? UNDER_WAY : parts)); /* what is to be passed on is there */
-            before = channel->transfer_count;
-            pass_sum(all, round - DEPTH, step);
-            parts += channel->transfer_count - before;
-        }
-        *started += parts;
+        if (has_sums(all, round, step)) pass_sum(all, round, step);
+        *started += channel->transfer_count - before;
         TW_TRY(tw_channel_finish_to(channel, UNDER_WAY));
     }
     return TW_OK;
 }
 
-/* A segment's parts are on the wire while those of the one before it are summed. */
-static tw_status exchange_segments(reduction *all)
+/* The messages that the last rounds have started, all but those of the one whose parts are summed next. */
+static size_t started_since(const size_t started[DEPTH], size_t round)
+{
+    size_t sum = 0;
+    for (size_t i = 1; i < DEPTH; i++) sum += started[(round + i) % DEPTH];
+    return sum;
+}
+
+/* A segment's parts are on the wire while those of one before it are summed. */
+static tw_status exchange_segments(const reduction *all)
 {
     tw_channel *channel = all->channel;
-    size_t started = 0;
-    for (size_t round = 0; round < all->segments + DEPTH; round++) {
+    size_t started[DEPTH] = {0};
+    size_t rounds = all->segments + DEPTH * (size_t)(channel->comm->size - 1);
+    for (size_t round = 0; round < rounds; round++) {
         if (round >= DEPTH) {
-            TW_TRY(tw_channel_finish_to(channel, started));
-            sum_parts(all, round - DEPTH, segment_of(all, channel->comm->rank, round - DEPTH));
+            TW_TRY(tw_channel_finish_to(channel, started_since(started, round)));
+            if (round - DEPTH < all->segments)
+                sum_parts(all, round - DEPTH, segment_of(all, channel->comm->rank, round - DEPTH));
         }
-        TW_TRY(exchange_round(all, round, &started));
+        TW_TRY(exchange_round(all, round, &started[round % DEPTH]));
+        if (round + 1 == all->segments) leave_line(channel);
     }
     return tw_channel_finish(channel);
 }
@@ -280,7 +303,8 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
 {
     TW_TRY(check_dtype(dtype));
     reduction all = reduction_of(channel, dtype, values, count);
-    size_t parts = (all.segments ? DEPTH : 1) * (size_t)(channel->comm->size - 1);
+    size_t slots = all.segments < DEPTH ? all.segments : DEPTH,
+           parts = (slots ? slots : 1) * (size_t)(channel->comm->size - 1);
     TW_TRY(tw_channel_reserve(channel, parts * all.stride));
     return all.segments ? exchange_segments(&all) : exchange_small(&all);
 }

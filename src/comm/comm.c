@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "sized.h"
 
 #define DEFAULT_TIMEOUT 600.0
 #define LONGEST_TIMEOUT 1e9 /* seconds; a clock still resolves microseconds there */
@@ -11,6 +12,10 @@ static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, t
 {
     if (!ops->name || !ops->start_send || !ops->start_recv || !ops->wait || !ops->poll)
         return tw_fail(TW_ERROR_ARGUMENT, "a transport must fill every field of tw_transport_ops but leave");
+    if (ops->memory != TW_MEMORY_HOST)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "transport %s is for memory of kind %d; this thinwire has host memory alone", ops->name,
+                       (int)ops->memory);
     if (size < 1 || size > TW_MAX_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0", rank, size,
                        TW_MAX_RANKS);
@@ -22,7 +27,8 @@ static tw_status create(const tw_transport_ops *ops, void *self, int rank, int s
     tw_comm *made;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
     *made = (tw_comm){.ops = *ops, .self = self, .rank = rank, .size = size, .timeout = DEFAULT_TIMEOUT};
-    tw_status status = tw_mutex_create(&made->mutex);
+    tw_status status = tw_process_note(&made->process);
+    if (status == TW_OK) status = tw_mutex_create(&made->mutex);
     if (status == TW_OK) {
         status = tw_channel_create(made, &made->channel);
         if (status != TW_OK) tw_mutex_destroy(&made->mutex);
@@ -34,31 +40,50 @@ static tw_status create(const tw_transport_ops *ops, void *self, int rank, int s
     return status;
 }
 
-tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
+/* Of a table of another version nothing can be said, not even where destroy is. */
+static tw_status read_ops(const tw_transport_ops *given, tw_transport_ops *ops)
 {
-    TW_TRY(tw_need(ops, "ops"));
-    /* Of a table of another version nothing can be said, not even where destroy is. */
+    TW_TRY(tw_need(given, "ops"));
+    TW_TRY(tw_read_sized(ops, sizeof *ops, given, "tw_transport_ops"));
     if (ops->version != TW_TRANSPORT_VERSION || !ops->destroy)
         return tw_fail(TW_ERROR_ARGUMENT, "not a transport of version %d", TW_TRANSPORT_VERSION);
-    tw_status status = check_custom(ops, rank, size, comm);
-    if (status == TW_OK) status = create(ops, self, rank, size, comm);
-    if (status != TW_OK) ops->destroy(self);
+    return TW_OK;
+}
+
+tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
+{
+    tw_transport_ops known;
+    TW_TRY(read_ops(ops, &known));
+    tw_status status = check_custom(&known, rank, size, comm);
+    if (status == TW_OK) status = create(&known, self, rank, size, comm);
+    if (status != TW_OK) known.destroy(self);
     return status;
 }
 
-void tw_comm_leave(const tw_comm *comm)
+void tw_comm_withdraw(const tw_comm *comm)
 {
     if (comm->ops.leave) comm->ops.leave(comm->self);
 }
 
+tw_status tw_comm_need(const tw_comm *comm)
+{
+    TW_TRY(tw_need(comm, "comm"));
+    return tw_process_check(comm->process);
+}
+
 void tw_comm_destroy(tw_comm *comm)
 {
-    if (!comm) return;
-    if (comm->maimed) tw_comm_leave(comm);
+    if (!comm || tw_process_is_child(comm->process)) return;
+    if (comm->maimed) tw_comm_withdraw(comm);
     comm->ops.destroy(comm->self);
     tw_channel_destroy(comm->channel);
     tw_mutex_destroy(&comm->mutex);
     tw_free(comm);
+}
+
+void tw_comm_leave(tw_comm *comm)
+{
+    if (comm && !tw_process_is_child(comm->process)) tw_channel_leave(comm->channel);
 }
 
 int tw_comm_rank(const tw_comm *comm)
@@ -76,14 +101,17 @@ const char *tw_comm_transport(const tw_comm *comm)
     return comm ? comm->ops.name : "";
 }
 
-tw_traffic tw_comm_traffic(const tw_comm *comm)
+tw_status tw_comm_traffic(const tw_comm *comm, tw_traffic *traffic)
 {
-    return comm ? tw_counters_read(&comm->counters) : (tw_traffic){0};
+    TW_TRY(tw_comm_need(comm));
+    TW_TRY(tw_need(traffic, "traffic"));
+    tw_traffic now = tw_counters_read(&comm->counters);
+    return tw_copy_sized(traffic, &now, sizeof now, "tw_traffic");
 }
 
 tw_status tw_comm_set_timeout(tw_comm *comm, double seconds)
 {
-    TW_TRY(tw_need(comm, "comm"));
+    TW_TRY(tw_comm_need(comm));
     if (!(seconds > 0 && seconds <= LONGEST_TIMEOUT))
         return tw_fail(TW_ERROR_ARGUMENT, "a timeout of %g seconds: want more than 0, at most %g", seconds,
                        LONGEST_TIMEOUT);
@@ -91,9 +119,25 @@ tw_status tw_comm_set_timeout(tw_comm *comm, double seconds)
     return TW_OK;
 }
 
+double tw_comm_timeout(const tw_comm *comm)
+{
+    return comm ? comm->timeout : 0;
+}
+
+tw_status tw_comm_lend(const tw_comm *comm, tw_transport_ops *ops, void **self)
+{
+    TW_TRY(tw_comm_need(comm));
+    TW_TRY(tw_need(ops, "ops"));
+    TW_TRY(tw_need(self, "self"));
+    if (comm->broken) return tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason);
+    TW_TRY(tw_copy_sized(ops, &comm->ops, sizeof comm->ops, "tw_transport_ops"));
+    *self = comm->self;
+    return TW_OK;
+}
+
 static tw_status check_data(const tw_comm *comm, const void *data, const char *argument, size_t count, size_t largest)
 {
-    TW_TRY(tw_need(comm, "comm"));
+    TW_TRY(tw_comm_need(comm));
     if (count) TW_TRY(tw_need(data, argument));
     if (count > largest) return tw_fail(TW_ERROR_ARGUMENT, "%zu is not a possible count", count);
     return TW_OK;

@@ -22,6 +22,20 @@ tw_traffic tw_channel_traffic(const tw_channel *channel);
  * others, which do not know, get TW_ERROR_PEER instead of waiting for it. Returns `status`, with its text. */
 tw_status tw_channel_give_up(tw_channel *channel, tw_status status);
 
+/* This rank wants no more of the comm: the same, from any thread, for no failure. */
+void tw_channel_leave(tw_channel *channel);
+
+/* TW_ERROR_PEER once the comm is broken. */
+tw_status tw_channel_check(const tw_channel *channel);
+
+/* The comm's timeout. */
+double tw_channel_timeout(const tw_channel *channel);
+
+/* All-reduces of several channels, one after the other, get more through a line than side by side, where they all begin
+ * and end together and the line rests in between. leave(context) is called, on the caller's thread, in each all-reduce
+ * that goes well so far, when the next may begin: what is left of this one takes no more than half the line. */
+void tw_channel_share_line(tw_channel *channel, void (*leave)(void *context), void *context);
+
 /* 1 if a failure on this channel is what broke the comm. */
 int tw_channel_broke(const tw_channel *channel);
 
@@ -31,7 +45,8 @@ tw_status tw_channel_barrier(tw_channel *channel);
  * receives every rank's part of its own chunk, sums it, and the chunks are gathered: the bytes of a ring all-reduce,
  * 2(N-1)/N * count values per rank, of 4 bytes for TW_F32 and 2 for TW_F16 and TW_BF16. Halves are summed in fp32 and
  * the sum is rounded once, by the rank whose chunk it is: to nearest, ties to even, beyond the range to infinity; NaN
- * stays NaN. All ranks get the same bits. Any other dtype is TW_ERROR_ARGUMENT. */
+ * stays NaN. All ranks get the same bits. Any other dtype is TW_ERROR_ARGUMENT. Above 512 ranks a few values are summed
+ * by the first ranks alone, and the bytes are a ring's for all together. */
 tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values, size_t count);
 
 /* Every rank's packet to every rank. No rank's packet may exceed `capacity`, which is the same on all. (*packets)[r]

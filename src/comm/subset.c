@@ -127,7 +127,7 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
 static void leave(void *self)
 {
     const member *me = self;
-    if (!me->watch.look) tw_comm_leave(me->whole);
+    if (!me->watch.look) tw_comm_withdraw(me->whole);
 }
 
 static void destroy(void *self)
@@ -141,7 +141,8 @@ static void destroy(void *self)
 tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, unsigned first_channel,
                                 const tw_watch *watch, tw_comm **subset)
 {
-    const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+    const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
+                                  .version = TW_TRANSPORT_VERSION,
                                   .name = whole->ops.name,
                                   .start_send = start_send,
                                   .start_recv = start_recv,

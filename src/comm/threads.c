@@ -285,7 +285,8 @@ static void destroy(void *self)
     tw_free(me);
 }
 
-static const tw_transport_ops threads = {.version = TW_TRANSPORT_VERSION,
+static const tw_transport_ops threads = {.struct_size = sizeof(tw_transport_ops),
+                                         .version = TW_TRANSPORT_VERSION,
                                          .name = "threads",
                                          .start_send = start_send,
                                          .start_recv = start_recv,

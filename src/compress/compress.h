@@ -5,6 +5,8 @@
 #include "scheme.h"
 #include "table.h"
 
+enum { TW_MOST_RANKS = 16384 }; /* of a scheme */
+
 /* What ops->check says of a spec and a table. */
 tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
 /* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */
@@ -14,13 +16,23 @@ tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, s
                                    tw_scheme **scheme);
 /* Settles the scheme, then visits what it remembers. */
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
+/* Visits all that a state of it has, the count of steps too, as it stands. */
+tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
-float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
+/* Whether a load would take what it remembers now, which a sum over ranks may have made too large. */
+tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix);
+/* What tw_scheme_set_rate and tw_scheme_set_gradient_scale say of their argument. */
+#define TW_LEAST_SCALE 1e-6
+#define TW_MOST_SCALE 1e30
+tw_status tw_rate_check(float rate);
+tw_status tw_gradient_scale_check(double scale);
 /* Whether it wants no norm, since it looks at gradients in its own pass: begin it with tw_scheme_begin_unseen. */
 int tw_scheme_looks(const tw_scheme *scheme);
-/* tw_scheme_begin for gradients that nobody has looked at. `elsewhere` is added to the sum of their squares to tell
- * whether the norm is below its bound; what they add is in scheme->squares after the first tw_scheme_next. */
-tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, double elsewhere);
+/* tw_scheme_begin_without for gradients that nobody has looked at. What `elsewhere` answers is added to the sum of
+ * their squares to tell whether the norm is below its bound; it is asked in the first tw_scheme_next, when they have
+ * been taken in. What they add is in scheme->squares after that. */
+tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, const unsigned char *absent,
+                                 tw_squares_elsewhere elsewhere);
 
 #endif

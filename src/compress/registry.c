@@ -5,6 +5,7 @@
 #include "dense.h"
 #include "error.h"
 #include "memory.h"
+#include "outside.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,11 +28,17 @@ static const tw_option leftover_options[] = {
     {"leftovers", TW_OPTION_CHOICE, offsetof(tw_common_options, leftovers), "bf16", 0, 0, TW_DENSE_CHOICES,
      "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
 };
+#define IN_FLIGHT(initially)                                                                                           \
+    {                                                                                                                  \
+        "in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), initially, 1, 8, NULL,                 \
+            "messages under way at once: while one is on the wire, another is coded"                                   \
+    }
+static const tw_option in_flight_options[] = {IN_FLIGHT("2")};
+/* Large messages wait for each other: for parts to be summed, and for room at peers that others send to. */
+static const tw_option dense_in_flight_options[] = {IN_FLIGHT("4")};
 static const tw_option message_options[] = {
     {"message_kb", TW_OPTION_INTEGER, offsetof(tw_common_options, message_kb), "0", 0, 1 << 21, NULL,
      "tensors are fused into messages of at least that much fp32; 0: what suits the scheme and the tensors"},
-    {"in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), "2", 1, 8, NULL,
-     "messages under way at once: while one is on the wire, another is coded"},
     {"threads", TW_OPTION_INTEGER, offsetof(tw_common_options, threads), "1", 1, 7, NULL,
      "messages coded at once, each on a core of its own; so many more are under way"},
     {"overlap", TW_OPTION_SWITCH, offsetof(tw_common_options, overlap), "on", 0, 0, NULL,
@@ -43,7 +50,7 @@ enum {
     SIZE_OPTIONS = sizeof size_options / sizeof *size_options,
     LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,
     MESSAGE_OPTIONS = sizeof message_options / sizeof *message_options,
-    OPTION_SETS = 4
+    OPTION_SETS = 5
 };
 
 int tw_leaves_tensors(const tw_scheme_ops *ops)
@@ -61,11 +68,25 @@ static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_opt
         sets[count++] = (tw_option_set){ops->small_too ? small_too_options : size_options, SIZE_OPTIONS, common};
         sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common};
     }
+    sets[count++] = (tw_option_set){tw_leaves_tensors(ops) ? in_flight_options : dense_in_flight_options, 1, common};
     sets[count++] = (tw_option_set){message_options, MESSAGE_OPTIONS, common};
     return count;
 }
 
-static const tw_scheme_ops *find_scheme(const char *name)
+static size_t count_own(void)
+{
+    size_t count = 0;
+    while (tw_scheme_own_at(count)) count++;
+    return count;
+}
+
+const tw_scheme_ops *tw_scheme_at(size_t index)
+{
+    size_t own = count_own();
+    return index < own ? tw_scheme_own_at(index) : tw_outside_at(index - own);
+}
+
+const tw_scheme_ops *tw_scheme_by_name(const char *name)
 {
     const tw_scheme_ops *ops;
     for (size_t i = 0; (ops = tw_scheme_at(i)); i++)
@@ -86,7 +107,7 @@ tw_status tw_scheme_find(const char *spec, const tw_scheme_ops **ops)
 {
     char name[64];
     TW_TRY(tw_spec_name(spec, name, sizeof name));
-    *ops = find_scheme(name);
+    *ops = tw_scheme_by_name(name);
     return *ops ? TW_OK : unknown_scheme(name);
 }
 
@@ -95,6 +116,20 @@ tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, vo
     tw_option_set sets[OPTION_SETS];
     tw_status status = tw_spec_parse(spec, sets, list_options(ops, scheme, common, sets));
     return status == TW_ERROR_SPEC ? tw_fail_in(status, ops->name) : status;
+}
+
+/* No two options of a scheme have one key, and each default is one that a spec may say. */
+tw_status tw_scheme_options_check(const tw_scheme_ops *ops)
+{
+    tw_common_options common = {0};
+    void *scratch;
+    tw_option_set sets[OPTION_SETS];
+    TW_TRY(tw_options_unique(sets, list_options(ops, NULL, NULL, sets)));
+    TW_TRY(tw_allocate(1, ops->struct_size, &scratch));
+    tw_status status = tw_scheme_options_parse(ops, ops->name, scratch, &common);
+    if (status == TW_OK) tw_scheme_options_release(ops, scratch, &common);
+    tw_free(scratch);
+    return status;
 }
 
 void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common_options *common)
@@ -136,47 +171,50 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
 /* ---- the public lists ----------------------------------------------------------------------------------------------
  */
 
-unsigned tw_scheme_floor_bytes(size_t index)
+unsigned tw_schemes_floor_bytes(size_t index)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
     return ops ? ops->floor_bytes : 0;
 }
 
-size_t tw_scheme_count(void)
+size_t tw_schemes_count(void)
 {
     size_t count = 0;
     while (tw_scheme_at(count)) count++;
     return count;
 }
 
-const char *tw_scheme_name(size_t index)
+const char *tw_schemes_name(size_t index)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
     return ops ? ops->name : NULL;
 }
 
-const char *tw_scheme_summary(size_t index)
+const char *tw_schemes_summary(size_t index)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
     return ops ? ops->summary : NULL;
 }
 
-static size_t describe(const tw_option_set *set, char *text, size_t capacity, size_t used)
-{
-    for (size_t i = 0; i < set->count; i++)
-        used += tw_option_describe(&set->options[i], used < capacity ? text + used : NULL,
-                                   used < capacity ? capacity - used : 0);
-    return used;
-}
-
-size_t tw_scheme_help(size_t index, char *text, size_t capacity)
+size_t tw_schemes_option_count(size_t index)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
-    if (!text) capacity = 0;
-    if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
-    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
     tw_option_set sets[OPTION_SETS];
-    size_t count = list_options(ops, NULL, NULL, sets);
-    for (size_t i = 0; i < count; i++) used = describe(&sets[i], text, capacity, used);
-    return used;
+    return ops ? tw_options_count(sets, list_options(ops, NULL, NULL, sets)) : 0;
+}
+
+tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *option)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!ops) return tw_fail(TW_ERROR_ARGUMENT, "there are %zu schemes and no number %zu", tw_schemes_count(), index);
+    return tw_options_tell(sets, list_options(ops, NULL, NULL, sets), number, option);
+}
+
+size_t tw_schemes_help(size_t index, char *text, size_t capacity)
+{
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!ops) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
+    return tw_options_describe(ops->name, ops->summary, sets, list_options(ops, NULL, NULL, sets), text, capacity);
 }

@@ -4,12 +4,22 @@
 
 #include "scheme.h"
 
+/* All schemes there are: the library's own, and behind them those from outside, in the order in which they were
+ * registered. NULL past the end. */
+const tw_scheme_ops *tw_scheme_at(size_t index);
+
+/* NULL if there is none. */
+const tw_scheme_ops *tw_scheme_by_name(const char *name);
+
 /* TW_ERROR_SPEC, with the names there are, if the spec's is none of them. */
 tw_status tw_scheme_find(const char *spec, const tw_scheme_ops **ops);
 
 /* Sets the scheme's own options, in `scheme`, and those that all share; release frees their texts. */
 tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common);
 void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common_options *common);
+
+/* Whether a scheme's options, which somebody else wrote, can be read: TW_ERROR_SPEC or TW_ERROR_ARGUMENT. */
+tw_status tw_scheme_options_check(const tw_scheme_ops *ops);
 
 /* 1 for a scheme that leaves some tensors as they are, by their size, shape or name. */
 int tw_leaves_tensors(const tw_scheme_ops *ops);

@@ -13,13 +13,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_RANKS = 16384 };
-
 static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
 {
     TW_TRY(tw_scheme_options_parse(scheme->ops, spec, scheme, &scheme->common));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->tensors, &scheme->tensors));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->gradients, &scheme->gradients));
+    TW_TRY(tw_allocate(scheme->count, sizeof *scheme->absent, &scheme->absent));
+    TW_TRY(tw_allocate(scheme->count, sizeof *scheme->rates, &scheme->rates));
     TW_TRY(tw_table_copy(scheme, tensors));
     TW_TRY(scheme->ops->create(scheme));
     for (size_t i = 0; i < scheme->count; i++)
@@ -33,9 +33,9 @@ tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, s
 {
     const tw_scheme_ops *ops;
     tw_scheme *scheme;
-    if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size)
+    if (size < 1 || size > TW_MOST_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: there are 1 to %d ranks, numbered from 0", rank, size,
-                       MAX_RANKS);
+                       TW_MOST_RANKS);
     TW_TRY(tw_isa_check());
     TW_TRY(tw_scheme_find(spec, &ops));
     TW_TRY(tw_table_check(tensors, count));
@@ -44,6 +44,7 @@ tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, s
     scheme->rank = rank;
     scheme->size = size;
     scheme->count = count;
+    scheme->gradient_scale = 1;
     tw_status status = build(scheme, spec, tensors);
     if (status != TW_OK) {
         tw_scheme_destroy(scheme);
@@ -86,6 +87,8 @@ void tw_scheme_destroy(tw_scheme *scheme)
     tw_scheme_options_release(scheme->ops, scheme, &scheme->common);
     tw_free(scheme->tensors);
     tw_free(scheme->gradients);
+    tw_free(scheme->absent);
+    tw_free(scheme->rates);
     tw_free(scheme);
 }
 
@@ -104,9 +107,9 @@ static double sum_squares(const tw_scheme *scheme, int compressed)
 static float share_scale(const tw_scheme *scheme, double norm)
 {
     double threshold = tw_scheme_clip(scheme) / sqrt(scheme->size);
-    double share = norm / scheme->size;
+    double share = norm / scheme->gradient_scale / scheme->size;
     double shrink = threshold > 0 && share > threshold ? threshold / share : 1;
-    return (float)(shrink / scheme->size);
+    return (float)(shrink / scheme->size / scheme->gradient_scale);
 }
 
 static tw_status check_whole(const tw_scheme *scheme)
@@ -123,7 +126,16 @@ static tw_status check_gradients(const tw_scheme *scheme, float *const *gradient
     return TW_OK;
 }
 
-static tw_status open_step(tw_scheme *scheme, float *const *gradients)
+/* What stands in the buffer of a tensor that is absent is nobody's business. */
+static void note_absent(tw_scheme *scheme, const unsigned char *absent)
+{
+    for (size_t i = 0; i < scheme->count; i++) {
+        scheme->absent[i] = absent && absent[i];
+        if (scheme->absent[i]) memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
+    }
+}
+
+static tw_status open_step(tw_scheme *scheme, float *const *gradients, const unsigned char *absent)
 {
     TW_TRY(tw_need(scheme, "scheme"));
     TW_TRY(check_gradients(scheme, gradients));
@@ -131,7 +143,9 @@ static tw_status open_step(tw_scheme *scheme, float *const *gradients)
     if (scheme->open)
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
-    scheme->squares = scheme->elsewhere = 0;
+    note_absent(scheme, absent);
+    scheme->squares = 0;
+    scheme->elsewhere = (tw_squares_elsewhere){NULL, NULL};
     scheme->taken = 0;
     scheme->begun++;
     scheme->phase = 0;
@@ -147,23 +161,30 @@ int tw_scheme_looks(const tw_scheme *scheme)
     return scheme->ops->one_pass && tw_scheme_clip(scheme) == 0;
 }
 
-tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, double elsewhere)
+tw_status tw_scheme_begin_unseen(tw_scheme *scheme, float *const *gradients, const unsigned char *absent,
+                                 tw_squares_elsewhere elsewhere)
 {
-    TW_TRY(open_step(scheme, gradients));
+    TW_TRY(open_step(scheme, gradients, absent));
     scheme->elsewhere = elsewhere;
     scheme->squares = sum_squares(scheme, 0);
-    scheme->finite = tw_sound_squares(scheme->elsewhere + scheme->squares);
+    scheme->finite = tw_sound_squares(scheme, scheme->squares);
     scheme->scale = share_scale(scheme, 0);
     return TW_OK;
 }
 
 tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm)
 {
+    return tw_scheme_begin_without(scheme, gradients, NULL, norm);
+}
+
+tw_status tw_scheme_begin_without(tw_scheme *scheme, float *const *gradients, const unsigned char *absent, double norm)
+{
     TW_TRY(tw_need(scheme, "scheme"));
-    if (norm < 0 && tw_scheme_looks(scheme)) return tw_scheme_begin_unseen(scheme, gradients, 0);
-    TW_TRY(open_step(scheme, gradients));
+    if (norm < 0 && tw_scheme_looks(scheme))
+        return tw_scheme_begin_unseen(scheme, gradients, absent, (tw_squares_elsewhere){NULL, NULL});
+    TW_TRY(open_step(scheme, gradients, absent));
     if (norm < 0) norm = sqrt(sum_squares(scheme, 1));
-    scheme->finite = norm <= TW_LARGEST_NORM; /* false for NaN */
+    scheme->finite = norm <= tw_sound_most(scheme); /* false for NaN */
     scheme->scale = share_scale(scheme, norm);
     return TW_OK;
 }
@@ -184,6 +205,16 @@ static tw_status check_packets(const tw_scheme *scheme, const tw_round *round)
     return TW_OK;
 }
 
+static tw_status check_place(const tw_round *round)
+{
+    if (round->memory != TW_MEMORY_HOST || round->stream)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "a round in memory of kind %d, on stream %p: this thinwire exchanges host memory alone, without "
+                       "streams",
+                       (int)round->memory, round->stream);
+    return tw_check_reserved((const void *const *)round->reserved, "tw_round");
+}
+
 /* An ALLTOALL's packets are the scheme's; those of any other round are not there yet. */
 static void leave_outgoing(tw_scheme *scheme, tw_round *round)
 {
@@ -194,18 +225,37 @@ static void leave_outgoing(tw_scheme *scheme, tw_round *round)
     scheme->outgoing = round->packets;
 }
 
+/* Schemes know nothing of the scale: what comes out of them is the mean itself. Scaled, it may overflow. */
+static void scale_back(tw_scheme *scheme)
+{
+    enum { BLOCK = 8192 }; /* elements: they are looked at in the cache */
+    const tw_kernels *kernels = tw_kernels_best();
+    float factor = (float)scheme->gradient_scale;
+    for (size_t i = 0; i < scheme->count; i++) {
+        size_t count = scheme->tensors[i].count;
+        for (size_t first = 0; first < count; first += BLOCK) {
+            size_t n = count - first < BLOCK ? count - first : BLOCK;
+            kernels->scale(scheme->gradients[i] + first, factor, n);
+            if (!kernels->all_finite(scheme->gradients[i] + first, n)) scheme->skipped = 1;
+        }
+    }
+}
+
 tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
 {
     TW_TRY(tw_need(scheme, "scheme"));
     TW_TRY(tw_need(round, "round"));
     TW_TRY(check_whole(scheme));
     if (!scheme->open) return tw_fail(TW_ERROR_ORDER, "no step is under way: call tw_scheme_begin first");
+    TW_TRY(check_place(round));
     TW_TRY(check_packets(scheme, round));
     tw_status status = scheme->ops->next(scheme, round);
+    if (status == TW_OK) status = check_place(round);
     scheme->failed = status != TW_OK;
     scheme->asked = (int)round->kind;
     leave_outgoing(scheme, round);
     if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
+    if (!scheme->skipped && scheme->gradient_scale != 1) scale_back(scheme);
     round->skipped = scheme->skipped;
     scheme->open = 0;
     scheme->step++;
@@ -225,14 +275,56 @@ tw_status tw_scheme_revert(tw_scheme *scheme)
     return TW_OK;
 }
 
-tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
+/* ---- what is told between steps ---------------------------------------------------------------------------------- */
+
+tw_status tw_rate_check(float rate)
+{
+    if (rate >= 0 && !isinf(rate)) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "a learning rate of %g; at least 0", rate);
+}
+
+static tw_status check_between(const tw_scheme *scheme, const char *what)
 {
     TW_TRY(tw_need(scheme, "scheme"));
-    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "the rate is told between steps, and this one is not done yet");
-    if (!(rate >= 0) || isinf(rate)) return tw_fail(TW_ERROR_ARGUMENT, "a learning rate of %g; at least 0", rate);
+    if (!scheme->open) return TW_OK;
+    return tw_fail(TW_ERROR_ORDER, "the %s is told between steps, and this one is not done yet", what);
+}
+
+tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate)
+{
+    TW_TRY(check_between(scheme, "rate"));
+    TW_TRY(tw_rate_check(rate));
     scheme->rate = rate;
+    memset(scheme->rates, 0, scheme->count * sizeof *scheme->rates);
     return TW_OK;
 }
+
+tw_status tw_scheme_set_rates(tw_scheme *scheme, const float *rates)
+{
+    TW_TRY(check_between(scheme, "rate"));
+    TW_TRY(tw_need(rates, "rates"));
+    for (size_t i = 0; i < scheme->count; i++) TW_TRY(tw_rate_check(rates[i]));
+    memcpy(scheme->rates, rates, scheme->count * sizeof *rates);
+    scheme->rate = 0;
+    return TW_OK;
+}
+
+tw_status tw_gradient_scale_check(double scale)
+{
+    if (scale >= TW_LEAST_SCALE && scale <= TW_MOST_SCALE) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "gradients multiplied by %g; it can be %g to %g", scale, TW_LEAST_SCALE,
+                   TW_MOST_SCALE);
+}
+
+tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale)
+{
+    TW_TRY(check_between(scheme, "gradients' scale"));
+    TW_TRY(tw_gradient_scale_check(scale));
+    scheme->gradient_scale = (double)(float)scale; /* out it goes as it came in */
+    return TW_OK;
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 
 double tw_scheme_clip(const tw_scheme *scheme)
 {
@@ -241,8 +333,15 @@ double tw_scheme_clip(const tw_scheme *scheme)
 
 float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov)
 {
-    *nesterov = 0;
-    return scheme->ops->momentum ? scheme->ops->momentum(scheme, nesterov) : 0;
+    int form = 0;
+    float momentum = scheme && scheme->ops->momentum ? scheme->ops->momentum(scheme, &form) : 0;
+    if (nesterov) *nesterov = form;
+    return momentum;
+}
+
+const char *tw_scheme_plan(const tw_scheme *scheme, size_t index)
+{
+    return scheme && index < scheme->count ? scheme->tensors[index].plan : "";
 }
 
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk)

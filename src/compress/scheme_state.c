@@ -1,9 +1,10 @@
-/* tw_scheme_save_state, tw_scheme_load_state: one walk over what a scheme remembers, with three visitors. Entries are
+/* tw_scheme_save_state, tw_scheme_load_state: one walk over what a scheme remembers, with several visitors. Entries are
  * named after tensors, so how tensors were fused into messages does not matter; the count of steps, which all messages
  * of a reducer share, has one name for all of them. */
 #include "compress.h"
 
 #include "error.h"
+#include "half.h"
 #include "kernels.h"
 #include "state.h"
 
@@ -21,17 +22,22 @@ typedef struct state_walk {
     const tw_state *src;
 } state_walk;
 
-static void make_key(char key[MAX_KEY], const state_walk *walk, const char *kind, const char *tensor)
+static void make_key(char key[MAX_KEY], const state_walk *walk, const tw_remembered *entry)
 {
-    snprintf(key, MAX_KEY, "%s%s/%s", walk->prefix, kind, tensor);
+    snprintf(key, MAX_KEY, "%s%s/%s", walk->prefix, entry->what, entry->tensor);
 }
 
-static tw_status save(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+static tw_status save(tw_walk *walk, const tw_remembered *entry)
 {
     const state_walk *self = (const state_walk *)walk;
     char key[MAX_KEY];
-    make_key(key, self, kind, tensor);
-    return tw_state_put(self->dst, key, dtype, 1, &count, data);
+    make_key(key, self, entry);
+    return tw_state_put(self->dst, key, entry->dtype, 1, &entry->count, entry->data);
+}
+
+static int is_kept(double value)
+{
+    return fabs(value) <= TW_LARGEST_KEPT;
 }
 
 /* A NaN in a residual would never leave it, nor what is as good as infinite. */
@@ -41,35 +47,60 @@ static int all_sound(tw_dtype dtype, const void *data, size_t count)
     int sound = 1;
     if (dtype == TW_F32)
         return kernels->all_finite(data, count) && (double)kernels->quantise->peak(data, count) <= TW_LARGEST_KEPT;
-    for (size_t i = 0; dtype == TW_F64 && i < count; i++) sound &= fabs(((const double *)data)[i]) <= TW_LARGEST_KEPT;
+    for (size_t i = 0; dtype == TW_F64 && i < count; i++) sound &= is_kept(((const double *)data)[i]);
+    for (size_t i = 0; dtype == TW_F16 && i < count; i++) sound &= is_kept(tw_from_fp16(((const uint16_t *)data)[i]));
+    for (size_t i = 0; dtype == TW_BF16 && i < count; i++) sound &= is_kept(tw_from_bf16(((const uint16_t *)data)[i]));
     return sound;
 }
 
-static tw_status check(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+/* A state from before there were pieces, or rates of single tensors, has none. */
+static int is_lacking(const state_walk *walk, const tw_remembered *entry, const char *key)
 {
-    const state_walk *self = (const state_walk *)walk;
-    const tw_state_tensor *entry = NULL;
-    char key[MAX_KEY];
-    (void)data;
-    make_key(key, self, kind, tensor);
-    if (walk->or_zero && !tw_state_has(self->src, key)) return TW_OK;
-    TW_TRY(tw_state_find(self->src, key, dtype, count, &entry));
-    if (!all_sound(dtype, entry->data, count))
-        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN, infinity or a value beyond %g", key,
-                       TW_LARGEST_KEPT);
-    return TW_OK;
+    int is_younger = entry->is_piece || strcmp(entry->what, "told") == 0;
+    return is_younger && !tw_state_has(walk->src, key);
 }
 
-static tw_status load(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+static tw_status check_sound(const char *key, tw_dtype dtype, const void *data, size_t count)
+{
+    if (all_sound(dtype, data, count)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state holds NaN, infinity or a value beyond %g", key,
+                   TW_LARGEST_KEPT);
+}
+
+static tw_status check(tw_walk *walk, const tw_remembered *entry)
+{
+    const state_walk *self = (const state_walk *)walk;
+    const tw_state_tensor *stored = NULL;
+    char key[MAX_KEY];
+    make_key(key, self, entry);
+    if (is_lacking(self, entry, key)) return TW_OK;
+    TW_TRY(tw_state_find(self->src, key, entry->dtype, entry->count, &stored));
+    return check_sound(key, entry->dtype, stored->data, entry->count);
+}
+
+static tw_status check_own(tw_walk *walk, const tw_remembered *entry)
+{
+    char key[MAX_KEY];
+    make_key(key, (const state_walk *)walk, entry);
+    return check_sound(key, entry->dtype, entry->data, entry->count);
+}
+
+static tw_status load(tw_walk *walk, const tw_remembered *entry)
 {
     const state_walk *self = (const state_walk *)walk;
     char key[MAX_KEY];
-    make_key(key, self, kind, tensor);
-    if (walk->or_zero && !tw_state_has(self->src, key)) {
-        memset(data, 0, count * sizeof(float));
+    make_key(key, self, entry);
+    if (is_lacking(self, entry, key)) {
+        memset(entry->data, 0, entry->count * tw_dtypes[entry->dtype].bytes);
         return TW_OK;
     }
-    return tw_state_get(self->src, key, dtype, count, data);
+    return tw_state_get(self->src, key, entry->dtype, entry->count, entry->data);
+}
+
+static tw_status check_open(const tw_scheme *scheme)
+{
+    if (!scheme->open) return TW_OK;
+    return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
 }
 
 static tw_status check_call(const tw_scheme *scheme, const char *prefix, const tw_state *state)
@@ -77,29 +108,68 @@ static tw_status check_call(const tw_scheme *scheme, const char *prefix, const t
     TW_TRY(tw_need(scheme, "scheme"));
     TW_TRY(tw_need(prefix, "prefix"));
     TW_TRY(tw_need(state, "state"));
-    if (scheme->open) return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
+    TW_TRY(check_open(scheme));
     if (strlen(prefix) > MAX_PREFIX) return tw_fail(TW_ERROR_ARGUMENT, "the prefix has more than %d bytes", MAX_PREFIX);
     return TW_OK;
 }
 
-static tw_status visit_steps(tw_scheme *scheme, state_walk *walk)
+tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk)
 {
-    return walk->walk.visit(&walk->walk, "scheme", "steps", TW_U64, 1, &scheme->step);
+    tw_remembered steps = {
+        .what = "scheme", .tensor = "steps", .kind = TW_STATE_SAME, .dtype = TW_U64, .count = 1, .data = &scheme->step};
+    TW_TRY(walk->visit(walk, &steps));
+    return scheme->ops->walk ? scheme->ops->walk(scheme, walk) : TW_OK;
 }
 
 /* For visitors that read or write what is remembered. */
-static tw_status visit_all(tw_scheme *scheme, state_walk *walk)
+static tw_status visit_settled(tw_scheme *scheme, tw_walk *walk)
 {
     scheme->settled = 1;
-    TW_TRY(visit_steps(scheme, walk));
-    return tw_scheme_walk(scheme, &walk->walk);
+    if (scheme->ops->settle) scheme->ops->settle(scheme);
+    return tw_scheme_visit(scheme, walk);
 }
 
 tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state)
 {
     state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
     TW_TRY(check_call(scheme, prefix, state));
-    return visit_all(scheme, &walk);
+    return visit_settled(scheme, &walk.walk);
+}
+
+/* For a caller's function. */
+typedef struct public_walk {
+    tw_walk walk;
+    tw_state_visit visit;
+} public_walk;
+
+static tw_status show(tw_walk *walk, const tw_remembered *entry)
+{
+    return ((const public_walk *)walk)->visit(walk->context, entry);
+}
+
+tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context)
+{
+    public_walk walk = {{show, context}, visit};
+    TW_TRY(tw_need(scheme, "scheme"));
+    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
+    TW_TRY(check_open(scheme));
+    return visit_settled(scheme, &walk.walk);
+}
+
+static tw_status count_bytes(tw_walk *walk, const tw_remembered *entry)
+{
+    uint64_t *bytes = walk->context;
+    int of_all = strcmp(entry->what, "scheme") == 0; /* all messages have the same, and a reducer saves it once */
+    if (!of_all) *bytes += (uint64_t)entry->count * tw_dtypes[entry->dtype].bytes;
+    return TW_OK;
+}
+
+uint64_t tw_scheme_state_bytes(const tw_scheme *scheme)
+{
+    uint64_t bytes = 0;
+    tw_walk walk = {.visit = count_bytes, .context = &bytes};
+    if (scheme && scheme->ops->walk) (void)scheme->ops->walk((tw_scheme *)scheme, &walk);
+    return bytes;
 }
 
 /* Nothing is settled: a load that is refused leaves even the last step as it was. */
@@ -107,15 +177,20 @@ tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_
 {
     state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
     TW_TRY(check_call(scheme, prefix, state));
-    TW_TRY(visit_steps(scheme, &walk));
-    return scheme->ops->walk ? scheme->ops->walk(scheme, &walk.walk) : TW_OK;
+    return tw_scheme_visit(scheme, &walk.walk);
+}
+
+tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix)
+{
+    state_walk walk = {.walk = {.visit = check_own}, .prefix = prefix};
+    return tw_scheme_visit(scheme, &walk.walk);
 }
 
 tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
     state_walk walk = {.walk = {.visit = load}, .prefix = prefix, .src = state};
     TW_TRY(tw_scheme_check_state(scheme, prefix, state)); /* all of it, before anything changes */
-    TW_TRY(visit_all(scheme, &walk));
+    TW_TRY(visit_settled(scheme, &walk.walk));
     scheme->revertible = 0; /* the last step here is not the one the state comes from */
     return TW_OK;
 }

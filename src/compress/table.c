@@ -7,6 +7,7 @@
 #include "names.h"
 #include "patterns.h"
 #include "registry.h"
+#include "sized.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ static tw_status check_tensor(const tw_tensor *tensor, size_t index)
 {
     if (!tensor->name || !*tensor->name || strlen(tensor->name) > MAX_NAME)
         return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu: a name has 1 to %d bytes", index, MAX_NAME);
+    TW_TRY(tw_check_reserved(tensor->reserved, "tw_tensor"));
     if (tensor->dims > TW_MAX_DIMS)
         return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has %zu dimensions; at most %d", tensor->name, tensor->dims,
                        TW_MAX_DIMS);

@@ -36,6 +36,23 @@ TW_INLINE __m256 load_fp16(const uint16_t *src)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)src));
 }
 
+TW_INLINE __m256i weave(const uint16_t *src)
+{
+    const __m256i in_turn =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    __m256i x = _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)src), 0xD8);
+    return _mm256_shuffle_epi8(x, in_turn);
+}
+
+TW_INLINE void unweave(uint16_t *dst, __m256i x)
+{
+    const __m256i apart =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    x = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, apart), 0xD8);
+    _mm256_storeu_si256((__m256i *)dst, x);
+}
+
+typedef __m256i woven_vector;
 #define append tw_append_each
 #define TABLE tw_kernels_avx2
 #include "rows.h"

@@ -35,6 +35,27 @@ TW_INLINE __m512 load_fp16(const uint16_t *src)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)src));
 }
 
+/* The numbers of 32 halves, each word's lower one first. */
+#define WORD(lower, upper) ((upper) << 16 | (lower))
+
+TW_INLINE __m512i weave(const uint16_t *src)
+{
+    const __m512i in_turn = _mm512_setr_epi32(
+        WORD(0, 16), WORD(1, 17), WORD(2, 18), WORD(3, 19), WORD(4, 20), WORD(5, 21), WORD(6, 22), WORD(7, 23),
+        WORD(8, 24), WORD(9, 25), WORD(10, 26), WORD(11, 27), WORD(12, 28), WORD(13, 29), WORD(14, 30), WORD(15, 31));
+    return _mm512_permutexvar_epi16(in_turn, _mm512_loadu_si512(src));
+}
+
+TW_INLINE void unweave(uint16_t *dst, __m512i x)
+{
+    const __m512i apart = _mm512_setr_epi32(
+        WORD(0, 2), WORD(4, 6), WORD(8, 10), WORD(12, 14), WORD(16, 18), WORD(20, 22), WORD(24, 26), WORD(28, 30),
+        WORD(1, 3), WORD(5, 7), WORD(9, 11), WORD(13, 15), WORD(17, 19), WORD(21, 23), WORD(25, 27), WORD(29, 31));
+    _mm512_storeu_si512(dst, _mm512_permutexvar_epi16(apart, x));
+}
+
+typedef __m512i woven_vector;
+
 /* Lists the lanes of one vector whose bit in `hits` is set; `first` is the number of lane 0. */
 TW_INLINE size_t append_lanes(__mmask16 hits, const float *v, uint32_t first, uint32_t *index, float *value)
 {

@@ -13,6 +13,7 @@
 #include "lowrank.h"
 #include "moments.h"
 #include "quantise.h"
+#include "rounded.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,7 @@ typedef struct tw_kernels {
     const tw_chunks_rows *chunks;
     const tw_quantise_rows *quantise;
     const tw_lowrank_rows *lowrank;
+    const tw_rounded_rows *rounded;
     const tw_half_rows *fp16, *bf16;
 } tw_kernels;
 

@@ -37,6 +37,18 @@ TW_INLINE float32x4_t load_fp16(const uint16_t *src)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(src)));
 }
 
+TW_INLINE uint16x8_t weave(const uint16_t *src)
+{
+    uint16x8_t x = vld1q_u16(src);
+    return vzip1q_u16(x, vextq_u16(x, x, 4));
+}
+
+TW_INLINE void unweave(uint16_t *dst, uint16x8_t x)
+{
+    vst1q_u16(dst, vcombine_u16(vget_low_u16(vuzp1q_u16(x, x)), vget_low_u16(vuzp2q_u16(x, x))));
+}
+
+typedef uint16x8_t woven_vector;
 #define append tw_append_each
 #define TABLE tw_kernels_neon
 #include "rows.h"

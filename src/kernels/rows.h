@@ -11,6 +11,8 @@
  *       Lane by lane a > b ? a : b, and a < b ? a : b.
  *   void store_fp16(uint16_t *dst, VECTOR x), VECTOR load_fp16(const uint16_t *src)
  *       Conversions as in half.h.
+ *   WOVEN weave(const uint16_t *src), void unweave(uint16_t *dst, WOVEN x), typedef WOVEN woven_vector
+ *       WIDTH words, of which word j has in its lower half src[j] and in its upper one src[WIDTH + j]; and back.
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
  *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
  *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.
@@ -211,6 +213,25 @@ TW_INLINE uint32_t loud_pattern(const size_t *done)
     return done ? pattern : 0x80000000u;
 }
 
+enum { LATER = 16 /* blocks between a block's fetch and its use */ };
+
+/* Asks for what comes later: the processor's own fetching begins anew on each page. Behind the end of an array, where
+ * nothing may be read, it does no harm. */
+TW_INLINE void fetch_later(const void *block, size_t bytes)
+{
+    const char *later = (const char *)block + LATER * bytes;
+    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch(later + k, 1);
+}
+
+/* The streams of an update. */
+TW_INLINE void fetch_update(tw_update update, const float *u, const float *v, const float *g)
+{
+    if (update == TW_AS_IS) return;
+    fetch_later(g, BLOCK * sizeof *g);
+    fetch_later(v, BLOCK * sizeof *v);
+    if (update != TW_ACCUMULATE) fetch_later(u, BLOCK * sizeof *u);
+}
+
 /* Updates and clears a block's vectors; bit by bit which of its elements are above the threshold. */
 TW_INLINE uint64_t update_block(tw_update update, float *u, float *v, float *g, float a, float m, float threshold)
 {
@@ -228,6 +249,7 @@ TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *
     const uint32_t loud = loud_pattern(done);
     size_t count = 0, i = 0;
     for (; i < n && (update == TW_AS_IS || is_quiet(g + i, loud)); i += BLOCK) {
+        fetch_update(update, u + i, v + i, g + i);
         uint64_t hits = update_block(update, u + i, v + i, g + i, a, m, threshold);
         if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);
     }
@@ -282,6 +304,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 #include "rows_lowrank.h"
 #include "rows_moments.h"
 #include "rows_quantise.h"
+#include "rows_rounded.h"
 
 const tw_kernels TABLE = {
     .all_finite = all_finite,
@@ -305,6 +328,7 @@ const tw_kernels TABLE = {
     .chunks = &chunks_rows,
     .quantise = &quantise_rows,
     .lowrank = &lowrank_rows,
+    .rounded = &rounded_rows,
     .fp16 = &fp16_rows,
     .bf16 = &bf16_rows,
 };

@@ -45,6 +45,7 @@ TW_INLINE size_t moments_update(tw_update update, tw_moments *moments, float *u,
     moment_sums sums = moments_load(moments);
     size_t count = 0, i = 0;
     for (; i < n && is_quiet(g + i, loud); i += BLOCK) {
+        fetch_update(update, u + i, v + i, g + i);
         uint64_t hits = update_block(update, u + i, v + i, g + i, a, m, threshold);
         moments_add_whole(&sums, v + i, BLOCK);
         if (hits) count += append(hits, v + i, first + (uint32_t)i, index + count, value + count);

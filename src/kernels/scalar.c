@@ -178,6 +178,7 @@ const tw_kernels tw_kernels_scalar = {
     .chunks = &tw_chunks_scalar,
     .quantise = &tw_quantise_scalar,
     .lowrank = &tw_lowrank_scalar,
+    .rounded = &tw_rounded_scalar,
     .fp16 = &tw_fp16_scalar,
     .bf16 = &tw_bf16_scalar,
 };

@@ -3,6 +3,7 @@
 
 #include "fp8.h"
 #include "half.h"
+#include "rounded.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static uint32_t hash(const tw_noise *noise, uint32_t number)
     return (x ^ x >> 13) * 0x7FEB352Du;
 }
 
-static uint32_t draw(const tw_noise *noise, size_t i)
+uint32_t tw_noise_at(const tw_noise *noise, size_t i)
 {
     uint32_t number = noise->first + (uint32_t)i, x = hash(noise, number & ~(uint32_t)LANES);
     return number & LANES ? x << 16 | x >> 16 : x;
@@ -99,14 +100,14 @@ static uint32_t round_level(float level, uint32_t most, uint32_t random)
 
 static void dither(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise)
 {
-    for (size_t i = 0; i < n; i++) code[i] = round_level(a * x[i] * (inverse * 0x1p24f), most, draw(&noise, i));
+    for (size_t i = 0; i < n; i++) code[i] = round_level(a * x[i] * (inverse * 0x1p24f), most, tw_noise_at(&noise, i));
 }
 
 static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
     for (size_t i = 0; i < n; i++) {
         float level = a * x[i] * (inverse * 0x1p24f);
-        code[i] = round_level(fmaxf(fminf(level, 0x1p24f), -0x1p24f), 1, draw(&noise, i));
+        code[i] = round_level(fmaxf(fminf(level, 0x1p24f), -0x1p24f), 1, tw_noise_at(&noise, i));
     }
 }
 
@@ -128,7 +129,7 @@ static void send_powers(unsigned char *codes, const float *x, size_t n, float a,
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = tw_float_bits(a * x[i] * inverse);
-        uint32_t power = (bits & 0x7FFFFFFFu) + (draw(&noise, i) >> 9);
+        uint32_t power = (bits & 0x7FFFFFFFu) + (tw_noise_at(&noise, i) >> 9);
         codes[byte_place(i, n)] = (unsigned char)((power >> 23 & 127) | bits >> 31 << 7);
     }
 }

@@ -368,7 +368,8 @@ static void destroy(void *self)
     tw_seat_leave(self);
 }
 
-static const tw_transport_ops virtual_ops = {.version = TW_TRANSPORT_VERSION,
+static const tw_transport_ops virtual_ops = {.struct_size = sizeof(tw_transport_ops),
+                                             .version = TW_TRANSPORT_VERSION,
                                              .name = "virtual",
                                              .start_send = start_send,
                                              .start_recv = start_recv,

@@ -6,6 +6,7 @@
 #include "comm.h"
 #include "error.h"
 #include "memory.h"
+#include "sized.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -35,10 +36,7 @@ static tw_status check_options(const tw_world_options *options)
 
 static tw_status read_options(const tw_world_options *given, tw_world_options *options)
 {
-    size_t known = sizeof *options;
-    if (given->struct_size < sizeof given->struct_size)
-        return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_world_options)");
-    memcpy(options, given, given->struct_size < known ? given->struct_size : known);
+    TW_TRY(tw_read_sized(options, sizeof *options, given, "tw_world_options"));
     if (!options->workers_per_host) options->workers_per_host = 1;
     if (!options->stack_bytes) options->stack_bytes = DEFAULT_STACK;
     return check_options(options);

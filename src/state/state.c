@@ -145,8 +145,8 @@ tw_status tw_state_find(const tw_state *state, const char *name, tw_dtype dtype,
     if (at == TW_NO_NAME) return tw_fail(TW_ERROR_STATE, "the saved state has no tensor '%s'", name);
     const tw_state_tensor *tensor = &state->tensors[at];
     if (tensor->dtype != dtype)
-        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state is %s and another type was wanted", name,
-                       tw_dtypes[tensor->dtype].name);
+        return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state is %s and %s was wanted", name,
+                       tw_dtypes[tensor->dtype].name, tw_dtypes[dtype].name);
     if (tensor->bytes / tw_dtypes[dtype].bytes != count)
         return tw_fail(TW_ERROR_STATE, "tensor '%s' of the saved state has %zu elements and %zu were wanted", name,
                        tensor->bytes / tw_dtypes[dtype].bytes, count);
@@ -229,6 +229,11 @@ tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry
         return tw_fail(TW_ERROR_ARGUMENT, "the state has %zu tensors; there is no number %zu", state->tensor_count,
                        index);
     const tw_state_tensor *tensor = &state->tensors[index];
-    *entry = (tw_state_entry){tensor->name, tensor->dtype, tensor->dims, tensor->shape, tensor->data, tensor->bytes};
+    *entry = (tw_state_entry){.name = tensor->name,
+                              .dtype = tensor->dtype,
+                              .dims = tensor->dims,
+                              .shape = tensor->shape,
+                              .data = tensor->data,
+                              .bytes = tensor->bytes};
     return TW_OK;
 }

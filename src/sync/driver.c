@@ -3,6 +3,7 @@
 #include "charge.h"
 #include "error.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- whose time it is; with the lock held ------------------------------------------------------------------------ */
@@ -36,7 +37,7 @@ static void set_under_way(tw_driver *driver, int change)
 static size_t begun_before(const tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    size_t at_once = lane->message + 1 == settings->messages ? 1 : (size_t)settings->threads;
+    size_t at_once = (size_t)settings->threads;
     size_t before = lane->message < at_once ? 0 : lane->message + 1 - at_once;
     return settings->first_alone && before == 0 ? lane->message > 0 : before;
 }
@@ -65,6 +66,44 @@ static void give_turn(tw_lane *lane)
     lane->begun = 1;
     tw_condition_wake_all(&driver->changed);
     tw_mutex_unlock(&driver->lock);
+}
+
+/* Each of the others has a turn, or gets one: the last message is taken when all others have been. */
+void tw_driver_await_others(tw_driver *driver)
+{
+    tw_mutex_lock(&driver->lock);
+    set_coding(driver, -1);
+    tw_condition_wake_all(&driver->changed);
+    while (driver->begun + 1 < driver->settings.messages || driver->coding >= driver->settings.threads)
+        tw_condition_wait(&driver->changed, &driver->lock);
+    set_coding(driver, 1);
+    tw_mutex_unlock(&driver->lock);
+}
+
+/* ---- the line ---------------------------------------------------------------------------------------------------- */
+
+static void leave_line(void *context)
+{
+    tw_lane *lane = context;
+    tw_driver *driver = lane->driver;
+    tw_mutex_lock(&driver->lock);
+    if (driver->passed <= lane->message) driver->passed = lane->message + 1;
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+}
+
+/* The message before has been taken earlier, and leaves the line at its end at the latest. */
+static void await_line(tw_lane *lane)
+{
+    tw_driver *driver = lane->driver;
+    tw_mutex_lock(&driver->lock);
+    while (driver->passed < lane->message) tw_condition_wait(&driver->changed, &driver->lock);
+    tw_mutex_unlock(&driver->lock);
+}
+
+static int needs_line(const tw_scheme *scheme, const tw_round *round)
+{
+    return round->kind == TW_ROUND_ALLREDUCE && !scheme->common.compresses;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -105,6 +144,7 @@ static uint64_t round_bytes(const tw_scheme *scheme, const tw_round *round)
 static tw_status wait_for_others(tw_lane *lane, const tw_scheme *scheme, tw_round *round)
 {
     give_turn(lane);
+    if (needs_line(scheme, round)) await_line(lane);
     tw_status status = exchange(lane, round);
     take_turn(lane);
     if (status == TW_OK) tw_world_charge(0, round_bytes(scheme, round));
@@ -121,10 +161,10 @@ static tw_status run_rounds(tw_lane *lane)
     while (scheme) {
         TW_TRY(tw_scheme_next(scheme, &round));
         tw_channel_release(lane->channel);
-        if (round.kind == TW_ROUND_DONE) return TW_OK;
+        if (round.kind == TW_ROUND_DONE) break;
         TW_TRY(wait_for_others(lane, scheme, &round));
     }
-    return TW_OK;
+    return settings->end ? settings->end(settings->context, lane->message) : TW_OK;
 }
 
 /* The turn is taken in any case: the messages behind this one wait for it. */
@@ -134,14 +174,40 @@ static tw_status take_turns(tw_lane *lane, tw_status before)
     tw_status status = before == TW_OK ? run_rounds(lane) : before;
     if (status != TW_OK) tw_channel_give_up(lane->channel, status); /* or the others would wait for this rank */
     give_turn(lane);
+    leave_line(lane);
     return status;
+}
+
+/* Without a turn, so that nobody is in the way of what makes it ready. A nap counts as what was asked for, as when
+ * peers are waited for. */
+static tw_status wait_until_ready(tw_lane *lane)
+{
+    const tw_driver_settings *settings = &lane->driver->settings;
+    const double SHORTEST = 20e-6, LONGEST = 2e-3;
+    double timeout = tw_channel_timeout(lane->channel), patience = timeout;
+    for (double nap = SHORTEST;; nap = fmin(2 * nap, LONGEST)) {
+        int ready = 0;
+        TW_TRY(settings->ready(settings->context, lane->message, &ready));
+        if (ready) return TW_OK;
+        TW_TRY(tw_channel_check(lane->channel));
+        if (patience <= 0) return tw_fail(TW_ERROR_SYSTEM, "a gradient was not ready within %g seconds", timeout);
+        tw_pause(nap);
+        patience -= nap;
+    }
+}
+
+static tw_status before_turns(tw_lane *lane)
+{
+    const tw_driver_settings *settings = &lane->driver->settings;
+    if (settings->ready) TW_TRY(wait_until_ready(lane));
+    return settings->before ? settings->before(settings->context, lane->message, lane->aside) : TW_OK;
 }
 
 static tw_status take_message(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    tw_status status = settings->before ? settings->before(settings->context, lane->message, lane->aside) : TW_OK;
-    TW_TRY(take_turns(lane, status));
+    TW_TRY(take_turns(lane, before_turns(lane)));
+    tw_status status = TW_OK;
     if (settings->after) status = settings->after(settings->context, lane->message, lane->aside);
     return status == TW_OK ? TW_OK : tw_channel_give_up(lane->aside, status);
 }
@@ -176,6 +242,7 @@ static void run_next(tw_lane *lane)
     set_under_way(driver, -1);
     if (status != TW_OK) record_failure(driver, lane, status);
     driver->done++;
+    lane->finished++;
     tw_condition_wake_all(&driver->changed);
 }
 
@@ -205,7 +272,8 @@ static void *serve_lane(void *argument)
 
 static void start_step(tw_driver *driver)
 {
-    driver->open = driver->taken = driver->begun = driver->done = 0;
+    driver->open = driver->taken = driver->begun = driver->passed = driver->done = 0;
+    for (int l = 0; l < driver->lane_count; l++) driver->lanes[l].finished = 0;
 }
 
 /* The first lane has the one that is there. */
@@ -225,6 +293,7 @@ static tw_status create_lanes(tw_driver *driver, tw_channel *channel)
         tw_lane *lane = &driver->lanes[driver->lane_count++];
         lane->driver = driver;
         TW_TRY(choose_channel(channel, l, &lane->channel));
+        tw_channel_share_line(lane->channel, leave_line, lane);
         if (settings->aside) TW_TRY(choose_channel(settings->aside, l, &lane->aside));
     }
     return TW_OK;
@@ -288,23 +357,50 @@ tw_status tw_driver_failure(tw_driver *driver)
     return status == TW_OK ? TW_OK : tw_fail(status, "%s", driver->failure_text);
 }
 
-static int is_over(const tw_driver *driver)
+/* A message, or with `message` beyond the last all of them. */
+static int is_over(const tw_driver *driver, size_t message)
 {
-    return !driver->under_way && (driver->failure != TW_OK || driver->done == driver->settings.messages);
+    size_t lanes = (size_t)driver->lane_count;
+    if (driver->failure != TW_OK) return !driver->under_way;
+    if (message < driver->settings.messages) return driver->lanes[message % lanes].finished > message / lanes;
+    return driver->done == driver->settings.messages;
 }
 
-tw_status tw_driver_wait(tw_driver *driver)
+/* 0 when the deadline has passed. */
+static int wait_a_while(tw_driver *driver, double deadline)
+{
+    if (!driver->thread_count) {
+        run_next(next_lane(driver));
+        return tw_clock() < deadline;
+    }
+    if (!isinf(deadline)) return tw_condition_wait_until(&driver->changed, &driver->lock, deadline);
+    tw_condition_wait(&driver->changed, &driver->lock);
+    return 1;
+}
+
+/* With the lock held; 1 if it is over. */
+static int wait_until_over(tw_driver *driver, size_t message, double deadline)
+{
+    int is_early = 1;
+    while (is_early && !is_over(driver, message)) is_early = wait_a_while(driver, deadline);
+    return is_over(driver, message);
+}
+
+tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over)
 {
     tw_mutex_lock(&driver->lock);
-    while (!is_over(driver)) {
-        if (driver->thread_count)
-            tw_condition_wait(&driver->changed, &driver->lock);
-        else
-            run_next(next_lane(driver));
-    }
-    if (driver->failure == TW_OK) start_step(driver);
+    *over = wait_until_over(driver, driver->settings.messages, deadline);
+    if (*over && driver->failure == TW_OK) start_step(driver);
     tw_mutex_unlock(&driver->lock);
-    return tw_driver_failure(driver);
+    return *over ? tw_driver_failure(driver) : TW_OK;
+}
+
+tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over)
+{
+    tw_mutex_lock(&driver->lock);
+    *over = wait_until_over(driver, message, deadline);
+    tw_mutex_unlock(&driver->lock);
+    return *over ? tw_driver_failure(driver) : TW_OK;
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

@@ -4,8 +4,12 @@
  * Messages go by lanes. A lane is a channel of its own and, unless the caller is to do the work, a thread. Message m
  * takes lane m mod lanes, the messages of a lane one after the other: so what is exchanged on a lane is the same on
  * every rank, however the lanes take turns. Only so many lanes code at a time as there are threads for it, as a rule
- * one. Such a lane has a turn, and gives it up while it waits for others. The last message has its first turn when all
- * others have had theirs: what those found in it is known by then. With one thread, all messages begin in order.
+ * one. Such a lane has a turn, and gives it up while it waits for others. Messages begin in order, so many of them at
+ * once. The last one can wait, within its first turn, until all others have had theirs: what those found is known then.
+ *
+ * Of schemes that exchange every tensor as it is, the messages are nearly all line. Their all-reduces do not share it:
+ * each begins when the one before has no more than sums to send. So while one ends and the next begins, the line does
+ * not rest.
  *
  * A driver knows nothing of who owns the messages. What a message does with others before its first turn and after its
  * last is its owner's; a lane has one more channel for it. */
@@ -26,6 +30,7 @@ typedef struct tw_lane {
     tw_channel *channel, *aside; /* for rounds, and for what comes before and after them */
     tw_thread thread;
     size_t message;          /* it has taken */
+    size_t finished;         /* of its messages of this step */
     int begun;               /* which has had its first turn */
     const void *root_packet; /* what the last broadcast brought */
     size_t root_size;
@@ -37,8 +42,12 @@ typedef struct tw_driver_settings {
     int threads;     /* lanes that code at once */
     int first_alone; /* no message has a turn before the first has had one: its `before` is for all of them */
     int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
+    /* (optional) Sets *ready once a message may begin; it is asked again, ever less often, for the comm's timeout. */
+    tw_status (*ready)(void *context, size_t message, int *ready);
     /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
     tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);
+    /* (optional) In its turn, too, when the rounds of a message are over. */
+    tw_status (*end)(void *context, size_t message);
     /* (optional, all three or none) What comes before the first turn of a message, and after its last. */
     tw_status (*before)(void *context, size_t message, tw_channel *aside);
     tw_status (*after)(void *context, size_t message, tw_channel *aside);
@@ -62,6 +71,7 @@ struct tw_driver {
     size_t open;   /* messages of this step that may begin: all before this one */
     size_t taken;  /* that a lane has taken */
     size_t begun;  /* that had their first turn */
+    size_t passed; /* that have left the line to the next */
     size_t done;   /* that are over */
     int under_way; /* taken by a lane and not over */
     int coding;    /* lanes that have a turn */
@@ -84,10 +94,15 @@ void tw_driver_release(tw_driver *driver);
 /* Messages before `open` may begin. */
 void tw_driver_open(tw_driver *driver, size_t open);
 /* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way
- * any more. */
-tw_status tw_driver_wait(tw_driver *driver);
+ * any more; or until tw_clock() reads `deadline`, and then *over is 0. Without threads the clock is looked at when a
+ * message is over, and one is taken in any case. */
+tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over);
+/* The same for one message, which is open. */
+tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over);
 /* What tw_driver_wait would return, if a message has failed by now; else TW_OK. */
 tw_status tw_driver_failure(tw_driver *driver);
+/* For the last message, in its first turn, which it gives up meanwhile: waits until all others have had theirs. */
+void tw_driver_await_others(tw_driver *driver);
 
 tw_driver_seconds tw_driver_spent(tw_driver *driver);
 /* Bytes and messages of all lanes: in rounds, and before and after them. */

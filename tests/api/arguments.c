@@ -50,19 +50,34 @@ static int free_all(void **state)
     return 0;
 }
 
+static tw_status ignore(void *context, const tw_remembered *entry)
+{
+    (void)context, (void)entry;
+    return TW_OK;
+}
+
+static tw_status no_state(void *context, int rank, const tw_state **state)
+{
+    (void)context, (void)rank, (void)state;
+    return TW_ERROR_IO;
+}
+
 /* ---- NULL -------------------------------------------------------------------------------------------------------- */
 
 static void test_comm(void **state)
 {
     (void)state;
+    tw_traffic traffic = {.struct_size = sizeof traffic};
     NEEDED(tw_comm_create_threads, comms, 1, NULL);
     NEEDED(tw_comm_open, name, NULL, &comm);
     NEEDED(tw_comm_open, comm, "mpi", NULL);
     NOTHING(tw_comm_destroy, comm, NULL);
+    NOTHING(tw_comm_leave, comm, NULL);
     WITHOUT(tw_comm_rank, comm, tw_comm_rank(NULL) == 0);
     WITHOUT(tw_comm_size, comm, tw_comm_size(NULL) == 0);
     WITHOUT(tw_comm_transport, comm, strcmp(tw_comm_transport(NULL), "") == 0);
-    WITHOUT(tw_comm_traffic, comm, tw_comm_traffic(NULL).messages_sent == 0);
+    NEEDED(tw_comm_traffic, comm, NULL, &traffic);
+    NEEDED(tw_comm_traffic, traffic, comm, NULL);
     NEEDED(tw_comm_set_timeout, comm, NULL, 1);
     NEEDED(tw_comm_barrier, comm, NULL);
     NEEDED(tw_comm_allreduce, comm, NULL, values, COUNT);
@@ -80,9 +95,11 @@ static void test_comm(void **state)
 static void test_reducer(void **state)
 {
     (void)state;
-    int nesterov = 7;
+    const tw_gradient gradient = {.struct_size = sizeof gradient, .data = values};
+    const tw_gradient nowhere = {.struct_size = sizeof nowhere};
+    int nesterov = 7, done = 7;
     tw_reducer *made = NULL;
-    tw_stats stats = {.struct_size = sizeof stats};
+    tw_reducer_counts stats = {.struct_size = sizeof stats};
     NEEDED(tw_reducer_create, comm, NULL, "topk", table, 1, &made);
     NEEDED(tw_reducer_create, spec, comm, NULL, table, 1, &made);
     NEEDED(tw_reducer_create, tensors, comm, "topk", NULL, 1, &made);
@@ -91,7 +108,18 @@ static void test_reducer(void **state)
     NEEDED(tw_reducer_submit, reducer, NULL, 0, values);
     NEEDED(tw_reducer_submit, gradient, reducer, 0, NULL);
     NEEDED(tw_reducer_wait, reducer, NULL);
+    NEEDED(tw_reducer_submit_with, reducer, NULL, 0, &gradient);
+    NEEDED(tw_reducer_submit_with, gradient, reducer, 0, NULL);
+    NEEDED(tw_reducer_submit_with, gradient, reducer, 0, &nowhere);
+    NEEDED(tw_reducer_wait_for, reducer, NULL, 0, &done);
+    NEEDED(tw_reducer_wait_for, done, reducer, 0, NULL);
+    NEEDED(tw_reducer_wait_tensor, reducer, NULL, 0, 0, &done);
+    NEEDED(tw_reducer_wait_tensor, done, reducer, 0, 0, NULL);
     NEEDED(tw_reducer_set_rate, reducer, NULL, 1);
+    NEEDED(tw_reducer_set_rates, reducer, NULL, values);
+    NEEDED(tw_reducer_set_rates, rates, reducer, NULL);
+    NEEDED(tw_reducer_set_gradient_scale, reducer, NULL, 1);
+    WITHOUT(tw_reducer_state_bytes, reducer, tw_reducer_state_bytes(NULL) == 0);
     WITHOUT(tw_reducer_momentum, reducer, tw_reducer_momentum(NULL, &nesterov) == 0 && nesterov == 0);
     WITHOUT(tw_reducer_momentum, nesterov, tw_reducer_momentum(reducer, NULL) == 0);
     NEEDED(tw_reducer_stats, reducer, NULL, &stats);
@@ -103,6 +131,16 @@ static void test_reducer(void **state)
     NEEDED(tw_reducer_load_state, reducer, NULL, "", saved);
     NEEDED(tw_reducer_load_state, prefix, reducer, NULL, saved);
     NEEDED(tw_reducer_load_state, state, reducer, "", NULL);
+    NEEDED(tw_reducer_visit_state, reducer, NULL, ignore, NULL);
+    NEEDED(tw_reducer_visit_state, visit, reducer, NULL, NULL);
+    WITHOUT(tw_reducer_visit_state, context, tw_reducer_visit_state(reducer, ignore, NULL) == TW_OK);
+    NEEDED(tw_reducer_regroup_state, spec, NULL, table, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_reducer_regroup_state, tensors, "topk", NULL, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_reducer_regroup_state, source, "topk", table, 1, 1, NULL, NULL, 0, 1, "", saved);
+    WITHOUT(tw_reducer_regroup_state, context,
+            tw_reducer_regroup_state("topk", table, 1, 1, no_state, NULL, 0, 1, "", saved) == TW_ERROR_IO);
+    NEEDED(tw_reducer_regroup_state, prefix, "topk", table, 1, 1, no_state, NULL, 0, 1, NULL, saved);
+    NEEDED(tw_reducer_regroup_state, state, "topk", table, 1, 1, no_state, NULL, 0, 1, "", NULL);
     assert_null(made);
 }
 
@@ -111,7 +149,7 @@ static void test_gossip(void **state)
     (void)state;
     tw_gossip *made = NULL;
     tw_comm *survivors = NULL;
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
     NEEDED(tw_gossip_create, comm, NULL, "dpsgd", table, 1, starts, &made);
     NEEDED(tw_gossip_create, spec, comm, NULL, table, 1, starts, &made);
     NEEDED(tw_gossip_create, tensors, comm, "dpsgd", NULL, 1, starts, &made);
@@ -125,6 +163,16 @@ static void test_gossip(void **state)
     NEEDED(tw_gossip_load_state, gossip, NULL, "", saved);
     NEEDED(tw_gossip_load_state, prefix, gossip, NULL, saved);
     NEEDED(tw_gossip_load_state, state, gossip, "", NULL);
+    NEEDED(tw_gossip_visit_state, gossip, NULL, ignore, NULL);
+    NEEDED(tw_gossip_visit_state, visit, gossip, NULL, NULL);
+    WITHOUT(tw_gossip_visit_state, context, tw_gossip_visit_state(gossip, ignore, NULL) == TW_OK);
+    NEEDED(tw_gossip_regroup_state, spec, NULL, table, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_gossip_regroup_state, tensors, "dpsgd", NULL, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_gossip_regroup_state, source, "dpsgd", table, 1, 1, NULL, NULL, 0, 1, "", saved);
+    WITHOUT(tw_gossip_regroup_state, context,
+            tw_gossip_regroup_state("dpsgd", table, 1, 1, no_state, NULL, 0, 1, "", saved) == TW_ERROR_IO);
+    NEEDED(tw_gossip_regroup_state, prefix, "dpsgd", table, 1, 1, no_state, NULL, 0, 1, NULL, saved);
+    NEEDED(tw_gossip_regroup_state, state, "dpsgd", table, 1, 1, no_state, NULL, 0, 1, "", NULL);
     NEEDED(tw_gossip_read, gossip, NULL, buffers);
     NEEDED(tw_gossip_read, weights, gossip, NULL);
     NEEDED(tw_gossip_read, weights, gossip, holes);
@@ -139,9 +187,10 @@ static void test_gossip(void **state)
     NEEDED(tw_gossip_finish, weights, gossip, holes);
     NEEDED(tw_gossip_survivors, gossip, NULL, &survivors);
     NEEDED(tw_gossip_survivors, survivors, gossip, NULL);
-    NEEDED(tw_gossip_get_stats, gossip, NULL, &stats);
-    NEEDED(tw_gossip_get_stats, stats, gossip, NULL);
-    WITHOUT(tw_gossip_help, text, tw_gossip_help(0, NULL, 99) > 0 && tw_gossip_help(999, NULL, 99) == 0);
+    NEEDED(tw_gossip_stats, gossip, NULL, &stats);
+    NEEDED(tw_gossip_stats, stats, gossip, NULL);
+    NEEDED(tw_gossips_option, option, 0, 0, NULL);
+    WITHOUT(tw_gossips_help, text, tw_gossips_help(0, NULL, 99) > 0 && tw_gossips_help(999, NULL, 99) == 0);
     assert_null(made);
 }
 
@@ -179,9 +228,21 @@ static void test_state(void **state)
     assert_string_equal(tw_state_text(saved, "k"), "v");
 }
 
+/* A step of a scheme of its own, to which no list of absent tensors was given. */
+static int begin_with_all(void)
+{
+    tw_scheme *fresh;
+    assert_int_equal(tw_scheme_create("allreduce", table, 1, 0, 1, &fresh), TW_OK);
+    tw_status status = tw_scheme_begin_without(fresh, buffers, NULL, -1);
+    tw_scheme_destroy(fresh);
+    return status == TW_OK;
+}
+
 static void test_scheme(void **state)
 {
     (void)state;
+    static const unsigned char flags[1];
+    int nesterov = 7;
     tw_scheme *made = NULL;
     tw_round round = {0};
     tw_cost cost = {.struct_size = sizeof cost};
@@ -194,6 +255,17 @@ static void test_scheme(void **state)
     NEEDED(tw_scheme_begin, scheme, NULL, buffers, -1);
     NEEDED(tw_scheme_begin, gradients, scheme, NULL, -1);
     NEEDED(tw_scheme_begin, gradients, scheme, holes, -1);
+    NEEDED(tw_scheme_begin_without, scheme, NULL, buffers, flags, -1);
+    NEEDED(tw_scheme_begin_without, gradients, scheme, NULL, flags, -1);
+    NEEDED(tw_scheme_begin_without, gradients, scheme, holes, flags, -1);
+    rows_answered("tw_scheme_begin_without", "absent", begin_with_all());
+    NEEDED(tw_scheme_set_rates, scheme, NULL, values);
+    NEEDED(tw_scheme_set_rates, rates, scheme, NULL);
+    NEEDED(tw_scheme_set_gradient_scale, scheme, NULL, 1);
+    WITHOUT(tw_scheme_momentum, scheme, tw_scheme_momentum(NULL, &nesterov) == 0 && nesterov == 0);
+    WITHOUT(tw_scheme_momentum, nesterov, tw_scheme_momentum(scheme, NULL) == 0);
+    WITHOUT(tw_scheme_plan, scheme, strcmp(tw_scheme_plan(NULL, 0), "") == 0);
+    WITHOUT(tw_scheme_state_bytes, scheme, tw_scheme_state_bytes(NULL) == 0);
     NEEDED(tw_scheme_next, scheme, NULL, &round);
     NEEDED(tw_scheme_next, round, scheme, NULL);
     NEEDED(tw_scheme_revert, scheme, NULL);
@@ -202,11 +274,15 @@ static void test_scheme(void **state)
     NEEDED(tw_scheme_save_state, state, scheme, "", NULL);
     NEEDED(tw_scheme_load_state, scheme, NULL, "", saved);
     NEEDED(tw_scheme_load_state, prefix, scheme, NULL, saved);
+    NEEDED(tw_scheme_visit_state, scheme, NULL, ignore, NULL);
+    NEEDED(tw_scheme_visit_state, visit, scheme, NULL, NULL);
+    WITHOUT(tw_scheme_visit_state, context, tw_scheme_visit_state(scheme, ignore, NULL) == TW_OK);
     NEEDED(tw_scheme_load_state, state, scheme, "", NULL);
     WITHOUT(tw_scheme_clip, scheme, tw_scheme_clip(NULL) == 0);
     NEEDED(tw_scheme_cost, scheme, NULL, &cost);
     NEEDED(tw_scheme_cost, cost, scheme, NULL);
-    WITHOUT(tw_scheme_help, text, tw_scheme_help(0, NULL, 99) > 0 && tw_scheme_help(999, NULL, 99) == 0);
+    NEEDED(tw_schemes_option, option, 0, 0, NULL);
+    WITHOUT(tw_schemes_help, text, tw_schemes_help(0, NULL, 99) > 0 && tw_schemes_help(999, NULL, 99) == 0);
     assert_null(made);
 }
 
@@ -265,7 +341,8 @@ static void test_plugin(void **state)
 {
     (void)state;
     tw_comm *made = NULL;
-    const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+    const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
+                                  .version = TW_TRANSPORT_VERSION,
                                   .name = "hollow",
                                   .start_send = send_nothing,
                                   .start_recv = receive_nothing,
@@ -276,11 +353,21 @@ static void test_plugin(void **state)
     NEEDED(tw_comm_create_custom, comm, &ops, NULL, 0, 1, NULL);
     WITHOUT(tw_comm_create_custom, self, tw_comm_create_custom(&ops, NULL, 0, 1, &made) == TW_OK);
     tw_comm_destroy(made);
+    tw_transport_ops lent = {.struct_size = sizeof lent};
+    void *self;
+    NEEDED(tw_comm_lend, comm, NULL, &lent, &self);
+    NEEDED(tw_comm_lend, ops, comm, NULL, &self);
+    NEEDED(tw_comm_lend, self, comm, &lent, NULL);
+    WITHOUT(tw_comm_timeout, comm, tw_comm_timeout(NULL) == 0);
     const char *none = NULL;
     WITHOUT(tw_fail, format, tw_fail(TW_ERROR_IO, none) == TW_ERROR_IO);
     assert_string_equal(tw_last_error(), tw_status_sentence(TW_ERROR_IO));
+    NOTHING(tw_log, format, TW_LOG_NOTE, none);
     WITHOUT(tw_crc32c, data, tw_crc32c(5, NULL, 0) == 5 && tw_crc32c(5, NULL, 9) == 0);
     NOTHING(tw_random, words, 1, 2, 3, NULL);
+    NEEDED(tw_set_allocator, allocator, NULL);
+    NOTHING(tw_set_log, log, NULL, &made);
+    NOTHING(tw_set_log, context, NULL, NULL);
 }
 
 /* ---- indices and numbers ----------------------------------------------------------------------------------------- */
@@ -302,6 +389,9 @@ static void test_what_is_out_of_range(void **state)
     tw_world_options many = {.struct_size = sizeof many, .workers = 16385};
     static const int sizes[] = {0, -1, 16385};
     static const double seconds[] = {0, -1, NAN, INFINITY};
+    static const float no_rate = -1;
+    tw_gradient odd = {.struct_size = sizeof odd, .data = values, .dtype = TW_I32};
+    int done = 7;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         assert_refused(tw_comm_create_threads(sizes[i], group), "1 to 16384");
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
@@ -313,8 +403,29 @@ static void test_what_is_out_of_range(void **state)
     assert_refused(tw_comm_allgather(comm, values, sizeof values, values), "overlaps");
     assert_refused(tw_reducer_submit(reducer, 1, values), "tensor 1");
     assert_refused(tw_reducer_submit(reducer, SIZE_MAX, values), "tensor");
+    assert_refused(tw_reducer_submit_with(reducer, 1, &odd), "tensor 1");
+    assert_refused(tw_reducer_submit_with(reducer, 0, &odd), "dtype 2");
+    odd.dtype = TW_F32;
+    odd.struct_size = 0;
+    assert_refused(tw_reducer_submit_with(reducer, 0, &odd), "sizeof(tw_gradient)");
+    odd.struct_size = sizeof odd;
+    odd.stream = &odd;
+    assert_int_equal(tw_reducer_submit_with(reducer, 0, &odd), TW_ERROR_UNSUPPORTED);
+    odd.stream = NULL;
+    odd.memory = (tw_memory_kind)1;
+    assert_int_equal(tw_reducer_submit_with(reducer, 0, &odd), TW_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(tw_last_error(), "host memory"));
+    assert_refused(tw_reducer_wait_for(reducer, -1, &done), "-1 seconds");
+    assert_refused(tw_reducer_wait_for(reducer, NAN, &done), "nan");
+    assert_refused(tw_reducer_wait_tensor(reducer, 1, 0, &done), "tensor 1");
     assert_refused(tw_reducer_set_rate(reducer, -1), "-1");
     assert_refused(tw_reducer_set_rate(reducer, NAN), "nan");
+    assert_refused(tw_reducer_set_rates(reducer, &no_rate), "-1");
+    assert_refused(tw_reducer_set_gradient_scale(reducer, 0), "multiplied by 0");
+    assert_refused(tw_reducer_set_gradient_scale(reducer, NAN), "1e-06 to 1e+30");
+    assert_refused(tw_scheme_set_rates(scheme, &no_rate), "-1");
+    assert_refused(tw_scheme_set_gradient_scale(scheme, INFINITY), "inf");
+    assert_string_equal(tw_scheme_plan(scheme, 1), "");
     assert_refused(tw_scheme_create("topk", table, 0, 0, 1, &made), "empty");
     assert_refused(tw_scheme_create("topk", table, 1, 1, 1, &made), "rank 1 of 1");
     assert_refused(tw_scheme_create("topk", table, 1, -1, 1, &made), "rank -1");
@@ -325,12 +436,12 @@ static void test_what_is_out_of_range(void **state)
     assert_refused(tw_world_create(&many, &other), "16385");
     assert_null(tw_state_text_at(saved, 1, &value));
     assert_string_equal(tw_reducer_plan(reducer, 1), "");
-    assert_null(tw_scheme_name(tw_scheme_count()));
-    assert_null(tw_scheme_summary(SIZE_MAX));
-    assert_null(tw_gossip_name(tw_gossip_scheme_count()));
-    assert_null(tw_gossip_summary(SIZE_MAX));
-    assert_int_equal(tw_scheme_floor_bytes(tw_scheme_count()), 0);
-    assert_int_equal(tw_gossip_is_synchronous(tw_gossip_scheme_count()), 0);
+    assert_null(tw_schemes_name(tw_schemes_count()));
+    assert_null(tw_schemes_summary(SIZE_MAX));
+    assert_null(tw_gossips_name(tw_gossips_count()));
+    assert_null(tw_gossips_summary(SIZE_MAX));
+    assert_int_equal(tw_schemes_floor_bytes(tw_schemes_count()), 0);
+    assert_int_equal(tw_gossips_is_synchronous(tw_gossips_count()), 0);
     assert_true(tw_world_bytes(world, 1) == 0 && tw_world_bytes(world, -1) == 0);
     assert_string_equal(tw_status_name((tw_status)99), "TW_UNKNOWN");
     tw_world_compute(NAN);
@@ -348,12 +459,28 @@ static tw_status ask_reducer(void *answer)
 
 static tw_status ask_gossip(void *answer)
 {
-    return tw_gossip_get_stats(gossip, answer);
+    return tw_gossip_stats(gossip, answer);
 }
 
 static tw_status ask_scheme(void *answer)
 {
     return tw_scheme_cost(scheme, answer);
+}
+
+static tw_status ask_comm(void *answer)
+{
+    return tw_comm_traffic(comm, answer);
+}
+
+static tw_status ask_transport(void *answer)
+{
+    void *self;
+    return tw_comm_lend(comm, answer, &self);
+}
+
+static tw_status ask_option(void *answer)
+{
+    return tw_schemes_option(0, 0, answer);
 }
 
 static tw_status ask_with(ask question, size_t size, unsigned char room[512])
@@ -389,9 +516,12 @@ static void check_sizes(ask question, size_t size)
 static void test_answers_of_any_size(void **state)
 {
     (void)state;
-    check_sizes(ask_reducer, sizeof(tw_stats));
-    check_sizes(ask_gossip, sizeof(tw_gossip_stats));
+    check_sizes(ask_reducer, sizeof(tw_reducer_counts));
+    check_sizes(ask_gossip, sizeof(tw_gossip_counts));
     check_sizes(ask_scheme, sizeof(tw_cost));
+    check_sizes(ask_comm, sizeof(tw_traffic));
+    check_sizes(ask_transport, sizeof(tw_transport_ops));
+    check_sizes(ask_option, sizeof(tw_option_info));
 }
 
 /* Of options that the caller does not know the library takes what 0 means. */

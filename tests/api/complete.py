@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """No public function is forgotten: each that a library exports has a prototype in a public header, and for each of its
-pointers there is a row in the tables of wrong calls (arguments.c, arguments_mpi.c)."""
+pointers there is a row in the tables of wrong calls (arguments.c, arguments_mpi.c, arguments_tcp.c). And each that may
+fail on a comm, a reducer or a gossip is tried in a forked child (forks.c)."""
 import argparse
 import pathlib
 import re
@@ -15,15 +16,21 @@ def pointers(parameters):
     """The names of those that are pointers, arrays or functions."""
     for parameter in parameters.split(","):
         name = re.search(r"(\w+)(\[\w*\])?\s*$", parameter.strip())
-        if name and ("*" in parameter or "[" in parameter or "tw_world_worker" in parameter):
+        if name and ("*" in parameter or "[" in parameter or re.search(r"tw_(world_worker|state_(visit|source)|log_fn) ", parameter)):
             yield name.group(1)
 
 
-def prototypes(folder):
-    text = "\n".join(path.read_text() for path in sorted(folder.glob("*.h")))
+def prototypes(folder, without):
+    text = "\n".join(path.read_text() for path in sorted(folder.glob("*.h")) if path.name not in without)
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
     found = re.finditer(r"TW_API\s[^;(]*?(\w+)\s*\(([^()]*)\)", text)
     return {match.group(1): list(pointers(match.group(2))) for match in found}
+
+
+def refused_after_fork(folder):
+    """Calls on what a forked child has from its parent, those that return a status."""
+    text = re.sub(r"/\*.*?\*/", " ", "\n".join(path.read_text() for path in sorted(folder.glob("*.h"))), flags=re.S)
+    return set(re.findall(r"TW_API tw_status (\w+)\((?:const )?tw_(?:comm|reducer|gossip) \*\w", text))
 
 
 def exported(nm, library):
@@ -57,13 +64,16 @@ def main():
     parser.add_argument("headers", type=pathlib.Path)
     parser.add_argument("--libraries", nargs="+")
     parser.add_argument("--rows", nargs="+")
+    parser.add_argument("--without", nargs="*", default=[], help="headers whose libraries this build does not make")
+    parser.add_argument("--forks", type=pathlib.Path)
     words = parser.parse_args()
-    known = {**prototypes(words.headers), **WITHOUT_PROTOTYPE}
+    known = {**prototypes(words.headers, words.without), **WITHOUT_PROTOTYPE}
     functions = set().union(*(exported(words.nm, library) for library in words.libraries))
-    if len(words.libraries) == 1:
-        known.pop("tw_comm_create_mpi", None)  # a build without MPI
     tried = set().union(*(rows(program) for program in words.rows))
     found = list(complaints(known, functions, tried))
+    forks = words.forks.read_text()
+    found += [f"{name}: no row in {words.forks.name} tries it in a forked child"
+              for name in sorted(refused_after_fork(words.headers) & exported(words.nm, words.libraries[0])) if f"REFUSED({name}(" not in forks]
     print("\n".join(found) or f"{len(functions)} functions, {len(tried)} pointers")
     return 1 if found else 0
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What `cmake --install` leaves can be compiled against, by CMake and by pkg-config, and run, wherever it was put.
 
-`installed.py BUILD EXAMPLES WITH_MPI`: the build folder, the folder of hello_threads.c and hello_mpi.c, 1 with MPI."""
+`installed.py BUILD EXAMPLES WITH_MPI WITH_TCP`: the build folder, the folder of hello_threads.c, hello_mpi.c and
+hello_tcp.c, 1 with MPI, 1 with sockets."""
 import os
 import pathlib
 import shutil
@@ -10,16 +11,20 @@ import sys
 import tempfile
 import unittest
 
-BUILD, EXAMPLES, WITH_MPI = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3] == "1"
+BUILD, EXAMPLES = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+WITH_MPI, WITH_TCP = (word == "1" for word in sys.argv[3:5])
+TRANSPORTS = ["mpi"] * WITH_MPI + ["tcp"] * WITH_TCP
 PROJECT = """cmake_minimum_required(VERSION 3.18)
 project(outside LANGUAGES C)
 find_package(thinwire 0.1 REQUIRED{components})
 find_package(Threads REQUIRED)
 add_executable(hello_threads {examples}/hello_threads.c)
 target_link_libraries(hello_threads thinwire::thinwire Threads::Threads)
+add_executable(hello_static {examples}/hello_threads.c)
+target_link_libraries(hello_static thinwire::static)
 """
-PROJECT_MPI = """add_executable(hello_mpi {examples}/hello_mpi.c)
-target_link_libraries(hello_mpi thinwire::thinwire_mpi)
+PROJECT_MORE = """add_executable(hello_{name} {examples}/hello_{name}.c)
+target_link_libraries(hello_{name} thinwire::thinwire_{name})
 """
 
 
@@ -45,12 +50,14 @@ class InstalledTest(unittest.TestCase):
         self.assertIn("rank 3: weight 1.5", run(program, env={**environment, "LD_LIBRARY_PATH": str(self.lib)}))
 
     def test_cmake_finds_it(self):
-        text = PROJECT.format(examples=EXAMPLES, components=" COMPONENTS mpi" if WITH_MPI else "")
-        text += PROJECT_MPI.format(examples=EXAMPLES) if WITH_MPI else ""
+        text = PROJECT.format(examples=EXAMPLES, components=" ".join([" COMPONENTS" * bool(TRANSPORTS), *TRANSPORTS]))
+        text += "".join(PROJECT_MORE.format(examples=EXAMPLES, name=name) for name in TRANSPORTS)
         (self.folder / "CMakeLists.txt").write_text(text)
         run("cmake", "-S", self.folder, "-B", self.folder / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run("cmake", "--build", self.folder / "build")
         self.check(self.folder / "build" / "hello_threads")
+        self.check(self.folder / "build" / "hello_static")
+        self.assertNotIn("libthinwire", run("readelf", "-d", self.folder / "build" / "hello_static"))
 
     @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
     def test_pkg_config_finds_it(self):
@@ -58,17 +65,39 @@ class InstalledTest(unittest.TestCase):
         flags = run("pkg-config", "--cflags", "--libs", "thinwire", env=search).split()
         run("cc", EXAMPLES / "hello_threads.c", "-o", self.folder / "hello", *flags, "-pthread")
         self.check(self.folder / "hello")
-        if WITH_MPI:
-            self.assertIn("-lthinwire_mpi", run("pkg-config", "--libs", "thinwire_mpi", env=search).split())
+        for name in TRANSPORTS:
+            self.assertIn(f"-lthinwire_{name}", run("pkg-config", "--libs", f"thinwire_{name}", env=search).split())
 
     def test_libraries_have_versions_and_no_empty_path(self):
-        for library in ["libthinwire", *["libthinwire_mpi"] * WITH_MPI]:
-            self.assertTrue((self.lib / f"{library}.so.0").exists(), library)
-            dynamic = run("readelf", "-d", self.lib / f"{library}.so")
-            self.assertIn(f"[{library}.so.0]", dynamic)
+        libraries = sorted(self.lib.glob("libthinwire*.so"))
+        self.assertGreaterEqual(len(libraries), 1 + len(TRANSPORTS))
+        for library in libraries:
+            self.assertTrue(library.with_name(f"{library.name}.0").exists(), library)
+            dynamic = run("readelf", "-d", library)
+            self.assertIn(f"[{library.name}.0]", dynamic)
             paths = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "RUNPATH" in line]
             self.assertTrue(all(path for line in paths for path in line.split(":")), dynamic)
-        self.assertIn("@@THINWIRE_0.1", run("nm", "-D", "--defined-only", self.lib / "libthinwire.so"))
+            names = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
+            self.assertTrue(all(name.endswith("THINWIRE_0.1") for name in names), names)
+
+    def public(self):
+        """What the shared library exports."""
+        listing = run("nm", "-D", "--defined-only", self.lib / "libthinwire.so").splitlines()
+        return {line.split()[-1].split("@")[0] for line in listing if line.split()[-2] != "A"}
+
+    def test_static_library_shows_what_the_shared_one_does(self):
+        listing = run("nm", "-g", "--defined-only", self.lib / "libthinwire.a").splitlines()
+        self.assertEqual({line.split()[-1] for line in listing if len(line.split()) == 3}, self.public())
+
+    def test_a_program_may_use_a_name_from_inside(self):
+        inside = {line.split()[-1] for line in run("nm", "--defined-only", self.lib / "libthinwire.a").splitlines()
+                  if len(line.split()) == 3 and line.split()[1] == "t"}
+        self.assertIn("tw_channel_create", inside)
+        (self.folder / "own.c").write_text("int tw_channel_create(void);\nint tw_channel_create(void) { return 1; }\n")
+        program = self.folder / "own"
+        run("cc", EXAMPLES / "hello_threads.c", self.folder / "own.c", "-o", program, f"-I{self.prefix / 'include'}",
+            self.lib / "libthinwire.a", "-pthread", "-lm", "-ldl")
+        self.check(program)
 
     def test_each_component_is_what_its_name_says(self):
         for component, has, lacks in [("runtime", "libthinwire.so.0", "thinwire.h"), ("development", "thinwire.h", "libthinwire.so.0"),

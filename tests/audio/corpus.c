@@ -30,7 +30,7 @@ static void reads_a_manifest(void **state)
         "train.json",
         "{\"audio_filepath\": \"wav/a.wav\", \"duration\": 1.5, \"text\": \"hello \\u00e9\", \"lang\": [1, {}]}\n"
         "\n"
-        "{\"audio_filepath\": \"/abs/b.flac\", \"offset\": 2.25, \"speaker\": \"s1\"}\r\n");
+        "{\"audio_filepath\": \"/abs/b.flac\", \"offset\": 2.25, \"speaker\": \"s1\", \"channel\": 1}\r\n");
     write_text("test.json", "{\"audio_filepath\": \"c.wav\", \"text\": null, \"duration\": null}");
     load(in_folder("train.json"), in_folder("test.json"));
     assert_string_equal(corpus.format, "manifest");
@@ -39,6 +39,8 @@ static void reads_a_manifest(void **state)
     assert_true(corpus.train.items[0].duration == 1.5 && corpus.train.items[0].offset == 0);
     assert_utterance(&corpus.train.items[1], "/abs/b.flac@2.25", "/abs/b.flac", NULL, "s1");
     assert_true(corpus.train.items[1].offset == 2.25 && corpus.train.items[1].duration == 0);
+    assert_int_equal(corpus.train.items[0].channel, 0);
+    assert_int_equal(corpus.train.items[1].channel, 2); /* counted from 1 */
     assert_utterance(&corpus.test.items[0], "c.wav", in_folder("c.wav"), NULL, "");
     speech_corpus_release(&corpus);
     load(test_folder, NULL); /* where they are called train.json and test.json */
@@ -71,6 +73,10 @@ static void refuses_manifests(void **state)
     refuses_a_line("{\"audio_filepath\": \"a\", \"duration\": \"3\"}", "\"duration\" is not a number");
     refuses_a_line("{\"audio_filepath\": \"a\", \"offset\": -3}", "\"offset\" is not a number");
     refuses_a_line("{\"audio_filepath\": \"a\", \"offset\": 1e999}", "\"offset\" is not a number");
+    refuses_a_line("{\"audio_filepath\": \"a\", \"channel\": -1}", "\"channel\" is not a whole number from 0 to 63");
+    refuses_a_line("{\"audio_filepath\": \"a\", \"channel\": 64}", "\"channel\" is not");
+    refuses_a_line("{\"audio_filepath\": \"a\", \"channel\": 0.5}", "\"channel\" is not");
+    refuses_a_line("{\"audio_filepath\": \"a\", \"channel\": \"left\"}", "\"channel\" is not");
     refuses_a_line("caf\xe9", "is not UTF-8");
     write_text("bad.json", "\n\n");
     assert_int_equal(speech_corpus_load(in_folder("bad.json"), NULL, &corpus), TW_ERROR_FORMAT);
@@ -119,6 +125,47 @@ static void splits_every_tenth(void **state)
     write_text("one.json", "{\"audio_filepath\": \"a.wav\"}\n");
     assert_int_equal(speech_corpus_load(in_folder("one.json"), NULL, &corpus), TW_ERROR_FORMAT);
     assert_said("name a test set");
+}
+
+static size_t find(const speech_list *list, const char *id)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < list->count; i++) found += strcmp(list->items[i].id, id) == 0;
+    return found;
+}
+
+/* What is held out stays so in a corpus that has grown; the test part is not touched. */
+static void holds_a_share_out_by_id(void **state)
+{
+    enum { COUNT = 1000, MORE = 1500 };
+    static char text[MORE * 64];
+    speech_corpus small;
+    int length = 0;
+    (void)state;
+    for (int i = 0; i < MORE; i++) {
+        length += snprintf(text + length, sizeof text - (size_t)length, "{\"audio_filepath\": \"%d.wav\"}\n", i);
+        if (i == COUNT - 1) write_text("small.json", text);
+    }
+    write_text("large.json", text);
+    write_text("test.json", "{\"audio_filepath\": \"t.wav\"}\n");
+    load(in_folder("small.json"), in_folder("test.json"));
+    small = corpus;
+    assert_ok(speech_corpus_hold_out(0.2, &small));
+    assert_int_equal(small.train.count + small.valid.count, COUNT);
+    assert_in_range(small.valid.count, COUNT / 5 - 50, COUNT / 5 + 50);
+    assert_int_equal(small.test.count, 1);
+    load(in_folder("large.json"), in_folder("test.json"));
+    assert_ok(speech_corpus_hold_out(0.2, &corpus));
+    for (size_t i = 0; i < small.valid.count; i++) {
+        assert_int_equal(find(&corpus.valid, small.valid.items[i].id), 1);
+        assert_int_equal(find(&small.train, small.valid.items[i].id), 0);
+    }
+    speech_corpus_release(&corpus);
+    speech_corpus_release(&small);
+    load(in_folder("test.json"), in_folder("small.json"));
+    assert_int_equal(speech_corpus_hold_out(0.2, &corpus), TW_ERROR_ARGUMENT);
+    assert_said("--validation 0.2", "1 training utterances");
+    speech_corpus_release(&corpus);
 }
 
 static void reads_words_with_their_owners_split(void **state)
@@ -206,6 +253,43 @@ static void refuses_what_is_no_corpus(void **state)
     assert_int_equal(speech_corpus_load(long_path, NULL, &corpus), TW_ERROR_IO);
 }
 
+static size_t count_speakers(const speech_list *list, const char *speaker)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) count += strcmp(list->items[i].speaker, speaker) == 0;
+    return count;
+}
+
+static void a_tree_of_sounds_needs_no_transcripts(void **state)
+{
+    (void)state;
+    write_text("tree/4.gsm", "");
+    write_text("tree/anna/1.wav", "");
+    write_text("tree/anna/2.FLAC", "");
+    write_text("tree/bert/notes.txt", "");
+    write_text("tree/bert/deep/3.ogg", "");
+    assert_fails(speech_corpus_load(in_folder("tree"), NULL, &corpus), TW_ERROR_IO, "no speech corpus here");
+    assert_ok(speech_corpus_load_sounds(in_folder("tree"), in_folder("tree"), &corpus));
+    assert_string_equal(corpus.format, "tree");
+    assert_int_equal(corpus.train.count, 4);
+    assert_utterance(&corpus.train.items[0], "4.gsm", in_folder("tree/4.gsm"), NULL, "");
+    assert_utterance(&corpus.train.items[1], "anna/1.wav", in_folder("tree/anna/1.wav"), NULL, "anna");
+    assert_utterance(&corpus.train.items[3], "bert/deep/3.ogg", in_folder("tree/bert/deep/3.ogg"), NULL, "bert/deep");
+    speech_corpus_release(&corpus);
+    assert_ok(speech_corpus_load_sounds(in_folder("tree"), NULL, &corpus));
+    assert_int_equal(corpus.train.count + corpus.test.count, 4);
+    const char *held = corpus.test.items[0].speaker; /* with all that this one says */
+    assert_int_equal(count_speakers(&corpus.test, held), corpus.test.count);
+    assert_int_equal(count_speakers(&corpus.train, held), 0);
+    speech_corpus_release(&corpus);
+    assert_ok(speech_corpus_load_sounds(in_folder("tree/anna"), NULL, &corpus)); /* of one speaker, one sound */
+    assert_int_equal(corpus.test.count, 1);
+    speech_corpus_release(&corpus);
+    assert_fails(speech_corpus_load_sounds(in_folder("tree/bert/deep"), NULL, &corpus), TW_ERROR_FORMAT, "one sound");
+    write_text("empty/notes.txt", "");
+    assert_fails(speech_corpus_load_sounds(in_folder("empty"), NULL, &corpus), TW_ERROR_IO, "no speech corpus here");
+}
+
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
@@ -214,10 +298,12 @@ int main(void)
         CASE(refuses_manifests),
         CASE(survives_every_damaged_byte),
         CASE(splits_every_tenth),
+        CASE(holds_a_share_out_by_id),
         CASE(reads_words_with_their_owners_split),
         CASE(keeps_to_names_in_utf_8),
         CASE(reads_a_librispeech_tree),
         CASE(refuses_what_is_no_corpus),
+        CASE(a_tree_of_sounds_needs_no_transcripts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,18 @@ static void refuses_wrong_tables(void **state)
     assert_said(in_folder("data/text"));
 }
 
+static void sounds_need_no_text(void **state)
+{
+    (void)state;
+    write_text("bare/wav.scp", "a1 /x/1.wav\na2 /x/2.wav\nb1 /x/3.wav\n");
+    write_text("bare/utt2spk", "a1 anna\na2 anna\nb1 bert\n");
+    assert_ok(speech_corpus_load_sounds(in_folder("bare"), in_folder("bare"), &corpus));
+    assert_int_equal(corpus.train.count, 3);
+    assert_string_equal(corpus.train.items[1].speaker, "anna");
+    assert_null(corpus.train.items[1].text);
+    speech_corpus_release(&corpus);
+}
+
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
@@ -132,6 +144,7 @@ int main(void)
         CASE(lists_texts_without_a_sound),
         CASE(reads_sounds_named_by_id),
         CASE(refuses_wrong_tables),
+        CASE(sounds_need_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,9 @@ static void refuses(const char *text, const char *words)
 static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
-    refuses("colour=red", "\"colour=red\" is not key=value");
+    refuses("colour=red", "\"colour=red\" is not key=value with one of rate, window_ms, hop_ms, window, preemphasis, "
+                          "bins, low, high, floor, deltas, normalise, stack, stride");
+    refuses("bins=3,colour=red,low=1", "\"colour=red\" is not");
     refuses("rate", "\"rate\" is not");
     refuses("rate=,bins=3", "rate=;");
     refuses("rate=8e9", "from 1000 to 192000");

@@ -9,7 +9,7 @@ import struct
 import unittest
 import wave
 
-from support import CommandLineTest, needs_mpi, run_tests, under_mpi
+from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kept
 
 RATE, WINDOW, HOP = 8000, 200, 80
 PITCH = {"a": 300, "b": 600, "c": 1100, "d": 2000}  # Hz; other characters are silent
@@ -90,7 +90,7 @@ class SpeechTest(CommandLineTest):
         """A small network that knows the eight utterances by heart in a second."""
         return ["train", "asr", "--data", self.speech, "--test", self.speech, "--features",
                 "rate=8000,bins=20,stack=2,stride=2", "--layers", 1, "--hidden", 24, "--batch", 2, "--lr", 0.3,
-                "--warmup", 4, "--schedule", "constant", *options]
+                "--warmup", 4, "--schedule", "constant", *options, *unless_kept(options)]
 
     def banner(self, *options):
         done = self.run_program(*self.train_words("--steps", 1, *options))
@@ -128,6 +128,24 @@ class TrainingTest(SpeechTest):
             self.assertAlmostEqual(run["loss"] / runs[0]["loss"], 1, places=5)
         self.assertEqual(runs[0]["metrics"]["words"], 6)
 
+    def test_what_is_held_out_is_watched_and_the_test_comes_last(self):
+        out = self.folder / "run"
+        self.train("--validation", 0.3, "--epochs", 1, "--out", out)
+        done = self.run_program("train", "--resume", out, "--epochs", 2)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        summary = json.loads((out / "summary.json").read_text())
+        held = len(TEXTS) - summary["steps"]  # batches of 2, twice
+        self.assertIn(f"{len(TEXTS) - held} training, {held} validation and {len(TEXTS)} test utterances", done.stdout)
+        self.assertIn("validation loss", done.stdout)
+        self.assertRegex(done.stdout.splitlines()[-1], "^test wer .* after")
+        self.assertEqual((summary["split"], summary["metrics"]["words"]), ("test", WORDS))
+        self.assertLess(summary["validation"]["metrics"]["words"], WORDS)
+        whole = self.train("--validation", 0.3, "--epochs", 2)
+        self.assertEqual(whole["weights_crc32c"], summary["weights_crc32c"])
+        beside = self.train("--validation-data", self.speech, "--steps", 1)
+        self.assertEqual(beside["validation"], {key: beside[key] for key in ("metric", "metrics", "loss")})
+        self.refuse_training(2, ["--validation-data", "one of them"], "--validation", 0.3, "--validation-data", self.speech)
+
     def test_every_kind_of_scheme_trains(self):
         for sync in ("dgc:density=0.05,warmup_steps=10", "sdagc:density=0.05,warmup_steps=10",
                      "scalecom:rate=10,warmup_steps=10", "powersgd", "adpsgd-random", "dpsgd"):
@@ -148,7 +166,8 @@ class FramesTest(SpeechTest):
             write_kaldi(folder)
         return ["train", "asr", "--model", "frames", "--data", folder, "--test", folder, "--alignment",
                 folder / "ali.txt", "--features", "rate=8000,bins=20", "--window", 12, "--layers", 1, "--hidden", 16,
-                "--bottleneck", 8, "--batch", 4, "--lr", 0.3, "--warmup", 4, "--schedule", "constant", *options]
+                "--bottleneck", 8, "--batch", 4, "--lr", 0.3, "--warmup", 4, "--schedule", "constant", *options,
+                *unless_kept(options)]
 
     def test_tones_are_told_apart(self):
         summary = self.train("--epochs", 15, "--workers", 2)
@@ -324,8 +343,20 @@ class WrongSpeechTest(SpeechTest):
         self.refuse_training(2, ["--alignment", "ctc"], "--alignment", self.speech)
         self.refuse_training(2, ["--batch 9", "utterances", "8"], "--batch", 9)
         self.refuse_training(2, ["--model", "ctc"], "--model", "rnnt")
-        self.refuse_training(2, [" of 8 utterances take 1.", "MiB, more than the 1 MiB allowed (--memory)"],
-                             "--features", "rate=8000,bins=20,hop_ms=1,stack=64", "--memory", 1)
+        self.refuse_training(2, ["/nowhere", "beyond 1 MiB", "TMPDIR", "--memory"], "--features",
+                             "rate=8000,bins=20,hop_ms=1,stack=64", "--memory", 4,
+                             env={"TMPDIR": "/nowhere", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"})
+
+    def test_features_beyond_the_memory_are_the_same(self):
+        """What is read from the temporary file, or from that of an earlier run, has the bits of what was kept."""
+        features = ("--features", "rate=8000,bins=20,hop_ms=1,stack=64,stride=8", "--steps", 2)
+        kept, filed = (self.train(*features, "--memory", megabytes)["weights_crc32c"] for megabytes in (100, 1))
+        self.assertEqual(kept, filed)
+        cache = self.folder / "cache"
+        for _ in range(2):
+            self.assertEqual(self.train(*features, "--feature-cache", cache)["weights_crc32c"], kept)
+            self.assertEqual(len(list(cache.iterdir())), 1)  # both parts are one list here
+        self.refuse_training(2, ["Not a directory", "--feature-cache"], "--feature-cache", self.speech)
 
 
 class TranscribingTest(SpeechTest):
@@ -347,7 +378,7 @@ class TranscribingTest(SpeechTest):
     def test_a_file_that_says_more_than_it_holds_is_refused(self):
         """Before memory is taken: these few bytes would ask for 17 gigabytes."""
         path = self.folder / "model.safetensors"
-        texts = {"format": "thinwire checkpoint 1", "checksum": "00000000", "alphabet": " ab", "layers": "1",
+        texts = {"format": "thinwire checkpoint 1", "task": "asr", "checksum": "00000000", "alphabet": " ab", "layers": "1",
                  "feature settings": "rate=8000,bins=4", "hidden": "16384", "bottleneck": "0"}
         header = json.dumps({"__metadata__": texts}).encode()
         path.write_bytes(struct.pack("<Q", len(header)) + header)
@@ -364,6 +395,8 @@ class TranscribingTest(SpeechTest):
             found = json.loads(line)
             self.assertEqual((found["file"], found["text"]), (str(file), text))
             self.assertAlmostEqual(found["seconds"], len(speak(text)) / RATE, places=3)
+        done = self.run_program("predict", self.run_folder, "--json", *self.files, "--beam", 4)
+        self.assertEqual(done.stdout.splitlines(), lines)
 
     def test_every_name_of_a_checkpoint(self):
         newest = sorted((self.run_folder / "checkpoints").iterdir())[-1]
@@ -402,7 +435,7 @@ class TranscribingTest(SpeechTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.refuse(2, ["nowhere"], "transcribe", self.folder / "nowhere", self.files[0])
         self.refuse(2, ["damaged"], "transcribe", self.folder / "damaged", self.files[0])
-        self.refuse(2, [image, "alphabet"], "transcribe", image, self.files[0])
+        self.refuse(2, [image, "train image", "thinwire predict"], "transcribe", image, self.files[0])
         self.refuse(2, [self.files[0]], "transcribe", self.files[0], self.files[0])
         self.refuse(2, ["CHECKPOINT"], "transcribe", self.run_folder)
         self.refuse(2, ["--beam"], "transcribe", self.run_folder, self.files[0], "--beam", -1)

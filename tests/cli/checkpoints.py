@@ -3,10 +3,10 @@ import json
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import unittest
 
+from checkpoint_file import rewrite_texts
 from support import CommandLineTest, wait_until, write_cifar
 
 SCHEMES = ("allreduce", "dgc:density=0.02,momentum=0.9")
@@ -88,9 +88,15 @@ class ResumeTest(CommandLineTest):
     def test_what_does_not_fit(self):
         self.train("--steps", 2, "--workers", 2, "--out", self.folder)
         resume = ("--out", self.folder, "--resume")
-        self.refuse_training(2, ["model.safetensors", "workers 2"], "--workers", "4", *resume)
-        self.refuse_training(2, ["model.safetensors", "model cnn"], "--workers", "2", "--model", "resnet20", *resume)
-        self.refuse_training(2, ["model.safetensors", "sync allreduce"], "--workers", "2", "--sync", "topk", *resume)
+        changes = (("model", "cnn", "resnet20"), ("sync", "allreduce", "topk"))
+        for option, had, given in changes:
+            self.refuse_training(2, [self.folder, f"--{option} {had}", f"--{option} {given}"], f"--{option}", given,
+                                 *resume)
+        (self.folder / "config.yaml").rename(self.folder / "aside.yaml")
+        for option, had, given in changes:  # the checkpoint knows, too
+            self.refuse_training(2, ["model.safetensors", f"{option} {had}", f"{option} {given}"], f"--{option}", given,
+                                 *resume)
+        (self.folder / "aside.yaml").rename(self.folder / "config.yaml")
         self.refuse_training(2, ["training data"], "--workers", "2", "--limit-train", "64", *resume)
         self.refuse_training(2, ["--out"], "--resume")
         self.refuse_training(2, [self.folder / "none"], "--out", self.folder / "none", "--resume")
@@ -109,8 +115,22 @@ class ResumeTest(CommandLineTest):
             path.write_bytes(whole)
         self.train("--steps", 3, "--workers", 2, "--out", self.folder, "--resume")
 
+    def test_damage_names_the_checkpoint_before(self):
+        options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2")
+        self.train(*options, "--steps", 4, "--out", self.folder)
+        for name in ("model.safetensors", "worker-1.safetensors"):
+            path = self.folder / "checkpoints/step-00000004" / name
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+            older = self.folder / "checkpoints/step-00000002"
+            self.refuse_training(2, [path, f"the checkpoint before it is {older}"], *options, "--steps", "4", "--out",
+                                 self.folder, "--resume")
+            path.write_bytes(whole)
+
     def test_a_full_disk_loses_nothing(self):
-        options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2", "--out", self.folder)
+        """The last checkpoint is the best by validation, too."""
+        held = ("--validation", "0.2")
+        options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2", *held, "--out", self.folder)
         self.train(*options, "--steps", 2)
         config = (self.folder / "config.yaml").read_text()
         self.refuse_training(2, ["config.yaml"], *options, "--steps", "4", "--resume",
@@ -121,21 +141,25 @@ class ResumeTest(CommandLineTest):
         names = [path.name for path in (self.folder / "checkpoints").iterdir()]
         self.assertEqual(names, ["step-00000002"])
         resumed = self.train(*options, "--steps", 4, "--resume")
-        whole = self.train("--workers", 2, "--schedule", "constant", "--steps", 4)
+        whole = self.train("--workers", 2, "--schedule", "constant", "--steps", 4, *held)
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
 
-def rewrite_texts(path, change):
-    """Changes the texts of a safetensors file, as an older version would have written them: without their checksum."""
-    content = path.read_bytes()
-    size = struct.unpack_from("<Q", content)[0]
-    header = json.loads(content[8:8 + size])
-    texts = header["__metadata__"]
-    del texts["checksum of texts"]
-    change(texts)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
+class OtherWorkersTest(CommandLineTest):
+    def test_fewer_and_more_go_on(self):
+        """Half as many workers take twice as many steps for an epoch. What is told is one line."""
+        out = self.folder / "run"
+        options = ("--quiet", "--json", "-", "--sync", "dgc", "--schedule", "constant", "--out", out)
+        self.train("--workers", 4, "--epochs", 1, *options[3:])
+        self.assertEqual([path.name for path in out.glob("checkpoints/*")], ["step-00000006"])
+        for workers, epochs, begun, ended in ((2, 2, 12, 24), (8, 3, 6, 9)):
+            done = self.run_program(*self.train_words("--workers", workers, "--epochs", epochs, "--resume", *options))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told, = done.stderr.splitlines()
+            self.assertIn(f"this run has {workers}: what they held back is shared out, and it goes on at step {begun}, "
+                          f"epoch {epochs - 1}", told)
+            summary = json.loads(done.stdout)
+            self.assertEqual((summary["workers"], summary["steps"], summary["epochs"]), (workers, ended, epochs))
 
 
 class BelongingTest(CommandLineTest):

@@ -171,13 +171,6 @@ class ResumeTest(CommandLineTest):
                 further, _ = self.resume(*options, "--steps", 6)
                 self.assertEqual((further["steps"], further["workers"]), (6, workers))
 
-    def test_a_reducer_refuses(self):
-        """What lost workers held back would be missing."""
-        self.train("--workers", 2, "--sync", "dgc", "--steps", 2, "--out", self.folder, "--schedule", "constant")
-        for workers in (1, 3):
-            self.refuse_training(2, ["workers 2", f"workers {workers}"], "--workers", workers, "--sync", "dgc",
-                                 "--steps", 4, "--out", self.folder, "--resume", "--schedule", "constant")
-
 
 @needs_mpi
 class LostTest(CommandLineTest):

@@ -25,7 +25,7 @@ class WordsTest(CommandLineTest):
         self.refuse(2, ["TASK"], "train")
         self.refuse(2, ["--wrkers"], "train", "image", "--wrkers", "2")
         self.refuse(2, ["juggling"], "train", "juggling")
-        self.refuse(2, ["w2v-bert"], "train", "w2v-bert")
+        self.refuse(2, ["tennis", "w2v-bert"], "train", "tennis")
         self.refuse_training(2, ["vgg", "resnet20"], "--model", "vgg")
         self.refuse_training(2, ["linear"], "--schedule", "linear")
 
@@ -132,7 +132,7 @@ class FilesTest(CommandLineTest):
 
     def test_the_first_folder_that_cannot_be_made_is_named(self):
         self.refuse_training(2, ['"/proc/run"'], "--out", "/proc/run/of/mine")
-        self.refuse_training(2, ['""'], "--out", "")
+        self.refuse_training(2, ["--out names no folder"], "--out", "")
 
     def test_a_full_disk_names_the_file(self):
         self.refuse_training(2, [self.folder / "config.yaml"], "--out", self.folder, preexec_fn=limit_file_size)

@@ -1,4 +1,5 @@
 """Threads and MPI ranks: the same bits, one voice, and every way to end."""
+import json
 import os
 import signal
 
@@ -13,6 +14,51 @@ class DivergenceTest(CommandLineTest):
     def test_no_checkpoint_is_written_of_a_run_that_has_diverged(self):
         self.refuse_training(4, ["diverged"], "--lr", "1e6", "--steps", "100", "--out", self.folder)
         self.assertEqual(list(self.folder.glob("checkpoints/step-*")), [])
+
+
+class SignalTest(CommandLineTest):
+    """A handler on the stack of a thread that computes damages what oneDNN's kernels keep there."""
+    OPTIONS = ("--quiet", "--epochs", 100000, "--sync", "dgc:message_kb=1,in_flight=2")
+
+    def test_no_thread_that_computes_handles_signals(self):
+        words = self.train_words(*self.OPTIONS, "--workers", 2, "--out", self.folder / "run")
+        job = self.start_program(*words, env={"OMP_NUM_THREADS": "2"})
+        wait_until(lambda: has_stepped(self.folder / "run"), "the first step", job)
+        self.assert_one_listens(job.pid, 1 + 1 + 2 * 4)  # the first, the listener; two that compute and two lanes each
+
+    @needs_mpi
+    def test_nor_does_one_of_a_rank(self):
+        pid = self.folder / "pid"
+        script = f'[ $OMPI_COMM_WORLD_RANK = 1 ] && echo $$ >{pid}; exec "$0" "$@"'
+        launcher = ("mpirun", "--oversubscribe", "-n", "2", "sh", "-c", script)
+        job = self.start_program(*self.train_words(*self.OPTIONS, "--out", self.folder / "run"), launcher=launcher,
+                                 env={**MPI_ENVIRONMENT, "OMP_NUM_THREADS": "2"})
+        wait_until(lambda: has_stepped(self.folder / "run"), "the first step", job)
+        self.assert_one_listens(int(pid.read_text()), 1 + 1 + 2)
+
+
+class SlurmTest(CommandLineTest):
+    """Tasks of a plain srun have no way to find each other."""
+    def test_tasks_that_do_not_know_each_other_are_refused(self):
+        words = self.train_words("--steps", 1)
+        first, second = (self.run_program(*words, env={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": task}) for task in "01")
+        self.assertEqual((first.returncode, second.returncode, second.stderr), (2, 2, ""))
+        for word in ("4 tasks", "srun --mpi=pmix", "--join", "--transport threads"):
+            self.assertIn(word, first.stderr)
+
+    def test_one_task_and_who_means_it_train(self):
+        for tasks, options in (("1", ()), ("4", ("--transport", "threads"))):
+            words = self.train_words("--steps", 1, "--quiet", *options)
+            done = self.run_program(*words, env={"SLURM_STEP_NUM_TASKS": tasks, "SLURM_PROCID": "0"})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    @needs_mpi
+    def test_a_launcher_that_mpi_does_not_know_is_noticed(self):
+        """As under srun --mpi=pmi2 with an MPI that lacks it: each process is a world of its own."""
+        done = self.run_program(*self.train_words("--steps", 1, "--transport", "mpi"),
+                                env={**MPI_ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("4 tasks that do not know each other", done.stderr)
 
 
 class OpeningTest(CommandLineTest):
@@ -52,6 +98,24 @@ class MpiTest(CommandLineTest):
         self.train(*options, "--steps", 3, "--out", self.folder, **under_mpi(2))
         resumed = self.train(*options, "--steps", 6, "--workers", 2, "--out", self.folder, "--resume")
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def take_over(self, *options, **keywords):
+        """What is done is told in one line, of one rank."""
+        done = self.run_program(*self.train_words("--quiet", "--json", "-", *options), **keywords)
+        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]
+        self.assertEqual((done.returncode, len(told)), (0, 1), done.stderr)
+        self.assertIn("is of 3 workers, this run has 2: what they held back is shared out", told[0])
+        return json.loads(done.stdout)
+
+    def test_ranks_take_over_what_threads_saved(self):
+        options = ("--sync", "dgc", "--schedule", "constant", "--steps", 6)
+        self.train(*options[:-1], 3, "--workers", 3, "--out", self.folder)
+        start = ("--resume", self.folder / "checkpoints/step-00000003")
+        threads = self.take_over(*options, "--workers", 2, *start)
+        ranks = self.take_over(*options, *start, **under_mpi(2))
+        self.assertEqual((ranks["workers"], ranks["steps"], ranks["transport"]), (2, 6, "mpi"))
+        for key in ("weights_crc32c", "metric", "loss", "train_loss", "bytes"):
+            self.assertEqual(threads[key], ranks[key], key)
 
     def assert_told_once(self, code, culprit, *options):
         """mpirun has words of its own on stderr; ours is one line."""

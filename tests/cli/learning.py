@@ -26,7 +26,7 @@ def accuracy(program, scheme, images):
     if run(program, "schemes", scheme).startswith(f"{scheme} - asynchronous"):
         simulated = run(program, "simulate", "image", "--step-time", "0.04", *options)
         return json.loads(simulated)["runs"][0]["metric"]["value"]
-    return json.loads(run(program, "train", "image", *options))["metric"]["value"]
+    return json.loads(run(program, "train", "image", "--out", "none", *options))["metric"]["value"]
 
 
 def main(program, scheme):

@@ -1,11 +1,14 @@
 """Language models end to end: a source of known entropy, workers, resuming, wrong texts, generating."""
 import json
 import math
+import os
 import random
+import resource
 import struct
+import subprocess
 import unittest
 
-from support import CommandLineTest
+from support import PROGRAM, CommandLineTest, seconds_left, unless_kept
 
 WORDS, CHOICES = 12, 3
 
@@ -41,7 +44,7 @@ class LanguageTest(CommandLineTest):
     def train_words(self, *options):
         """A small network that learns the source in a few hundred steps."""
         return ["train", "lm", "--data", self.texts, "--layers", 1, "--hidden", 16, "--init", 0.5, "--batch", 4,
-                "--bptt", 10, "--lr", 2, "--schedule", "constant", *options]
+                "--bptt", 10, "--lr", 2, "--schedule", "constant", *options, *unless_kept(options)]
 
     def metadata(self, out):
         with open(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors", "rb") as file:
@@ -72,6 +75,37 @@ class TrainingTest(LanguageTest):
         self.assertEqual(["validation_loss" in line for line in epochs], [True, True, False])
         self.assertEqual(epochs[-1]["test_loss"], summary["loss"])
         self.assertEqual(lines[0]["steps_per_epoch"], 4000 // 4 // 10)
+
+    def test_a_text_larger_than_memory_is_read_from_its_file(self):
+        """Its bytes alone are more than the data that the process may hold."""
+        limit = 96 << 20
+        generator, text = random.Random(5), self.folder / "long" / "train.txt"
+        text.parent.mkdir()
+        block = "".join(" ".join(f"word{generator.randrange(300)}" for _ in range(12)) + "\n" for _ in range(4000))
+        with text.open("w") as file:
+            while file.tell() <= 1.1 * limit:
+                file.write(block)
+        for name in ("valid.txt", "test.txt"):
+            (text.parent / name).write_text(block[:1000])
+        words = ["--data", text.parent, "--layers", 1, "--hidden", 8, "--batch", 4, "--bptt", 20, "--steps", 3, "--memory"]
+
+        def run(memory, bytes_allowed, env=()):
+            bound = (bytes_allowed, bytes_allowed)
+            return subprocess.run([str(PROGRAM), "train", "lm", *map(str, words), str(memory), "--quiet", "--out", "none",
+                                   "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=seconds_left(), check=False, env={**os.environ, **dict(env)},
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, bound))
+
+        capped = run(16, limit)
+        if capped.returncode not in (0, 2):
+            self.skipTest("the program does not start under a limit: a sanitizer needs all addresses")
+        self.assertEqual((capped.returncode, capped.stderr), (0, ""))
+        held = run(4096, limit)
+        self.assertEqual((held.returncode, held.stdout), (2, ""))
+        self.assertIn("memory", held.stderr)
+        of_many = run(4096, limit, {"OMPI_COMM_WORLD_LOCAL_SIZE": "16"})  # as many ranks divide it
+        self.assertEqual((of_many.returncode, of_many.stderr), (0, ""))
+        text.unlink()
 
     def test_workers_with_small_batches_are_one_with_a_large_batch(self):
         losses = [self.train("--workers", workers, "--batch", 4 // workers, "--steps", 40)["loss"]
@@ -168,7 +202,7 @@ class ResumingTest(LanguageTest):
         for path in self.texts.iterdir():
             (other / path.name).write_text(path.read_text().replace("w1 w3", "w1 w4", 1))
         for options in (("--data", other), ("--vocabulary", 8), ("--unit", "char"), ("--bptt", 12)):
-            self.refuse_training(2, ["model.safetensors"], *options, "--steps", 4, "--out", out, "--resume")
+            self.refuse_training(2, [out], *options, "--steps", 4, "--out", out, "--resume")
 
 
 class WrongTextTest(LanguageTest):
@@ -266,7 +300,21 @@ class GeneratingTest(LanguageTest):
         image = self.folder / "image"
         done = self.run_program("train", "image", "--data", self.data, "--steps", 1, "--quiet", "--out", image)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.refuse(2, [image, "vocabulary"], "generate", image)
+        self.refuse(2, [image, "train image", "thinwire predict"], "generate", image)
+
+    def test_predict_goes_on_with_files(self):
+        one, two = self.folder / "one", self.folder / "two"
+        one.write_text("w3  w9")
+        two.write_text("w1\n")
+        words = ("--tokens", 12, "--seed", 3)
+        text = self.generate("--prompt", "w3 w9", *words)
+        self.assertEqual(self.generate(one, *words), text)
+        done = self.run_program("predict", self.run_folder, one, self.folder / "nowhere", two, *words)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1))
+        self.assertEqual(done.stdout, f"==> {one} <==\n{text}==> {two} <==\n{self.generate(two, *words)}")
+        done = self.run_program("predict", self.run_folder, one, "--json", *words)
+        self.assertEqual(json.loads(done.stdout), {"file": str(one), "text": text})
+        self.refuse(2, ["--prompt", one], "predict", self.run_folder, one, "--prompt", "w1")
 
 
 if __name__ == "__main__":

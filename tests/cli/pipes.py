@@ -1,4 +1,5 @@
 """A pipe in a file's place, which nobody writes to and nobody reads: it is refused at once, wherever a path is given."""
+import json
 import os
 import unittest
 
@@ -28,6 +29,16 @@ class PipeTest(CommandLineTest):
             with self.subTest(option):
                 path = self.pipe(option)
                 self.refuse_pipe(path, *self.train_words("--quiet", "--steps", 1, option, path))
+
+    def test_a_pipe_for_the_summary_is_looked_at_first(self):
+        """One that nobody reads ends the run before its first step; who reads it gets the summary and nothing else."""
+        path, out = self.pipe("summary"), self.folder / "run"
+        words = self.train_words("--quiet", "--steps", 1, "--json", path, "--out")
+        self.refuse(2, [path, "nobody reads"], *words, out)
+        self.assertFalse((out / "checkpoints").exists())
+        reader = self.start("cat", path)
+        self.assertEqual(self.run_program(*words, out).returncode, 0)
+        self.assertEqual(json.loads(self.finish(reader).stdout), json.loads((out / "summary.json").read_text()))
 
     def test_in_a_run_folder(self):
         for name in ("run.lock", "metrics.jsonl", "config.yaml.partial"):

@@ -2,9 +2,12 @@
 import json
 import os
 import resource
+import shutil
 import unittest
 
 from support import CommandLineTest
+
+import picture
 
 ALL_TENSORS = "min_elements=1,min_dims=1"  # biases are compressed, too
 SCALE = (f"allreduce;topk:density=0.01,{ALL_TENSORS};dgc:density=0.01,warmup_steps=0,{ALL_TENSORS};"
@@ -193,8 +196,17 @@ class ExchangeTest(SimulateTest):
         self.simulate("--workers", "2,4", "--parameters", "1k", "--steps", 2, "--step-time", 0.01, "--out", out,
                       task="none")
         names = {path.name for path in out.iterdir()}
-        self.assertLessEqual({"results.json", "loss.dat", "scale.dat", "simulate.gnuplot"}, names)
+        self.assertLessEqual({"results.json", "simulate.dat", "simulate.gnuplot"}, names)
         self.assertEqual(json.loads((out / "results.json").read_text())["task"], "none")
+        script = (out / "simulate.gnuplot").read_text()
+        self.assertIn("'simulated: no task, 1000 parameters, links of 1Gbit,0.1ms'", script)
+        for run in json.loads((out / "results.json").read_text())["runs"]:
+            point = f"{run['workers']} {run['bytes_per_worker_step'] / 1e6:.9g}\n"
+            self.assertIn(point, (out / "simulate.dat").read_text())  # what is drawn is what came out
+        if shutil.which("gnuplot"):
+            seen = picture.Picture((out / "simulate.svg").read_text())
+            self.assertEqual(picture.problems(seen), [])
+            self.assertGreaterEqual(len(seen.names()), 3)
 
 
 class ThousandsTest(SimulateTest):

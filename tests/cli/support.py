@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
 SIDE, TRAIN, TEST = 28, 192, 50
 
@@ -56,6 +57,16 @@ def has_stepped(out):
     return metrics.exists() and '"step"' in metrics.read_text().partition("\n")[2]
 
 
+def listening_threads(process):
+    """Which threads of a process a signal that asks it to stop may reach, and how many it has."""
+    asking = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    threads = sorted(int(task) for task in os.listdir(f"/proc/{process}/task"))
+    def blocked(thread):
+        with open(f"/proc/{process}/task/{thread}/status") as status:
+            return int(next(line for line in status if line.startswith("SigBlk")).split()[1], 16)
+    return [thread for thread in threads if blocked(thread) & asking != asking], len(threads)
+
+
 def under_mpi(ranks):
     return {"launcher": ("mpirun", "--oversubscribe", "-n", str(ranks)), "env": MPI_ENVIRONMENT}
 
@@ -81,6 +92,20 @@ def run_tests():
     parts = [word for word in sys.argv[1:] if word in ("--mpi", "--no-mpi")]
     sys.argv = [word for word in sys.argv if word not in parts]
     unittest.main(testLoader=PartLoader(parts[0] == "--mpi") if parts else unittest.TestLoader())
+
+
+def unless_kept(options):
+    """What keeps nothing of a run, where its options do not say what to keep."""
+    return () if {"--out", "--resume"} & set(map(str, options)) else ("--out", "none")
+
+
+def find_torch():
+    """A Python that has PyTorch; None where there is none. Debian's is for Debian's Python."""
+    looks = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    for python in (sys.executable, "/usr/bin/python3"):
+        if pathlib.Path(python).exists() and subprocess.run([python, "-c", looks]).returncode == 0:
+            return python
+    return None
 
 
 def write_idx(path, dimensions, values):
@@ -137,12 +162,13 @@ class CommandLineTest(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
 
     def train_words(self, *options):
-        return ["train", "image", "--data", self.data, "--batch", "8", *options]
+        return ["train", "image", "--data", self.data, "--batch", "8", *options, *unless_kept(options)]
 
     def start(self, *command, env=(), **keywords):
-        """Starts a command in a session of its own, which does not outlive the test; its output is kept in pipes."""
+        """Starts a command in a session of its own, which does not outlive the test; its output is kept in pipes. What
+        it keeps in folders of its own choice is gone with the test."""
         job = subprocess.Popen([*map(str, command)], start_new_session=True, text=True, env={**os.environ, **dict(env)},
-                               **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **keywords})
+                               **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.shared, **keywords})
         self.addCleanup(self.end, job)
         return job
 
@@ -164,6 +190,14 @@ class CommandLineTest(unittest.TestCase):
 
     def run_program(self, *words, **keywords):
         return self.finish(self.start_program(*words, **keywords))
+
+    def assert_one_listens(self, process, least):
+        """Of at least so many threads of a run, the one that handles signals is neither the first nor one of its."""
+        wait_until(lambda: listening_threads(process)[0], "somebody listens to signals")
+        listening, count = listening_threads(process)
+        self.assertGreaterEqual(count, least)
+        self.assertEqual(len(listening), 1, f"of {count} threads")
+        self.assertNotIn(process, listening)  # the first thread, which computes where a rank is a process
 
     def train(self, *options, **keywords):
         """Trains, and returns the summary; fails the test unless the program succeeds without a word on stderr."""

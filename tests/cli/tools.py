@@ -1,8 +1,11 @@
 """The commands beside train: what they print, and their JSON."""
 import json
+import shutil
 import unittest
 
 from support import PROGRAM, CommandLineTest
+
+import picture
 
 CODEC = ("bench", "codec", "--count", 20000, "--codec", "topk")
 STEPS = ("bench", "train", "--batch", 2, "--size", 8, "--steps", 2)
@@ -60,10 +63,17 @@ class ToolsTest(CommandLineTest):
 
     def test_bench_codec_knows_every_scheme_on_even_and_odd_numbers_of_elements(self):
         listed, _ = self.listed_schemes()
-        for count, threads in ((1, 1), (4099, 1), (6000, 3)):
+        for count, threads in ((1, 1), (4099, 1), (6000, 3), (6000, 8)):
             found = json.loads(self.output("bench", "codec", "--count", count, "--threads", threads, "--json"))
+            self.assertEqual({"shared_step_ms" in result for result in found["results"]}, {threads == 3})
             self.assertEqual([result["codec"] for result in found["results"]], listed)
             self.assertEqual({result["count"] for result in found["results"]}, {count})
+
+    def test_bench_codec_says_what_more_threads_do_for_a_step(self):
+        result, = json.loads(self.output(*CODEC, "--threads", 2, "--json"))["results"]
+        for kind in ("step", "step_floor"):
+            self.assertAlmostEqual(result[f"shared_{kind}_speedup"], result[f"{kind}_ms"] / result[f"shared_{kind}_ms"])
+        self.assertIn("on 2 threads the step takes", self.output(*CODEC, "--threads", 2))
 
     def test_bench_codec_knows_sums_in_pieces(self):
         for codec in ("sign:exchange=scatter", "fp8:exchange=scatter"):
@@ -113,7 +123,12 @@ class ToolsTest(CommandLineTest):
         self.assertLess(compressed["bytes"]["sent"], dense["bytes"]["sent"])
         for run in (dense, compressed):
             self.assertIn(f"{100 * run['metric']['value']:.2f} %", text)
+            self.assertIn(f" {100 * run['metric']['value']:.2f} %", (self.folder / "demo/demo.gnuplot").read_text())
         self.refuse(2, ["earlier demo", self.folder / "demo"], *demo)
+        if shutil.which("gnuplot"):
+            seen = picture.Picture((self.folder / "demo/demo.svg").read_text())
+            self.assertEqual(picture.problems(seen), [])
+            self.assertEqual((len(seen.curves), len(seen.names())), (6, 6))  # two runs in three panels
 
     def test_schemes_are_listed_and_explained(self):
         gradients, weights = self.listed_schemes()

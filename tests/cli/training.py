@@ -36,6 +36,26 @@ class TrainingTest(CommandLineTest):
         self.assertEqual(first, again)
         self.assertNotEqual(first, other)
 
+    def test_not_every_epoch_is_looked_at(self):
+        """Nor does that change a bit of the run. The last one is."""
+        for sync in ("allreduce", "adpsgd-fixed"):
+            options = ("--epochs", 5, "--workers", 2 if sync == "allreduce" else 1, "--sync", sync, "--out")
+            each = self.train(*options, self.folder / f"each-{sync}")
+            some = self.train(*options, self.folder / sync, "--evaluate-every", 2)
+            lines = [json.loads(line) for line in (self.folder / sync / "metrics.jsonl").read_text().splitlines()]
+            self.assertEqual([line["epoch"] for line in lines if line["kind"] == "epoch"], [2, 4, 5])
+            self.assertEqual(some["weights_crc32c"], each["weights_crc32c"])
+            self.assertEqual(some["metric"], each["metric"])
+        self.refuse_training(2, ["--evaluate-every", "from 1"], "--evaluate-every", 0)
+
+    def test_rates_are_told_as_the_options_that_they_are(self):
+        """Those of the model, where nobody has set them."""
+        for words, told in (((), "--lr 0.03 --schedule step:3 --warmup 400 --optimizer sgd --momentum 0.9"),
+                            (("--optimizer", "adam", "--schedule", "cosine", "--warmup", 1),
+                             "--lr 0.001 --schedule cosine --warmup 1 --optimizer adam --momentum 0.9")):
+            done = self.run_program(*self.train_words("--steps", 1, *words))
+            self.assertIn(told, done.stdout.splitlines())
+
     def test_dgc_that_sends_everything_is_momentum_sgd_bit_for_bit(self):
         for form, nesterov in (((), "off"), (("--nesterov",), "on")):
             with self.subTest(nesterov=nesterov):
@@ -97,6 +117,28 @@ class TrainingTest(CommandLineTest):
         self.assertEqual(lines[-1]["accuracy"], summary["metric"]["value"])
         self.assertEqual(len(list(out.glob("events.out.tfevents.*"))), 1)
         self.assertEqual(len(list(out.glob("checkpoints/step-*/worker-1.safetensors"))), 2)
+
+    def test_models_are_chosen_by_what_is_held_out_and_tested_once(self):
+        out, whole = self.folder / "run", self.folder / "whole"
+        options = ("--validation", 0.2, "--sync", "dgc", "--epochs")
+        self.train(*options, 1, "--workers", 2, "--out", out)
+        resumed = self.run_program("train", "--resume", out, "--epochs", 2, "--quiet")
+        self.assertEqual((resumed.returncode, resumed.stderr), (0, ""))
+        summary = json.loads((out / "summary.json").read_text())
+        self.assertEqual(self.train(*options, 2, "--workers", 2, "--out", whole)["weights_crc32c"],
+                         summary["weights_crc32c"])
+        lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+        found = [sorted(key for key in line if key in ("validation_loss", "test_loss")) for line in lines
+                 if line["kind"] == "epoch"]
+        self.assertEqual(found, [["validation_loss"], ["validation_loss"], ["test_loss"]])
+        self.assertEqual(summary["split"], "test")
+        self.assertEqual(summary["loss"], lines[-1]["test_loss"])
+        self.assertEqual(summary["validation"]["loss"], lines[-2]["validation_loss"])
+        self.assertEqual(summary["validation"]["metric"]["value"], lines[-2]["accuracy"])
+        losses = [self.train("--validation", 0.2, "--workers", workers, "--steps", 1, "--lr", 0)["validation"]["loss"]
+                  for workers in (1, 3)]
+        self.assertAlmostEqual(losses[1] / losses[0], 1, places=5)
+        self.refuse(2, ["training data", "this run has"], "train", "--resume", out, "--validation", 0.3, "--epochs", 3)
 
     def test_its_configuration_makes_the_same_run_again(self):
         for sync in ("allreduce", "dgc"):

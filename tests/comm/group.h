@@ -26,4 +26,20 @@ void group_note(int holds, const char *file, int line, const char *text);
 int group_failures(void);
 #define CHECK(condition) group_note((condition) ? 1 : 0, __FILE__, __LINE__, #condition)
 
+/* With SEALED defined, groups seal what their ranks say to each other. */
+#ifdef SEALED
+#include <thinwire/thinwire_sealed.h>
+static inline void group_seal(tw_comm **comm)
+{
+    static const unsigned char key[TW_SEAL_KEY_BYTES] = {7};
+    tw_comm *inner = *comm;
+    CHECK(tw_comm_create_sealed(inner, key, sizeof key, comm) == TW_OK);
+}
+#else
+static inline void group_seal(tw_comm **comm)
+{
+    (void)comm;
+}
+#endif
+
 #endif

@@ -28,6 +28,7 @@ void group_run(int size, rank_program program, const void *context)
     tw_comm *comm;
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(tw_comm_create_mpi(MPI_COMM_WORLD, &comm) == TW_OK);
+    group_seal(&comm);
     CHECK(tw_comm_size(comm) == size);
     program(comm, context);
 }

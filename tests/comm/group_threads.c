@@ -31,6 +31,7 @@ int group_size(int index)
 static void *play(void *argument)
 {
     player *me = argument;
+    group_seal(&me->comm);
     me->program(me->comm, me->context);
     return NULL;
 }

@@ -1,5 +1,6 @@
 /* What every transport must do when a rank goes missing or breaks the rules: every call ends, with the right status. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,35 @@ static void a_rank_that_leaves_is_noticed(void **state)
 {
     (void)state;
     for (int c = 0; c < COLLECTIVES; c++) for_groups(play_leave, &collectives[c]);
+}
+
+static void *call_back(void *comm)
+{
+    tw_comm_leave(comm);
+    return NULL;
+}
+
+/* Another thread of rank 0 leaves: for rank 0 itself and for all others it is over. */
+static void play_call_back(tw_comm *comm, const void *context)
+{
+    tw_status (*collective)(tw_comm *) = *(tw_status(*const *)(tw_comm *))context;
+    pthread_t thread;
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    CHECK(tw_comm_set_timeout(comm, group_patience()) == TW_OK);
+    if (tw_comm_rank(comm) == 0) {
+        CHECK(pthread_create(&thread, NULL, call_back, comm) == 0);
+        pthread_join(thread, NULL);
+    }
+    CHECK(collective(comm) == TW_ERROR_PEER);
+    CHECK(call_barrier(comm) == TW_ERROR_PEER);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+static void a_rank_that_is_called_back_is_noticed(void **state)
+{
+    (void)state;
+    for (int c = 0; c < COLLECTIVES; c++) for_groups(play_call_back, &collectives[c]);
 }
 
 /* Rank 0 stays, but does not come. Afterwards it finds that the others did not wait for it. */
@@ -186,6 +216,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(a_rank_that_leaves_is_noticed),
+        cmocka_unit_test(a_rank_that_is_called_back_is_noticed),
         cmocka_unit_test(a_rank_that_does_not_come_is_given_up),
         cmocka_unit_test(a_message_that_does_not_fit_is_refused),
         cmocka_unit_test(different_counts_are_noticed),

@@ -247,8 +247,8 @@ static void nor_of_a_reducers(void **state)
 
 static uint64_t ranks_lost(const tw_gossip *gossip)
 {
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    CHECK(tw_gossip_get_stats(gossip, &stats) == TW_OK);
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    CHECK(tw_gossip_stats(gossip, &stats) == TW_OK);
     return stats.ranks_lost;
 }
 

@@ -72,7 +72,8 @@ static void faulty_destroy(void *self)
     if (me->destroyed) ++*me->destroyed;
 }
 
-static const tw_transport_ops faulty_ops = {.version = TW_TRANSPORT_VERSION,
+static const tw_transport_ops faulty_ops = {.struct_size = sizeof(tw_transport_ops),
+                                            .version = TW_TRANSPORT_VERSION,
                                             .name = "faulty",
                                             .start_send = faulty_send,
                                             .start_recv = faulty_recv,
@@ -251,7 +252,9 @@ static void a_single_rank_talks_to_nobody(void **state)
     assert_int_equal(tw_comm_barrier(comm), TW_OK);
     assert_true(values[0] == 3);
     assert_int_equal(self.calls, 0);
-    assert_int_equal(tw_comm_traffic(comm).messages_sent, 0);
+    tw_traffic traffic = {.struct_size = sizeof traffic};
+    assert_int_equal(tw_comm_traffic(comm, &traffic), TW_OK);
+    assert_int_equal(traffic.messages_sent, 0);
     tw_comm_destroy(comm);
 }
 
@@ -280,6 +283,33 @@ static void impossible_sizes_are_refused(void **state)
     assert_int_equal(self.requests, 0);
 }
 
+/* --- lending ------------------------------------------------------------------------------------------------- */
+
+static void test_what_is_lent_carries_messages(void **state)
+{
+    (void)state;
+    tw_comm *comms[2];
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *ends[2], *sending, *receiving;
+    unsigned char sent[4] = {1, 2, 3, 4}, received[4] = {0};
+    size_t size = 0;
+    uint32_t check = 0;
+    assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
+    assert_int_equal(tw_comm_set_timeout(comms[0], 12.5), TW_OK);
+    assert_true(tw_comm_timeout(comms[0]) == 12.5 && tw_comm_timeout(comms[1]) == 600);
+    for (int r = 0; r < 2; r++) assert_int_equal(tw_comm_lend(comms[r], &ops, &ends[r]), TW_OK);
+    assert_int_equal(ops.start_recv(ends[1], 0, 7, received, sizeof received, &receiving), TW_OK);
+    assert_int_equal(ops.start_send(ends[0], 1, 7, sent, sizeof sent, 99, &sending), TW_OK);
+    assert_int_equal(ops.wait(ends[1], receiving, 60, &size, &check), TW_OK);
+    assert_true(size == sizeof sent && check == 99 && memcmp(sent, received, sizeof sent) == 0);
+    assert_int_equal(ops.wait(ends[0], sending, 60, &size, &check), TW_OK);
+    tw_comm_destroy(comms[1]);
+    assert_int_equal(tw_comm_barrier(comms[0]), TW_ERROR_PEER);
+    assert_int_equal(tw_comm_lend(comms[0], &ops, &ends[0]), TW_ERROR_PEER); /* it has failed */
+    assert_non_null(strstr(tw_last_error(), "broke"));
+    tw_comm_destroy(comms[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +320,7 @@ int main(void)
         cmocka_unit_test(group_sizes_are_checked),
         cmocka_unit_test(a_single_rank_talks_to_nobody),
         cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(test_what_is_lent_carries_messages),
     };
     return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
 }

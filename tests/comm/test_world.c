@@ -283,6 +283,32 @@ static void collectives_of_many_ranks_go_by_windows(void **state)
     assert_int_equal(failures, 0);
 }
 
+/* Parts that no sum but the one in rank order adds up to: 2^24 first, and then ones, which it swallows one by one. */
+static void play_few_owners(void *context, int rank, tw_comm *comm)
+{
+    enum { FEW = 200, CHUNK = 64 };
+    uint64_t owners = FEW / CHUNK + 1, others = (uint64_t)tw_comm_size(comm) - 1, sent = others;
+    float values[FEW];
+    (void)context;
+    for (int i = 0; i < FEW; i++) values[i] = rank == 0 ? 0x1p24F : 1;
+    check(tw_comm_allreduce(comm, values, FEW) == TW_OK);
+    for (int i = 0; i < FEW; i++) check(values[i] == 0x1p24F);
+    tw_traffic traffic = tw_counters_read(&comm->counters);
+    if ((uint64_t)rank >= owners)
+        sent = owners; /* a part to each of them */
+    else
+        sent += owners - 1; /* and its sums to everybody */
+    check(traffic.messages_sent == sent);
+}
+
+/* The square of the ranks is not what it takes to add up a few values. */
+static void among_many_ranks_few_sum(void **state)
+{
+    (void)state;
+    run(link_of(600), play_few_owners, NULL);
+    assert_int_equal(failures, 0);
+}
+
 static void play_barriers(void *context, int rank, tw_comm *comm)
 {
     (void)context, (void)rank;
@@ -693,6 +719,7 @@ int main(void)
         cmocka_unit_test(bytes_are_those_that_cross_a_line),
         cmocka_unit_test(senders_do_not_wait_for_receivers),
         cmocka_unit_test(collectives_take_the_time_of_their_messages),
+        cmocka_unit_test(among_many_ranks_few_sum),
         cmocka_unit_test(a_thousand_workers_meet),
         cmocka_unit_test(threads_compute_side_by_side),
         cmocka_unit_test(timeouts_are_virtual),

@@ -35,7 +35,13 @@ TW_API tw_status tw_transport_open(tw_comm **comm);
 
 tw_status tw_transport_open(tw_comm **comm)
 {
-    static const tw_transport_ops solo = {
-        TW_TRANSPORT_VERSION, "solo", no_send, no_recv, no_wait, no_poll, NULL, destroy};
+    static const tw_transport_ops solo = {.struct_size = sizeof solo,
+                                          .version = TW_TRANSPORT_VERSION,
+                                          .name = "solo",
+                                          .start_send = no_send,
+                                          .start_recv = no_recv,
+                                          .wait = no_wait,
+                                          .poll = no_poll,
+                                          .destroy = destroy};
     return tw_comm_create_custom(&solo, NULL, 0, 1, comm);
 }

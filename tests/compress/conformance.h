@@ -4,12 +4,30 @@
 #define CONFORMANCE_H
 
 #include "loopback.h"
+#include "registry.h"
 #include "scheme.h"
 
 #include <stdio.h>
 #include <thinwire/thinwire_plugin.h>
+#include <thinwire/thinwire_scheme.h>
 
 enum { MOST_RANKS = 8, MOST_TENSORS = 8, SPEC_LENGTH = 512 };
+
+/* ---- which schemes ---------------------------------------------------------------------------------------------- */
+
+/* Number of the first that is tried. */
+static size_t first_tried;
+
+/* With plug-ins on the command line, theirs alone. */
+static inline void load_tried(int argc, char **argv)
+{
+    if (argc > 1) first_tried = tw_schemes_count();
+    for (int i = 1; i < argc; i++) {
+        if (tw_plugin_load(argv[i]) == TW_OK) continue;
+        fprintf(stderr, "%s\n", tw_last_error());
+        exit(2);
+    }
+}
 
 /* ---- specs ------------------------------------------------------------------------------------------------------ */
 
@@ -19,7 +37,7 @@ static inline int takes_option(const tw_scheme_ops *ops, const char *key)
     char page[8192], line[80];
     size_t index = 0;
     while (tw_scheme_at(index) != ops) index++;
-    tw_scheme_help(index, page, sizeof page);
+    tw_schemes_help(index, page, sizeof page);
     snprintf(line, sizeof line, "\n  %s ", key);
     return strstr(page, line) != NULL;
 }
@@ -59,7 +77,7 @@ static inline void try_words(const tw_scheme_ops *ops, const char *base, const t
 {
     const char *words = option->kind == TW_OPTION_SWITCH ? "off|on" : option->choices;
     while (*words) {
-        char spec[SPEC_LENGTH];
+        char spec[2 * SPEC_LENGTH];
         size_t length = strcspn(words, "|");
         snprintf(spec, sizeof spec, "%s%c%s=%.*s", base, strchr(base, ':') ? ',' : ':', option->key, (int)length,
                  words);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""example_scheme.py PAGE LIST FOLDER: writes the scheme that a page builds in its ```c blocks to FOLDER/cyclic.c, and the
-list of schemes, with that one alone in it, to FOLDER/scheme_list.c."""
+"""example_scheme.py PAGE LIST FOLDER: writes the scheme that a page builds, in the ```c blocks behind the heading with the
+file's name, to FOLDER/cyclic.c, and the list of schemes, with that one alone in it, to FOLDER/scheme_list.c."""
 import pathlib
 import re
 import sys
 
 
 def main(page, scheme_list, folder):
-    blocks = re.findall(r"^```c\n(.*?)^```$", pathlib.Path(page).read_text(), re.MULTILINE | re.DOTALL)
+    text = pathlib.Path(page).read_text().partition("\n## src/compress/schemes/cyclic.c\n")[2]
+    blocks = re.findall(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     alone, count = re.subn(r"#define SCHEMES\(X\).*?\n\n", "#define SCHEMES(X) X(cyclic)\n\n",
                            pathlib.Path(scheme_list).read_text(), flags=re.DOTALL)
     pathlib.Path(folder, "cyclic.c").write_text("\n".join(blocks))

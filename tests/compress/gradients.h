@@ -95,13 +95,12 @@ typedef struct finder {
     int found;
 } finder;
 
-static inline tw_status finder_visit(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count,
-                                     void *data)
+static inline tw_status finder_visit(tw_walk *walk, const tw_remembered *entry)
 {
     finder *self = (finder *)walk;
-    size_t size = dtype == TW_F64 || dtype == TW_U64 ? 8 : 4;
-    if (strcmp(kind, self->kind) || strcmp(tensor, self->tensor)) return TW_OK;
-    memcpy(self->dst, data, count * size);
+    size_t size = entry->dtype == TW_F64 || entry->dtype == TW_U64 ? 8 : 4;
+    if (strcmp(entry->what, self->kind) || strcmp(entry->tensor, self->tensor)) return TW_OK;
+    memcpy(self->dst, entry->data, entry->count * size);
     self->found = 1;
     return TW_OK;
 }

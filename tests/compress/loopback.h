@@ -17,7 +17,8 @@ enum { LOOPBACK_RANKS = 16 };
 typedef struct loopback {
     int size;
     tw_scheme *scheme[LOOPBACK_RANKS];
-    size_t packet_bytes; /* rank 0's, of the last step */
+    size_t packet_bytes;                         /* rank 0's, of the last step */
+    const unsigned char *absent[LOOPBACK_RANKS]; /* of each rank's tensors; NULL: none */
 } loopback;
 
 static inline tw_status loopback_create(loopback *group, const char *spec, const tw_tensor *tensors, size_t count,
@@ -154,7 +155,7 @@ static inline tw_status loopback_step(loopback *group, float **gradients[], doub
     memset(round, 0, sizeof round);
     *skipped = 0;
     for (int r = 0; r < group->size; r++) {
-        tw_status status = tw_scheme_begin(group->scheme[r], gradients[r], norm);
+        tw_status status = tw_scheme_begin_without(group->scheme[r], gradients[r], group->absent[r], norm);
         if (status != TW_OK) return status;
     }
     for (;;) {

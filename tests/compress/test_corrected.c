@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gradients.h"
+#include "kept.h"
 #include "support/cmocka.h"
 
 enum { TENSORS = 2 };
@@ -185,6 +186,28 @@ static void the_rate_is_not_dgcs_concern(void **state)
     pair_destroy(&p);
 }
 
+enum { KEYS = 2 * 2 * 2 * 2 * TW_ROUNDING_USES };
+
+static size_t find_key(const tw_noise *keys, size_t count, const tw_noise *key)
+{
+    size_t at = 0;
+    while (at < count && memcmp(keys[at].key, key->key, sizeof key->key) != 0) at++;
+    return at;
+}
+
+/* Errors that are alike on ranks, or step after step, would add up instead of cancelling out. */
+static void no_two_roundings_share_their_noise(void **state)
+{
+    (void)state;
+    tw_scheme_tensor tensors[] = {{.name = "a"}, {.name = "b"}};
+    tw_noise keys[KEYS];
+    for (size_t i = 0; i < KEYS; i++) {
+        tw_scheme scheme = {.rank = i & 1, .size = 2, .count = 2, .tensors = tensors, .step = i >> 1 & 1};
+        keys[i] = tw_rounding_make(&scheme, i >> 2 & 1, (int64_t)(i >> 3 & 1), (tw_rounding_use)(i >> 4));
+        assert_int_equal(find_key(keys, i, &keys[i]), i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +216,7 @@ int main(void)
         cmocka_unit_test(small_tensors_keep_their_momentum),
         cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
+        cmocka_unit_test(no_two_roundings_share_their_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,12 +44,11 @@ static int fill(batch *b, uint64_t seed, int step)
     return sick;
 }
 
-static tw_status assert_finite(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count,
-                               void *data)
+static tw_status assert_finite(tw_walk *walk, const tw_remembered *entry)
 {
-    for (size_t i = 0; dtype == TW_F32 && i < count; i++)
-        if (!isfinite(((const float *)data)[i]))
-            fail_msg("%s: %s/%s remembers what is not finite", (const char *)walk->context, kind, tensor);
+    for (size_t i = 0; entry->dtype == TW_F32 && i < entry->count; i++)
+        if (!isfinite(((const float *)entry->data)[i]))
+            fail_msg("%s: %s/%s remembers what is not finite", (const char *)walk->context, entry->what, entry->tensor);
     return TW_OK;
 }
 

@@ -27,11 +27,9 @@ typedef struct finder {
     float *found;
 } finder;
 
-static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+static tw_status find(tw_walk *walk, const tw_remembered *entry)
 {
-    (void)dtype;
-    (void)count;
-    if (strcmp(kind, "rounding") == 0 && strcmp(tensor, "b") == 0) ((finder *)walk)->found = data;
+    if (strcmp(entry->what, "rounding") == 0 && strcmp(entry->tensor, "b") == 0) ((finder *)walk)->found = entry->data;
     return TW_OK;
 }
 

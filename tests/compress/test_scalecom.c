@@ -209,6 +209,33 @@ static void test_one_rank_is_top_of_chunk_with_error_feedback(void **state)
     free(g);
 }
 
+/* Without a filter, the first step of a lone rank is the largest of each chunk between zeros: a tensor that is received
+ * in several runs of chunks, the last chunk and the last run of them shorter. */
+static void test_a_long_tensor_is_all_there(void **state)
+{
+    (void)state;
+    enum { LONG = 100001, RATE = 7 };
+    static const tw_tensor tensor = {"long", 1, {LONG}};
+    static float gradient[LONG], expected[LONG];
+    tw_comm *comm;
+    tw_reducer *reducer;
+    for (size_t i = 0; i < LONG; i++) gradient[i] = draw(0, 0, 0, i);
+    for (size_t first = 0, best; first < LONG; first += RATE) {
+        best = first;
+        for (size_t i = first; i < first + RATE && i < LONG; i++)
+            if (fabsf(gradient[i]) > fabsf(gradient[best])) best = i;
+        expected[best] = gradient[best];
+    }
+    const char *spec = "scalecom:rate=7,beta=1,values=fp32,warmup_steps=0,min_dims=1";
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, spec, &tensor, 1, &reducer), TW_OK);
+    assert_int_equal(tw_reducer_submit(reducer, 0, gradient), TW_OK);
+    assert_int_equal(tw_reducer_wait(reducer), TW_OK);
+    assert_memory_equal(gradient, expected, sizeof expected);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
 /* avg(CLT(x_i)) = CLT(avg(x_i)) under the leader's mask: small whole numbers, so that every sum is exact. */
 static void test_the_compressor_commutes_with_the_mean(void **state)
 {
@@ -431,7 +458,7 @@ typedef struct player {
     const char *spec;
     int rank;
     tw_status status;
-    tw_stats stats;
+    tw_reducer_counts stats;
 } player;
 
 enum { BIG = 200000, PLAYED = 8 };
@@ -777,6 +804,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_second_implementation_agrees),
         cmocka_unit_test(test_one_rank_is_top_of_chunk_with_error_feedback),
+        cmocka_unit_test(test_a_long_tensor_is_all_there),
         cmocka_unit_test(test_the_compressor_commutes_with_the_mean),
         cmocka_unit_test(test_the_filter_has_a_gain_of_one),
         cmocka_unit_test(test_nothing_is_lost),

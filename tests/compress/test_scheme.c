@@ -8,6 +8,7 @@
 #include "compress.h"
 #include "loopback.h"
 #include "names.h"
+#include "registry.h"
 #include "scheme.h"
 #include "support/cmocka.h"
 #include "support/colliding_names.h"
@@ -175,9 +176,9 @@ static void test_help_lists_every_option(void **state)
 {
     (void)state;
     char page[8192];
-    for (size_t s = 0; s < tw_scheme_count(); s++) {
+    for (size_t s = 0; s < tw_schemes_count(); s++) {
         const tw_scheme_ops *ops = tw_scheme_at(s);
-        size_t length = tw_scheme_help(s, page, sizeof page);
+        size_t length = tw_schemes_help(s, page, sizeof page);
         assert_true(length < sizeof page && length == strlen(page));
         for (size_t i = 0; i < ops->option_count; i++) assert_non_null(strstr(page, ops->options[i].key));
         assert_non_null(strstr(page, "message_kb"));
@@ -185,8 +186,8 @@ static void test_help_lists_every_option(void **state)
         assert_int_equal(strstr(page, "min_elements") != NULL, leaves_some);
         assert_int_equal(strstr(page, "leftovers") != NULL, leaves_some);
         char small[16];
-        assert_int_equal(tw_scheme_help(s, small, sizeof small), length);
-        assert_int_equal(tw_scheme_help(s, NULL, 0), length);
+        assert_int_equal(tw_schemes_help(s, small, sizeof small), length);
+        assert_int_equal(tw_schemes_help(s, NULL, 0), length);
     }
 }
 

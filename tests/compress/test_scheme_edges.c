@@ -45,12 +45,10 @@ typedef struct finder {
     float *found;
 } finder;
 
-static tw_status find(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data)
+static tw_status find(tw_walk *walk, const tw_remembered *entry)
 {
     finder *self = (finder *)walk;
-    (void)dtype;
-    (void)count;
-    if (strcmp(kind, self->kind) == 0 && strcmp(tensor, self->tensor) == 0) self->found = data;
+    if (strcmp(entry->what, self->kind) == 0 && strcmp(entry->tensor, self->tensor) == 0) self->found = entry->data;
     return TW_OK;
 }
 

@@ -13,8 +13,9 @@ enum { RANKS = 3, TENSORS = 3, ELEMENTS = 1800 + 40 + 600, STEPS = 8 };
 static const tw_tensor table[TENSORS] = {{"a.weight", 2, {30, 60}}, {"a.bias", 1, {40}}, {"b.weight", 2, {20, 30}}};
 
 /* The step count shows in dgc's density, which falls during the warm-up. */
-static const char *const specs[] = {"dgc:density=0.01,warmup_steps=6,clip=2", "dgc:density=0.02,nesterov=on",
-                                    "topk:density=0.01", "allreduce"};
+static const char *const specs[] = {
+    "dgc:density=0.01,warmup_steps=6,clip=2",  "dgc:density=0.02,nesterov=on", "topk:density=0.01", "allreduce",
+    "dgc:density=0.01,nesterov=on,state=bf16", "topk:density=0.01,state=bf16"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* The gradients of a step on all ranks, and after it the means. */
@@ -134,7 +135,7 @@ static void test_entries_have_the_documented_names(void **state)
 static void check_refused(tw_scheme *scheme, const tw_state *bad, const char *name)
 {
     tw_state *before = save(scheme, "");
-    assert_int_equal(tw_scheme_load_state(scheme, "", bad), TW_ERROR_STATE);
+    if (tw_scheme_load_state(scheme, "", bad) != TW_ERROR_STATE) fail_msg("a state is taken with a wrong %s", name);
     if (!strstr(tw_last_error(), name)) fail_msg("\"%s\" does not name %s", tw_last_error(), name);
     tw_state *after = save(scheme, "");
     assert_same_state(before, after);
@@ -164,7 +165,7 @@ static void check_entry(tw_scheme *scheme, const tw_state *good, const tw_state_
     size_t fewer = entry->shape[0] - 1;
     assert_int_equal(tw_state_put(bad, entry->name, entry->dtype, 1, &fewer, entry->data), TW_OK);
     check_refused(scheme, bad, entry->name);
-    tw_dtype other = entry->dtype == TW_F32 ? TW_I32 : TW_I64;
+    tw_dtype other = entry->dtype == TW_F32 ? TW_I32 : entry->dtype == TW_BF16 ? TW_F16 : TW_I64;
     assert_int_equal(tw_state_put(bad, entry->name, other, 1, entry->shape, entry->data), TW_OK);
     check_refused(scheme, bad, entry->name);
     for (int i = 0; entry->dtype == TW_F32 && i < 3; i++) {
@@ -176,6 +177,39 @@ static void check_entry(tw_scheme *scheme, const tw_state *good, const tw_state_
         free(values);
     }
     tw_state_destroy(bad);
+}
+
+/* One step of `spec` on one rank. */
+static tw_state *saved_after_a_step(const char *spec, loopback *group)
+{
+    static step_gradients g;
+    assert_int_equal(loopback_create(group, spec, table, TENSORS, RANKS), TW_OK);
+    run_step(group, 0, &g);
+    return save(group->scheme[0], "");
+}
+
+/* Half of it is half as much to remember, and neither takes the other for its own. */
+static void test_fp32_and_bf16_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"dgc", "sdagc", "topk", "threshold"};
+    for (size_t s = 0; s < sizeof names / sizeof *names; s++) {
+        char spec[64];
+        loopback whole, half;
+        tw_state *floats = saved_after_a_step(names[s], &whole);
+        snprintf(spec, sizeof spec, "%s:state=bf16", names[s]);
+        tw_state *halves = saved_after_a_step(spec, &half);
+        uint64_t bytes = tw_scheme_state_bytes(whole.scheme[0]), fewer = tw_scheme_state_bytes(half.scheme[0]);
+        size_t compressed =
+            s < 2 ? 2 * ELEMENTS : ELEMENTS - 40; /* dgc and sdagc compress a.bias, and have a momentum */
+        assert_int_equal(bytes - fewer, 2 * compressed);
+        check_refused(whole.scheme[0], halves, " of the saved state is BF16 and F32 was wanted");
+        check_refused(half.scheme[0], floats, " of the saved state is F32 and BF16 was wanted");
+        tw_state_destroy(floats);
+        tw_state_destroy(halves);
+        loopback_destroy(&whole);
+        loopback_destroy(&half);
+    }
 }
 
 static void test_a_wrong_state_changes_nothing(void **state)
@@ -250,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
         cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
         cmocka_unit_test(test_entries_have_the_documented_names),
+        cmocka_unit_test(test_fp32_and_bf16_are_told_apart),
         cmocka_unit_test(test_a_wrong_state_changes_nothing),
         cmocka_unit_test(test_nothing_is_taken_back_after_a_load),
         cmocka_unit_test(test_not_within_a_step_and_not_by_any_prefix),

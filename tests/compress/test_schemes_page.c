@@ -7,9 +7,9 @@ static void test_every_option_stands_there_with_its_default(void **state)
 {
     (void)state;
     char *page = page_read(SCHEMES_PAGE), help[8192];
-    for (size_t i = 0; i < tw_scheme_count(); i++) {
-        tw_scheme_help(i, help, sizeof help);
-        page_check_options(page, tw_scheme_name(i), help);
+    for (size_t i = 0; i < tw_schemes_count(); i++) {
+        tw_schemes_help(i, help, sizeof help);
+        page_check_options(page, tw_schemes_name(i), help);
     }
     free(page);
 }
@@ -18,7 +18,7 @@ static void test_every_scheme_stands_in_the_table(void **state)
 {
     (void)state;
     char *page = page_read(SCHEMES_PAGE);
-    for (size_t i = 0; i < tw_scheme_count(); i++) page_check_entry(page, tw_scheme_name(i));
+    for (size_t i = 0; i < tw_schemes_count(); i++) page_check_entry(page, tw_schemes_name(i));
     free(page);
 }
 

@@ -55,6 +55,12 @@ static size_t pass(void *context, size_t first, size_t n, float threshold, uint3
     return tw_kernels_best()->select(self->v + first, n, threshold, (uint32_t)first, index, value);
 }
 
+static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    const plain *self = context;
+    return tw_kernels_best()->select(self->v + first, n, threshold, (uint32_t)first, index, value);
+}
+
 static void peek(void *context, size_t first, size_t n, float *dst)
 {
     memcpy(dst, ((plain *)context)->v + first, n * sizeof *dst);
@@ -67,7 +73,7 @@ static void check_above(const float *v, size_t n, size_t k, float floor, tw_sele
     uint32_t *index = malloc(k * sizeof *index), *expected = malloc(k * sizeof *expected);
     float *value = malloc(k * sizeof *value);
     plain context = {v, calloc(n, 1)};
-    tw_select_source source = {&context, pass, peeks ? peek : NULL, v};
+    tw_select_source source = {&context, pass, peeks ? peek : NULL, look};
     assert_int_equal(tw_selector_create(&selector, n, k), TW_OK); /* leaves the hint alone */
     size_t count = tw_select_above(&selector, &source, n, k, floor, index, value);
     assert_int_equal(count, brute_force(v, n, k, floor, expected));

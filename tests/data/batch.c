@@ -3,19 +3,21 @@
 #include <string.h>
 
 #include "dataset.h"
+#include "shuffle.h"
 #include "support/cmocka.h"
 
 enum { COUNT = 40, CHANNELS = 3, HEIGHT = 7, WIDTH = 9, AREA = HEIGHT * WIDTH, SIZE = CHANNELS * AREA };
 
-static uint8_t pixels[COUNT * SIZE], labels[COUNT];
+static uint8_t pixels[COUNT * SIZE];
+static uint16_t labels[COUNT];
 
 /* Every pixel differs from its neighbours, and none is black. */
 static const dataset *sample(void)
 {
     static dataset data = {.mean = {0.25f, 0.5f, 0.125f}, .deviation = {0.5f, 0.25f, 1.0f}};
     for (size_t i = 0; i < COUNT * SIZE; i++) pixels[i] = (uint8_t)(1 + (i * 37 + i / AREA * 11) % 255);
-    for (size_t i = 0; i < COUNT; i++) labels[i] = (uint8_t)(i % 10);
-    data.train = (image_set){COUNT, CHANNELS, HEIGHT, WIDTH, 10, pixels, labels};
+    for (size_t i = 0; i < COUNT; i++) labels[i] = (uint16_t)(i % 10);
+    data.train = (image_set){COUNT, CHANNELS, HEIGHT, WIDTH, 10, .pixels = pixels, .labels = labels};
     return &data;
 }
 
@@ -32,7 +34,7 @@ static void an_order_is_a_permutation(void **state)
     (void)state;
     for (size_t count = 0; count <= MOST; count = count < 20 ? count + 1 : count * 20 / 3) {
         memset(seen, 0, sizeof seen);
-        dataset_shuffle(order, count, 3, 1);
+        data_shuffle(order, count, 3, 1);
         for (size_t i = 0; i < count; i++) {
             assert_in_range(order[i], 0, count - 1);
             assert_int_equal(seen[order[i]]++, 0);
@@ -44,10 +46,10 @@ static void an_order_depends_on_seed_and_epoch(void **state)
 {
     uint32_t first[COUNT], again[COUNT], other_seed[COUNT], other_epoch[COUNT];
     (void)state;
-    dataset_shuffle(first, COUNT, 3, 1);
-    dataset_shuffle(again, COUNT, 3, 1);
-    dataset_shuffle(other_seed, COUNT, 4, 1);
-    dataset_shuffle(other_epoch, COUNT, 3, 2);
+    data_shuffle(first, COUNT, 3, 1);
+    data_shuffle(again, COUNT, 3, 1);
+    data_shuffle(other_seed, COUNT, 4, 1);
+    data_shuffle(other_epoch, COUNT, 3, 2);
     assert_memory_equal(first, again, sizeof first);
     assert_memory_not_equal(first, other_seed, sizeof first);
     assert_memory_not_equal(first, other_epoch, sizeof first);
@@ -61,7 +63,7 @@ static void every_order_is_as_likely(void **state)
     (void)state;
     for (uint64_t epoch = 0; epoch < 24000; epoch++) {
         uint32_t order[4];
-        dataset_shuffle(order, 4, 5, epoch);
+        data_shuffle(order, 4, 5, epoch);
         often[order[0] << 6 | order[1] << 4 | order[2] << 2 | order[3]]++;
     }
     for (int i = 0; i < 256; i++) {
@@ -77,9 +79,9 @@ static void a_batch_is_normalised(void **state)
     static float images[COUNT * SIZE];
     const dataset *data = sample();
     uint32_t order[COUNT];
-    uint8_t drawn[COUNT];
+    uint16_t drawn[COUNT];
     (void)state;
-    dataset_shuffle(order, COUNT, 1, 0);
+    data_shuffle(order, COUNT, 1, 0);
     dataset_batch(data, &data->train, order, COUNT, NULL, 1, 0, images, drawn);
     for (size_t i = 0; i < COUNT; i++) {
         assert_int_equal(drawn[i], labels[order[i]]);
@@ -97,9 +99,9 @@ static void a_batch_does_not_depend_on_how_it_is_split(void **state)
     const augmentation augment = {.padding = 2, .flip = 1};
     const dataset *data = sample();
     uint32_t order[COUNT];
-    uint8_t whole_labels[COUNT], part_labels[COUNT];
+    uint16_t whole_labels[COUNT], part_labels[COUNT];
     (void)state;
-    dataset_shuffle(order, COUNT, 6, 9);
+    data_shuffle(order, COUNT, 6, 9);
     dataset_batch(data, &data->train, order, COUNT, &augment, 6, 9, whole, whole_labels);
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
         memset(parts, 0, sizeof parts);
@@ -151,10 +153,10 @@ static void check_augmentation(augmentation augment)
     static float images[COUNT * SIZE];
     const dataset *data = sample();
     uint32_t order[COUNT];
-    uint8_t drawn[COUNT];
+    uint16_t drawn[COUNT];
     int often[WINDOWS_MOST] = {0}, windows = (augment.flip + 1) * (2 * augment.padding + 1) * (2 * augment.padding + 1);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-        dataset_shuffle(order, COUNT, 2, epoch);
+        data_shuffle(order, COUNT, 2, epoch);
         dataset_batch(data, &data->train, order, COUNT, &augment, 2, epoch, images, drawn);
         for (size_t i = 0; i < COUNT; i++) {
             int which = 0;
@@ -189,7 +191,7 @@ static void flipping_twice_changes_nothing(void **state)
     const dataset *data = sample();
     image_set mirror = data->train;
     uint32_t order[COUNT];
-    uint8_t drawn[COUNT];
+    uint16_t drawn[COUNT];
     int flipped = 0;
     (void)state;
     mirror.pixels = mirrored;
@@ -213,7 +215,7 @@ static void padding_may_exceed_the_image(void **state)
     const dataset *data = sample();
     const augmentation augment = {.padding = 1000000};
     uint32_t order = 7;
-    uint8_t drawn;
+    uint16_t drawn;
     (void)state;
     dataset_batch(data, &data->train, &order, 1, &augment, 1, 1, images, &drawn);
     for (size_t at = 0; at < SIZE; at++) assert_float_equal(images[at], normal(data, at / AREA, 0), 0);

@@ -71,7 +71,7 @@ static void assert_set(const image_set *set, size_t count, const blob *images, c
     assert_int_equal(set->width, WIDTH);
     assert_int_equal(set->classes, 3);
     assert_memory_equal(set->pixels, images->bytes + 16, count * AREA);
-    assert_memory_equal(set->labels, labels->bytes + 8, count);
+    for (size_t i = 0; i < count; i++) assert_int_equal(set->labels[i], labels->bytes[8 + i]);
 }
 
 static void assert_loads(void)
@@ -316,6 +316,124 @@ static void refuses_folders(void **state)
     assert_int_equal(dataset_load(path, &data), TW_ERROR_ARGUMENT);
 }
 
+/* ---- in colour ---- */
+
+/* Four dimensions; the values count up from `count` on, in the order of the file. */
+static void make_colours(blob *file, uint32_t count, const uint32_t shape[3])
+{
+    file->size = 0;
+    put_number(file, 0x00000804);
+    put_number(file, count);
+    for (int i = 0; i < 3; i++) put_number(file, shape[i]);
+    for (uint32_t i = 0; i < count * shape[0] * shape[1] * shape[2]; i++)
+        file->bytes[file->size++] = (uint8_t)(i + count);
+}
+
+static void write_colours(const uint32_t train[3], const uint32_t test[3])
+{
+    for (int i = 0; i < 4; i++) remove(in_folder(names[i]));
+    make_colours(&files[TRAIN_IMAGES], TRAIN, train);
+    make_colours(&files[TEST_IMAGES], TEST, test);
+    write_bytes("train-images-idx4-ubyte", files[TRAIN_IMAGES].bytes, files[TRAIN_IMAGES].size);
+    write_bytes(names[TRAIN_LABELS], files[TRAIN_LABELS].bytes, files[TRAIN_LABELS].size);
+    write_bytes("t10k-images-idx4-ubyte", files[TEST_IMAGES].bytes, files[TEST_IMAGES].size);
+    write_bytes(names[TEST_LABELS], files[TEST_LABELS].bytes, files[TEST_LABELS].size);
+}
+
+/* Value c of the pixel in row y and column x of image i, wherever the file has it. */
+static void assert_colours(const image_set *set, size_t count, bool last)
+{
+    assert_int_equal(set->count, count);
+    assert_int_equal(set->channels, 3);
+    assert_int_equal(set->height, HEIGHT);
+    assert_int_equal(set->width, 4);
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < 3; c++)
+            for (size_t y = 0; y < HEIGHT; y++)
+                for (size_t x = 0; x < 4; x++) {
+                    size_t in_file = last ? ((i * HEIGHT + y) * 4 + x) * 3 + c : ((i * 3 + c) * HEIGHT + y) * 4 + x;
+                    assert_int_equal(set->pixels[((i * 3 + c) * HEIGHT + y) * 4 + x], (uint8_t)(in_file + count));
+                }
+}
+
+/* The two files may differ in where the colours stand. */
+static void reads_colours_wherever_they_stand(void **state)
+{
+    static const uint32_t last[3] = {HEIGHT, 4, 3}, first[3] = {3, HEIGHT, 4};
+    dataset data;
+    (void)state;
+    for (int train_last = 0; train_last < 2; train_last++) {
+        write_colours(train_last ? last : first, train_last ? first : last);
+        assert_int_equal(dataset_load(test_folder, &data), TW_OK);
+        assert_colours(&data.train, TRAIN, train_last);
+        assert_colours(&data.test, TEST, !train_last);
+        double sum = 0;
+        for (size_t i = 0; i < TRAIN * HEIGHT * 4; i++)
+            sum += data.train.pixels[(i / (HEIGHT * 4) * 3 + 1) * HEIGHT * 4 + i % (HEIGHT * 4)] / 255.0;
+        assert_float_equal(data.mean[1], sum / (TRAIN * HEIGHT * 4), 1e-6);
+        dataset_release(&data);
+    }
+}
+
+static void refuses_wrong_colours(void **state)
+{
+    static const uint32_t right[3] = {HEIGHT, 4, 3}, four[3] = {HEIGHT, 4, 4}, wide[3] = {HEIGHT, 5, 3};
+    static const char train[] = "train-images-idx4-ubyte", test[] = "t10k-images-idx4-ubyte";
+    (void)state;
+    write_colours(four, four);
+    assert_refused(TW_ERROR_FORMAT, train, "images of 2 x 4 x 4; in colour they have 3");
+    write_colours(right, wide);
+    assert_refused(TW_ERROR_FORMAT, test, "images of 2 x 5, but those for training are 2 x 4");
+    write_colours(right, right);
+    make_images(&files[TEST_IMAGES], TEST, HEIGHT, 4);
+    write_bytes(test, files[TEST_IMAGES].bytes, files[TEST_IMAGES].size);
+    assert_refused(TW_ERROR_FORMAT, test, "grey images, but those for training are in colour");
+    write_colours(right, right);
+    for (size_t size = 0; size < files[TRAIN_IMAGES].size; size++) {
+        write_bytes(train, files[TRAIN_IMAGES].bytes, size);
+        assert_refused(TW_ERROR_FORMAT, train, size ? "" : "empty");
+    }
+    files[TRAIN_IMAGES].bytes[3] = 5;
+    write_bytes(train, files[TRAIN_IMAGES].bytes, files[TRAIN_IMAGES].size);
+    assert_refused(TW_ERROR_FORMAT, train, "5 dimensions; images have 3, or 4 in colour");
+}
+
+/* 5, 3 and 1 images of three classes: two, one and none of them are held out, the same ones every time; pixels stay
+ * with their labels, and all keep their order. */
+static void a_share_of_each_class_is_held_out(void **state)
+{
+    enum { ALL = 9 };
+    static const uint8_t classes[ALL] = {0, 1, 0, 0, 2, 1, 0, 1, 0};
+    static const dataset_options third = {.validation = 0.35};
+    dataset data, again;
+    size_t of_class[3] = {0};
+    (void)state;
+    make_images(&files[TRAIN_IMAGES], ALL, HEIGHT, WIDTH);
+    make_labels(&files[TRAIN_LABELS], ALL, 3);
+    memcpy(files[TRAIN_LABELS].bytes + 8, classes, ALL);
+    write_all();
+    assert_int_equal(dataset_open(test_folder, &third, &data), TW_OK);
+    assert_int_equal(dataset_open(test_folder, &third, &again), TW_OK);
+    assert_int_equal(data.train.count, 6);
+    assert_int_equal(data.valid.count, 3);
+    assert_int_equal(data.test.count, TEST);
+    assert_memory_equal(data.valid.pixels, again.valid.pixels, data.valid.count * AREA);
+    size_t trained = 0, held = 0;
+    for (size_t i = 0; i < ALL; i++) {
+        const uint8_t *image = files[TRAIN_IMAGES].bytes + 16 + i * AREA;
+        bool trains = trained < 6 && memcmp(data.train.pixels + trained * AREA, image, AREA) == 0;
+        const image_set *set = trains ? &data.train : &data.valid;
+        size_t at = trains ? trained++ : held++;
+        assert_memory_equal(set->pixels + at * AREA, image, AREA);
+        assert_int_equal(set->labels[at], classes[i]);
+        if (!trains) of_class[classes[i]]++;
+    }
+    assert_true(of_class[0] == 2 && of_class[1] == 1 && of_class[2] == 0);
+    assert_int_equal(data.valid.classes, 3);
+    dataset_release(&data);
+    dataset_release(&again);
+}
+
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
@@ -337,6 +455,9 @@ int main(void)
         CASE(refuses_what_is_not_a_file),
         CASE(refuses_what_cannot_be_read),
         CASE(refuses_folders),
+        CASE(reads_colours_wherever_they_stand),
+        CASE(refuses_wrong_colours),
+        CASE(a_share_of_each_class_is_held_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "acoustic_model.h"
 
-enum { FEATURES = 4, LABELS = 5, STEPS = 7, BATCH = 3, ROWS = STEPS * BATCH };
+enum { FEATURES = 4, LABELS = 5, STEPS = 7, BATCH = 3, ROWS = STEPS * BATCH, ENCODER_ROWS = 2 * BATCH };
 
 static const nn_noise noise = {5, 17};
 static const size_t lengths[BATCH] = {7, 2, 5};
@@ -20,6 +20,17 @@ static acoustic_model *make(acoustic_model_config config)
     assert_ok(acoustic_model_create(&config, &m));
     acoustic_model_initialise(m, 42);
     return m;
+}
+
+/* Rows of scores: 2, 1 and 2. */
+static acoustic_model_config conformer(float keep, speech_encoder_freeze freeze)
+{
+    return (acoustic_model_config){
+        .features = FEATURES,
+        .labels = LABELS,
+        .keep = keep,
+        .encoder = {.channels = 3, .width = 8, .heads = 2, .kernel = 3, .blocks = 2, .relative = 1},
+        .freeze = freeze};
 }
 
 static int is_beyond_end(size_t row)
@@ -41,16 +52,18 @@ typedef struct probe {
 static tw_status linear_loss(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient)
 {
     probe *p = context;
+    const size_t rows = acoustic_model_rows(p->m, STEPS) * BATCH;
     assert_ptr_equal(batch, &p->batch);
     p->loss = 0.0;
-    for (size_t row = 0; row < ROWS; row++) {
+    for (size_t row = 0; row < rows; row++) {
+        const int beyond = row / BATCH >= acoustic_model_rows(p->m, lengths[row % BATCH]);
         double sum = 0.0;
         for (size_t k = 0; k < LABELS; k++) sum += p->direction[row * LABELS + k];
         for (size_t k = 0; k < LABELS; k++) {
             size_t at = row * LABELS + k;
             assert_true(gradient[at] == 0.0f);
-            gradient[at] = is_beyond_end(row) ? 99.0f : p->direction[at] - (float)(sum * exp(scores[at]));
-            if (!is_beyond_end(row)) p->loss += (double)p->direction[at] * scores[at];
+            gradient[at] = beyond ? 99.0f : p->direction[at] - (float)(sum * exp(scores[at]));
+            if (!beyond) p->loss += (double)p->direction[at] * scores[at];
         }
     }
     return TW_OK;
@@ -104,6 +117,95 @@ static void gradients_agree_with_differences(void **state)
     free(targets);
 }
 
+static double loss_without_noise(void *context)
+{
+    probe *p = context;
+    const float *scores;
+    float gradient[ENCODER_ROWS * LABELS] = {0};
+    assert_ok(acoustic_model_evaluate(p->m, &p->batch, &scores));
+    assert_ok(linear_loss(p, &p->batch, scores, gradient));
+    return p->loss;
+}
+
+/* Behind the encoder as a whole, and with the last layer alone: all that learns agrees, and of what is frozen nothing
+ * is written. */
+static void gradients_through_a_speech_encoder_agree(void **state)
+{
+    static const speech_encoder_freeze freezes[] = {SPEECH_ENCODER_FREEZE_NONE, SPEECH_ENCODER_FREEZE_FEATURES,
+                                                    SPEECH_ENCODER_FREEZE_ALL};
+    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        probe p = {
+            .m = make(conformer(1.0f, freezes[i])), .batch = {STEPS, BATCH, lengths, frames}, .direction = direction};
+        const parameter_set *set = acoustic_model_parameters(p.m);
+        const size_t frozen = acoustic_model_frozen(p.m), first = frozen ? set->table->offsets[frozen] : 0;
+        memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
+        assert_near(loss_of_utterances(&p), loss_without_noise(&p), 1e-12);
+        for (size_t k = 0; k < first * sizeof(float); k++) assert_int_equal(((unsigned char *)set->gradients)[k], 0x7f);
+        check_learning_gradients(set, frozen, loss_of_utterances, &p);
+        acoustic_model_destroy(p.m);
+    }
+    free(frames);
+    free(direction);
+}
+
+static void what_is_held_has_gradients_of_zero(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
+    probe p = {.m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES)),
+               .batch = {STEPS, BATCH, lengths, frames},
+               .direction = direction};
+    const parameter_set *set = acoustic_model_parameters(p.m);
+    const size_t frozen = acoustic_model_frozen(p.m), output = set->table->count - 2;
+    (void)state;
+    loss_of_utterances(&p);
+    float *moving = malloc(set->table->elements * sizeof *moving);
+    memcpy(moving, set->gradients, set->table->elements * sizeof *moving);
+    acoustic_model_hold(p.m, 1);
+    loss_of_utterances(&p);
+    for (size_t k = set->table->offsets[frozen]; k < set->table->elements; k++)
+        assert_true(set->gradients[k] == (k < set->table->offsets[output] ? 0.0f : moving[k]));
+    acoustic_model_hold(p.m, 0);
+    loss_of_utterances(&p);
+    assert_memory_equal(moving, set->gradients, set->table->elements * sizeof *moving);
+    acoustic_model_destroy(p.m);
+    free(moving);
+    free(frames);
+    free(direction);
+}
+
+/* Tensors are counted from the first that learns. */
+static tw_status note_learning(void *context, size_t index, float *gradient)
+{
+    probe *p = context;
+    const parameter_set *set = acoustic_model_parameters(p->m);
+    assert_ptr_equal(gradient, set->gradients + set->table->offsets[acoustic_model_frozen(p->m) + index]);
+    p->loss -= 1.0;
+    return TW_OK;
+}
+
+static void announcements_count_from_behind_what_is_frozen(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        probe p = {.m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES)),
+                   .batch = {STEPS, BATCH, lengths, frames},
+                   .direction = direction};
+        const acoustic_model_loss loss = {linear_loss, &p};
+        acoustic_model_hold(p.m, held);
+        double whole = loss_of_utterances(&p);
+        assert_ok(acoustic_model_step(p.m, &p.batch, &loss, NULL, note_learning, &p));
+        const size_t learning = acoustic_model_parameters(p.m)->table->count - acoustic_model_frozen(p.m);
+        assert_int_equal(acoustic_model_frozen(p.m), 6);
+        assert_near(whole - p.loss, (double)learning, 1e-9);
+        acoustic_model_destroy(p.m);
+    }
+    free(frames);
+    free(direction);
+}
+
 static void gradients_are_announced_complete_and_backwards(void **state)
 {
     float *frames = random_floats(1, ROWS * FEATURES);
@@ -127,20 +229,18 @@ static void gradients_are_announced_complete_and_backwards(void **state)
 
 /* ---- lengths ---- */
 
-static void an_utterance_gets_what_it_gets_alone(void **state)
+static void check_each_alone(acoustic_model *m)
 {
     float *frames = random_floats(1, ROWS * FEATURES), together[ROWS * LABELS];
-    acoustic_model *m = make(tiny(3, 0.5f)); /* evaluation drops nothing */
     const float *scores;
-    (void)state;
     assert_ok(acoustic_model_evaluate(m, &(acoustic_model_batch){STEPS, BATCH, lengths, frames}, &scores));
-    memcpy(together, scores, sizeof together);
+    memcpy(together, scores, acoustic_model_rows(m, STEPS) * BATCH * LABELS * sizeof *together);
     for (size_t s = 0; s < BATCH; s++) {
         float alone[STEPS * FEATURES];
         for (size_t t = 0; t < lengths[s]; t++)
             memcpy(alone + t * FEATURES, frames + (t * BATCH + s) * FEATURES, FEATURES * sizeof *alone);
         assert_ok(acoustic_model_evaluate(m, &(acoustic_model_batch){lengths[s], 1, NULL, alone}, &scores));
-        for (size_t t = 0; t < lengths[s]; t++) {
+        for (size_t t = 0; t < acoustic_model_rows(m, lengths[s]); t++) {
             double sum = 0.0;
             for (size_t k = 0; k < LABELS; k++) {
                 assert_near(scores[t * LABELS + k], together[(t * BATCH + s) * LABELS + k], 1e-6);
@@ -151,6 +251,13 @@ static void an_utterance_gets_what_it_gets_alone(void **state)
     }
     acoustic_model_destroy(m);
     free(frames);
+}
+
+static void an_utterance_gets_what_it_gets_alone(void **state)
+{
+    (void)state;
+    check_each_alone(make(tiny(3, 0.5f))); /* evaluation drops nothing */
+    check_each_alone(make(conformer(0.5f, SPEECH_ENCODER_FREEZE_NONE)));
 }
 
 /* ---- sizes ---- */
@@ -236,19 +343,40 @@ static void impossible_models_and_calls_are_refused(void **state)
                      TW_ERROR_IO);
     acoustic_model_destroy(NULL);
     acoustic_model_destroy(m);
+    m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_NONE));
+    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "no row for each frame"));
+    acoustic_model_destroy(m);
     free(frames);
     free(targets);
+}
+
+static void what_is_counted_is_what_is_made(void **state)
+{
+    const acoustic_model_config configs[] = {tiny(3, 1.0f), conformer(1.0f, SPEECH_ENCODER_FREEZE_ALL)};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        size_t elements;
+        acoustic_model *m = make(configs[i]);
+        assert_ok(acoustic_model_elements(&configs[i], &elements));
+        assert_int_equal(elements, acoustic_model_parameters(m)->table->elements);
+        acoustic_model_destroy(m);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(gradients_through_a_speech_encoder_agree),
+        cmocka_unit_test(what_is_held_has_gradients_of_zero),
+        cmocka_unit_test(announcements_count_from_behind_what_is_frozen),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
         cmocka_unit_test(an_utterance_gets_what_it_gets_alone),
         cmocka_unit_test(the_switchboard_model_has_the_published_size),
         cmocka_unit_test(learns_from_both_sides_of_a_frame),
         cmocka_unit_test(impossible_models_and_calls_are_refused),
+        cmocka_unit_test(what_is_counted_is_what_is_made),
     };
     return cmocka_run_group_tests_name("acoustic model", tests, NULL, NULL);
 }

@@ -161,7 +161,7 @@ static tw_status build_relu(nn_net *net)
 static tw_status build_pool(nn_net *net)
 {
     TW_TRY(convolution(net, "first", 16, 1, 0));
-    TW_TRY(nn_max_pool(net, 2));
+    TW_TRY(nn_max_pool(net, &(nn_window){2, 2, 0}));
     TW_TRY(nn_relu(net));
     return convolution(net, "last", 4, 1, 0);
 }
@@ -189,7 +189,7 @@ static tw_status build_identity_relu(nn_net *net)
 static tw_status build_identity_pool(nn_net *net)
 {
     TW_TRY(identity_convolution(net, CHANNELS));
-    return nn_max_pool(net, 2);
+    return nn_max_pool(net, &(nn_window){2, 2, 0});
 }
 
 /* `arrived` is laid out as the images. */
@@ -268,6 +268,126 @@ static void residual_branches(void **state)
     check((nn_input){2, 1, 8, 8}, build_residual, 32 * 16, 1);
 }
 
+/* ---- windows that overlap and reach outside ---- */
+
+static tw_status build_identity_overlap(nn_net *net)
+{
+    TW_TRY(identity_convolution(net, CHANNELS));
+    return nn_max_pool(net, &(nn_window){.size = 3, .stride = 2, .padding = 1});
+}
+
+/* Of the part of a 3 x 3 window around every second pixel that is inside. */
+static size_t largest_around(const float *images, size_t window)
+{
+    const size_t half = SIDE / 2;
+    size_t plane = window / (half * half) * PIXELS, y = window / half % half * 2, x = window % half * 2;
+    size_t best = plane + y * SIDE + x;
+    for (size_t i = 0; i < 9; i++) {
+        size_t row = y + i / 3 - 1, column = x + i % 3 - 1; /* size_t: -1 is huge */
+        if (row >= SIDE || column >= SIDE) continue;
+        size_t at = plane + row * SIDE + column;
+        if (images[at] > images[best]) best = at;
+    }
+    return best;
+}
+
+static void overlapping_windows_add_up(void **state)
+{
+    float arrived[2 * CHANNELS * PIXELS] = {0};
+    fixture f = open_fixture(square_input, build_identity_overlap, CHANNELS * PIXELS / 4);
+    (void)state;
+    set_identity(&f);
+    float *direction = run_backward(&f);
+    const float *output = nn_net_output(f.net);
+    for (size_t i = 0; i < f.outputs; i++) {
+        size_t best = largest_around(f.images, i);
+        assert_float_equal(output[i], f.images[best], 0);
+        arrived[best] += direction[i];
+    }
+    assert_weight_gradient(&f, arrived);
+    free(direction);
+    close_fixture(&f);
+}
+
+/* ---- shortcuts with layers ---- */
+
+static tw_status projected(nn_net *net, const char *const names[3], size_t filters, size_t stride)
+{
+    nn_convolution_options shortcut = {.filters = filters, .kernel = 1, .stride = stride, .bias = 1};
+    TW_TRY(nn_fork(net));
+    TW_TRY(convolution(net, names[0], filters, stride, 1));
+    TW_TRY(convolution(net, names[1], filters, 1, 0));
+    TW_TRY(nn_shortcut(net));
+    TW_TRY(nn_convolution(net, names[2], &shortcut));
+    return nn_join(net);
+}
+
+static tw_status build_projections(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", 16, 1, 0));
+    TW_TRY(projected(net, (const char *const[]){"a1", "a2", "a3"}, 32, 1));
+    TW_TRY(block(net, "b1", "b2", 32, 1));
+    return projected(net, (const char *const[]){"c1", "c2", "c3"}, 20, 2);
+}
+
+static void shortcuts_with_layers(void **state)
+{
+    (void)state;
+    check((nn_input){3, 3, 7, 7}, build_projections, 20 * 16, 1);
+    check((nn_input){2, 1, 8, 8}, build_projections, 20 * 16, 1);
+}
+
+static tw_status build_without(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", CHANNELS, 1, 0));
+    return block(net, "a1", "a2", CHANNELS, 1);
+}
+
+static tw_status build_with(nn_net *net)
+{
+    TW_TRY(convolution(net, "first", CHANNELS, 1, 0));
+    return projected(net, (const char *const[]){"a1", "a2", "a3"}, CHANNELS, 1);
+}
+
+/* A shortcut whose layer changes nothing is as one without a layer. */
+static void a_shortcut_is_added_to_its_branch(void **state)
+{
+    (void)state;
+    fixture without = open_fixture(square_input, build_without, CHANNELS * PIXELS);
+    fixture with = open_fixture(square_input, build_with, CHANNELS * PIXELS);
+    float *identity = with.arrays.parameters + without.parameters;
+    memcpy(with.arrays.parameters, without.arrays.parameters, without.parameters * sizeof *identity);
+    for (size_t i = 0; i < CHANNELS * CHANNELS + CHANNELS; i++)
+        identity[i] = i < CHANNELS * CHANNELS && i % (CHANNELS + 1) == 0;
+    float *direction = run_backward(&without), *same = run_backward(&with);
+    for (size_t i = 0; i < with.outputs; i++)
+        assert_near(nn_net_output(with.net)[i], nn_net_output(without.net)[i], 1e-5);
+    for (size_t i = 0; i < without.parameters; i++)
+        assert_near(with.arrays.gradients[i], without.arrays.gradients[i], 1e-3);
+    free(direction);
+    free(same);
+    close_fixture(&without);
+    close_fixture(&with);
+}
+
+static void a_shortcut_ends_as_its_branch_does(void **state)
+{
+    nn_net *net;
+    nn_convolution_options narrow = {.filters = 4, .kernel = 1, .stride = 1};
+    (void)state;
+    assert_ok(nn_net_create(&square_input, NN_FP32, &net));
+    assert_int_equal(nn_shortcut(net), TW_ERROR_ORDER);
+    assert_ok(nn_fork(net));
+    assert_fails(nn_shortcut(net), TW_ERROR_ORDER, "needs a layer");
+    assert_ok(convolution(net, "a", CHANNELS, 1, 0));
+    assert_ok(nn_shortcut(net));
+    assert_int_equal(nn_shortcut(net), TW_ERROR_ORDER);
+    assert_fails(nn_join(net), TW_ERROR_ORDER, "needs a layer");
+    assert_ok(nn_convolution(net, "b", &narrow));
+    assert_fails(nn_join(net), TW_ERROR_ARGUMENT, "shape of its branch");
+    nn_net_destroy(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +397,10 @@ int main(void)
         cmocka_unit_test(relu_passes_what_was_positive),
         cmocka_unit_test(max_pool_passes_to_the_largest),
         cmocka_unit_test(residual_branches),
+        cmocka_unit_test(overlapping_windows_add_up),
+        cmocka_unit_test(shortcuts_with_layers),
+        cmocka_unit_test(a_shortcut_is_added_to_its_branch),
+        cmocka_unit_test(a_shortcut_ends_as_its_branch_does),
     };
     return cmocka_run_group_tests_name("nn gradients", tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void convolution_equals_the_direct_loops(void **state)
 
 static tw_status build_max_pool(nn_net *net)
 {
-    return nn_max_pool(net, 2);
+    return nn_max_pool(net, &(nn_window){2, 2, 0});
 }
 
 static void max_pool_takes_the_largest_of_each_window(void **state)
@@ -291,7 +291,7 @@ static tw_status build_large_kernel(nn_net *net)
 
 static tw_status build_large_window(nn_net *net)
 {
-    return nn_max_pool(net, 5);
+    return nn_max_pool(net, &(nn_window){5, 5, 0});
 }
 
 static tw_status build_norm_first(nn_net *net)

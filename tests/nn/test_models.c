@@ -22,7 +22,7 @@ static model *make(const char *name, model_shape shape, size_t batch)
 
 typedef struct samples {
     float *images;
-    uint8_t *labels;
+    uint16_t *labels;
     size_t image; /* floats of one */
 } samples;
 
@@ -30,7 +30,7 @@ static samples make_samples(const model_shape *shape, size_t count)
 {
     samples s = {.image = shape->channels * shape->height * shape->width};
     s.images = malloc(count * s.image * sizeof *s.images);
-    s.labels = malloc(count);
+    s.labels = malloc(count * sizeof *s.labels);
     for (size_t i = 0; i < count * s.image; i++) {
         uint32_t words[4];
         tw_random(1, 0, i, words);
@@ -39,7 +39,7 @@ static samples make_samples(const model_shape *shape, size_t count)
     for (size_t i = 0; i < count; i++) {
         uint32_t words[4];
         tw_random(1, 1, i, words);
-        s.labels[i] = (uint8_t)(words[0] % CLASSES);
+        s.labels[i] = (uint16_t)(words[0] % CLASSES);
     }
     return s;
 }
@@ -97,6 +97,43 @@ static void resnets_have_the_parameters_of_the_paper(void **state)
         assert_int_equal(resnet_parameters(cases[i].depth, 3), cases[i].count);
         model_tensors(m, &tensors);
         assert_int_equal(tensors, 3 * (cases[i].depth - 1) + 2);
+        model_destroy(m);
+    }
+}
+
+/* torchvision's figures. */
+static void large_resnets_have_the_parameters_of_the_paper(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t tensors, count;
+    } cases[] = {{"resnet18", 62, 11689512}, {"resnet34", 110, 21797672}, {"resnet50", 161, 25557032}};
+    const model_shape shape = {3, 32, 32, 1000, 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t tensors;
+        model *m = make(cases[i].name, shape, 1);
+        model_tensors(m, &tensors);
+        assert_int_equal(tensors, cases[i].tensors);
+        assert_int_equal(model_parameter_count(m), cases[i].count);
+        model_destroy(m);
+    }
+}
+
+/* Networks take the sizes that pictures come in, not only those they were made for. */
+static void images_may_have_any_size(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t height, width;
+    } cases[] = {{"cnn", 40, 56}, {"resnet20", 64, 48}, {"resnet18", 65, 97}, {"resnet50", 33, 40}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const model_shape shape = {3, cases[i].height, cases[i].width, CLASSES, 2};
+        model *m = make(cases[i].name, shape, 2);
+        samples s = make_samples(&shape, 2);
+        assert_true(step(m, &s, 0, 2).loss > 0);
+        free_samples(&s);
         model_destroy(m);
     }
 }
@@ -418,6 +455,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnets_have_the_parameters_of_the_paper),
+        cmocka_unit_test(large_resnets_have_the_parameters_of_the_paper),
+        cmocka_unit_test(images_may_have_any_size),
         cmocka_unit_test(tables_name_every_element_once),
         cmocka_unit_test(tensors_are_named_as_in_pytorch),
         cmocka_unit_test(initial_weights_are_he_normal),

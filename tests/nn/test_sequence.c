@@ -1,11 +1,10 @@
-/* The parts of sequence models beside the LSTM: functions of one number, rows, embedding, dropout, softmax. */
+/* The parts of sequence models beside the LSTM: functions of one number, rows, embedding, dropout. */
 #include "support/assert.h"
 #include "support/random.h"
 
 #include "affine.h"
 #include "dropout.h"
 #include "embedding.h"
-#include "softmax.h"
 #include "wide.h"
 
 /* ---- functions of one number ---- */
@@ -42,17 +41,26 @@ static void functions_end_well(void **state)
 static void affine_and_its_gradients_are_their_definitions(void **state)
 {
     enum { ROWS = 5, INPUTS = 7, OUTPUTS = 3 };
-    const nn_affine_shape shape = {ROWS, INPUTS, OUTPUTS};
-    float *w = random_floats(1, OUTPUTS * INPUTS), *b = random_floats(2, OUTPUTS), *x = random_floats(3, ROWS * INPUTS),
+    enum { BEFORE = 11, WEIGHTS = OUTPUTS * INPUTS, ALL = BEFORE + WEIGHTS + OUTPUTS };
+    float *values = random_floats(1, ALL), *gradients = random_floats(2, ALL), *x = random_floats(3, ROWS * INPUTS),
           *dy = random_floats(4, ROWS * OUTPUTS), *y = random_floats(5, ROWS * OUTPUTS),
-          *dw = random_floats(6, OUTPUTS * INPUTS), *db = random_floats(7, OUTPUTS),
-          *dx = random_floats(8, ROWS * INPUTS);
+          *dx = random_floats(6, ROWS * INPUTS), *untouched = random_floats(2, ALL);
+    const float *w = values + BEFORE, *b = w + WEIGHTS, *dw = gradients + BEFORE, *db = dw + WEIGHTS;
+    nn_table table = {0};
     nn_engine *engine;
+    nn_affine affine;
     (void)state;
     assert_ok(nn_engine_create(NN_FP32, &engine));
-    assert_ok(nn_affine_forward(engine, &shape, w, b, x, y));
-    assert_ok(nn_affine_backward_parameters(engine, &shape, x, dy, dw, db));
-    assert_ok(nn_affine_backward_source(engine, &shape, w, dy, dx));
+    const nn_affine_options options = {.name = "fc", .inputs = INPUTS, .outputs = OUTPUTS, .engine = engine};
+    assert_ok(nn_table_declare(&table, &(nn_declaration){"first", "weight", 1, {BEFORE}, NN_INITIAL_ZERO, 0.0f}));
+    assert_ok(nn_affine_declare(&options, &table, &affine));
+    assert_true(table.elements == ALL && affine.parameters.first == 1 && affine.parameters.end == 3);
+    assert_string_equal(table.tensors[1].name, "fc.weight");
+    assert_string_equal(table.tensors[2].name, "fc.bias");
+    assert_ok(nn_affine_forward(&affine, values, ROWS, x, y));
+    assert_ok(nn_affine_backward_parameters(&affine, ROWS, x, dy, gradients));
+    assert_ok(nn_affine_backward_source(&affine, values, ROWS, dy, dx));
+    assert_memory_equal(gradients, untouched, BEFORE * sizeof *gradients);
     for (size_t o = 0; o < OUTPUTS; o++) {
         double sum = 0.0;
         for (size_t r = 0; r < ROWS; r++) {
@@ -75,8 +83,9 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
             assert_near(dx[r * INPUTS + i], sum, 1e-6);
         }
     }
+    nn_table_free(&table);
     nn_engine_destroy(engine);
-    float *all[] = {w, b, x, dy, y, dw, db, dx};
+    float *all[] = {values, gradients, x, dy, y, dx, untouched};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -168,97 +177,6 @@ static void the_same_values_go_every_time(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* ---- softmax ---- */
-
-enum { ROWS = 7 };
-
-static void check_softmax(size_t classes)
-{
-    float *logits = random_floats(classes, ROWS * classes), *gradient = random_floats(1, ROWS * classes);
-    int32_t targets[ROWS];
-    double expected = 0.0;
-    size_t correct = 0, counted = 0;
-    for (size_t i = 0; i < ROWS * classes; i++) logits[i] *= 8.0f;
-    for (size_t r = 0; r < ROWS; r++) targets[r] = r == 2 ? NN_NO_TARGET : (int32_t)(r * 31 % classes);
-    logits[0] = logits[classes - 1] = 9.0f; /* of equals the first counts, so row 0 is wrong unless it has one class */
-    targets[0] = (int32_t)classes - 1;
-    nn_token_loss loss = nn_token_cross_entropy(logits, targets, ROWS, classes, gradient);
-    for (size_t r = 0; r < ROWS; r++) {
-        const float *row = logits + r * classes;
-        double sum = 0.0, row_sum = 0.0;
-        size_t best = 0;
-        for (size_t c = 0; c < classes; c++) sum += exp(row[c]);
-        for (size_t c = 0; c < classes; c++) {
-            double wanted = targets[r] < 0 ? 0.0 : (exp(row[c]) / sum - ((size_t)targets[r] == c)) / (ROWS - 1);
-            assert_near(gradient[r * classes + c], wanted, 1e-7);
-            row_sum += gradient[r * classes + c];
-            if (row[c] > row[best]) best = c;
-        }
-        assert_near(row_sum, 0.0, 5e-7);
-        if (targets[r] < 0) continue;
-        expected += log(sum) - row[targets[r]];
-        correct += best == (size_t)targets[r];
-        counted++;
-    }
-    assert_near(loss.sum, expected, 2e-6 * (1.0 + expected));
-    assert_int_equal(loss.correct, correct);
-    assert_int_equal(loss.counted, counted);
-    nn_token_loss in_place = nn_token_cross_entropy(logits, targets, ROWS, classes, logits);
-    assert_true(in_place.sum == loss.sum);
-    assert_memory_equal(logits, gradient, ROWS * classes * sizeof *logits);
-    free(logits);
-    free(gradient);
-}
-
-static void token_loss_and_gradient_are_their_definitions(void **state)
-{
-    (void)state;
-    for (size_t classes = 1; classes < 70; classes++) check_softmax(classes);
-    check_softmax(1000);
-    check_softmax(10000);
-}
-
-static void nothing_counted_costs_nothing(void **state)
-{
-    const int32_t targets[2] = {NN_NO_TARGET, NN_NO_TARGET};
-    const float logits[4] = {1, 2, 3, 4};
-    float gradient[4] = {9, 9, 9, 9};
-    (void)state;
-    nn_token_loss loss = nn_token_cross_entropy(logits, targets, 2, 2, gradient);
-    assert_true(loss.sum == 0.0 && loss.counted == 0);
-    for (size_t i = 0; i < 4; i++) assert_true(gradient[i] == 0.0f);
-}
-
-static void large_logits_neither_overflow_nor_vanish(void **state)
-{
-    const float logits[2 * 3] = {1e4f, 0.0f, -1e4f, 1e30f, -1e30f, 0.0f};
-    const int32_t targets[2] = {1, 0};
-    float gradient[6], nan[2] = {NAN, 0.0f};
-    (void)state;
-    nn_token_loss loss = nn_token_cross_entropy(logits, targets, 2, 3, gradient);
-    assert_near(loss.sum, 1e4, 1e-9);
-    const float expected[6] = {0.5f, -0.5f, 0.0f, 0.0f, 0.0f, 0.0f};
-    for (size_t i = 0; i < 6; i++) assert_near(gradient[i], expected[i], 1e-30);
-    assert_true(isnan(nn_token_cross_entropy(nan, targets, 1, 2, NULL).sum)); /* divergence is not hidden */
-}
-
-static void log_softmax_is_its_definition(void **state)
-{
-    (void)state;
-    for (size_t classes = 1; classes < 70; classes += 3) {
-        float *rows = random_floats(1, ROWS * classes), *result = random_floats(1, ROWS * classes);
-        nn_log_softmax(result, ROWS, classes);
-        for (size_t r = 0; r < ROWS; r++) {
-            double sum = 0.0;
-            for (size_t c = 0; c < classes; c++) sum += exp(rows[r * classes + c]);
-            for (size_t c = 0; c < classes; c++)
-                assert_near(result[r * classes + c], rows[r * classes + c] - log(sum), 1e-6);
-        }
-        free(rows);
-        free(result);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,10 +187,6 @@ int main(void)
         cmocka_unit_test(dropout_keeps_the_share_it_should),
         cmocka_unit_test(masks_differ_by_seed_step_and_place),
         cmocka_unit_test(the_same_values_go_every_time),
-        cmocka_unit_test(token_loss_and_gradient_are_their_definitions),
-        cmocka_unit_test(nothing_counted_costs_nothing),
-        cmocka_unit_test(large_logits_neither_overflow_nor_vanish),
-        cmocka_unit_test(log_softmax_is_its_definition),
     };
     return cmocka_run_group_tests_name("sequence layers", tests, NULL, NULL);
 }

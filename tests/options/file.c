@@ -205,6 +205,31 @@ static void what_belongs_to_the_line_is_not_written(void **state)
     options_release(&l.set);
 }
 
+static void assert_written(char *path, const char *root, const char *rest)
+{
+    static const option_row row = {"data", "DIR", OPTION_TEXT, 0, .path = true};
+    static const option_page about = {.rows = &row, .count = 1};
+    char expected[4096], *data = NULL, *words[] = {"--data", path};
+    options set;
+    snprintf(expected, sizeof expected, "data: \"%s%s\"\n", root, rest);
+    assert_int_equal(options_parse(&about, 2, words, &data, &set), TW_OK);
+    char *text = page_text(&set);
+    assert_string_equal(text, expected);
+    free(text);
+    options_release(&set);
+}
+
+/* The file may be read from another folder than the command line was. */
+static void paths_are_written_from_the_root_on(void **state)
+{
+    char *here = getcwd(NULL, 0);
+    (void)state;
+    assert_written("a/b", here, "/a/b");
+    assert_written("/a/b", "", "/a/b");
+    assert_written("", "", "");
+    free(here);
+}
+
 static void a_text_that_is_no_utf8_is_not_written(void **state)
 {
     line l;
@@ -262,6 +287,7 @@ int main(void)
         cmocka_unit_test(texts_of_any_characters_read_back),
         cmocka_unit_test(a_long_text_stays_on_its_line),
         cmocka_unit_test(what_belongs_to_the_line_is_not_written),
+        cmocka_unit_test(paths_are_written_from_the_root_on),
         cmocka_unit_test(a_text_that_is_no_utf8_is_not_written),
         cmocka_unit_test(a_full_disk_is_noticed),
         cmocka_unit_test_setup_teardown(files_are_read_and_named, make_folder, remove_folder),

@@ -10,9 +10,13 @@ enum { RANKS = 3, COLUMNS = 211, BIASES = 131, STEPS = 4 };
 
 static tw_tensor table[] = {{"w", 2, {97, COLUMNS}}, {"b", 1, {BIASES}}};
 /* Beside every scheme's defaults. */
-static const char *const specs[] = {"topk:density=0.01,values=bf16", "topk:density=0.01,values=sign,leftovers=fp16",
+static const char *const specs[] = {"topk:density=0.01,values=bf16",
+                                    "topk:density=0.01,values=sign,leftovers=fp16",
                                     "dgc:density=0.001,warmup_steps=3,clip=2",
-                                    "dgc:density=0.01,nesterov=on,masking=off,values=fp16,min_dims=2"};
+                                    "dgc:density=0.01,nesterov=on,masking=off,values=fp16,min_dims=2",
+                                    "dgc:density=0.01,warmup_steps=3,state=bf16",
+                                    "sdagc:state=bf16",
+                                    "topk:state=bf16"};
 
 typedef struct exchange {
     const char *spec;
@@ -55,6 +59,13 @@ static void pull(float *direction, const float *w, float a, int rank, int step)
     }
 }
 
+static void count_bytes(exchange *x, const tw_comm *comm)
+{
+    tw_traffic traffic = {.struct_size = sizeof traffic};
+    must(tw_comm_traffic(comm, &traffic));
+    x->bytes += traffic.bytes_sent;
+}
+
 static void reduce(void *context, int rank, tw_comm *comm)
 {
     exchange *x = context;
@@ -69,7 +80,7 @@ static void reduce(void *context, int rank, tw_comm *comm)
         for (size_t i = 0; i < elements(); i++) w[i] -= 0.25f * gradient[i];
     }
     tw_reducer_destroy(reducer);
-    x->bytes += tw_comm_traffic(comm).bytes_sent;
+    count_bytes(x, comm);
     free(gradient);
 }
 
@@ -88,7 +99,7 @@ static void gossip(void *context, int rank, tw_comm *comm)
     }
     must(tw_gossip_finish(all, read));
     tw_gossip_destroy(all);
-    x->bytes += tw_comm_traffic(comm).bytes_sent;
+    count_bytes(x, comm);
     free(move);
 }
 
@@ -113,7 +124,7 @@ int main(int argc, char **argv)
     if (argc > 1) table[0].shape[0] = strtoul(argv[1], NULL, 10);
     printf("%s\n", tw_isa());
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) run(specs[i], reduce);
-    for (size_t i = 0; i < tw_scheme_count(); i++) run(tw_scheme_name(i), reduce);
-    for (size_t i = 0; i < tw_gossip_scheme_count(); i++) run(tw_gossip_name(i), gossip);
+    for (size_t i = 0; i < tw_schemes_count(); i++) run(tw_schemes_name(i), reduce);
+    for (size_t i = 0; i < tw_gossips_count(); i++) run(tw_gossips_name(i), gossip);
     return 0;
 }

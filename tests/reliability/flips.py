@@ -88,7 +88,7 @@ class Data:
         damaged = folder / "damaged"
         shutil.copytree(self.pristine, damaged)
         where = flip(draw.choice(sorted(path for path in damaged.rglob("*") if path.is_file())), draw)
-        code, lines = run("train", *self.words, "--data", damaged, "--steps", 2, "--quiet")
+        code, lines = run("train", *self.words, "--data", damaged, "--steps", 2, "--quiet", "--out", "none")
         if code == 0:
             return "harmless"
         expect_refusal(code, lines, where)

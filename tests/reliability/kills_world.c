@@ -254,17 +254,17 @@ static int compare_continued(uint64_t seed, uint64_t trial, const run *lost, con
 static int takes_exchange(size_t scheme)
 {
     char page[8192];
-    tw_scheme_help(scheme, page, sizeof page);
+    tw_schemes_help(scheme, page, sizeof page);
     return strstr(page, "\n  exchange ") != NULL;
 }
 
 static int try_once(uint64_t seed, uint64_t trial, int *resumed)
 {
     char spec[128];
-    size_t scheme = draw(seed, trial, 0) % tw_scheme_count();
+    size_t scheme = draw(seed, trial, 0) % tw_schemes_count();
     int ranks = 2 + (int)(draw(seed, trial, 1) % (MOST_RANKS - 1));
     int per_host = ranks % 2 == 0 && draw(seed, trial, 6) % 2 ? 2 : 1;
-    snprintf(spec, sizeof spec, "%s:message_kb=1,overlap=%s,per_host=%d%s", tw_scheme_name(scheme),
+    snprintf(spec, sizeof spec, "%s:message_kb=1,overlap=%s,per_host=%d%s", tw_schemes_name(scheme),
              draw(seed, trial, 2) % 2 ? "on" : "off", per_host, takes_exchange(scheme) ? ",exchange=scatter" : "");
     run *whole = create_run(spec, ranks), *lost = create_run(spec, ranks);
     const char *fault = perform(whole);

@@ -57,7 +57,7 @@ def main():
         data = write_data(pathlib.Path(folder) / "data")
         for workers in (1, 2):
             words = ["train", "image", "--data", data, "--batch", 8, "--steps", 2, "--workers", workers, "--quiet",
-                     "--json", "-"]
+                     "--json", "-", "--out", "none"]
             wanted = json.loads(run(words, 0).stdout)["weights_crc32c"]
             for _ in range(given.runs // 2):
                 mib = generator.randint(least, AMPLE)

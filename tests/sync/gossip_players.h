@@ -41,7 +41,7 @@ struct player {
     values weights;                                /* the start, and what the part leaves there */
     tw_status created, status;
     char text[512];
-    tw_gossip_stats stats;
+    tw_gossip_counts stats;
 };
 
 static inline tw_status players_read(player *self)
@@ -89,7 +89,7 @@ static inline void *players_play(void *argument)
     self->status = self->created == TW_OK ? self->part(self) : self->created;
     if (self->status != TW_OK) snprintf(self->text, sizeof self->text, "%s", tw_last_error());
     self->stats.struct_size = sizeof self->stats;
-    if (self->gossip) tw_gossip_get_stats(self->gossip, &self->stats);
+    if (self->gossip) tw_gossip_stats(self->gossip, &self->stats);
     tw_gossip_destroy(self->gossip);
     tw_comm_destroy(self->comm);
     return NULL;

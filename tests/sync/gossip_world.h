@@ -28,7 +28,7 @@ struct scene {
     char text[MOST_WORKERS][256];
     float at[MOST_WORKERS][MOST_WIDTH]; /* what scene_show saw last, or what play leaves here */
     int shown;
-    tw_gossip_stats stats[MOST_WORKERS];
+    tw_gossip_counts stats[MOST_WORKERS];
     uint64_t crossed[MOST_WORKERS]; /* bytes from host to host */
     double seconds;
 };
@@ -95,7 +95,7 @@ static inline void scene_act(void *context, int rank, tw_comm *comm)
     all->status[rank] = status;
     if (status != TW_OK) snprintf(all->text[rank], sizeof all->text[rank], "%s", tw_last_error());
     all->stats[rank].struct_size = sizeof all->stats[rank];
-    if (gossip) tw_gossip_get_stats(gossip, &all->stats[rank]);
+    if (gossip) tw_gossip_stats(gossip, &all->stats[rank]);
     tw_gossip_destroy(gossip);
 }
 

@@ -221,10 +221,10 @@ static void in_every_collective(void **state)
 static const char *spec_of(size_t scheme, char *spec, size_t room)
 {
     tw_scheme *made = NULL;
-    snprintf(spec, room, "%s:warmup_steps=0", tw_scheme_name(scheme));
+    snprintf(spec, room, "%s:warmup_steps=0", tw_schemes_name(scheme));
     tw_status status = tw_scheme_create(spec, table, TENSORS, 0, RANKS, &made);
     tw_scheme_destroy(made);
-    return status == TW_OK ? spec : tw_scheme_name(scheme);
+    return status == TW_OK ? spec : tw_schemes_name(scheme);
 }
 
 static void in_every_scheme(void **state)
@@ -232,11 +232,11 @@ static void in_every_scheme(void **state)
     (void)state;
     char spec[64];
     long flips = 0, in_words = 0;
-    for (size_t s = 0; s < tw_scheme_count(); s++)
+    for (size_t s = 0; s < tw_schemes_count(); s++)
         flips += damage_messages(call_reducer, spec_of(s, spec, sizeof spec), 10 + s, &in_words);
     flips += damage_messages(call_reducer, "dgc:warmup_steps=0,per_host=3", 9, &in_words);
     flips += damage_messages(call_reducer, "sign:exchange=scatter", 8, &in_words);
-    assert_true(flips >= (long)(tw_scheme_count() + 2) * FLIPS && in_words > 0 && in_words < flips);
+    assert_true(flips >= (long)(tw_schemes_count() + 2) * FLIPS && in_words > 0 && in_words < flips);
 }
 
 int main(void)

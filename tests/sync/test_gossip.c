@@ -55,8 +55,8 @@ static double mean_of_walks(int size, size_t i)
 static uint64_t rounds_of(const char *spec)
 {
     size_t index = 0;
-    while (strncmp(spec, tw_gossip_name(index), strlen(tw_gossip_name(index))) != 0) index++;
-    if (!tw_gossip_is_synchronous(index)) return 0;
+    while (strncmp(spec, tw_gossips_name(index), strlen(tw_gossips_name(index))) != 0) index++;
+    if (!tw_gossips_is_synchronous(index)) return 0;
     return strstr(spec, "order=atc") || strncmp(spec, "cold", 4) == 0 ? STEPS : STEPS + 1;
 }
 
@@ -338,11 +338,11 @@ static tw_status one_is_slow(player *self)
     gate *all = self->shared;
     values steps = {0};
     tw_status status = players_read(self);
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
     if (self->rank > 0) {
         while (status == TW_OK && stats.rounds < ROUNDS_WITHOUT) {
             status = players_add(self, &steps);
-            tw_gossip_get_stats(self->gossip, &stats);
+            tw_gossip_stats(self->gossip, &stats);
         }
         pthread_mutex_lock(&all->mutex);
         all->passed++;
@@ -408,13 +408,13 @@ static void test_all_stop_after_the_same_round(void **state)
 static tw_status part_and_meet(player *self)
 {
     values steps = {0};
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
     for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)self->rank;
     tw_status status = players_add(self, &steps);
     memset(&steps, 0, sizeof steps);
     while (status == TW_OK && stats.rounds < 40) {
         status = players_add(self, &steps);
-        tw_gossip_get_stats(self->gossip, &stats);
+        tw_gossip_stats(self->gossip, &stats);
     }
     self->stats = stats;
     if (status == TW_OK && !(stats.last_distance < 1e-3)) status = TW_ERROR_STATE;
@@ -441,16 +441,16 @@ static void test_every_scheme_has_a_name_and_help(void **state)
 {
     (void)state;
     char text[4096];
-    for (size_t i = 0; i < tw_gossip_scheme_count(); i++) {
-        size_t wanted = tw_gossip_help(i, text, sizeof text);
+    for (size_t i = 0; i < tw_gossips_count(); i++) {
+        size_t wanted = tw_gossips_help(i, text, sizeof text);
         assert_true(wanted > 0 && wanted == strlen(text));
-        assert_non_null(strstr(text, tw_gossip_name(i)));
-        assert_non_null(strstr(text, tw_gossip_summary(i)));
-        assert_int_equal(tw_gossip_help(i, text, 5), wanted);
+        assert_non_null(strstr(text, tw_gossips_name(i)));
+        assert_non_null(strstr(text, tw_gossips_summary(i)));
+        assert_int_equal(tw_gossips_help(i, text, 5), wanted);
         assert_int_equal(strlen(text), 4);
     }
-    assert_null(tw_gossip_name(tw_gossip_scheme_count()));
-    assert_null(tw_gossip_summary(tw_gossip_scheme_count()));
+    assert_null(tw_gossips_name(tw_gossips_count()));
+    assert_null(tw_gossips_summary(tw_gossips_count()));
 }
 
 int main(void)

@@ -144,7 +144,7 @@ static tw_status descend_and_show_dual(player *self)
 {
     tw_status status = descend(self);
     for (size_t m = 0; status == TW_OK && m < self->gossip->memory_count; m++)
-        if (strcmp(self->gossip->memories[m].kind, "dual") == 0)
+        if (strcmp(self->gossip->memories[m].what, "dual") == 0)
             memcpy(self->weights.at, self->gossip->memories[m].values, sizeof self->weights.at);
     return status;
 }
@@ -172,7 +172,7 @@ static tw_status change_an_estimate(player *self)
 {
     if (self->rank == 1)
         for (size_t m = 0; m < self->gossip->memory_count; m++)
-            if (strcmp(self->gossip->memories[m].kind, "estimate_of_left") == 0)
+            if (strcmp(self->gossip->memories[m].what, "estimate_of_left") == 0)
                 self->gossip->memories[m].values[5] += 1e-6f;
     return descend(self);
 }

@@ -36,7 +36,7 @@ static tw_status sick_once(player *self)
         int sick = self->rank == 1 && step == 2;
         if (sick) steps.at[ELEMENTS - 1] = step % 2 ? NAN : INFINITY;
         tw_status status = players_add(self, &steps);
-        if (status != (sick ? TW_ERROR_NONFINITE : TW_OK)) return status == TW_OK ? TW_ERROR_STATE : status;
+        if (status != (sick ? TW_SKIPPED : TW_OK)) return status == TW_OK ? TW_ERROR_STATE : status;
     }
     return players_finish(self);
 }
@@ -193,6 +193,44 @@ static tw_status some_steps_and_finish(player *self)
 {
     tw_status status = some_steps(self);
     return status == TW_OK ? players_finish(self) : status;
+}
+
+static void *leave(void *comm)
+{
+    tw_comm_leave(comm);
+    return NULL;
+}
+
+static int is_synchronous(const char *spec)
+{
+    size_t length = strcspn(spec, ":");
+    for (size_t i = 0; i < tw_gossips_count(); i++)
+        if (strlen(tw_gossips_name(i)) == length && strncmp(tw_gossips_name(i), spec, length) == 0)
+            return tw_gossips_is_synchronous(i);
+    return 0;
+}
+
+/* Its finish waits for ranks that never come to theirs, until another of its threads ends that. Under a synchronous
+ * scheme, in which all have to finish at once, it is an add. */
+static tw_status wait_and_be_called_back(player *self)
+{
+    pthread_t other;
+    if (pthread_create(&other, NULL, leave, self->comm) != 0) return TW_ERROR_SYSTEM;
+    tw_status status = is_synchronous(self->shared) ? add_until_it_fails(self) : players_finish(self);
+    pthread_join(other, NULL);
+    return status;
+}
+
+static void test_a_wait_is_called_back(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        player players[MOST_RANKS] = {0};
+        players[1].part = wait_and_be_called_back;
+        players[1].shared = (void *)(uintptr_t)specs[s];
+        players_run(players, 4, specs[s], add_until_it_fails);
+        for (int rank = 0; rank < 4; rank++) refuse(&players[rank], specs[s], players[rank].status, TW_ERROR_PEER);
+    }
 }
 
 static void test_a_rank_that_leaves_is_noticed(void **state)
@@ -390,7 +428,8 @@ static void destroy_through(void *self)
 
 static tw_comm *wrap(player *self, tw_comm *comm)
 {
-    static const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+    static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
+                                         .version = TW_TRANSPORT_VERSION,
                                          .name = "liar",
                                          .start_send = send_through,
                                          .start_recv = receive_through,
@@ -429,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_arguments_are_checked),
         cmocka_unit_test(test_create_survives_every_failed_allocation),
         cmocka_unit_test(test_a_rank_that_leaves_is_noticed),
+        cmocka_unit_test(test_a_wait_is_called_back),
         cmocka_unit_test(test_a_silent_rank_is_given_up_at_the_deadline),
         cmocka_unit_test(test_nothing_comes_after_finish),
         cmocka_unit_test(test_hostile_messages_are_refused),

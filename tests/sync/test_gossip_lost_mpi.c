@@ -14,7 +14,7 @@ static const char *const specs[] = {"adpsgd-fixed", "prague:group=3"};
 static uint64_t ranks_lost(player *self)
 {
     self->stats.struct_size = sizeof self->stats;
-    assert_int_equal(tw_gossip_get_stats(self->gossip, &self->stats), TW_OK);
+    assert_int_equal(tw_gossip_stats(self->gossip, &self->stats), TW_OK);
     return self->stats.ranks_lost;
 }
 

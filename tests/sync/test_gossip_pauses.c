@@ -15,8 +15,8 @@ typedef struct pause {
 
 static uint64_t rounds(const tw_gossip *gossip)
 {
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    tw_gossip_get_stats(gossip, &stats);
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    tw_gossip_stats(gossip, &stats);
     return stats.rounds;
 }
 

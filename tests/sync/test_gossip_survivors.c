@@ -148,8 +148,8 @@ static tw_status play(const drama *all, part *me, tw_gossip *gossip)
     tw_status status = walk(all, me, gossip);
     if (status == TW_OK) status = tw_gossip_finish(gossip, parts_of(&me->weights));
     if (status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    tw_gossip_get_stats(gossip, &stats);
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    tw_gossip_stats(gossip, &stats);
     me->lost = stats.ranks_lost;
     return status;
 }
@@ -369,8 +369,8 @@ static tw_status leave_early(player *self)
 
 static uint64_t ranks_lost(const player *self)
 {
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    tw_gossip_get_stats(self->gossip, &stats);
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    tw_gossip_stats(self->gossip, &stats);
     return stats.ranks_lost;
 }
 

@@ -8,10 +8,10 @@
 
 static int is_synchronous(const char *spec)
 {
-    for (size_t i = 0; i < tw_gossip_scheme_count(); i++) {
-        size_t length = strlen(tw_gossip_name(i));
-        if (strncmp(spec, tw_gossip_name(i), length) == 0 && (spec[length] == 0 || spec[length] == ':'))
-            return tw_gossip_is_synchronous(i);
+    for (size_t i = 0; i < tw_gossips_count(); i++) {
+        size_t length = strlen(tw_gossips_name(i));
+        if (strncmp(spec, tw_gossips_name(i), length) == 0 && (spec[length] == 0 || spec[length] == ':'))
+            return tw_gossips_is_synchronous(i);
     }
     fail_msg("no scheme %s", spec);
     return 0;
@@ -53,8 +53,8 @@ static void keep(scene *all, int rank, int round, const float *step)
 
 static int rounds_of(tw_gossip *gossip)
 {
-    tw_gossip_stats stats = {.struct_size = sizeof stats};
-    tw_gossip_get_stats(gossip, &stats);
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    tw_gossip_stats(gossip, &stats);
     return (int)stats.rounds;
 }
 
@@ -234,8 +234,8 @@ static void test_no_scheme_moves_the_mean(void **state)
 {
     (void)state;
     static const int workers[] = {1, 2, 3, 5, 8, 16};
-    for (size_t scheme = 0; scheme < tw_gossip_scheme_count(); scheme++)
-        for (size_t w = 0; w < sizeof workers / sizeof *workers; w++) check_mean(tw_gossip_name(scheme), workers[w]);
+    for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++)
+        for (size_t w = 0; w < sizeof workers / sizeof *workers; w++) check_mean(tw_gossips_name(scheme), workers[w]);
 }
 
 /* ---- the same every time ----------------------------------------------------------------------------------------- */
@@ -291,8 +291,8 @@ static record record_of(const char *spec)
 static void test_a_world_is_the_same_every_time(void **state)
 {
     (void)state;
-    for (size_t scheme = 0; scheme < tw_gossip_scheme_count(); scheme++) {
-        record first = record_of(tw_gossip_name(scheme)), second = record_of(tw_gossip_name(scheme));
+    for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++) {
+        record first = record_of(tw_gossips_name(scheme)), second = record_of(tw_gossips_name(scheme));
         assert_true(first.crc == second.crc && first.at == second.at);
     }
     record one = record_of("adpsgd-random:seed=1"), two = record_of("adpsgd-random:seed=2");

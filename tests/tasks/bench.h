@@ -3,17 +3,18 @@
 #define TEST_TASKS_BENCH_H
 
 #include "audio/support.h"
+#include "support/png.h"
 #include "support/random.h"
 #include "task.h"
 
 #include <math.h>
 #include <thinwire/thinwire_plugin.h>
 
-enum { IMAGES = 40, TEST_IMAGES = 23, SIDE = 12, UTTERANCES = 9, FRAMES = 48 };
+enum { IMAGES = 40, TEST_IMAGES = 23, SIDE = 12, UTTERANCES = 9, FRAMES = 48, PHOTOS = 12 };
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
-static void write_split(const char *split, size_t count, uint64_t stream)
+static inline void write_split(const char *split, size_t count, uint64_t stream)
 {
     char name[64];
     uint8_t images[16 + IMAGES * SIDE * SIDE] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)count, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
@@ -26,13 +27,29 @@ static void write_split(const char *split, size_t count, uint64_t stream)
     write_bytes(name, labels, 8 + count);
 }
 
-static void write_images(void)
+static inline void write_images(void)
 {
     write_split("train", IMAGES, 1);
     write_split("t10k", TEST_IMAGES, 2);
 }
 
-static void write_words(const char *name, size_t count, uint64_t stream)
+/* Two classes of six, and 5 to test with. One of each split is damaged. */
+static inline void write_photos(void)
+{
+    write_text("photos/x", "");
+    write_text("photos/train/x", "");
+    write_text("photos/test/x", "");
+    for (unsigned i = 0; i < PHOTOS + 5; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "photos/%s/%c/%u.png", i < PHOTOS ? "train" : "test", "ab"[i % 2], i);
+        if (i == 4 || i == PHOTOS + 2)
+            write_text(name, "damaged");
+        else
+            write_png(name, 15 + i, 30 - i, i);
+    }
+}
+
+static inline void write_words(const char *name, size_t count, uint64_t stream)
 {
     char text[4096];
     size_t used = 0;
@@ -41,7 +58,7 @@ static void write_words(const char *name, size_t count, uint64_t stream)
     write_text(name, text);
 }
 
-static void write_texts(void)
+static inline void write_texts(void)
 {
     write_words("texts/train.txt", 200, 3);
     write_words("texts/valid.txt", 90, 4);
@@ -50,7 +67,7 @@ static void write_texts(void)
 
 /* Kaldi's tables of sounds of FRAMES frames, and a manifest of others, each a frame longer or more than another; alike:
  * all sounds are one. */
-static void write_speech(int alike)
+static inline void write_speech(int alike)
 {
     static const char *const texts[UTTERANCES] = {"ab", "ba", "c ab", "ac", "b", "cb a", "bc", "a", "cab"};
     char name[32], line[64], manifest[1024] = "", scp[512] = "", text[512] = "", alignment[4096] = "";
@@ -92,7 +109,7 @@ typedef struct bench {
 } bench;
 
 /* `words` begin with the task's name; @ stands for the folder. */
-static void bench_open(bench *b, const char *words)
+static inline void bench_open(bench *b, const char *words)
 {
     char *argv[32], *rest = NULL;
     int argc = 0;
@@ -108,32 +125,32 @@ static void bench_open(bench *b, const char *words)
     assert_ok(b->ops->load(b->settings, &b->work));
 }
 
-static void bench_close(bench *b)
+static inline void bench_close(bench *b)
 {
     b->ops->release(b->work);
     options_release(&b->set);
 }
 
-static tw_status bench_try_learner(const bench *b, int rank, int size, size_t batch, uint64_t seed, learner **l)
+static inline tw_status bench_try_learner(const bench *b, int rank, int size, size_t batch, uint64_t seed, learner **l)
 {
     const learner_place place = {.rank = rank, .size = size, .batch = batch, .seed = seed};
     return task_learner_create(b->work, &place, l);
 }
 
-static learner *bench_learner(const bench *b, int rank, int size, size_t batch)
+static inline learner *bench_learner(const bench *b, int rank, int size, size_t batch)
 {
     learner *l;
     assert_ok(bench_try_learner(b, rank, size, batch, 3, &l));
     return l;
 }
 
-static tw_status ignore(void *context, size_t index, float *gradient)
+static inline tw_status ignore(void *context, size_t index, float *gradient)
 {
     (void)context, (void)index, (void)gradient;
     return TW_OK;
 }
 
-static task_score bench_step(learner *l, uint64_t step)
+static inline task_score bench_step(learner *l, uint64_t step)
 {
     task_score score;
     assert_ok(l->task->ops->step(l, step, ignore, NULL, &score));
@@ -141,7 +158,7 @@ static task_score bench_step(learner *l, uint64_t step)
 }
 
 /* The bits of a learner's last gradient. */
-static uint32_t bench_bits(const learner *l)
+static inline uint32_t bench_bits(const learner *l)
 {
     return tw_crc32c(0, l->gradients, l->parameter_count * sizeof(float));
 }

@@ -3,10 +3,15 @@
 
 static const corpus_options words = {.unit = TEXT_WORDS}, characters = {.unit = TEXT_CHARACTERS};
 
+/* The text that stays in its file is the same as the one in memory. */
 static corpus load(const char *path, corpus_options options)
 {
-    corpus c;
+    corpus c, stays;
     if (corpus_load(path, &options, &c) != TW_OK) fail_msg("%s", tw_last_error());
+    options.most_bytes = 1;
+    if (corpus_load(path, &options, &stays) != TW_OK) fail_msg("%s", tw_last_error());
+    assert_same_corpus(&c, &stays);
+    corpus_release(&stays);
     return c;
 }
 

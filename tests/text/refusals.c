@@ -5,8 +5,8 @@
 
 static const corpus_options words = {.unit = TEXT_WORDS};
 
-static void assert_text_refused(const char *path, corpus_options options, tw_status status, const char *name,
-                                const char *said)
+static void assert_refused_so(const char *path, corpus_options options, tw_status status, const char *name,
+                              const char *said)
 {
     corpus c;
     assert_int_equal(corpus_load(path, &options, &c), status);
@@ -15,6 +15,16 @@ static void assert_text_refused(const char *path, corpus_options options, tw_sta
     assert_null(strchr(tw_last_error(), '\n'));
     assert_null(c.vocabulary);
     assert_null(c.train.tokens);
+    assert_null(c.train.text);
+}
+
+/* In memory, and in its file. */
+static void assert_text_refused(const char *path, corpus_options options, tw_status status, const char *name,
+                                const char *said)
+{
+    assert_refused_so(path, options, status, name, said);
+    options.most_bytes = 1;
+    assert_refused_so(path, options, status, name, said);
 }
 
 static void a_folder_must_hold_three(void **state)

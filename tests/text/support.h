@@ -42,6 +42,31 @@ static inline void assert_vocabulary(const vocabulary *v, const char *const *tok
     assert_int_equal(vocabulary_count(v), id);
 }
 
+static inline void assert_same_stream(const token_stream *here, const token_stream *stays)
+{
+    text_window w = {0};
+    assert_null(stays->tokens);
+    assert_int_equal(stays->count, here->count);
+    assert_int_equal(stays->unknown, here->unknown);
+    uint32_t *ids = malloc(here->count * sizeof *ids);
+    assert_ok(long_text_read(stays->text, &w, 0, here->count, ids));
+    assert_memory_equal(ids, here->tokens, here->count * sizeof *ids);
+    free(ids);
+    text_window_release(&w);
+}
+
+/* One in memory, and one that stays in its files. */
+static inline void assert_same_corpus(const corpus *here, const corpus *stays)
+{
+    assert_int_equal(vocabulary_count(stays->vocabulary), vocabulary_count(here->vocabulary));
+    for (uint32_t id = 0; id < vocabulary_count(here->vocabulary); id++)
+        assert_string_equal(vocabulary_token(stays->vocabulary, id), vocabulary_token(here->vocabulary, id));
+    assert_int_equal(stays->sum, here->sum);
+    assert_same_stream(&here->train, &stays->train);
+    assert_same_stream(&here->valid, &stays->valid);
+    assert_same_stream(&here->test, &stays->test);
+}
+
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 #endif

@@ -1,6 +1,7 @@
 /* A run cut in two by a checkpoint ends with the bits of the run that was not; a checkpoint that does not fit is
  * refused by name and stays as it was. */
 #include "checkpoint.h"
+#include "exchange_gradients.h"
 #include "folder.h"
 #include "seal.h"
 #include "small_run.h"
@@ -148,7 +149,7 @@ static void long_settings_count_to_their_end(void **state)
     write_long_spec(spec, ",values=fp16");
     run.settings.momentum = 0;
     assert_ok(open_bench(&b, &run));
-    assert_true(tw_reducer_momentum(b.worker.reducer, NULL) == 0);
+    assert_true(tw_reducer_momentum(reducer_of(&b.worker), NULL) == 0);
     take_steps(&b.worker, 1);
     assert_ok(checkpoint_write(&b.worker));
     close_bench(&b);
@@ -245,7 +246,7 @@ static void damaged_worker_file_is_found(void **state)
     damage_is_found_in("worker-0.safetensors", state);
 }
 
-/* Version 0.1 did not count what is sent between hosts. */
+/* Version 0.1 did not count what is sent between hosts, and later ones not the wait for data. */
 static void a_file_without_the_bytes_between_hosts_is_read(void **state)
 {
     small_run run;
@@ -260,6 +261,7 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
     assert_ok(tw_state_get(saved, "totals", TW_F64, TOTAL_COUNT, kept));
     kept[TOTAL_BYTES_SENT] = 77;
     kept[TOTAL_BYTES_BETWEEN] = 7;
+    kept[TOTAL_SECONDS_DATA] = 5;
     for (size_t count = TOTAL_BYTES_BETWEEN; count <= TOTAL_COUNT; count++) {
         assert_ok(tw_state_put(saved, "totals", TW_F64, 1, &count, kept));
         assert_ok(seal_put(saved));
@@ -268,10 +270,38 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
         assert_ok(open_bench(&b, &run));
         assert_ok(checkpoint_resume(&b.worker));
         assert_true(b.worker.before.values[TOTAL_BYTES_SENT] == 77);
-        assert_true(b.worker.before.values[TOTAL_BYTES_BETWEEN] == (count == TOTAL_COUNT ? 7 : 77));
+        assert_true(b.worker.before.values[TOTAL_BYTES_BETWEEN] == (count > TOTAL_BYTES_BETWEEN ? 7 : 77));
+        assert_true(b.worker.before.values[TOTAL_SECONDS_DATA] == (count > TOTAL_SECONDS_DATA ? 5 : 0));
         close_bench(&b);
     }
     tw_state_destroy(saved);
+    run.settings.resume = NULL;
+    small_run_end(&run);
+}
+
+/* Of before tasks had more than six sums. */
+static void an_epoch_of_six_sums_is_read(void **state)
+{
+    small_run run;
+    bench b;
+    tw_state *saved;
+    double old[] = {3, 8, 1, 2, 3, 4, 5, 6, 7};
+    char path[FOLDER_PATH];
+    small_run_begin(&run, *state, "cnn");
+    write_at_five(&run);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/worker-0.safetensors", run.settings.out);
+    assert_ok(tw_state_load(path, &saved));
+    assert_ok(tw_state_put(saved, "epoch", TW_F64, 1, (size_t[]){9}, old));
+    assert_ok(seal_put(saved));
+    assert_ok(tw_state_save(saved, path));
+    tw_state_destroy(saved);
+    run.settings.resume = "";
+    assert_ok(open_bench(&b, &run));
+    assert_ok(checkpoint_resume(&b.worker));
+    const task_score *e = &b.worker.epoch_score;
+    assert_true(e->loss == 3 && e->count == 8 && b.worker.skipped_in_a_row == 7);
+    for (int i = 0; i < TASK_PARTS; i++) assert_true(e->parts[i] == (i < 6 ? i + 1 : 0));
+    close_bench(&b);
     run.settings.resume = NULL;
     small_run_end(&run);
 }
@@ -303,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_model_file_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_worker_file_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_file_without_the_bytes_between_hosts_is_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(an_epoch_of_six_sums_is_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(momentum_in_both_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

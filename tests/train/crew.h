@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-enum { CREW_MOST = 4 };
+enum { CREW_MOST = 8 };
 
 typedef struct crew_member {
     tw_status (*play)(struct crew_member *self);

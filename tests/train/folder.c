@@ -24,7 +24,7 @@ static void finish_checkpoint(const char *out, uint64_t step, const char *partia
     uint64_t kept = folder_kept(out, step);
     fill(partial, text);
     assert_ok(folder_give_way(out, step));
-    assert_ok(folder_publish(out, step, kept));
+    assert_ok(folder_publish(out, step, kept, 0));
 }
 
 static void write_checkpoint(const char *out, uint64_t step, const char *text)
@@ -133,7 +133,7 @@ static void second_rank_finds_it_published(void **state)
     for (int rank = 0; rank < 2; rank++) assert_ok(folder_begin(out, 7, partial));
     fill(partial, "new");
     for (int rank = 0; rank < 2; rank++) assert_ok(folder_give_way(out, 7));
-    for (int rank = 0; rank < 2; rank++) assert_ok(folder_publish(out, 7, 7));
+    for (int rank = 0; rank < 2; rank++) assert_ok(folder_publish(out, 7, 7, 0));
     assert_holds(out, "step-00000007", "new");
     assert_latest(out, "step-00000007");
 }

@@ -1,12 +1,15 @@
 /* How the program ends: the exit code, and one voice that tells the cause. */
 #include "launch.h"
 #include "folder.h"
+#include "interrupt.h"
 #include "support.h"
 #include "toy.h"
 
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 /* What worker 1 does as the third step begins. */
 static tw_status meet_fate(toy *t, toy_learner *l, uint64_t step)
@@ -24,11 +27,13 @@ static tw_status disturb(toy *t, toy_learner *l, uint64_t step)
 }
 
 /* Workers talk about stopping before the first step and the second; then they know how long steps take, and talk less.
- */
+ * The signal is handled in a thread of its own. */
 static tw_status interrupt(toy *t, toy_learner *l, uint64_t step)
 {
     (void)t;
-    if (step == 0 && l->base.place.rank == 1) raise(SIGINT);
+    if (step != 0 || l->base.place.rank != 1) return TW_OK;
+    kill(getpid(), SIGINT);
+    while (!interrupt_asked()) sched_yield();
     return TW_OK;
 }
 

@@ -173,7 +173,8 @@ static double expected_adam(const optimiser_settings *s, double decay, double ra
         double gradient = gradients[t - 1][element] + (s->kind == OPTIMISER_ADAM ? decay * w : 0);
         m = beta1 * m + (1 - beta1) * gradient;
         v = beta2 * v + (1 - beta2) * gradient * gradient;
-        double step = m / (1 - pow(beta1, t)) / (sqrt(v / (1 - pow(beta2, t))) + 1e-8);
+        double step =
+            m / (1 - pow(beta1, t)) / (sqrt(v / (1 - pow(beta2, t))) + (s->epsilon > 0 ? (double)s->epsilon : 1e-8));
         w -= rate * (step + (s->kind == OPTIMISER_ADAMW ? decay * w : 0));
     }
     return w;
@@ -185,8 +186,11 @@ static void adam_follows_the_papers(void **state)
     for (optimiser_kind kind = OPTIMISER_ADAM; kind <= OPTIMISER_ADAMW; kind++)
         for (int decayed = 0; decayed < 2; decayed++)
             for (int slow = 0; slow < 2; slow++) {
-                optimiser_settings settings = {
-                    .momentum = 0.9f, .weight_decay = decayed ? 0.3f : 0, .kind = kind, .beta2 = slow ? 0.999f : 0.5f};
+                optimiser_settings settings = {.momentum = 0.9f,
+                                               .weight_decay = decayed ? 0.3f : 0,
+                                               .kind = kind,
+                                               .beta2 = slow ? 0.999f : 0.5f,
+                                               .epsilon = slow ? 0 : 0.25f};
                 float w[2] = {1, 1};
                 optimiser *o;
                 assert_ok(optimiser_create(&settings, tensors, 2, &o));

@@ -94,16 +94,20 @@ static void check_looks(const show *s, int workers, const look_expected *expecte
 static void epochs_and_the_run_end_with_an_evaluation(void **state)
 {
     (void)state;
-    static const look_expected seen[] = {{4, TASK_VALIDATION}, {8, TASK_VALIDATION}, {10, TASK_VALIDATION}};
-    static const look_expected tested[] = {
+    static const look_expected test_only[] = {{4, TASK_TEST}, {8, TASK_TEST}, {10, TASK_TEST}};
+    static const look_expected both[] = {
         {4, TASK_VALIDATION}, {8, TASK_VALIDATION}, {10, TASK_VALIDATION}, {10, TASK_TEST}};
-    show s = {0};
-    play(&s, &toy_task, RANKS, NULL, "--steps 10");
-    must_succeed(&s, RANKS);
-    check_looks(&s, RANKS, seen, 3);
-    play(&s, &toy_task_with_validation, RANKS, NULL, "--steps 10");
-    must_succeed(&s, RANKS);
-    check_looks(&s, RANKS, tested, 4);
+    show plain = {0}, tested = {.run.toy.validated = true},
+         untested = {.run.toy = {.validated = true, .untested = true}};
+    play(&plain, &toy_task, RANKS, NULL, "--steps 10");
+    must_succeed(&plain, RANKS);
+    check_looks(&plain, RANKS, test_only, 3);
+    play(&tested, &toy_task, RANKS, NULL, "--steps 10");
+    must_succeed(&tested, RANKS);
+    check_looks(&tested, RANKS, both, 4);
+    play(&untested, &toy_task, RANKS, NULL, "--steps 10");
+    must_succeed(&untested, RANKS);
+    check_looks(&untested, RANKS, both, 3);
 }
 
 /* The rate falls to an eighth after each epoch that did not lower the loss: here the second. */
@@ -111,7 +115,7 @@ static void a_plateau_is_told_each_epochs_loss(void **state)
 {
     (void)state;
     static const float rates[] = {1, 1, 0.125f, 0.125f};
-    show s = {.run.toy.extra = {[4] = 3, [8] = 4, [12] = 2, [16] = 2}};
+    show s = {.run.toy = {.validated = true, .apart = 1, .extra = {[4] = 3, [8] = 4, [12] = 2, [16] = 2}}};
     play(&s, &toy_task, RANKS, NULL, "--steps 16 --schedule plateau:0.125");
     must_succeed(&s, RANKS);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -364,14 +368,58 @@ static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
     for (size_t i = 0; i < count; i++) cJSON_Delete(lines[i]);
 }
 
+static cJSON *read_summary(const char *out)
+{
+    char path[FOLDER_PATH], text[8192];
+    snprintf(path, sizeof path, "%s/summary.json", out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    cJSON *summary = cJSON_Parse(text);
+    assert_non_null(summary);
+    return summary;
+}
+
+/* The validation set's losses are apart from the test set's: which of them stands under which name. */
+static void check_summary(bool validated, bool untested, const char *split, double loss)
+{
+    show s = {.run.toy = {.validated = validated, .untested = untested, .apart = 100}};
+    play(&s, &toy_task, RANKS, test_folder, "--steps 4");
+    must_succeed(&s, RANKS);
+    cJSON *summary = read_summary(test_folder), *validation = cJSON_GetObjectItem(summary, "validation");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(summary, "split")), split);
+    assert_true(number(summary, "loss") == loss);
+    if (validated)
+        assert_true(number(validation, "loss") == 105.5 &&
+                    number(cJSON_GetObjectItem(validation, "metric"), "value") == 4.5);
+    else
+        assert_true(cJSON_IsNull(validation));
+    cJSON_Delete(summary);
+}
+
+static void a_summary_tells_the_test_set_from_the_validation_set(void **state)
+{
+    static const struct {
+        bool validated, untested;
+        const char *split;
+        double loss;
+    } cases[] = {{false, false, "test", 5.5}, {true, false, "test", 5.5}, {true, true, "validation", 105.5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_summary(cases[i].validated, cases[i].untested, cases[i].split, cases[i].loss);
+        remove_folder(state);
+        make_folder(state);
+    }
+}
+
 /* ---- with gossip ------------------------------------------------------------------------------------------------- */
 
 /* Alone at the end of the first epoch; with everybody, and of the consensus, at the end. */
 static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
 {
     (void)state;
-    show s = {0};
-    play(&s, &toy_task_with_validation, RANKS, NULL, "--sync dpsgd");
+    show s = {.run.toy.validated = true};
+    play(&s, &toy_task, RANKS, NULL, "--sync dpsgd");
     must_succeed(&s, RANKS);
     const toy_log *first = &s.run.toy.log[0], *second = &s.run.toy.log[1];
     assert_int_equal(first->look_count, 3);
@@ -469,6 +517,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(replicas_are_compared_as_often_as_was_asked, make_folder, remove_folder),
         cmocka_unit_test(epochs_and_the_run_end_with_an_evaluation),
+        cmocka_unit_test_setup_teardown(a_summary_tells_the_test_set_from_the_validation_set, make_folder,
+                                        remove_folder),
         cmocka_unit_test(a_plateau_is_told_each_epochs_loss),
         cmocka_unit_test_setup_teardown(a_loss_that_is_not_finite_ends_the_run, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(checkpoints_are_of_the_steps_that_were_asked_for, make_folder, remove_folder),

@@ -90,6 +90,18 @@ static void a_plateau_falls_only_where_nothing_was_gained(void **state)
     assert_true(s.best_loss == 2);
 }
 
+static void isqrt_falls_from_the_end_of_its_warm_up(void **state)
+{
+    (void)state;
+    schedule own = parse("isqrt", 8), share = parse("isqrt:0.08", 3);
+    assert_rate(&own, 3, 0.25);
+    assert_rate(&own, 7, 0.5);
+    assert_rate(&own, 31, 0.25);
+    for (uint64_t t = 0; t < 100; t++) assert_rate(&share, t, schedule_rate(&own, t));
+    schedule s;
+    assert_fails(schedule_parse("isqrt", 0.5, 0, 100, 10, &s), TW_ERROR_ARGUMENT, "--warmup is 0");
+}
+
 static void bad_texts_are_refused_by_name(void **state)
 {
     (void)state;
@@ -99,7 +111,9 @@ static void bad_texts_are_refused_by_name(void **state)
                                "decay:2,1",     "decay:0.5,1.5",
                                "decay:0.5,1,",  "plateau:",
                                "plateau:0",     "plateau:1",
-                               "plateau:0.5,1", "step:x",
+                               "plateau:0.5,1", "isqrt:",
+                               "isqrt:1",       "isqrt:0.5x",
+                               "isqrtx",        "step:x",
                                "step:-1",       "step:0.5;0.7",
                                "step:nan",      "step:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -117,6 +131,7 @@ int main(void)
         cmocka_unit_test(step_falls_at_fractions_and_epochs),
         cmocka_unit_test(decay_multiplies_at_the_end_of_epochs),
         cmocka_unit_test(a_plateau_falls_only_where_nothing_was_gained),
+        cmocka_unit_test(isqrt_falls_from_the_end_of_its_warm_up),
         cmocka_unit_test(bad_texts_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

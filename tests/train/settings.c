@@ -60,11 +60,41 @@ static void one_more_is_refused(void **state)
     assert_fails(settings_page(&ops, &page), TW_ERROR_ARGUMENT, "at most 96 rows");
 }
 
+static int names_a_path(const option_row *row)
+{
+    static const char *const words[] = {"PATH", "DIR", "FILE", "RUN"};
+    for (size_t i = 0; row->placeholder && i < sizeof words / sizeof *words; i++)
+        if (strcmp(row->placeholder, words[i]) == 0) return 1;
+    return 0;
+}
+
+/* --out is never inherited, and --plugin's files are named from the root on when they are loaded. */
+static int is_excepted(const option_row *row)
+{
+    return row->line_only || strcmp(row->name, "out") == 0 || row->list;
+}
+
+/* A run goes on from any folder, so what it notes of its data has to hold there. */
+static void every_tasks_paths_are_known_as_such(void **state)
+{
+    static train_page page;
+    (void)state;
+    for (size_t i = 0; task_at(i); i++) {
+        assert_ok(settings_page(task_at(i), &page));
+        for (size_t k = 0; k < page.page.count; k++) {
+            const option_row *row = &page.rows[k];
+            if (!names_a_path(row) || is_excepted(row) || row->path) continue;
+            fail_msg("task %s: --%s %s has no .path", task_at(i)->name, row->name, row->placeholder);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_options_as_there_is_room_for_bind_a_run),
         cmocka_unit_test(one_more_is_refused),
+        cmocka_unit_test(every_tasks_paths_are_known_as_such),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run. */
 #include "crew.h"
 #include "error.h"
-#include "gossip.h"
+#include "exchange_gradients.h"
 #include "summary.h"
 #include "toy.h"
 
@@ -46,7 +46,7 @@ static tw_status spread(crew_member *self)
     size_t count = optimiser_buffers(w->optimiser, buffers);
     disturb(w->learner->parameters, TOY_PARAMETERS, self->rank);
     for (size_t i = 0; i < count; i++) disturb(buffers[i].values, buffers[i].count, self->rank);
-    TW_TRY(worker_spread(w));
+    TW_TRY(worker_begin(w));
     memcpy(seen->parameters, w->learner->parameters, sizeof seen->parameters);
     for (size_t i = 0; i < count; at += buffers[i++].count)
         memcpy(at, buffers[i].values, buffers[i].count * sizeof *at);
@@ -143,8 +143,8 @@ static void the_training_loss_is_that_of_the_epoch(void **state)
 
 typedef struct books {
     totals sums;
-    tw_stats stats;
-    tw_gossip_stats gossip;
+    tw_reducer_counts stats;
+    tw_gossip_counts gossip;
 } books;
 
 static tw_status keep_books(crew_member *self)
@@ -156,7 +156,7 @@ static tw_status keep_books(crew_member *self)
     TW_TRY(take_steps(w, 7));
     TW_TRY(worker_totals(w, &b->sums));
     b->stats.struct_size = sizeof b->stats;
-    return tw_reducer_stats(w->reducer, &b->stats);
+    return tw_reducer_stats(reducer_of(w), &b->stats);
 }
 
 /* scalecom's leader sends and receives other amounts than the rest, and not everybody has led twice. */
@@ -169,7 +169,7 @@ static void a_runs_bytes_are_those_the_transport_counted(void **state)
     run(&r, crew, keep_books, seen, "--sync scalecom:min_elements=1,min_sent=1,warmup_steps=0,rate=4");
     for (int rank = 0; rank < RANKS; rank++) {
         const double *v = seen[rank].sums.values;
-        const tw_stats *s = &seen[rank].stats;
+        const tw_reducer_counts *s = &seen[rank].stats;
         const struct {
             total of;
             double counted;
@@ -195,15 +195,73 @@ static void a_runs_bytes_are_those_the_transport_counted(void **state)
     assert_true(seen[0].stats.bytes_sent != seen[0].stats.bytes_received);
 }
 
+/* What a learner may do within a step: here after seven of them. */
+typedef struct addition {
+    float values[2];
+    double sent, received, between; /* for it */
+} addition;
+
+static tw_status add_up(crew_member *self)
+{
+    worker *w = &self->worker;
+    addition *a = &((addition *)self->context)[self->rank];
+    totals before, after;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(take_steps(w, 7));
+    TW_TRY(worker_totals(w, &before));
+    for (int i = 0; i < 2; i++) a->values[i] = (float)((i + 1) * (self->rank + 1));
+    TW_TRY(w->learner->sum(w->learner->sum_context, a->values, 2));
+    TW_TRY(worker_totals(w, &after));
+    a->sent = after.values[TOTAL_BYTES_SENT] - before.values[TOTAL_BYTES_SENT];
+    a->received = after.values[TOTAL_BYTES_RECEIVED] - before.values[TOTAL_BYTES_RECEIVED];
+    a->between = after.values[TOTAL_BYTES_BETWEEN] - before.values[TOTAL_BYTES_BETWEEN];
+    return TW_OK;
+}
+
+static void what_a_learner_adds_up_is_traffic(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    crew_member crew[CREW_MOST];
+    addition seen[RANKS] = {0};
+    double sent = 0, received = 0;
+    run(&r, crew, add_up, seen, "--sync dgc");
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_true(seen[rank].values[0] == 10 && seen[rank].values[1] == 20);
+        assert_true(seen[rank].between == seen[rank].sent);
+        sent += seen[rank].sent;
+        received += seen[rank].received;
+    }
+    assert_true(sent == 2 * (RANKS - 1) * 2 * sizeof(float)); /* of an all-reduce, all ranks together */
+    assert_true(received == sent);
+}
+
+static tw_status nothing_to_add_up_with(crew_member *self)
+{
+    TW_TRY(crew_create_worker(self));
+    ((int *)self->context)[self->rank] = self->worker.learner->sum == NULL;
+    return TW_OK;
+}
+
+static void a_gossips_learner_is_alone(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    crew_member crew[CREW_MOST];
+    int alone[RANKS] = {0};
+    run(&r, crew, nothing_to_add_up_with, alone, "--sync adpsgd-random");
+    for (int rank = 0; rank < RANKS; rank++) assert_int_equal(alone[rank], 1);
+}
+
 static tw_status keep_books_of_two_gossips(crew_member *self)
 {
     worker *w = &self->worker;
     books *b = &((books *)self->context)[self->rank];
     TW_TRY(crew_create_worker(self));
     for (uint64_t last = 4; last <= 8; last += 4) {
-        TW_TRY(gossip_join(w));
+        TW_TRY(worker_begin(w));
         TW_TRY(take_steps(w, last));
-        TW_TRY(gossip_leave(w));
+        TW_TRY(worker_end(w));
     }
     return worker_totals(w, &b->sums);
 }
@@ -255,7 +313,7 @@ static tw_status sum_up(crew_member *self)
     TW_TRY(crew_create_worker(self));
     for (int i = 0; i < TOTAL_COUNT; i++) mean.values[i] = 1 << i;
     w->step = 8;
-    ((cJSON **)self->context)[self->rank] = summary_json(w, &result, &mean);
+    ((cJSON **)self->context)[self->rank] = summary_json(w, &result, NULL, &mean);
     return TW_OK;
 }
 
@@ -330,10 +388,10 @@ static tw_status stay_or_leave(crew_member *self)
     worker *w = &self->worker;
     left *l = &((left *)self->context)[self->rank];
     TW_TRY(crew_create_worker(self));
-    TW_TRY(gossip_join(w));
+    TW_TRY(worker_begin(w));
     TW_TRY(take_steps(w, self->rank == 1 ? 2 : 8));
     if (self->rank == 1) return TW_OK;
-    TW_TRY(gossip_leave(w));
+    TW_TRY(worker_end(w));
     l->rank = w->rank;
     l->size = w->size;
     return worker_evaluate(w, TASK_TEST, &l->of_all);
@@ -363,6 +421,8 @@ int main(void)
         cmocka_unit_test(every_item_is_evaluated_once),
         cmocka_unit_test(the_training_loss_is_that_of_the_epoch),
         cmocka_unit_test(a_runs_bytes_are_those_the_transport_counted),
+        cmocka_unit_test(what_a_learner_adds_up_is_traffic),
+        cmocka_unit_test(a_gossips_learner_is_alone),
         cmocka_unit_test(a_gossip_that_was_left_is_counted_once),
         cmocka_unit_test(a_summary_has_the_mean_over_the_workers),
         cmocka_unit_test(a_summary_says_what_was_counted),

@@ -1,7 +1,6 @@
 /* Steps whose gradient is NaN somewhere: nobody takes them, they are counted, and ten in a row end a run. */
 #include "crew.h"
 #include "error.h"
-#include "gossip.h"
 #include "toy.h"
 
 #include <math.h>
@@ -23,11 +22,9 @@ static tw_status take_steps(crew_member *self)
     double loss;
     worker *w = &self->worker;
     TW_TRY(crew_create_worker(self));
-    if (w->gossips) TW_TRY(gossip_join(w));
+    TW_TRY(worker_begin(w));
     while (w->step < w->steps && !w->lost) TW_TRY(worker_step(w, &loss));
-    if (!w->gossips) return TW_OK;
-    TW_TRY(gossip_leave(w));
-    return TW_OK;
+    return worker_end(w);
 }
 
 /* What the workers were when they ended; of the run itself, all that a test looks at afterwards. */

@@ -2,7 +2,7 @@
  * agree, against one page of arithmetic. */
 #include "crew.h"
 #include "error.h"
-#include "gossip.h"
+#include "exchange_gradients.h"
 #include "toy.h"
 
 #include <math.h>
@@ -114,9 +114,9 @@ static tw_status take_all_steps(crew_member *self)
     double loss;
     worker *w = &self->worker;
     TW_TRY(crew_create_worker(self));
-    if (w->gossips) TW_TRY(gossip_join(w));
+    TW_TRY(worker_begin(w));
     while (w->step < w->steps) TW_TRY(worker_step(w, &loss));
-    return w->gossips ? gossip_leave(w) : TW_OK;
+    return worker_end(w);
 }
 
 static void run(toy_run *r, int workers, const char *words)
@@ -152,7 +152,7 @@ static void every_option_means_the_same_with_every_scheme(void **state)
     for (size_t b = 0; b < WAYS; b++) {
         for (size_t k = 0; k < RULES; k++) {
             if (ways[b].course && rules[k].decay > 0) continue;
-            for (int workers = 1; workers <= CREW_MOST; workers++) {
+            for (int workers = 1; workers <= TOY_RANKS; workers++) {
                 toy_run r = {0};
                 char words[400];
                 double expected[TOY_PARAMETERS];
@@ -239,7 +239,7 @@ static tw_status note_rates(crew_member *self)
         tw_state *remembered;
         TW_TRY(worker_step(w, &loss));
         TW_TRY(tw_state_create(&remembered));
-        tw_status status = tw_reducer_save_state(w->reducer, "", remembered);
+        tw_status status = tw_reducer_save_state(reducer_of(w), "", remembered);
         if (status == TW_OK && w->rank == 0)
             status = tw_state_get(remembered, "rate/matrix", TW_F32, 1, &rates[w->step - 1]);
         tw_state_destroy(remembered);

@@ -51,7 +51,9 @@ struct toy {
     float (*gradient)(const toy_learner *l, uint64_t step, size_t element);
     tw_status (*before)(toy *t, toy_learner *l, uint64_t step); /* (optional) as a step begins */
     float loss[TOY_MOST];                                       /* of a step, on rank 0; each rank has 1 more */
-    float extra[TOY_MOST];                                      /* in an evaluation's mean loss after so many steps */
+    bool validated, untested;                                   /* it has a validation set; it has no test set */
+    float apart;           /* what an item of the validation set has more loss than one of the test set */
+    float extra[TOY_MOST]; /* in an evaluation's mean loss after so many steps */
     toy_log log[TOY_RANKS];
     void *context;
 };
@@ -128,7 +130,7 @@ static inline tw_status toy_evaluate(learner *base, task_split split, size_t par
     uint64_t steps = log->step_count ? log->steps[log->step_count - 1] + 1 : 0;
     log->looks[log->look_count++] = (toy_look){split, part, parts, steps, l->statistic, l->parameters[0]};
     for (size_t item = TOY_ITEMS * part / parts; item < TOY_ITEMS * (part + 1) / parts; item++) {
-        score->loss += (double)(item + 1) + (double)t->extra[steps];
+        score->loss += (double)(item + 1) + (double)t->extra[steps] + (split == TASK_VALIDATION ? (double)t->apart : 0);
         score->count += 1;
         score->parts[0] += (double)item;
     }
@@ -174,7 +176,6 @@ static inline tw_status toy_fits(const task *t, const learner_place *place)
     .release = toy_release, .fits = toy_fits, .learner_bytes = sizeof(toy_learner), .open = toy_open,                  \
     .close = toy_close, .step = toy_step, .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
 static const task_ops toy_task = {TOY_TASK};
-static const task_ops toy_task_with_validation = {TOY_TASK, .has_validation = true};
 
 static inline double toy_share(const task_score *score)
 {
@@ -201,6 +202,8 @@ static inline void toy_begin(toy_run *r, const task_ops *ops, const char *out, c
     for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
     if (out) argv[argc++] = (char *)out;
     r->toy.base = (task){.ops = ops, .metrics = toy_metrics, .items = "items", .batch_of = "items", .identity = "toy"};
+    r->toy.base.has_validation = r->toy.validated;
+    r->toy.base.has_test = !r->toy.untested;
     r->settings.task = ops;
     settings_page(ops, &r->page);
     assert_ok(options_parse(&r->page.page, argc, argv, &r->settings, &r->set));

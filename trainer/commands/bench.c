@@ -3,13 +3,13 @@
 #include "commands.h"
 
 static const command benches[] = {
-    {"codec", "one step of a compression scheme beside streaming the memory it must touch", bench_codec},
-    {"train", "training steps a second of a network, one thread", bench_train},
+    {"codec", "Time one step of a compression scheme", bench_codec},
+    {"train", "Time training steps of a network, on one thread", bench_train},
 };
 
 static const command_list list = {
     .usage = "thinwire bench WHAT",
-    .description = "Figures beside their limits, measured in one run.",
+    .description = "Measures speed, and prints it beside the limit of the machine, measured in the same run.",
     .commands = benches,
     .count = sizeof benches / sizeof *benches,
 };

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "json_file.h"
 #include "launch.h"
+#include "plugins.h"
 #include "scheme.h"
 
 #include <cJSON.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 
 typedef struct codec_settings {
-    char *codec, *gradients, *json;
+    char *codec, *gradients, *plugin, *json;
     long count, threads;
     int table;
     double density;
@@ -25,23 +26,25 @@ enum { TABLE_FLAT, TABLE_RESNET50 };
 static const option_row rows[] = {
     {.help = "What to measure"},
     {"codec", "SPEC", OPTION_TEXT, offsetof(codec_settings, codec), "all", 0, 0,
-     .help = "a scheme with its options, or all; its warm-up is left out unless given"},
+     .help = "A scheme with its options, or all. The warm-up is left out unless SPEC sets it"},
+    PLUGINS_ROW(offsetof(codec_settings, plugin)),
     {"density", "D", OPTION_REAL, offsetof(codec_settings, density), "0.001", 1e-7, 1,
-     .help = "fraction sent, where the scheme has that option and the spec does not set it"},
+     .help = "The fraction of the gradient to send, where the scheme has that option and SPEC does not set it"},
     {"threads", "T", OPTION_INTEGER, offsetof(codec_settings, threads), "1", 1, CODEC_THREADS,
-     .help = "threads that share the elements"},
+     .help = "Share the elements among T threads"},
     {.help = "On which gradients"},
     {"table", NULL, OPTION_CHOICE, offsetof(codec_settings, table), "flat", .choices = "flat|resnet50",
-     .help = "made up: --count elements as one matrix a thread, nearly square if the number divides so, else one row; "
-             "or with the 161 tensors of ResNet-50"},
+     .help = "The shape of made-up gradients. flat is --count elements as one matrix per thread, nearly square if the "
+             "number "
+             "divides so, else one row. resnet50 is the 161 tensors of ResNet-50"},
     {"count", "N", OPTION_INTEGER, offsetof(codec_settings, count), "25600000", 1, 2e9,
-     .help = "elements of --table flat"},
+     .help = "The elements of --table flat"},
     {"gradients", "PATH", OPTION_TEXT, offsetof(codec_settings, gradients),
-     .help = "real ones: a folder that thinwire train --dump-gradients wrote, each file a step, or one file. Residuals "
-             "are warmed up on all steps first"},
+     .help = "Take real gradients: a folder that thinwire train --dump-gradients wrote, each file a step, or one file. "
+             "Residuals are warmed up on all steps first"},
     {.help = "Output"},
     {"json", "FILE", OPTION_TEXT, offsetof(codec_settings, json), .alone = "-",
-     .help = "also write the figures as JSON; alone or -: to standard output"},
+     .help = "Write the figures to FILE as JSON, too. Without FILE, or with -, write them to standard output"},
 };
 
 static const option_page page = {
@@ -55,7 +58,9 @@ static const option_page page = {
         "pays: "
         "the whole step of a reducer, from the first submit until wait returns, on one rank without peers, with "
         "overlap=off, in messages of 25 MB as PyTorch's DDP makes them, of gradients that are not in the cache; beside "
-        "it its own ratio to the floor. It is of one reducer, whatever --threads says. Times are medians. Bytes are "
+        "it its own ratio to the floor. It is of one thread, whatever --threads says; for 2 to 7, a line below "
+        "it has the step with threads=T and overlap=on, and how many times as fast it and the floor are. Times are "
+        "medians. Bytes are "
         "means a step, of all that a worker contributes: each tensor as a message of its own, tensors of one dimension "
         "as the scheme sends them. bits/idx is what it took to say which elements are sent, its bound log2 C(n,k)/k "
         "over the tensors, what any code needs if all choices are as likely; bits/el the message's bits over all "
@@ -151,6 +156,14 @@ static void derive(result *r)
     r->message_ratio = 32 / r->bits_per_element;
 }
 
+static void add_shared(cJSON *row, const codec_step_figures *step)
+{
+    cJSON_AddNumberToObject(row, "shared_step_ms", step->shared_ms);
+    cJSON_AddNumberToObject(row, "shared_step_floor_ms", step->shared_floor_ms);
+    cJSON_AddNumberToObject(row, "shared_step_speedup", step->step_ms / step->shared_ms);
+    cJSON_AddNumberToObject(row, "shared_step_floor_speedup", step->floor_ms / step->shared_floor_ms);
+}
+
 static void add_result(cJSON *results, const codec_settings *settings, const result *r)
 {
     const codec_figures *f = &r->figures;
@@ -168,6 +181,7 @@ static void add_result(cJSON *results, const codec_settings *settings, const res
     cJSON_AddNumberToObject(row, "step_ms", r->step.step_ms);
     cJSON_AddNumberToObject(row, "step_floor_ms", r->step.floor_ms);
     cJSON_AddNumberToObject(row, "step_over_floor", r->step.step_ms / r->step.floor_ms);
+    if (r->step.shared_ms > 0) add_shared(row, &r->step);
     cJSON_AddNumberToObject(row, "packet_bytes", round(f->message_bytes));
     cJSON_AddNumberToObject(row, "message_bytes", round(f->message_bytes));
     cJSON_AddNumberToObject(row, "message_mib", f->message_bytes / (1 << 20));
@@ -187,7 +201,7 @@ static void print_header(FILE *table)
             "smaller");
 }
 
-static void print_result(FILE *table, const result *r)
+static void print_result(FILE *table, const result *r, long threads)
 {
     const codec_figures *f = &r->figures;
     char bits[24] = "-", bound[24] = "-";
@@ -199,6 +213,11 @@ static void print_result(FILE *table, const result *r)
             f->encode_ms, f->floor_ms, f->encode_ms / f->floor_ms, f->first_ms / f->floor_ms, f->decode_ms,
             r->step.step_ms, r->step.step_ms / r->step.floor_ms, f->message_bytes, bits, bound, r->bits_per_element,
             r->message_ratio);
+    if (r->step.shared_ms > 0)
+        fprintf(table,
+                "    on %ld threads the step takes %.2f ms, %.2f times as fast; the floor is %.2f times as fast\n",
+                threads, r->step.shared_ms, r->step.step_ms / r->step.shared_ms,
+                r->step.floor_ms / r->step.shared_floor_ms);
     fflush(table);
 }
 
@@ -206,9 +225,9 @@ static tw_status run_spec(const codec_settings *settings, const codec_source *so
 {
     char whole[SPEC_TEXT];
     TW_TRY(complete_spec(settings, spec, whole));
-    *r = (result){.codec = spec, .floor_bytes = tw_scheme_floor_bytes(scheme_find(spec)), .count = source->elements};
+    *r = (result){.codec = spec, .floor_bytes = tw_schemes_floor_bytes(scheme_find(spec)), .count = source->elements};
     TW_TRY(codec_run(source, whole, r->floor_bytes, (size_t)settings->threads, &r->figures));
-    TW_TRY(codec_step_run(source, whole, r->floor_bytes, &r->step));
+    TW_TRY(codec_step_run(source, whole, r->floor_bytes, (size_t)settings->threads, &r->step));
     derive(r);
     return TW_OK;
 }
@@ -216,11 +235,11 @@ static tw_status run_spec(const codec_settings *settings, const codec_source *so
 static tw_status run_specs(const codec_settings *settings, const codec_source *source, FILE *table, cJSON *results)
 {
     int all = strcmp(settings->codec, "all") == 0;
-    for (size_t i = 0; i < (all ? tw_scheme_count() : 1); i++) {
+    for (size_t i = 0; i < (all ? tw_schemes_count() : 1); i++) {
         result r;
-        TW_TRY(run_spec(settings, source, all ? tw_scheme_name(i) : settings->codec, &r));
+        TW_TRY(run_spec(settings, source, all ? tw_schemes_name(i) : settings->codec, &r));
         if (i == 0) print_header(table);
-        print_result(table, &r);
+        print_result(table, &r, settings->threads);
         add_result(results, settings, &r);
     }
     return TW_OK;
@@ -243,6 +262,7 @@ static tw_status run_bench(const codec_settings *settings, const options *set)
 {
     codec_source source = {0};
     TW_TRY(check(settings, set));
+    TW_TRY(plugins_load(settings->plugin));
     if (settings->json) TW_TRY(json_check(settings->json));
     tw_status status = make_source(settings, &source);
     if (status == TW_OK) status = run_source(settings, &source);

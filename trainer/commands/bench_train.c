@@ -18,18 +18,19 @@ typedef struct train_bench {
 
 static const option_row rows[] = {
     {"model", "NAME", OPTION_TEXT, offsetof(train_bench, model), "resnet20", 0, 0,
-     .help = "image network; lm-small, lm-medium, lm-large, lm-tied; lstm-2x650, bilstm-2x256 (layers alone)"},
-    {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "0", 0, 4096,
-     .help = "images or sequences a step; 0: 128 images, or what is usual for the model"},
+     .help = "The network: one for images; lm-small, lm-medium, lm-large or lm-tied; or lstm-2x650 or bilstm-2x256, "
+             "which are layers alone"},
+    {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "0", 0, 4096, .help = "Images or sequences per step",
+     .stands_for = "128 images, or what is usual for the model"},
     {"steps", "S", OPTION_INTEGER, offsetof(train_bench, steps), "10", 1, 10000,
-     .help = "steps timed, after two that are not"},
+     .help = "Time S steps, after two that are not timed"},
     {"size", "PIXELS", OPTION_INTEGER, offsetof(train_bench, size), "32", 8, 512,
-     .help = "width and height of an image"},
-    {"channels", "C", OPTION_INTEGER, offsetof(train_bench, channels), "3", 1, 3, .help = "channels of an image"},
+     .help = "Width and height of an image"},
+    {"channels", "C", OPTION_INTEGER, offsetof(train_bench, channels), "3", 1, 3, .help = "Channels of an image"},
     {"compute", NULL, OPTION_CHOICE, offsetof(train_bench, compute), "fp32", .choices = "fp32|bf16",
-     .help = "bf16: as in thinwire train, for products and convolutions"},
+     .help = "The precision of products and convolutions, as in thinwire train"},
     {"json", "FILE", OPTION_TEXT, offsetof(train_bench, json), .alone = "-",
-     .help = "also write the figures as JSON; alone or -: to standard output"},
+     .help = "Write the figures to FILE as JSON, too. Without FILE, or with -, write them to standard output"},
 };
 
 static const option_page page = {

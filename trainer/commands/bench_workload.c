@@ -27,7 +27,7 @@ typedef struct image_workload {
     workload base;
     model *net;
     float *images;
-    uint8_t *labels;
+    uint16_t *labels;
 } image_workload;
 
 static tw_status step_images(workload *w)
@@ -59,9 +59,9 @@ static tw_status fill_images(const workload_options *o, image_workload *i)
     w->gradients = model_gradients(i->net);
     w->parameter_count = model_parameter_count(i->net);
     i->images = random_floats(w->batch * o->channels * o->size * o->size);
-    i->labels = malloc(w->batch);
+    i->labels = malloc(w->batch * sizeof *i->labels);
     if (!i->images || !i->labels) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu images", w->batch);
-    for (size_t k = 0; k < w->batch; k++) i->labels[k] = (uint8_t)(k % CLASSES);
+    for (size_t k = 0; k < w->batch; k++) i->labels[k] = (uint16_t)(k % CLASSES);
     return TW_OK;
 }
 

@@ -10,8 +10,10 @@ enum { REPETITIONS = 9, WARMUP = 3, SPEC_TEXT = 1200 };
 
 typedef struct whole {
     const codec_source *source;
-    tw_comm *comm;
-    tw_reducer *reducer;
+    tw_comm *comm, *shared_comm;
+    tw_reducer *reducer, *shared; /* shared: with several threads, or NULL */
+    size_t threads;
+    unsigned floor_bytes;
     size_t elements;  /* of all gradients, each begun on a cache line of its own */
     float *gradients; /* one after the other, as in a bucket */
     float *a, *b, *c; /* what the floor streams: other memory than the reducer's */
@@ -26,35 +28,57 @@ static void refill(const whole *w, size_t step)
 }
 
 /* In the order of the backward pass. */
-static tw_status take_step(const whole *w, double *seconds)
+static tw_status take_step(const whole *w, tw_reducer *reducer, double *seconds)
 {
     double start = tw_clock();
     float *at = w->gradients + w->elements;
     for (size_t i = w->source->count; i-- > 0;) {
         at -= codec_source_room(&w->source->tensors[i]);
-        TW_TRY(tw_reducer_submit(w->reducer, i, at));
+        TW_TRY(tw_reducer_submit(reducer, i, at));
     }
-    TW_TRY(tw_reducer_wait(w->reducer));
+    TW_TRY(tw_reducer_wait(reducer));
     *seconds = tw_clock() - start;
     return TW_OK;
 }
 
-/* Reducer and floor take turns, so that a busy neighbour slows both. */
-static tw_status take_turn(const whole *w, unsigned floor_bytes, size_t step, double *streamed, double *stepped)
+/* What is measured, each in its turn. */
+enum { FLOOR, STEP, SHARED_FLOOR, SHARED_STEP, KINDS };
+
+static tw_status take_shared_turn(const whole *w, size_t step, double seconds[KINDS])
 {
     refill(w, step);
-    *streamed = bench_stream(floor_bytes, w->a, w->b, w->c, w->elements);
-    return take_step(w, stepped);
+    seconds[SHARED_FLOOR] = bench_stream_shared(w->floor_bytes, w->a, w->b, w->c, w->elements, w->threads);
+    if (seconds[SHARED_FLOOR] == 0)
+        return tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for --threads %zu", w->threads);
+    return take_step(w, w->shared, &seconds[SHARED_STEP]);
 }
 
-static tw_status measure(const whole *w, unsigned floor_bytes, codec_step_figures *figures)
+/* Reducers and floors take turns, so that a busy neighbour slows all of them. */
+static tw_status take_turn(const whole *w, size_t step, double seconds[KINDS])
 {
-    double streamed[REPETITIONS], stepped[REPETITIONS];
+    refill(w, step);
+    seconds[FLOOR] = bench_stream(w->floor_bytes, w->a, w->b, w->c, w->elements);
+    TW_TRY(take_step(w, w->reducer, &seconds[STEP]));
+    return w->shared ? take_shared_turn(w, step, seconds) : TW_OK;
+}
+
+static double median_ms(double turns[REPETITIONS][KINDS], int kind)
+{
+    double seconds[REPETITIONS];
+    for (size_t i = 0; i < REPETITIONS; i++) seconds[i] = turns[i][kind];
+    return 1e3 * bench_median(seconds, REPETITIONS);
+}
+
+static tw_status measure(const whole *w, codec_step_figures *figures)
+{
+    double turns[REPETITIONS][KINDS] = {{0}};
     size_t warmup = w->source->steps > WARMUP ? w->source->steps : WARMUP; /* once through what was kept */
-    for (size_t i = 0; i < warmup; i++) TW_TRY(take_turn(w, floor_bytes, i, streamed, stepped));
-    for (size_t i = 0; i < REPETITIONS; i++) TW_TRY(take_turn(w, floor_bytes, warmup + i, &streamed[i], &stepped[i]));
-    figures->floor_ms = 1e3 * bench_median(streamed, REPETITIONS);
-    figures->step_ms = 1e3 * bench_median(stepped, REPETITIONS);
+    for (size_t i = 0; i < warmup; i++) TW_TRY(take_turn(w, i, turns[0]));
+    for (size_t i = 0; i < REPETITIONS; i++) TW_TRY(take_turn(w, warmup + i, turns[i]));
+    *figures = (codec_step_figures){.step_ms = median_ms(turns, STEP),
+                                    .floor_ms = median_ms(turns, FLOOR),
+                                    .shared_ms = median_ms(turns, SHARED_STEP),
+                                    .shared_floor_ms = median_ms(turns, SHARED_FLOOR)};
     return TW_OK;
 }
 
@@ -68,9 +92,20 @@ static void add_unless_set(char spec[SPEC_TEXT], const char *key, const char *va
     snprintf(spec + used, SPEC_TEXT - used, "%c%s=%s", strchr(spec, ':') ? ',' : ':', key, value);
 }
 
+static tw_status create_reducer(const whole *w, const char *spec, size_t threads, tw_comm **comm, tw_reducer **reducer)
+{
+    char text[SPEC_TEXT], number[24];
+    snprintf(text, sizeof text, "%s", spec);
+    snprintf(number, sizeof number, "%zu", threads);
+    add_unless_set(text, "message_kb", "25600");
+    add_unless_set(text, "overlap", threads > 1 ? "on" : "off");
+    if (threads > 1) add_unless_set(text, "threads", number);
+    TW_TRY(tw_comm_create_threads(1, comm));
+    return tw_reducer_create(*comm, text, w->source->tensors, w->source->count, reducer);
+}
+
 static tw_status create(whole *w, const char *spec)
 {
-    char text[SPEC_TEXT];
     for (size_t i = 0; i < w->source->count; i++) w->elements += codec_source_room(&w->source->tensors[i]);
     w->gradients = bench_floats(w->elements);
     w->a = bench_floats(w->elements);
@@ -78,29 +113,29 @@ static tw_status create(whole *w, const char *spec)
     w->c = bench_floats(w->elements);
     if (!w->gradients || !w->a || !w->b || !w->c)
         return tw_fail(TW_ERROR_MEMORY, "no memory for %zu elements; take fewer", w->elements);
-    snprintf(text, sizeof text, "%s", spec);
-    add_unless_set(text, "message_kb", "25600");
-    add_unless_set(text, "overlap", "off");
-    TW_TRY(tw_comm_create_threads(1, &w->comm));
-    return tw_reducer_create(w->comm, text, w->source->tensors, w->source->count, &w->reducer);
+    TW_TRY(create_reducer(w, spec, 1, &w->comm, &w->reducer));
+    int is_shared = w->threads > 1 && w->threads <= CODEC_REDUCER_THREADS;
+    return is_shared ? create_reducer(w, spec, w->threads, &w->shared_comm, &w->shared) : TW_OK;
 }
 
 static void destroy(whole *w)
 {
     tw_reducer_destroy(w->reducer);
+    tw_reducer_destroy(w->shared);
     tw_comm_destroy(w->comm);
+    tw_comm_destroy(w->shared_comm);
     free(w->gradients);
     free(w->a);
     free(w->b);
     free(w->c);
 }
 
-tw_status codec_step_run(const codec_source *source, const char *spec, unsigned floor_bytes,
+tw_status codec_step_run(const codec_source *source, const char *spec, unsigned floor_bytes, size_t threads,
                          codec_step_figures *figures)
 {
-    whole w = {.source = source};
+    whole w = {.source = source, .threads = threads, .floor_bytes = floor_bytes};
     tw_status status = create(&w, spec);
-    if (status == TW_OK) status = measure(&w, floor_bytes, figures);
+    if (status == TW_OK) status = measure(&w, figures);
     destroy(&w);
     return status;
 }

@@ -1,15 +1,55 @@
-/* What all commands begin with: which one it is, and its options. */
+/* What all commands begin with: which one it is, its options, and what can be printed about them. */
 #include "commands.h"
 #include "error.h"
 #include "launch.h"
+#include "page_text.h"
+#include "task.h"
+#include <stdlib.h>
 #include <string.h>
+
+/* What --help prints: help, unless the words came by `thinwire manual` or `thinwire complete`. */
+static struct {
+    page_form form;
+    const char *summary;        /* of the command that was chosen last */
+    const char *before, *begun; /* PAGE_CANDIDATES: the word to complete, and the one before it */
+    char name[64];              /* PAGE_MANUAL: thinwire-train */
+} asked;
+
+static void print_help(const command_list *list, FILE *stream)
+{
+    page_text text = page_text_begin(stream);
+    page_text_paragraph(&text, list->description);
+    fprintf(stream, "\nUsage: %s [options]\n", list->usage);
+    page_text_title(&text, "Commands");
+    for (size_t i = 0; i < list->count; i++)
+        page_text_entry(&text, list->commands[i].name, "", list->commands[i].summary);
+    fprintf(stream, "\n%s --help prints the options of a command.\n", list->usage);
+}
+
+static void print_manual(const command_list *list, FILE *stream)
+{
+    options_manual_begin(stream, asked.name, asked.summary ? asked.summary : "train networks over thin wires",
+                         list->usage);
+    fprintf(stream, ".SH DESCRIPTION\n%s\n.SH COMMANDS\n", list->description);
+    for (size_t i = 0; i < list->count; i++)
+        options_manual_entry(stream, list->commands[i].name, "", list->commands[i].summary);
+    options_manual_end(stream);
+}
 
 static void print_list(const command_list *list, FILE *stream)
 {
-    fprintf(stream, "%s\n\nusage: %s [options]     %s --help for its options\n\n", list->description, list->usage,
-            list->usage);
-    for (size_t i = 0; i < list->count; i++)
-        fprintf(stream, "  %-10s %s\n", list->commands[i].name, list->commands[i].summary);
+    if (asked.form == PAGE_HELP) print_help(list, stream);
+    if (asked.form == PAGE_MANUAL) print_manual(list, stream);
+    if (asked.form == PAGE_CANDIDATES)
+        for (size_t i = 0; i < list->count; i++)
+            options_candidate(stream, asked.begun, list->commands[i].name, list->commands[i].summary);
+}
+
+static void print_page(const option_page *page)
+{
+    if (asked.form == PAGE_HELP) options_help(page, stdout);
+    if (asked.form == PAGE_MANUAL) options_manual(page, asked.name, asked.summary, stdout);
+    if (asked.form == PAGE_CANDIDATES) options_candidates(page, asked.before, asked.begun, stdout);
 }
 
 static int asks_for_help(const char *word)
@@ -17,14 +57,29 @@ static int asks_for_help(const char *word)
     return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static tw_status refuse_unknown(const command_list *list, const char *word)
+/* words_refuse takes a list that needs no context. */
+static const command_list *listed;
+
+static const char *listed_name(size_t index)
 {
-    char names[256] = "";
-    for (size_t i = 0; i < list->count; i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", list->commands[i].name);
-    }
-    return tw_fail(TW_ERROR_ARGUMENT, "unknown command '%s'; there are: %s", word, names);
+    return index < listed->count ? listed->commands[index].name : NULL;
+}
+
+static int is_task(const char *word)
+{
+    size_t i = 0;
+    while (task_name(i) && strcmp(task_name(i), word) != 0) i++;
+    return task_name(i) != NULL;
+}
+
+static int refuse_unknown(const command_list *list, const char *word)
+{
+    listed = list;
+    if (is_task(word))
+        tw_fail(TW_ERROR_ARGUMENT, "%s is a task, not a command; thinwire train %s trains on it", word, word);
+    else
+        words_refuse("command", word, strlen(word), listed_name);
+    return launch_refuse();
 }
 
 int command_choose(const command_list *list, int argc, char **argv)
@@ -34,13 +89,61 @@ int command_choose(const command_list *list, int argc, char **argv)
         return EXIT_INPUT;
     }
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(argv[0], list->commands[i].name) == 0) return list->commands[i].run(argc - 1, argv + 1);
-    if (asks_for_help(argv[0])) {
-        print_list(list, stdout);
-        return EXIT_DONE;
+        if (strcmp(argv[0], list->commands[i].name) == 0) {
+            asked.summary = list->commands[i].summary;
+            return list->commands[i].run(argc - 1, argv + 1);
+        }
+    if (!asks_for_help(argv[0])) return refuse_unknown(list, argv[0]);
+    print_list(list, stdout);
+    return EXIT_DONE;
+}
+
+static int is_word(const char *text)
+{
+    return *text && *text != '-';
+}
+
+/* The page of the command that the words name: what --help behind them prints. */
+static int explain(const command_list *list, page_form form, int count, char **names)
+{
+    enum { WORDS_MOST = 3 }; /* thinwire bench codec */
+    char *words[WORDS_MOST + 1], help[] = "--help";
+    int used = 0;
+    asked.form = form;
+    while (used < count && used < WORDS_MOST && is_word(names[used])) {
+        words[used] = names[used];
+        used++;
     }
-    refuse_unknown(list, argv[0]);
-    return launch_refuse();
+    words[used++] = help;
+    return command_choose(list, used, words);
+}
+
+int command_help(const command_list *list, int argc, char **argv)
+{
+    return explain(list, PAGE_HELP, argc, argv);
+}
+
+int command_manual(const command_list *list, int argc, char **argv)
+{
+    size_t used = (size_t)snprintf(asked.name, sizeof asked.name, "thinwire");
+    for (int i = 0; i < argc && used < sizeof asked.name; i++)
+        used += (size_t)snprintf(asked.name + used, sizeof asked.name - used, "-%s", argv[i]);
+    return explain(list, PAGE_MANUAL, argc, argv);
+}
+
+/* Shells may pass "--sync=dg" as three words. */
+int command_complete(const command_list *list, int argc, char **argv)
+{
+    int last = argc - 1, whole = 0;
+    asked.begun = last >= 0 ? argv[last] : "";
+    if (strcmp(asked.begun, "=") == 0)
+        asked.begun = "";
+    else
+        last--;
+    if (last >= 0 && strcmp(argv[last], "=") == 0) last--;
+    asked.before = last >= 0 ? argv[last] : "";
+    while (whole < argc - 1 && is_word(argv[whole])) whole++;
+    return explain(list, PAGE_CANDIDATES, whole, argv);
 }
 
 int command_run(const option_page *page, int argc, char **argv, void *settings,
@@ -50,7 +153,7 @@ int command_run(const option_page *page, int argc, char **argv, void *settings,
     int code = EXIT_DONE;
     if (options_parse(page, argc, argv, settings, &set) != TW_OK) return launch_refuse();
     if (set.help)
-        options_help(page, stdout);
+        print_page(page);
     else
         code = run(settings, &set);
     options_release(&set);

@@ -17,17 +17,33 @@ typedef struct command_list {
     size_t count;
 } command_list;
 
+/* What --help prints, and thinwire manual and thinwire complete in its place. */
+typedef enum page_form { PAGE_HELP, PAGE_MANUAL, PAGE_CANDIDATES } page_form;
+
 int command_train(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_check_scheme(int argc, char **argv);
 int command_demo(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_transcribe(int argc, char **argv);
+int command_export(int argc, char **argv);
+int command_predict(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_schemes(int argc, char **argv);
+int command_tasks(int argc, char **argv);
+int command_models(int argc, char **argv);
+int command_completion(int argc, char **argv);
 int command_simulate(int argc, char **argv);
 
 /* Runs the command that the first word names; explains the list where it is "help", missing or unknown. */
 int command_choose(const command_list *list, int argc, char **argv);
+
+/* The page of a command, for people ("thinwire help train lm"), as a page of man, and as words for a shell: the last
+ * word of `argv` is the one to complete. */
+int command_help(const command_list *list, int argc, char **argv);
+int command_manual(const command_list *list, int argc, char **argv);
+int command_complete(const command_list *list, int argc, char **argv);
 
 /* The program's last act. What was printed may stand in no file: on a full disk, a success is none. */
 int command_end(int code);

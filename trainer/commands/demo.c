@@ -3,15 +3,13 @@
 #include "demo_plot.h"
 #include "error.h"
 #include "folder.h"
+#include "json_file.h"
 #include "launch.h"
 #include "options.h"
-#include "regular_file.h"
+#include "run_log.h"
 
-#include <cJSON.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct demo_settings {
@@ -20,15 +18,15 @@ typedef struct demo_settings {
 } demo_settings;
 
 static const option_row rows[] = {
-    {"data", "DIR", OPTION_TEXT, offsetof(demo_settings, data),
-     .help = "folder of an IDX or CIFAR data set; without it, Debian's dataset-fashion-mnist"},
+    {"data", "DIR", OPTION_TEXT, offsetof(demo_settings, data), .help = "The folder of an IDX or CIFAR data set",
+     .stands_for = "Debian's dataset-fashion-mnist"},
     {"workers", "N", OPTION_INTEGER, offsetof(demo_settings, workers), "4", 2, 64,
-     .help = "workers, threads of this process"},
+     .help = "Train with N workers, which are threads of this process"},
     {"epochs", "N", OPTION_INTEGER, offsetof(demo_settings, epochs), "5", 1, 1000,
-     .help = "passes over the images, each run"},
-    {"seed", "N", OPTION_INTEGER, offsetof(demo_settings, seed), "1", 0, 1e9, .help = "of weights and order"},
-    {"out", "DIR", OPTION_TEXT, offsetof(demo_settings, out),
-     .help = "folder for both runs and the plot; without it, the first free of runs/demo-1, runs/demo-2, ..."},
+     .help = "Pass over the images N times in each run"},
+    {"seed", "N", OPTION_INTEGER, offsetof(demo_settings, seed), "1", 0, 1e9, .help = "The seed of weights and order"},
+    {"out", "DIR", OPTION_TEXT, offsetof(demo_settings, out), .help = "Keep both runs and the plot in folder DIR",
+     .stands_for = "the first free of runs/demo-1, runs/demo-2, ..."},
 };
 
 static const option_page page = {
@@ -64,23 +62,10 @@ static int train(const demo_settings *settings, const demo_run *run, const char 
 
 /* ---- the table ---- */
 
-static tw_status read_file(const char *path, char **text)
-{
-    FILE *file;
-    struct stat info = {0};
-    TW_TRY(regular_file_stream(path, "r", &file));
-    fstat(fileno(file), &info);
-    size_t size = (size_t)info.st_size;
-    *text = calloc(size + 1, 1);
-    size_t got = *text ? fread(*text, 1, size, file) : 0;
-    fclose(file);
-    return got == size ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be read", path);
-}
-
 static double number(const cJSON *object, const char *group, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItem(group ? cJSON_GetObjectItem(object, group) : object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+    double value = run_log_number(object, group, key);
+    return isfinite(value) ? value : 0;
 }
 
 /* What a step takes where every worker has a core and a 1 Gbit/s link to itself: computing, coding and sending. */
@@ -96,22 +81,18 @@ static void predict(demo_figures *f, const cJSON *summary)
 
 static tw_status read_figures(const char *folder, const demo_run *run, demo_figures *f)
 {
-    char path[FOLDER_PATH], *text = NULL;
+    char path[FOLDER_PATH];
+    cJSON *summary;
     snprintf(path, sizeof path, "%s/%s/summary.json", folder, run->name);
-    tw_status status = read_file(path, &text);
-    cJSON *summary = status == TW_OK ? cJSON_Parse(text) : NULL;
-    if (status == TW_OK && !summary) status = tw_fail(TW_ERROR_FORMAT, "%s is not JSON", path);
-    if (status == TW_OK) {
-        f->accuracy = 100 * number(summary, "metric", "value");
-        f->megabytes = number(summary, "bytes", "sent") / 1e6;
-        f->message_ratio = number(summary, "ratio", "message");
-        f->traffic_ratio = number(summary, "ratio", "traffic");
-        f->seconds = number(summary, "seconds", "wall");
-        predict(f, summary);
-    }
+    TW_TRY(json_read(path, &summary));
+    f->accuracy = 100 * number(summary, "metric", "value");
+    f->megabytes = number(summary, "bytes", "sent") / 1e6;
+    f->message_ratio = number(summary, "ratio", "message");
+    f->traffic_ratio = number(summary, "ratio", "traffic");
+    f->seconds = number(summary, "seconds", "wall");
+    predict(f, summary);
     cJSON_Delete(summary);
-    free(text);
-    return status;
+    return TW_OK;
 }
 
 /* A run that ends in its warm-up has no ratio after it. */
@@ -164,10 +145,7 @@ static tw_status choose_folder(const demo_settings *settings, char *folder, size
         snprintf(folder, capacity, "%s", settings->out);
         return check_folder(folder);
     }
-    for (int i = 1;; i++) {
-        snprintf(folder, capacity, "runs/demo-%d", i);
-        if (access(folder, F_OK) != 0) return TW_OK;
-    }
+    return folder_choose("demo", folder, capacity);
 }
 
 static int run(void *command_settings, options *set)

@@ -1,85 +1,98 @@
 #include "demo_plot.h"
 #include "error.h"
 #include "folder.h"
-#include "gnuplot.h"
-#include "regular_file.h"
+#include "run_curves.h"
 
-#include <cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A worker's loss is of one small batch: a moving average shows where it goes. */
-#define SMOOTHING 0.95
+enum { PANELS = 3 };
 
-/* One line of the curve: megabytes sent, seconds as predicted on 1 Gbit/s, loss. */
-static void write_point(FILE *curve, const cJSON *line, const demo_figures *f, double *average)
-{
-    const cJSON *step = cJSON_GetObjectItem(line, "step"), *loss = cJSON_GetObjectItem(line, "loss");
-    const cJSON *sent = cJSON_GetObjectItem(line, "bytes_sent");
-    if (!cJSON_IsNumber(step) || !cJSON_IsNumber(loss) || !cJSON_IsNumber(sent)) return;
-    *average = *average < 0 ? loss->valuedouble : SMOOTHING * *average + (1 - SMOOTHING) * loss->valuedouble;
-    double wire = 8 * sent->valuedouble / 1e9, compute = 1e-3 * f->compute_ms * step->valuedouble;
-    fprintf(curve, "%.6g %.6g %.6g\n", sent->valuedouble / 1e6, compute + wire, *average);
-}
+/* --- points --------------------------------------------------------------------------------------------------- */
 
-static tw_status write_curve(const char *folder, const demo_run *run, const demo_figures *f)
+/* From the seconds of a crowded machine to those of one with a core and a 1 Gbit/s link for each worker. */
+static void predict_seconds(run_log *log, const demo_figures *f)
 {
-    char src[FOLDER_PATH], dst[FOLDER_PATH], *text = NULL;
-    size_t room = 0;
-    double average = -1;
-    snprintf(src, sizeof src, "%s/%s/metrics.jsonl", folder, run->name);
-    snprintf(dst, sizeof dst, "%s/%s.dat", folder, run->name);
-    FILE *metrics, *curve;
-    TW_TRY(regular_file_stream(src, "r", &metrics));
-    tw_status status = regular_file_stream(dst, "w", &curve);
-    while (status == TW_OK && getline(&text, &room, metrics) > 0) {
-        cJSON *line = cJSON_Parse(text);
-        write_point(curve, line, f, &average);
-        cJSON_Delete(line);
+    for (size_t i = 0; i < log->steps.count; i++) {
+        double *values = log->steps.lines[i].values;
+        values[RUN_SECONDS] = 1e-3 * f->compute_ms * values[RUN_STEP] + 8 * values[RUN_BYTES] / 1e9;
     }
-    free(text);
-    fclose(metrics);
-    TW_TRY(status);
-    if (fclose(curve) == 0) return TW_OK;
-    return tw_fail(TW_ERROR_IO, "%s could not be made from %s", dst, src);
 }
 
-static void write_curves_of(FILE *script, const demo_run runs[DEMO_RUNS], const char *columns)
+static tw_status make_curve(const demo_run *run, int colour, const run_lines *lines, run_figure x, double unit,
+                            run_figure y, plot_curve *curve)
 {
-    static const char *const colours[DEMO_RUNS] = {"#888888", "#d1495b"};
-    fprintf(script, "plot ");
-    for (int i = 0; i < DEMO_RUNS; i++)
-        fprintf(script, "'%s.dat' using %s with lines linewidth 2 linecolor rgb '%s' title '%s'%s", runs[i].name,
-                columns, colours[i], runs[i].title, i + 1 < DEMO_RUNS ? ", " : "\n");
+    *curve = (plot_curve){.name = run->title, .value = y == RUN_METRIC ? "%.2f %%" : "%.3f", .colour = colour};
+    plot_point *points = run_curve(lines, x, unit, y, &curve->count);
+    curve->points = points;
+    return points || !lines->count ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the curves");
 }
 
-static tw_status write_script(const char *folder, const demo_run runs[DEMO_RUNS])
+static tw_status make_curves(const demo_run *run, int colour, const run_log *log, plot_curve curves[PANELS][DEMO_RUNS])
+{
+    TW_TRY(make_curve(run, colour, &log->evaluations, RUN_EPOCH, 1, RUN_METRIC, &curves[0][colour]));
+    TW_TRY(make_curve(run, colour, &log->steps, RUN_BYTES, 1e6, RUN_LOSS, &curves[1][colour]));
+    return make_curve(run, colour, &log->steps, RUN_SECONDS, 1, RUN_LOSS, &curves[2][colour]);
+}
+
+/* *title: the network and its data, as the run had them. */
+static tw_status read_curves(const char *folder, const demo_run *run, int colour, const demo_figures *f,
+                             plot_curve curves[PANELS][DEMO_RUNS], char title[FOLDER_PATH])
 {
     char path[FOLDER_PATH];
-    snprintf(path, sizeof path, "%s/demo.gnuplot", folder);
-    FILE *script;
-    TW_TRY(regular_file_stream(path, "w", &script));
-    fprintf(script, "set terminal svg size 1000,420 font 'sans-serif,13' background rgb 'white'\n"
-                    "set output 'demo.svg'\n"
-                    "set multiplot layout 1,2\n"
-                    "set grid\nset key top right\nset ylabel 'training loss (moving average)'\nset yrange [0:1.2]\n"
-                    "set title 'loss against bytes'\nset logscale x\nset xrange [10:]\nset format x '%%g'\n"
-                    "set xlabel 'megabytes sent by each worker'\n");
-    write_curves_of(script, runs, "1:3");
-    fprintf(script, "set title 'loss against time'\nunset logscale x\nset xrange [0:]\n"
-                    "set xlabel 'seconds, predicted for 1 Gbit/s links'\n");
-    write_curves_of(script, runs, "2:3");
-    fprintf(script, "unset multiplot\n");
-    return fclose(script) == 0 ? TW_OK : tw_fail(TW_ERROR_IO, "%s could not be written", path);
+    run_log log;
+    snprintf(path, sizeof path, "%s/%s", folder, run->name);
+    TW_TRY(run_log_read(path, &log));
+    snprintf(title, FOLDER_PATH, "%.0f workers train a network of %.0f parameters on %s",
+             run_log_number(log.start, NULL, "workers"), run_log_number(log.start, NULL, "parameters"),
+             strrchr(run_log_text(log.start, "data"), '/') ? strrchr(run_log_text(log.start, "data"), '/') + 1
+                                                           : "its data");
+    predict_seconds(&log, f);
+    tw_status status = make_curves(run, colour, &log, curves);
+    run_log_release(&log);
+    return status;
+}
+
+/* --- the picture ---------------------------------------------------------------------------------------------- */
+
+static tw_status draw(const char *folder, const char *title, plot_curve curves[PANELS][DEMO_RUNS])
+{
+    const plot_panel panels[PANELS] = {
+        {.title = "test accuracy",
+         .x_label = "epochs",
+         .y_label = "per cent",
+         .x_at_points = true,
+         .curves = curves[0],
+         .count = DEMO_RUNS},
+        {.title = "training loss against bytes",
+         .x_label = "megabytes sent per worker",
+         .y_label = "loss",
+         .x_logarithmic = true,
+         .y_from_zero = true,
+         .curves = curves[1],
+         .count = DEMO_RUNS},
+        {.title = "training loss against time",
+         .x_label = "seconds, predicted for 1 Gbit/s links",
+         .y_label = "loss",
+         .y_from_zero = true,
+         .curves = curves[2],
+         .count = DEMO_RUNS},
+    };
+    const plot_picture picture = {.title = title, .panels = panels, .count = PANELS, .columns = PANELS};
+    return plot_draw(&picture, folder, "demo");
 }
 
 tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
                     char *path, size_t capacity)
 {
-    for (int i = 0; i < DEMO_RUNS; i++) TW_TRY(write_curve(folder, &runs[i], &figures[i]));
-    TW_TRY(write_script(folder, runs));
-    TW_TRY(gnuplot_run(folder, "demo.gnuplot"));
+    plot_curve curves[PANELS][DEMO_RUNS] = {{{0}}};
+    char title[FOLDER_PATH];
+    tw_status status = TW_OK;
+    for (int i = 0; i < DEMO_RUNS && status == TW_OK; i++)
+        status = read_curves(folder, &runs[i], i, &figures[i], curves, title);
+    if (status == TW_OK) status = draw(folder, title, curves);
+    for (int i = 0; i < PANELS * DEMO_RUNS; i++) free((void *)curves[i / DEMO_RUNS][i % DEMO_RUNS].points);
     snprintf(path, capacity, "%s/demo.svg", folder);
-    return TW_OK;
+    return status;
 }

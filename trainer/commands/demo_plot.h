@@ -1,4 +1,4 @@
-/* demo_plot.h - the picture of a demo: loss against bytes, and against time. */
+/* demo_plot.h - the picture of a demo: accuracy at equal training, loss against bytes, and against time. */
 #ifndef TRAINER_DEMO_PLOT_H
 #define TRAINER_DEMO_PLOT_H
 
@@ -22,7 +22,7 @@ typedef struct demo_figures {
 } demo_figures;
 
 /* Draws <folder>/demo.svg from the runs' metrics.jsonl with gnuplot, and writes its path. TW_ERROR_UNSUPPORTED without
- * gnuplot; the curves are then left as text files beside the runs. */
+ * gnuplot; the points are then in <folder>/demo.dat. */
 tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
                     char *path, size_t capacity);
 

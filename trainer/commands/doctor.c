@@ -1,10 +1,13 @@
 /* thinwire doctor: what this machine offers, as a table or as JSON. */
 #include "commands.h"
 #include "dataset.h"
+#include "doctor_peers.h"
 #include "engine.h"
 #include "error.h"
 #include "json_file.h"
 #include "launch.h"
+#include "peers.h"
+#include "plugins.h"
 #include "precision.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,19 +18,48 @@
 #include <unistd.h>
 
 typedef struct doctor_settings {
-    char *data, *json;
+    char *data, *plugin, *json;
+    char *join, *key_file;
+    bool peers, seal;
+    int transport; /* transport_choice */
+    long workers;
+    double timeout;
 } doctor_settings;
 
 static const option_row rows[] = {
-    {"data", "DIR", OPTION_TEXT, offsetof(doctor_settings, data), .help = "the data set to look for"},
+    {"data", "DIR", OPTION_TEXT, offsetof(doctor_settings, data), .help = "The data set to look for"},
+    PLUGINS_ROW(offsetof(doctor_settings, plugin)),
     {"json", "FILE", OPTION_TEXT, offsetof(doctor_settings, json), .alone = "-",
-     .help = "write the facts as one JSON object; alone or -: to standard output"},
+     .help = "Write the facts to FILE as one JSON object. Without FILE, or with -, write them to standard output"},
+    {.help = "The lines between machines"},
+    {"peers", NULL, OPTION_FLAG, offsetof(doctor_settings, peers),
+     .help =
+         "Measure the lines between the ranks that mpirun started, or that joined, pair by pair. This takes about two "
+         "seconds for each other rank"},
+    {"transport", NULL, OPTION_CHOICE, offsetof(doctor_settings, transport), "auto", .choices = "auto|threads|mpi|tcp",
+     .help = "How ranks reach each other, as in thinwire train"},
+    {"join", "HOST:PORT", OPTION_TEXT, offsetof(doctor_settings, join),
+     .help = "Meet the other ranks at HOST:PORT, as in thinwire train, with --workers"},
+    {"key-file", "FILE", OPTION_TEXT, offsetof(doctor_settings, key_file),
+     .help = "The secret of --join, as in thinwire train"},
+    {"seal", NULL, OPTION_FLAG, offsetof(doctor_settings, seal),
+     .help = "Encrypt what ranks send, as in thinwire train"},
+    {"workers", "N", OPTION_INTEGER, offsetof(doctor_settings, workers), "0", 0, PEERS_MOST,
+     .help = "Measure with N processes that join, or, without --join, with N threads of this process",
+     .stands_for = "as many as mpirun started"},
+    {"timeout", "SECONDS", OPTION_REAL, offsetof(doctor_settings, timeout), "60", 1, 1e6,
+     .help = "How long a rank may be silent"},
 };
 
 static const option_page page = {
     .usage = "thinwire doctor [options]",
-    .description = "Says what thinwire finds on this machine: the instruction sets its kernels can use, cores, memory "
-                   "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set.",
+    .description =
+        "Says what thinwire finds on this machine: the instruction sets its kernels can use, cores, memory "
+        "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set; with --peers, what the "
+        "lines between machines carry.",
+    .examples = "  thinwire doctor\n"
+                "  mpirun --host a,b,c thinwire doctor --peers\n"
+                "  thinwire doctor --peers --join 10.0.0.5:29400 --workers 3    # on each of three machines\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
 };
@@ -123,7 +155,21 @@ typedef struct facts {
     char bf16_implementation[64];
     dataset data; /* without images where data_error says why */
     char data_error[1024];
+    char plugins[1024]; /* what --plugin brought, or why it did not; "" without it */
 } facts;
+
+static void examine_plugins(const char *files, facts *f)
+{
+    size_t before = tw_schemes_count(), used = 0;
+    if (!files) return;
+    if (plugins_load(files) != TW_OK) {
+        snprintf(f->plugins, sizeof f->plugins, "not loaded: %s", tw_last_error());
+        return;
+    }
+    used = (size_t)snprintf(f->plugins, sizeof f->plugins, "loaded:");
+    for (size_t i = before; i < tw_schemes_count() && used < sizeof f->plugins; i++)
+        used += (size_t)snprintf(f->plugins + used, sizeof f->plugins - used, " %s", tw_schemes_name(i));
+}
 
 static void examine(const doctor_settings *settings, facts *f)
 {
@@ -132,6 +178,7 @@ static void examine(const doctor_settings *settings, facts *f)
     f->copy_one = measure_copy(1);
     f->copy_all = f->copy_threads > 1 ? measure_copy(f->copy_threads) : f->copy_one;
     f->mpi = mpi_is_there();
+    examine_plugins(settings->plugin, f);
     nn_engine_version(f->onednn, sizeof f->onednn);
     f->bf16 = nn_bf16_is_native(f->bf16_implementation, sizeof f->bf16_implementation);
     if (dataset_load(settings->data, &f->data) != TW_OK)
@@ -149,6 +196,7 @@ static void print_table(const facts *f)
     printf("%-32s %s (oneDNN has %s)\n", "--compute bf16", f->bf16 ? "native" : "not on this processor",
            *f->bf16_implementation ? f->bf16_implementation : "nothing for it");
     printf("%-32s libthinwire_mpi %s\n", "MPI", f->mpi ? "found" : "not found");
+    if (*f->plugins) printf("%-32s %s\n", "plug-ins", f->plugins);
     if (*f->data_error)
         printf("%-32s not found: %s\n", "data set", f->data_error);
     else
@@ -183,6 +231,7 @@ static tw_status write_json(const char *path, const facts *f)
     cJSON_AddBoolToObject(object, "bf16", f->bf16);
     cJSON_AddStringToObject(object, "bf16_implementation", f->bf16_implementation);
     cJSON_AddBoolToObject(object, "mpi", f->mpi);
+    if (*f->plugins) cJSON_AddStringToObject(object, "plugins", f->plugins);
     add_data(object, f);
     tw_status status = json_write(path, object);
     cJSON_Delete(object);
@@ -203,6 +252,14 @@ static int run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
     (void)set;
+    if (settings->peers)
+        return doctor_peers(&(doctor_peers_settings){.transport = settings->transport,
+                                                     .workers = settings->workers,
+                                                     .join = settings->join,
+                                                     .key_file = settings->key_file,
+                                                     .seal = settings->seal,
+                                                     .timeout = settings->timeout,
+                                                     .json = settings->json});
     facts f = {0};
     if (check_isa() != TW_OK) return launch_refuse();
     examine(settings, &f);

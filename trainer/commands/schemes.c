@@ -1,31 +1,45 @@
 /* thinwire schemes: what --sync may say. */
 #include "commands.h"
 #include "error.h"
+#include "exchange.h"
 #include "launch.h"
+#include "plugins.h"
 #include "scheme.h"
+#include "scheme_words.h"
 #include <stdlib.h>
 
+typedef struct schemes_settings {
+    char *plugin;
+} schemes_settings;
+
+static const option_row rows[] = {PLUGINS_ROW(offsetof(schemes_settings, plugin))};
+
 static const option_page page = {
-    .usage = "thinwire schemes [NAME]",
+    .usage = "thinwire schemes [NAME] [options]",
     .description =
         "Lists the schemes that --sync takes: what workers exchange, and how. With a name, prints that scheme's "
         "options, their ranges and defaults.",
-    .examples = "  thinwire schemes dgc\n",
+    .examples = "  thinwire schemes dgc\n"
+                "  thinwire schemes --plugin ./libmine.so\n",
+    .rows = rows,
+    .count = sizeof rows / sizeof *rows,
     .most_arguments = 1,
+    .word = scheme_word,
+    .word_meaning = scheme_word_meaning,
 };
 
-static void print_group(const char *title, size_t count, const char *(*name)(size_t), const char *(*summary)(size_t))
+static void print_group(const exchange *way)
 {
-    printf("%s:\n", title);
-    for (size_t i = 0; i < count; i++) printf("  %-14s %s\n", name(i), summary(i));
+    const scheme_list *list = &way->schemes;
+    printf("Workers exchange %s%s:\n", list->what, way->replicas ? "" : " (gossip)");
+    for (size_t i = 0; i < list->count(); i++) printf("  %-14s %s\n", list->name(i), list->summary(i));
+    printf("\n");
 }
 
 static void print_list(void)
 {
-    print_group("Workers exchange gradients", tw_scheme_count(), tw_scheme_name, tw_scheme_summary);
-    printf("\n");
-    print_group("Workers exchange weights (gossip)", tw_gossip_scheme_count(), tw_gossip_name, tw_gossip_summary);
-    printf("\nthinwire schemes NAME prints a scheme's options.\n");
+    for (size_t i = 0; exchange_at(i); i++) print_group(exchange_at(i));
+    printf("thinwire schemes NAME prints a scheme's options.\n");
 }
 
 static tw_status print_page(size_t (*help)(size_t, char *, size_t), size_t index)
@@ -42,14 +56,17 @@ static tw_status print_page(size_t (*help)(size_t, char *, size_t), size_t index
 static tw_status print_help(const char *name)
 {
     TW_TRY(scheme_check(name));
-    size_t index = scheme_find(name);
-    if (index < tw_scheme_count()) return print_page(tw_scheme_help, index);
-    return print_page(tw_gossip_help, scheme_find_gossip(name));
+    size_t scheme;
+    const exchange *way = exchange_find(name, &scheme);
+    if (way->schemes.help) return print_page(way->schemes.help, scheme);
+    printf("%s - %s\n", way->schemes.name(scheme), way->schemes.summary(scheme));
+    return TW_OK;
 }
 
-static int run(void *settings, options *set)
+static int run(void *command_settings, options *set)
 {
-    (void)settings;
+    const schemes_settings *settings = command_settings;
+    if (plugins_load(settings->plugin) != TW_OK) return launch_refuse();
     if (set->argument_count == 0) {
         print_list();
         return EXIT_DONE;
@@ -59,5 +76,6 @@ static int run(void *settings, options *set)
 
 int command_schemes(int argc, char **argv)
 {
-    return command_run(&page, argc, argv, NULL, run);
+    schemes_settings settings = {0};
+    return command_run(&page, argc, argv, &settings, run);
 }

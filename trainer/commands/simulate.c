@@ -2,9 +2,11 @@
 #include "simulate.h"
 #include "commands.h"
 #include "error.h"
+#include "exchange.h"
 #include "folder.h"
 #include "json_file.h"
 #include "launch.h"
+#include "plugins.h"
 #include "scheme.h"
 
 #include <malloc.h>
@@ -18,59 +20,55 @@ enum { PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
 
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
-    {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "numbers of workers, such as 16,64,1024"},
+    {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "Numbers of workers, such as 16,64,1024"},
     {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc:density=0.001;adpsgd-random",
-     .help = "schemes, between semicolons; thinwire schemes lists them"},
+     .help = "Schemes, with semicolons between them. thinwire schemes lists them"},
     {"until-loss", "L", OPTION_REAL, AT(until_loss), "0", 0, 1e9,
-     .help = "stop when the training loss, averaged over a few gradients of each worker, is down to L; 0: never"},
+     .help = "Stop when the training loss, averaged over a few gradients of each worker, is down to L",
+     .stands_for = "never"},
     {"gradients", NULL, OPTION_CHOICE, AT(gradients_off), "on", .choices = "on|off",
-     .help = "off: noise in place of a model's gradients, where only bytes and time matter; so does the task none"},
+     .help = "off takes noise in place of a model's gradients, where only bytes and time matter. The task none does "
+             "the same"},
     {"parameters", "N", OPTION_TEXT, AT(parameters), "250k",
-     .help = "of the network that --gradients off stands for: a number such as 25.6M, or resnet50"},
+     .help = "The parameters of the network that --gradients off stands for: a number such as 25.6M, or resnet50"},
 
     {.help = "The network"},
     {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), "1Gbit,0.1ms",
-     .help = "of the line from each host to the switch, each way: kbit, Mbit or Gbit; us, ms or s"},
-    {"overhead", "TIME", OPTION_TEXT, AT(overhead), "0us", .help = "for which starting a message holds its line"},
-    {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, SIMULATE_WORKERS,
-     .help = "workers that share a line; between themselves they talk at no cost"},
+     .help =
+         "Rate and latency of the line from each host to the switch, each way. Units are kbit, Mbit, Gbit; us, ms, s"},
+    {"overhead", "TIME", OPTION_TEXT, AT(overhead), "0us",
+     .help = "The time for which the start of a message holds its line"},
+    {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, WORKERS_MOST,
+     .help = "Workers that share a line. What they send to each other costs nothing"},
 
     {.help = "The machines"},
-    {"step-time", "SECONDS", OPTION_REAL, AT(step_time), "0", 0, 1e6,
-     .help = "of a forward and backward pass; 0: as this machine takes, so that times differ from run to run"},
+    {"step-time", "SECONDS", OPTION_REAL, AT(step_time), "0", 0, 1e6, .help = "The time of a forward and backward pass",
+     .stands_for = "what this machine takes, so that times differ from run to run"},
     {"jitter", "CV", OPTION_REAL, AT(jitter), "0", 0, 10,
-     .help = "standard deviation of that time over its mean, from step to step"},
+     .help = "The standard deviation of that time over its mean, from step to step"},
     {"jitter-form", NULL, OPTION_CHOICE, AT(form), "lognormal", .choices = "lognormal|exponential",
-     .help = "its distribution"},
+     .help = "The distribution of that time"},
     {"codec-rate", "GB/S", OPTION_REAL, AT(codec_rate), "10", 0, 1e6,
-     .help = "gigabytes a second at which a worker's schemes pass over memory; 0: in no time"},
-    {"slow", "LIST", OPTION_TEXT, TRAIN(slow), .help = "RANK:FACTOR,...; a pass takes FACTOR times as long there"},
+     .help = "Gigabytes per second at which a worker's schemes pass over memory. 0 means that they take no time"},
+    {"slow", "LIST", OPTION_TEXT, TRAIN(slow),
+     .help = "RANK:FACTOR,... makes a pass of RANK take FACTOR times as long"},
     {"pause", "LIST", OPTION_TEXT, TRAIN(pause),
-     .help = "RANK:AT:SECONDS,...; after computing its step AT a worker stands still so long"},
+     .help = "RANK:STEP:SECONDS,... lets RANK stand still for SECONDS after it has computed STEP"},
     {"trace", "RUN", OPTION_TEXT, AT(trace),
-     .help = "take the times of step and codec from this folder of a recorded run, and predict that run, too"},
+     .help = "Take the times of step and codec from the folder of a recorded run, and predict that run, too"},
 
     {.help = "What is kept"},
-    {"out", "DIR", OPTION_TEXT, TRAIN(out), .help = "folder for results.json, simulate.svg and the curves in it"},
+    {"out", "DIR", OPTION_TEXT, TRAIN(out),
+     .help = "Write results.json, simulate.svg and the curves in it to folder DIR"},
     {"json", "FILE", OPTION_TEXT, TRAIN(json), .alone = "-",
-     .help = "write the results there too; alone or -: to standard output"},
+     .help = "Write the results to FILE, too. Without FILE, or with -, write them to standard output"},
     {"config", "FILE", OPTION_TEXT, TRAIN(config), .line_only = true,
-     .help = "YAML file of options; the command line wins over it"},
-    {"quiet", NULL, OPTION_FLAG, TRAIN(quiet), .line_only = true, .help = "no progress on standard error"},
+     .help = "Read options from a YAML file. The command line wins over it"},
+    {"quiet", NULL, OPTION_FLAG, TRAIN(quiet), .line_only = true, .help = "Print no progress on standard error"},
 };
 
-/* Of train's options those that say what to train and how; of the others simulate has its own, or none. */
-static int is_shared(const option_row *row)
-{
-    static const char *const others[] = {
-        "workers", "sync", "transport", "timeout",      "check-every",      "slow",           "pause",      "out",
-        "resume",  "json", "config",    "expect-ratio", "checkpoint-every", "dump-gradients", "dump-steps", "quiet"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(row->name, others[i]) == 0) return 0;
-    return 1;
-}
-
-/* Appends them, each group's title before its first. */
+/* Of train's options those that say what to train and how, each group's title before its first; of the others simulate
+ * has its own, or none. */
 static tw_status add_shared_rows(const train_page *shared, train_page *own)
 {
     const option_row *title = NULL;
@@ -78,7 +76,7 @@ static tw_status add_shared_rows(const train_page *shared, train_page *own)
     for (size_t i = 0; i < shared->page.count; i++) {
         const option_row *row = &shared->rows[i];
         if (!row->name) title = row;
-        if (!row->name || !is_shared(row)) continue;
+        if (!row->name || !row->simulated) continue;
         if (title) TW_TRY(options_add_row(own->rows, count, title));
         title = NULL;
         TW_TRY(options_add_row(own->rows, count, row));
@@ -110,14 +108,15 @@ static tw_status complete(simulate_settings *s, options *set)
 static double element_bytes(const char *sync)
 {
     size_t index = scheme_find(sync);
-    return index < tw_scheme_count() ? tw_scheme_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
+    return index < tw_schemes_count() ? tw_schemes_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
 }
 
 static void choose_scheme(const simulation *all, const char *sync, sim_setup *setup)
 {
-    size_t index = scheme_find_gossip(sync);
-    setup->gossips = index < tw_gossip_scheme_count();
-    setup->synchronous = !setup->gossips || tw_gossip_is_synchronous(index);
+    size_t scheme;
+    const exchange *way = exchange_find(sync, &scheme);
+    setup->gossips = !way->replicas;
+    setup->synchronous = exchange_is_synchronous(way, scheme);
     setup->settings.sync = (char *)sync;
     if (all->codec_rate == 0) return;
     setup->world.element_seconds = element_bytes(sync) / all->codec_rate;
@@ -277,10 +276,12 @@ static tw_status run_all(simulate_settings *s, options *set, simulation *all)
 {
     if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
     TW_TRY(complete(s, set));
+    TW_TRY(plugins_load(s->train.plugin));
     TW_TRY(simulate_read_network(s, &all->setup.world));
     TW_TRY(simulate_make_rows(s, all));
     prepare_settings(s, &all->setup);
     if (s->trace) TW_TRY(simulate_read_record(s->trace, &all->record));
+    if (s->trace) TW_TRY(plugins_load(all->record.settings.plugin));
     if (!s->gradients_off) return with_data(all, set);
     TW_TRY(make_noise(all));
     return simulate(all, set);

@@ -47,8 +47,6 @@ typedef struct simulation {
     float *noise;
 } simulation;
 
-enum { SIMULATE_WORKERS = 16384 }; /* at most */
-
 /* simulate_options.c: the link and its overhead; and the rows, scheme by scheme, once it is sure that each can be (the
  * list of schemes is cut at its semicolons). */
 tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world);

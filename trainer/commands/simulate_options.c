@@ -61,9 +61,9 @@ static tw_status read_workers(const char *list, int *counts)
     for (const char *at = list;; at++) {
         char *end;
         long count = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || count < 1 || count > SIMULATE_WORKERS)
+        if (end == at || (*end && *end != ',') || count < 1 || count > WORKERS_MOST)
             return tw_fail(TW_ERROR_ARGUMENT, "--workers %s: want numbers from 1 to %d, such as 16,64,1024", list,
-                           SIMULATE_WORKERS);
+                           WORKERS_MOST);
         *counts++ = (int)count;
         at = end;
         if (!*at) return TW_OK;

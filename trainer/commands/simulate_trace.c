@@ -1,32 +1,23 @@
 /* What a recorded run says of machine and codec. */
 #include "error.h"
 #include "folder.h"
-#include "regular_file.h"
+#include "json_file.h"
 #include "simulate.h"
 
 #include <cJSON.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another */
 
 static tw_status read_summary(const char *folder, cJSON **summary)
 {
-    char path[FOLDER_PATH];
-    struct stat info;
-    FILE *file;
+    char path[FOLDER_PATH], why[512];
     snprintf(path, sizeof path, "%s/summary.json", folder);
-    if (regular_file_stream(path, "r", &file) != TW_OK || fstat(fileno(file), &info) != 0)
-        return tw_fail(TW_ERROR_IO, "--trace %s: %s could not be read; want the folder of a run that has ended", folder,
-                       path);
-    char *text = calloc((size_t)info.st_size + 1, 1);
-    size_t got = text ? fread(text, 1, (size_t)info.st_size, file) : 0;
-    fclose(file);
-    *summary = got ? cJSON_Parse(text) : NULL;
-    free(text);
-    return *summary ? TW_OK : tw_fail(TW_ERROR_FORMAT, "--trace %s: %s is not JSON", folder, path);
+    tw_status status = json_read(path, summary);
+    if (status == TW_OK) return TW_OK;
+    snprintf(why, sizeof why, "%s", tw_last_error());
+    return tw_fail(status, "--trace %s: %s; want the folder of a run that has ended", folder, why);
 }
 
 /* One number of a summary, and what it can be where the run was a real one. */
@@ -49,7 +40,7 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     enum { STEPS, WORKERS, PARAMETERS, PASS, DEVIATION, TRAINING, COMPUTE, WAIT, CODEC, RECEIVED, FIGURES };
     static const figure figures[FIGURES] = {
         [STEPS] = {"", "steps", 1, 1e15},
-        [WORKERS] = {"", "workers", 1, SIMULATE_WORKERS},
+        [WORKERS] = {"", "workers", 1, WORKERS_MOST},
         [PARAMETERS] = {"", "parameters", 1, 1e15},
         [PASS] = {"pass", "seconds", 1e-9, 1e6},
         [DEVIATION] = {"pass", "deviation", 0, 1e6},

@@ -1,11 +1,15 @@
-/* acoustic_model.c - the stack, one or two linear layers, a loss; and back. */
+/* acoustic_model.c - the stack or the speech encoder, one or two linear layers, a loss; and back.
+ *
+ * Batches are padded. The speech encoder reads packed ones: the padding is taken out before it, and put back behind the
+ * last layer, where the loss is. */
 #include "acoustic_model.h"
 
+#include "affine.h"
 #include "buffer.h"
+#include "cross_entropy.h"
 #include "engine.h"
-#include "projection.h"
+#include "padding.h"
 #include "recurrent.h"
-#include "softmax.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,9 +19,17 @@ struct acoustic_model {
     acoustic_model_config config;
     nn_engine *engine;
     nn_table table;
-    recurrent *stack;
-    projection bottleneck, output;
+    recurrent *stack; /* or */
+    speech_encoder *encoder;
+    int held;
+    nn_range encoder_parameters; /* that learn, of the stack or the encoder */
+    nn_affine bottleneck, output;
     parameter_set parameters;
+    size_t *first; /* of each utterance's packed frames */
+    size_t utterances;
+    nn_buffer packed;          /* the frames without padding */
+    nn_buffer packed_gradient; /* of the logits without padding */
+    nn_buffer scores;          /* with padding */
     nn_buffer narrow;          /* the bottleneck's output */
     nn_buffer narrow_gradient; /* of that */
     nn_buffer hidden_gradient; /* of the stack's output */
@@ -29,7 +41,8 @@ struct acoustic_model {
 
 static tw_status check(const acoustic_model_config *c)
 {
-    if (c->features == 0 || c->layers == 0 || c->hidden == 0 || c->labels < 2)
+    const int encodes = c->layers == 0 && c->encoder.blocks > 0;
+    if (c->features == 0 || (!encodes && (c->layers == 0 || c->hidden == 0)) || c->labels < 2)
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "an acoustic model needs a feature, a layer, a cell and 2 labels or more, not %zu, %zu, %zu and %zu",
@@ -47,7 +60,7 @@ static float range_of(size_t fan_in)
     return 1.0f / sqrtf((float)fan_in);
 }
 
-static tw_status declare(acoustic_model *m)
+static tw_status declare_stack(acoustic_model *m, size_t *width)
 {
     const acoustic_model_config *c = &m->config;
     const recurrent_options stack = {.layers = c->layers,
@@ -58,14 +71,36 @@ static tw_status declare(acoustic_model *m)
                                      .forget_bias = 1.0f,
                                      .engine = m->engine};
     TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
-    size_t width = recurrent_width(m->stack), inputs = c->bottleneck ? c->bottleneck : width;
-    const projection_options bottleneck = {"bottleneck", width, c->bottleneck, range_of(width), 0.0f, m->engine};
-    const projection_options output = {"output", inputs, c->labels, range_of(inputs), 0.0f, m->engine};
-    if (c->bottleneck) TW_TRY(projection_declare(&bottleneck, &m->table, &m->bottleneck));
-    return projection_declare(&output, &m->table, &m->output);
+    *width = recurrent_width(m->stack);
+    return TW_OK;
 }
 
-tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_model **model)
+static tw_status declare_encoder(acoustic_model *m, size_t *width)
+{
+    speech_encoder_config *encoder = &m->config.encoder;
+    encoder->features = m->config.features;
+    encoder->keep = m->config.keep;
+    TW_TRY(speech_encoder_create(encoder, m->engine, &m->table, &m->encoder));
+    m->encoder_parameters.first = speech_encoder_frozen(m->encoder, m->config.freeze);
+    *width = encoder->width;
+    return TW_OK;
+}
+
+static tw_status declare(acoustic_model *m)
+{
+    const acoustic_model_config *c = &m->config;
+    size_t width;
+    TW_TRY(c->layers > 0 ? declare_stack(m, &width) : declare_encoder(m, &width));
+    m->encoder_parameters.end = m->table.count;
+    size_t inputs = c->bottleneck ? c->bottleneck : width;
+    const nn_affine_options bottleneck = {"bottleneck", width, c->bottleneck, range_of(width), 0.0f, m->engine};
+    const nn_affine_options output = {"output", inputs, c->labels, range_of(inputs), 0.0f, m->engine};
+    if (c->bottleneck) TW_TRY(nn_affine_declare(&bottleneck, &m->table, &m->bottleneck));
+    return nn_affine_declare(&output, &m->table, &m->output);
+}
+
+/* All but the parameters' memory. */
+static tw_status begin(const acoustic_model_config *config, acoustic_model **model)
 {
     TW_TRY(check(config));
     acoustic_model *made = calloc(1, sizeof *made);
@@ -73,7 +108,6 @@ tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_mo
     made->config = *config;
     tw_status status = nn_engine_create(config->precision, &made->engine);
     if (status == TW_OK) status = declare(made);
-    if (status == TW_OK) status = parameter_set_allocate(&made->table, &made->parameters);
     if (status == TW_OK)
         *model = made;
     else
@@ -81,13 +115,39 @@ tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_mo
     return status;
 }
 
+tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_model **model)
+{
+    acoustic_model *made = NULL;
+    TW_TRY(begin(config, &made));
+    tw_status status = parameter_set_allocate(&made->table, &made->parameters);
+    if (status == TW_OK)
+        *model = made;
+    else
+        acoustic_model_destroy(made);
+    return status;
+}
+
+tw_status acoustic_model_elements(const acoustic_model_config *config, size_t *elements)
+{
+    acoustic_model *made = NULL;
+    TW_TRY(begin(config, &made));
+    *elements = made->table.elements;
+    acoustic_model_destroy(made);
+    return TW_OK;
+}
+
 void acoustic_model_destroy(acoustic_model *m)
 {
     if (!m) return;
     recurrent_destroy(m->stack);
+    speech_encoder_destroy(m->encoder);
     nn_engine_destroy(m->engine);
     parameter_set_free(&m->parameters);
     nn_table_free(&m->table);
+    free(m->first);
+    nn_buffer_free(&m->packed);
+    nn_buffer_free(&m->packed_gradient);
+    nn_buffer_free(&m->scores);
     nn_buffer_free(&m->narrow);
     nn_buffer_free(&m->narrow_gradient);
     nn_buffer_free(&m->hidden_gradient);
@@ -106,6 +166,21 @@ void acoustic_model_initialise(acoustic_model *m, uint64_t seed)
     nn_table_initialise(&m->table, seed, m->parameters.values);
 }
 
+size_t acoustic_model_frozen(const acoustic_model *m)
+{
+    return m->encoder_parameters.first;
+}
+
+void acoustic_model_hold(acoustic_model *m, int held)
+{
+    m->held = held;
+}
+
+size_t acoustic_model_rows(const acoustic_model *m, size_t frames)
+{
+    return m->encoder ? speech_encoder_rows(frames) : frames;
+}
+
 /* ---- both ways ---- */
 
 /* One call on its way through the model. */
@@ -115,13 +190,13 @@ typedef struct pass {
     nn_gradient_ready ready;
     void *context;
     size_t rows;
-    const float *hidden; /* the stack's output */
+    nn_rows packed;      /* the encoder's rows */
+    const float *hidden; /* the stack's output, or the encoder's */
     const float *last;   /* what the output layer read: that, or the bottleneck's */
 } pass;
 
-static tw_status forward(acoustic_model *m, pass *p)
+static tw_status forward_stack(acoustic_model *m, pass *p)
 {
-    const float *values = m->parameters.values;
     const acoustic_model_batch *b = p->batch;
     recurrent_batch stack = {.steps = b->steps, .batch = b->batch, .lengths = b->lengths, .x = b->frames, .keep = 1.0f};
     if (p->noise) {
@@ -129,40 +204,113 @@ static tw_status forward(acoustic_model *m, pass *p)
         stack.noise = *p->noise;
     }
     p->rows = b->steps * b->batch;
+    return recurrent_forward(m->stack, m->parameters.values, &stack, &p->hidden);
+}
+
+static tw_status reserve_places(acoustic_model *m, size_t utterances)
+{
+    if (m->utterances >= utterances && m->first) return TW_OK;
+    free(m->first);
+    m->utterances = 0;
+    m->first = malloc((utterances + 1) * sizeof *m->first);
+    if (!m->first) return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu utterances", utterances);
+    m->utterances = utterances;
+    return TW_OK;
+}
+
+static tw_status forward_encoder(acoustic_model *m, pass *p)
+{
+    const acoustic_model_batch *b = p->batch;
+    TW_TRY(reserve_places(m, b->batch));
+    m->first[0] = 0;
+    for (size_t u = 0; u < b->batch; u++) m->first[u + 1] = m->first[u] + (b->lengths ? b->lengths[u] : b->steps);
+    const nn_rows frames = {b->batch, m->first};
+    TW_TRY(nn_buffer_reserve(&m->packed, nn_rows_total(&frames) * m->config.features));
+    padding_remove(&frames, m->config.features, b->frames, m->packed.values);
+    TW_TRY(speech_encoder_forward(m->encoder, m->parameters.values, &frames, m->packed.values, p->noise, &p->packed,
+                                  &p->hidden));
+    p->rows = nn_rows_total(&p->packed);
+    return TW_OK;
+}
+
+static tw_status forward(acoustic_model *m, pass *p)
+{
+    const float *values = m->parameters.values;
     nn_engine_enter();
-    TW_TRY(recurrent_forward(m->stack, values, &stack, &p->hidden));
+    TW_TRY(m->encoder ? forward_encoder(m, p) : forward_stack(m, p));
     p->last = p->hidden;
     if (m->config.bottleneck) {
         TW_TRY(nn_buffer_reserve(&m->narrow, p->rows * m->config.bottleneck));
-        TW_TRY(projection_forward(&m->bottleneck, values, p->rows, p->hidden, m->narrow.values));
+        TW_TRY(nn_affine_forward(&m->bottleneck, values, p->rows, p->hidden, m->narrow.values));
         p->last = m->narrow.values;
     }
     TW_TRY(nn_buffer_reserve(&m->logits, p->rows * m->config.labels));
-    return projection_forward(&m->output, values, p->rows, p->last, m->logits.values);
+    return nn_affine_forward(&m->output, values, p->rows, p->last, m->logits.values);
 }
 
-/* The parameters' gradients first, so that they can leave. */
-static tw_status backward_projection(acoustic_model *m, const pass *p, const projection *linear, const float *x,
-                                     const float *y_gradient, nn_buffer *x_gradient)
+/* Who hears of gradients counts from behind what is frozen. */
+typedef struct listener {
+    const pass *pass;
+    size_t frozen;
+} listener;
+
+static tw_status announce(void *context, size_t index, float *gradient)
+{
+    const listener *l = context;
+    return l->pass->ready(l->pass->context, index - l->frozen, gradient);
+}
+
+/* The parameters' gradients first, so that they can leave. `x_gradient` NULL: nobody before it learns. */
+static tw_status backward_affine(acoustic_model *m, const pass *p, const nn_affine *a, const float *x,
+                                 const float *y_gradient, nn_buffer *x_gradient)
 {
     float *gradients = m->parameters.gradients;
-    TW_TRY(nn_buffer_reserve(x_gradient, p->rows * linear->inputs));
-    TW_TRY(projection_backward_parameters(linear, p->rows, x, y_gradient, gradients));
-    TW_TRY(nn_table_announce(&m->table, linear->parameters, gradients, p->ready, p->context));
-    return projection_backward_source(linear, m->parameters.values, p->rows, y_gradient, x_gradient->values);
+    listener to = {p, m->encoder_parameters.first};
+    TW_TRY(nn_affine_backward_parameters(a, p->rows, x, y_gradient, gradients));
+    TW_TRY(nn_table_announce(&m->table, a->parameters, gradients, p->ready ? announce : NULL, &to));
+    if (!x_gradient) return TW_OK;
+    TW_TRY(nn_buffer_reserve(x_gradient, p->rows * a->inputs));
+    return nn_affine_backward_source(a, m->parameters.values, p->rows, y_gradient, x_gradient->values);
 }
 
-static tw_status backward(acoustic_model *m, const pass *p, const float *gradient)
+static tw_status backward_stack(acoustic_model *m, const pass *p)
 {
-    nn_buffer *narrow = m->config.bottleneck ? &m->narrow_gradient : &m->hidden_gradient;
-    TW_TRY(backward_projection(m, p, &m->output, p->last, gradient, narrow));
-    if (m->config.bottleneck)
-        TW_TRY(backward_projection(m, p, &m->bottleneck, p->hidden, narrow->values, &m->hidden_gradient));
     const recurrent_gradients stack = {.y = m->hidden_gradient.values,
                                        .parameters = m->parameters.gradients,
                                        .ready = p->ready,
                                        .context = p->context};
     return recurrent_backward(m->stack, m->parameters.values, &stack);
+}
+
+static tw_status backward_encoder(acoustic_model *m, const pass *p)
+{
+    listener to = {p, m->encoder_parameters.first};
+    const speech_encoder_gradients encoder = {
+        .parameters = m->parameters.gradients, .ready = p->ready ? announce : NULL, .context = &to};
+    return speech_encoder_backward(m->encoder, m->parameters.values, m->hidden_gradient.values, m->config.freeze,
+                                   &encoder);
+}
+
+/* What stands still for now is exchanged like the rest, so that all steps are of one form. */
+static tw_status announce_zeros(acoustic_model *m, const pass *p)
+{
+    float *gradients = m->parameters.gradients;
+    const nn_range range = m->encoder_parameters;
+    listener to = {p, range.first};
+    for (size_t i = range.first; i < range.end; i++)
+        memset(gradients + m->table.offsets[i], 0, nn_table_elements(&m->table, i) * sizeof *gradients);
+    return nn_table_announce(&m->table, range, gradients, p->ready ? announce : NULL, &to);
+}
+
+static tw_status backward(acoustic_model *m, const pass *p, const float *gradient)
+{
+    const int learns = !m->held && m->encoder_parameters.first < m->encoder_parameters.end;
+    nn_buffer *hidden = learns ? &m->hidden_gradient : NULL;
+    nn_buffer *narrow = m->config.bottleneck ? &m->narrow_gradient : hidden;
+    TW_TRY(backward_affine(m, p, &m->output, p->last, gradient, narrow));
+    if (narrow != hidden) TW_TRY(backward_affine(m, p, &m->bottleneck, p->hidden, narrow->values, hidden));
+    if (!learns) return announce_zeros(m, p);
+    return m->encoder ? backward_encoder(m, p) : backward_stack(m, p);
 }
 
 /* ---- whole utterances ---- */
@@ -175,26 +323,56 @@ static void clear_padding(const acoustic_model_batch *batch, size_t labels, floa
                 memset(gradient + (t * batch->batch + s) * labels, 0, labels * sizeof *gradient);
 }
 
+/* The logits' logarithms of the softmax, with padding: (rows of steps, batch, labels). */
+static tw_status score(acoustic_model *m, const pass *p, float **scores)
+{
+    const acoustic_model_batch *b = p->batch;
+    const size_t labels = m->config.labels, steps = acoustic_model_rows(m, b->steps);
+    nn_log_softmax(m->logits.values, p->rows, labels);
+    *scores = m->logits.values;
+    if (!m->encoder) return TW_OK;
+    TW_TRY(nn_buffer_reserve(&m->scores, steps * b->batch * labels));
+    padding_put(&p->packed, steps, labels, m->logits.values, m->scores.values);
+    *scores = m->scores.values;
+    return TW_OK;
+}
+
+/* The loss's gradient, as the last layer's rows stand. */
+static tw_status without_padding(acoustic_model *m, const pass *p, float **gradient)
+{
+    const size_t labels = m->config.labels;
+    if (m->encoder) {
+        TW_TRY(nn_buffer_reserve(&m->packed_gradient, p->rows * labels));
+        padding_remove(&p->packed, labels, m->gradient.values, m->packed_gradient.values);
+    } else {
+        clear_padding(p->batch, labels, m->gradient.values);
+    }
+    *gradient = m->encoder ? m->packed_gradient.values : m->gradient.values;
+    return TW_OK;
+}
+
 tw_status acoustic_model_step(acoustic_model *m, const acoustic_model_batch *batch, const acoustic_model_loss *loss,
                               const nn_noise *noise, nn_gradient_ready ready, void *context)
 {
-    const size_t labels = m->config.labels;
+    const size_t count = acoustic_model_rows(m, batch->steps) * batch->batch * m->config.labels;
     pass p = {.batch = batch, .noise = noise, .ready = ready, .context = context};
+    float *scores, *gradient;
     TW_TRY(forward(m, &p));
-    nn_log_softmax(m->logits.values, p.rows, labels);
-    TW_TRY(nn_buffer_reserve(&m->gradient, p.rows * labels));
-    memset(m->gradient.values, 0, p.rows * labels * sizeof(float));
-    TW_TRY(loss->compute(loss->context, batch, m->logits.values, m->gradient.values));
-    clear_padding(batch, labels, m->gradient.values);
-    return backward(m, &p, m->gradient.values);
+    TW_TRY(score(m, &p, &scores));
+    TW_TRY(nn_buffer_reserve(&m->gradient, count));
+    memset(m->gradient.values, 0, count * sizeof(float));
+    TW_TRY(loss->compute(loss->context, batch, scores, m->gradient.values));
+    TW_TRY(without_padding(m, &p, &gradient));
+    return backward(m, &p, gradient);
 }
 
 tw_status acoustic_model_evaluate(acoustic_model *m, const acoustic_model_batch *batch, const float **scores)
 {
     pass p = {.batch = batch};
+    float *own;
     TW_TRY(forward(m, &p));
-    nn_log_softmax(m->logits.values, p.rows, m->config.labels);
-    *scores = m->logits.values;
+    TW_TRY(score(m, &p, &own));
+    *scores = own;
     return TW_OK;
 }
 
@@ -202,6 +380,7 @@ tw_status acoustic_model_evaluate(acoustic_model *m, const acoustic_model_batch 
 
 static tw_status check_targets(const acoustic_model *m, const acoustic_model_batch *batch, const int32_t *targets)
 {
+    if (m->encoder) return tw_fail(TW_ERROR_ARGUMENT, "a speech encoder has no row for each frame that has a target");
     for (size_t i = 0; i < batch->steps * batch->batch; i++) {
         size_t step = i / batch->batch, sequence = i % batch->batch;
         if (targets[i] < NN_NO_TARGET || targets[i] >= (int32_t)m->config.labels)
@@ -221,8 +400,7 @@ static tw_status forward_frames(acoustic_model *m, pass *p, const int32_t *targe
     TW_TRY(check_targets(m, p->batch, targets));
     TW_TRY(forward(m, p));
     float *logits = m->logits.values;
-    nn_token_loss loss =
-        nn_token_cross_entropy(logits, targets, p->rows, m->config.labels, with_gradient ? logits : NULL);
+    nn_loss loss = nn_cross_entropy(logits, targets, p->rows, m->config.labels, with_gradient ? logits : NULL);
     *result = (acoustic_model_result){loss.sum, loss.counted, loss.correct};
     return TW_OK;
 }

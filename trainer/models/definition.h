@@ -1,10 +1,21 @@
 /* definition.h - what makes a model: a name and a function that builds its net.
  *
- * To add one, write a file with a definition and name it in list.c. */
+ * To add one, write a file with a definition, NAME_model, and name it in MODELS. */
 #ifndef MODEL_DEFINITION_H
 #define MODEL_DEFINITION_H
 
 #include "net.h"
+
+/* The models there are. */
+#define MODELS(X)                                                                                                      \
+    X(cnn)                                                                                                             \
+    X(resnet20)                                                                                                        \
+    X(resnet32)                                                                                                        \
+    X(resnet56)                                                                                                        \
+    X(resnet110)                                                                                                       \
+    X(resnet18)                                                                                                        \
+    X(resnet34)                                                                                                        \
+    X(resnet50)
 
 typedef struct model_definition {
     const char *name;
@@ -15,10 +26,11 @@ typedef struct model_definition {
     const char *schedule; /* of the learning rate, in the words of `--schedule`: what suits it on its usual data */
 } model_definition;
 
-/* Ends with a definition without a name. */
-extern const model_definition model_definitions[];
+#define DECLARE_MODEL(name) extern const model_definition name##_model;
+MODELS(DECLARE_MODEL)
+#undef DECLARE_MODEL
 
-tw_status cnn_build(nn_net *net, size_t depth, size_t classes);
-tw_status resnet_build(nn_net *net, size_t depth, size_t classes);
+/* The same as a list, which ends with NULL. */
+extern const model_definition *const model_definitions[];
 
 #endif

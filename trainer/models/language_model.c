@@ -1,12 +1,12 @@
 /* language_model.c - embedding, dropout, the stack, softmax; and back. */
 #include "language_model.h"
 
+#include "affine.h"
 #include "buffer.h"
+#include "cross_entropy.h"
 #include "embedding.h"
 #include "engine.h"
-#include "projection.h"
 #include "recurrent.h"
-#include "softmax.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ struct language_model {
     nn_table table;
     nn_range encoder; /* in the table: the first tensor */
     recurrent *stack;
-    projection decoder;
+    nn_affine decoder;
     parameter_set parameters;
     carried training, evaluation;
     nn_buffer embedded;        /* and, in backward, their gradients */
@@ -95,12 +95,12 @@ static tw_status declare(language_model *m)
                                     NN_INITIAL_UNIFORM, c->range};
     const recurrent_options stack = {
         .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range, .engine = m->engine};
-    const projection_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range, m->engine};
+    const nn_affine_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range, m->engine};
     m->encoder = (nn_range){0, 1};
     TW_TRY(nn_table_declare(&m->table, &encoder));
     TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
-    if (c->tied) return projection_declare_tied(&decoder, 0, &m->table, &m->decoder);
-    return projection_declare(&decoder, &m->table, &m->decoder);
+    if (c->tied) return nn_affine_declare_tied(&decoder, 0, &m->table, &m->decoder);
+    return nn_affine_declare(&decoder, &m->table, &m->decoder);
 }
 
 static tw_status fill(language_model *m)
@@ -224,7 +224,7 @@ static tw_status forward(language_model *m, pass *p)
                                    .keep = p->keep,
                                    .noise = p->noise};
     TW_TRY(recurrent_forward(m->stack, values, &batch, &p->hidden));
-    return projection_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
+    return nn_affine_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
 }
 
 /* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
@@ -237,9 +237,9 @@ static tw_status backward(language_model *m, const pass *p, nn_gradient_ready re
                                        .parameters = gradients,
                                        .ready = ready,
                                        .context = context};
-    TW_TRY(projection_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
+    TW_TRY(nn_affine_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
     TW_TRY(nn_table_announce(&m->table, m->decoder.parameters, gradients, ready, context));
-    TW_TRY(projection_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
+    TW_TRY(nn_affine_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
     TW_TRY(recurrent_backward(m->stack, values, &stack));
     drop_embedded(m, p);
     if (!m->config.tied) memset(gradients, 0, nn_table_elements(&m->table, 0) * sizeof *gradients);
@@ -255,8 +255,7 @@ tw_status language_model_step(language_model *m, const language_model_text *text
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
     TW_TRY(forward(m, &p));
-    nn_token_loss loss =
-        nn_token_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
+    nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
     *result = (language_model_result){loss.sum, loss.counted};
     return backward(m, &p, ready, context);
 }
@@ -268,7 +267,7 @@ tw_status language_model_evaluate(language_model *m, const language_model_text *
         return tw_fail(TW_ERROR_ORDER, "language_model_start_evaluation comes before language_model_evaluate");
     TW_TRY(forward(m, &p));
     if (!text->targets || !result) return TW_OK;
-    nn_token_loss loss = nn_token_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, NULL);
+    nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, NULL);
     *result = (language_model_result){loss.sum, loss.counted};
     return TW_OK;
 }

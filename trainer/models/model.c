@@ -6,6 +6,7 @@
 #include "cross_entropy.h"
 #include "definition.h"
 #include "parameters.h"
+#include "words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,38 +24,29 @@ struct model {
     size_t oldest; /* of the smaller ones: the next to be replaced */
     parameter_set parameters;
     float *buffers;
+    int32_t *targets; /* the labels of a call, as the loss takes them */
     nn_buffer arena;
 };
 
 const char *model_name(size_t index)
 {
     for (size_t i = 0; i < index; i++)
-        if (!model_definitions[i].name) return NULL;
-    return model_definitions[index].name;
+        if (!model_definitions[i]) return NULL;
+    return model_definitions[index] ? model_definitions[index]->name : NULL;
 }
 
 const char *model_summary(size_t index)
 {
-    return model_name(index) ? model_definitions[index].summary : NULL;
+    return model_name(index) ? model_definitions[index]->summary : NULL;
 }
 
 /* ---- making ---- */
 
-static tw_status unknown(const char *name)
-{
-    char names[256] = "";
-    for (const model_definition *d = model_definitions; d->name; d++) {
-        if (*names) strncat(names, ", ", sizeof names - strlen(names) - 1);
-        strncat(names, d->name, sizeof names - strlen(names) - 1);
-    }
-    return tw_fail(TW_ERROR_ARGUMENT, "there is no model \"%s\"; there are %s", name, names);
-}
-
 static const model_definition *find(const char *name)
 {
-    const model_definition *d = model_definitions;
-    while (d->name && strcmp(d->name, name) != 0) d++;
-    return d->name ? d : NULL;
+    const model_definition *const *d = model_definitions;
+    while (*d && strcmp((*d)->name, name) != 0) d++;
+    return *d;
 }
 
 const char *model_schedule(const char *name)
@@ -71,11 +63,22 @@ static tw_status build(const model *m, size_t images, nn_net **net)
     return nn_net_finish(*net);
 }
 
+static tw_status check_size(const model *m)
+{
+    size_t count = nn_net_parameters(m->full)->elements;
+    if (!m->shape.most_parameters || count <= m->shape.most_parameters) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it is of a network with %zu weights, but holds %zu", count,
+                   m->shape.most_parameters);
+}
+
 static tw_status fill(model *m)
 {
     TW_TRY(build(m, m->shape.batch, &m->full));
+    TW_TRY(check_size(m));
     TW_TRY(parameter_set_allocate(nn_net_parameters(m->full), &m->parameters));
     m->buffers = parameter_array(nn_net_buffers(m->full)->elements);
+    m->targets = calloc(m->shape.batch, sizeof *m->targets);
+    if (!m->targets) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu labels", m->shape.batch);
     if (!m->buffers) return tw_fail(TW_ERROR_MEMORY, "no memory for the statistics of %s", m->definition->name);
     return nn_buffer_reserve(&m->arena, nn_net_arena_bytes(m->full) / sizeof(float));
 }
@@ -83,7 +86,7 @@ static tw_status fill(model *m)
 tw_status model_create(const char *name, const model_shape *shape, model **out)
 {
     const model_definition *definition = find(name);
-    if (!definition) return unknown(name);
+    if (!definition) return words_refuse("model", name, strlen(name), model_name);
     if (shape->batch == 0 || shape->classes < 2)
         return tw_fail(TW_ERROR_ARGUMENT, "a model needs a batch of 1 or more and 2 classes or more, not %zu and %zu",
                        shape->batch, shape->classes);
@@ -106,6 +109,7 @@ void model_destroy(model *m)
     for (size_t i = 0; i < SMALLER_NETS; i++) nn_net_destroy(m->smaller[i].net);
     parameter_set_free(&m->parameters);
     free(m->buffers);
+    free(m->targets);
     nn_buffer_free(&m->arena);
     free(m);
 }
@@ -194,28 +198,30 @@ static tw_status take_net(model *m, size_t images, nn_net **net)
     return nn_net_bind(*net, &arrays);
 }
 
-static tw_status check_labels(const model *m, const uint8_t *labels, size_t count)
+static tw_status take_labels(model *m, const uint16_t *labels, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (labels[i] >= m->shape.classes)
             return tw_fail(TW_ERROR_ARGUMENT, "image %zu has label %u; the model has %zu classes", i, labels[i],
                            m->shape.classes);
+        m->targets[i] = labels[i];
+    }
     return TW_OK;
 }
 
-static tw_status run(model *m, const float *images, const uint8_t *labels, size_t count, int training, nn_net **net,
+static tw_status run(model *m, const float *images, const uint16_t *labels, size_t count, int training, nn_net **net,
                      model_result *result)
 {
     TW_TRY(take_net(m, count, net));
-    TW_TRY(check_labels(m, labels, count));
+    TW_TRY(take_labels(m, labels, count));
     TW_TRY(nn_net_forward(*net, images, training));
     float *gradient = training ? nn_net_output_gradient(*net) : NULL;
-    nn_loss loss = nn_cross_entropy(nn_net_output(*net), labels, count, m->shape.classes, gradient);
+    nn_loss loss = nn_cross_entropy(nn_net_output(*net), m->targets, count, m->shape.classes, gradient);
     *result = (model_result){loss.sum, loss.correct, count};
     return TW_OK;
 }
 
-tw_status model_step(model *m, const float *images, const uint8_t *labels, size_t count, model_gradient_ready ready,
+tw_status model_step(model *m, const float *images, const uint16_t *labels, size_t count, model_gradient_ready ready,
                      void *context, model_result *result)
 {
     nn_net *net = NULL;
@@ -223,8 +229,17 @@ tw_status model_step(model *m, const float *images, const uint8_t *labels, size_
     return nn_net_backward(net, ready, context);
 }
 
-tw_status model_evaluate(model *m, const float *images, const uint8_t *labels, size_t count, model_result *result)
+tw_status model_evaluate(model *m, const float *images, const uint16_t *labels, size_t count, model_result *result)
 {
     nn_net *net = NULL;
     return run(m, images, labels, count, 0, &net, result);
+}
+
+tw_status model_predict(model *m, const float *images, size_t count, double *probabilities)
+{
+    nn_net *net = NULL;
+    TW_TRY(take_net(m, count, &net));
+    TW_TRY(nn_net_forward(net, images, 0));
+    nn_probabilities(nn_net_output(net), count, m->shape.classes, probabilities);
+    return TW_OK;
 }

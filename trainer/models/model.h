@@ -19,6 +19,7 @@ typedef struct model_shape {
     size_t classes;
     size_t batch; /* the most images a call brings */
     nn_precision precision;
+    size_t most_parameters; /* a larger network is TW_ERROR_FORMAT, before there is memory for it; 0: any */
 } model_shape;
 
 /* Called by model_step when tensor `index`'s gradient is complete (backward order); the gradient will not be touched
@@ -32,14 +33,16 @@ typedef struct model_result {
     size_t images;
 } model_result;
 
-/* Makes a model by name: "cnn", "resnet20", "resnet32", "resnet56", "resnet110". TW_ERROR_ARGUMENT lists the names when
- * it is unknown; TW_ERROR_UNSUPPORTED says that this processor does not compute in the precision. */
+/* Makes a model by name. TW_ERROR_ARGUMENT lists the names when it is unknown; TW_ERROR_UNSUPPORTED says that this
+ * processor does not compute in the precision. */
 tw_status model_create(const char *name, const model_shape *shape, model **out);
 void model_destroy(model *m);
 
 /* Names and one-line descriptions, for help; NULL past the end. */
 const char *model_name(size_t index);
 const char *model_summary(size_t index);
+/* All names in one sentence. */
+extern const char model_help[];
 /* The schedule of the learning rate that suits a model, in the words of `--schedule`; NULL for an unknown name. */
 const char *model_schedule(const char *name);
 
@@ -61,9 +64,11 @@ void model_initialise(model *m, uint64_t seed);
 
 /* Forward and backward over `count` images (count, channels, height, width), labels < classes. Gradients of the MEAN
  * loss are written (not added). `ready` may be NULL. */
-tw_status model_step(model *m, const float *images, const uint8_t *labels, size_t count, model_gradient_ready ready,
+tw_status model_step(model *m, const float *images, const uint16_t *labels, size_t count, model_gradient_ready ready,
                      void *context, model_result *result);
 /* Forward only, with running statistics in place of the batch's. */
-tw_status model_evaluate(model *m, const float *images, const uint8_t *labels, size_t count, model_result *result);
+tw_status model_evaluate(model *m, const float *images, const uint16_t *labels, size_t count, model_result *result);
+/* The same, to (count, classes) probabilities. */
+tw_status model_predict(model *m, const float *images, size_t count, double *probabilities);
 
 #endif

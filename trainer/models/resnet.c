@@ -28,7 +28,7 @@ static tw_status block(nn_net *net, size_t stage, size_t index)
     return nn_join(net);
 }
 
-tw_status resnet_build(nn_net *net, size_t depth, size_t classes)
+static tw_status build(nn_net *net, size_t depth, size_t classes)
 {
     size_t blocks = (depth - 2) / 6;
     TW_TRY(convolution_and_norm(net, "", 1, 16, 1, 1));
@@ -37,3 +37,15 @@ tw_status resnet_build(nn_net *net, size_t depth, size_t classes)
     TW_TRY(nn_global_average_pool(net));
     return nn_linear(net, "fc", classes, NN_INITIAL_HE);
 }
+
+/* He et al. 2015, section 4.2: a tenth after 32,000 and after 48,000 steps of 128 images. */
+#define HE "step:82,123"
+
+const model_definition resnet20_model = {"resnet20", "CIFAR ResNet of 20 layers (270 thousand parameters)", build, 20,
+                                         HE};
+const model_definition resnet32_model = {"resnet32", "CIFAR ResNet of 32 layers (464 thousand parameters)", build, 32,
+                                         HE};
+const model_definition resnet56_model = {"resnet56", "CIFAR ResNet of 56 layers (853 thousand parameters)", build, 56,
+                                         HE};
+const model_definition resnet110_model = {"resnet110", "CIFAR ResNet of 110 layers (1.7 million parameters)", build,
+                                          110, HE};

@@ -5,12 +5,30 @@
 
 #include <string.h>
 
-tw_status nn_affine_forward(nn_engine *engine, const nn_affine_shape *shape, const float *weight, const float *bias,
-                            const float *x, float *y)
+tw_status nn_affine_declare_tied(const nn_affine_options *options, size_t weight, nn_table *table, nn_affine *a)
 {
-    nn_product product = {.transpose_b = 1, .m = shape->rows, .n = shape->outputs, .k = shape->inputs, .beta = 1.0f};
-    for (size_t i = 0; i < shape->rows; i++) memcpy(y + i * shape->outputs, bias, shape->outputs * sizeof *y);
-    return nn_multiply(engine, &product, x, weight, y);
+    const nn_declaration bias = {options->name, "bias", 1, {options->outputs}, NN_INITIAL_UNIFORM, options->bias_range};
+    *a = (nn_affine){options->inputs, options->outputs, weight, table->elements, {table->count, table->count + 1},
+                     options->engine};
+    return nn_table_declare(table, &bias);
+}
+
+tw_status nn_affine_declare(const nn_affine_options *options, nn_table *table, nn_affine *a)
+{
+    const nn_declaration weight = {options->name,      "weight",      2, {options->outputs, options->inputs},
+                                   NN_INITIAL_UNIFORM, options->range};
+    size_t offset = table->elements;
+    TW_TRY(nn_table_declare(table, &weight));
+    TW_TRY(nn_affine_declare_tied(options, offset, table, a));
+    a->parameters.first--;
+    return TW_OK;
+}
+
+tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y)
+{
+    nn_product product = {.transpose_b = 1, .m = rows, .n = a->outputs, .k = a->inputs, .beta = 1.0f};
+    for (size_t i = 0; i < rows; i++) memcpy(y + i * a->outputs, values + a->bias, a->outputs * sizeof *y);
+    return nn_multiply(a->engine, &product, x, values + a->weight, y);
 }
 
 void nn_sum_rows(const float *rows, size_t count, size_t columns, float *sum)
@@ -20,17 +38,17 @@ void nn_sum_rows(const float *rows, size_t count, size_t columns, float *sum)
         for (size_t j = 0; j < columns; j++) sum[j] += rows[i * columns + j];
 }
 
-tw_status nn_affine_backward_parameters(nn_engine *engine, const nn_affine_shape *shape, const float *x,
-                                        const float *y_gradient, float *weight_gradient, float *bias_gradient)
+tw_status nn_affine_backward_parameters(const nn_affine *a, size_t rows, const float *x, const float *y_gradient,
+                                        float *gradients)
 {
-    nn_product product = {.transpose_a = 1, .m = shape->outputs, .n = shape->inputs, .k = shape->rows};
-    nn_sum_rows(y_gradient, shape->rows, shape->outputs, bias_gradient);
-    return nn_multiply(engine, &product, y_gradient, x, weight_gradient);
+    nn_product product = {.transpose_a = 1, .m = a->outputs, .n = a->inputs, .k = rows};
+    nn_sum_rows(y_gradient, rows, a->outputs, gradients + a->bias);
+    return nn_multiply(a->engine, &product, y_gradient, x, gradients + a->weight);
 }
 
-tw_status nn_affine_backward_source(nn_engine *engine, const nn_affine_shape *shape, const float *weight,
-                                    const float *y_gradient, float *x_gradient)
+tw_status nn_affine_backward_source(const nn_affine *a, const float *values, size_t rows, const float *y_gradient,
+                                    float *x_gradient)
 {
-    nn_product product = {.m = shape->rows, .n = shape->inputs, .k = shape->outputs};
-    return nn_multiply(engine, &product, y_gradient, weight, x_gradient);
+    nn_product product = {.m = rows, .n = a->inputs, .k = a->outputs};
+    return nn_multiply(a->engine, &product, y_gradient, values + a->weight, x_gradient);
 }

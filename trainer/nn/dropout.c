@@ -5,10 +5,11 @@
 
 #include <thinwire/thinwire_plugin.h>
 
-/* Far from the streams, counted from 0, that initial values and batches are drawn from. */
+/* Far from the streams, counted from 0, that initial values and batches are drawn from. The first 256 places have the
+ * streams that they had when there were no more. */
 static uint64_t stream_of(const nn_noise *noise, size_t place)
 {
-    return (uint64_t)1 << 63 | noise->step << 8 | place;
+    return (uint64_t)1 << 63 | (uint64_t)(place >> 8) << 56 | noise->step << 8 | (place & 255);
 }
 
 /* Two multiplications (the constants of Wellons' lowbias32) with a word of the key before each: as good as a mask

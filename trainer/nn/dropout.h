@@ -13,7 +13,7 @@ typedef struct nn_noise {
     uint64_t seed, step;
 } nn_noise;
 
-/* `place` tells the dropouts of a model apart; below 256. Keeps each value with probability `keep` (above 0), divided
+/* `place` tells the dropouts of a model apart; below 2^15. Keeps each value with probability `keep` (above 0), divided
  * by it. 1 and above change nothing. Forward on values, backward on their gradients. */
 void nn_dropout(const nn_noise *noise, size_t place, float keep, float *values, size_t count);
 

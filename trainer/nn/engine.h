@@ -26,6 +26,7 @@ typedef enum nn_region {
     NN_DIFF0,       /* gradients of activations: three slots are enough for a chain with shortcuts */
     NN_DIFF1,
     NN_DIFF2,
+    NN_DIFF3,      /* for what a shortcut with layers of its own brings back, until the branch is done */
     NN_TEMPORARY,  /* an op's arguments in the layout it wants */
     NN_SCRATCHPAD, /* an op's own */
     NN_REGIONS
@@ -136,8 +137,8 @@ tw_status nn_op_batch_norm_backward(const nn_batch_norm_shape *shape, const nn_o
                                     nn_op **op);
 
 typedef struct nn_pooling_shape {
-    size_t kernel[2], stride; /* no padding; a remainder at the border is dropped */
-    int average;              /* 0: maximum, which shares a workspace with backward */
+    size_t kernel[2], stride, padding; /* a remainder at the border is dropped; padding is never the maximum */
+    int average;                       /* 0: maximum, which shares a workspace with backward */
 } nn_pooling_shape;
 
 /* forward chooses dst's layout. */

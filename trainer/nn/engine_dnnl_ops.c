@@ -150,19 +150,21 @@ tw_status nn_op_batch_norm_backward(const nn_batch_norm_shape *shape, const nn_o
 
 static api_pooling describe_pooling(const nn_pooling_shape *shape, const nn_memory *src, api_const_layout dst)
 {
-    dnnl_dim_t stride = (dnnl_dim_t)shape->stride;
+    dnnl_dim_t stride = (dnnl_dim_t)shape->stride, padding = (dnnl_dim_t)shape->padding;
     return (api_pooling){.algorithm = shape->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max,
                          .src = src->layout,
                          .dst = dst,
                          .kernel = {(dnnl_dim_t)shape->kernel[0], (dnnl_dim_t)shape->kernel[1]},
-                         .strides = {stride, stride}};
+                         .strides = {stride, stride},
+                         .padding = {padding, padding}};
 }
 
 tw_status nn_op_pooling_forward(const nn_pooling_shape *shape, const nn_memory *src, nn_op **op)
 {
     const dnnl_dim_t *size = api_take_apart(src->layout).size;
     size_t pooled[4] = {(size_t)size[0], (size_t)size[1]};
-    for (int i = 0; i < 2; i++) pooled[2 + i] = ((size_t)size[2 + i] - shape->kernel[i]) / shape->stride + 1;
+    for (int i = 0; i < 2; i++)
+        pooled[2 + i] = ((size_t)size[2 + i] + 2 * shape->padding - shape->kernel[i]) / shape->stride + 1;
     api_layout dst;
     TW_TRY(engine_describe(4, pooled, dnnl_f32, dnnl_format_tag_any, &dst));
     api_pooling p = describe_pooling(shape, src, dst);

@@ -243,13 +243,20 @@ static tw_status multiply_bf16(nn_engine *e, const engine_product *p, const floa
     return multiply_rounded(e, p, a, workspace, workspace + a_bytes + b_bytes, c);
 }
 
+tw_status nn_multiply_parts(const nn_product *p, float alpha, const nn_strides *strides, const float *a, const float *b,
+                            float *c)
+{
+    TW_TRY(engine_room());
+    return engine_check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->m,
+                                   (dnnl_dim_t)p->n, (dnnl_dim_t)p->k, alpha, a, (dnnl_dim_t)strides->a, b,
+                                   (dnnl_dim_t)strides->b, p->beta, c, (dnnl_dim_t)strides->c),
+                        "a matrix product");
+}
+
 static tw_status multiply_fp32(const nn_product *p, const float *a, const float *b, float *c)
 {
-    dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
-    TW_TRY(engine_room());
-    return engine_check(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
-                                   p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n),
-                        "a matrix product");
+    const nn_strides strides = {p->transpose_a ? p->m : p->k, p->transpose_b ? p->k : p->n, p->n};
+    return nn_multiply_parts(p, 1.0f, &strides, a, b, c);
 }
 
 tw_status nn_multiply(nn_engine *e, const nn_product *product, const float *a, const float *b, float *c)

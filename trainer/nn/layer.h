@@ -50,6 +50,8 @@ struct nn_net {
 tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_tensor *dst, nn_layer **layer);
 /* A tensor over `data` (not placed yet: it goes among the activations). */
 tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor);
+/* The images of `of` once more, as the end of the chain, with a gradient of its own in `slot`. */
+tw_status nn_net_alias(nn_net *net, const nn_tensor *of, nn_region slot);
 /* A gradient slot that neither the current tensor nor an open branch uses. */
 nn_region nn_net_free_slot(const nn_net *net);
 

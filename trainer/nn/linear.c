@@ -1,30 +1,30 @@
-/* linear.c - an affine function of whole images. */
+/* linear.c - an affine function of whole images, as a layer of a chain. */
 #include "affine.h"
 #include "layer.h"
 
 typedef struct linear {
     nn_layer layer;
-    nn_engine *engine;
-    nn_memory *weight, *weight_gradient, *bias, *bias_gradient;
-    nn_affine_shape shape;
+    nn_memory *weight, *weight_gradient; /* the bias follows in both flat arrays */
+    nn_affine affine;
+    size_t images;
 } linear;
 
 static tw_status forward(nn_layer *layer, int training)
 {
     const linear *l = (linear *)layer;
     (void)training;
-    return nn_affine_forward(l->engine, &l->shape, nn_memory_data(l->weight), nn_memory_data(l->bias),
-                             nn_memory_data(layer->src->data), nn_memory_data(layer->dst->data));
+    return nn_affine_forward(&l->affine, nn_memory_data(l->weight), l->images, nn_memory_data(layer->src->data),
+                             nn_memory_data(layer->dst->data));
 }
 
 static tw_status backward(nn_layer *layer)
 {
     const linear *l = (linear *)layer;
     const float *dy = nn_memory_data(layer->dst->diff);
-    TW_TRY(nn_affine_backward_parameters(l->engine, &l->shape, nn_memory_data(layer->src->data), dy,
-                                         nn_memory_data(l->weight_gradient), nn_memory_data(l->bias_gradient)));
+    TW_TRY(nn_affine_backward_parameters(&l->affine, l->images, nn_memory_data(layer->src->data), dy,
+                                         nn_memory_data(l->weight_gradient)));
     if (!layer->src->diff) return TW_OK;
-    return nn_affine_backward_source(l->engine, &l->shape, nn_memory_data(l->weight), dy,
+    return nn_affine_backward_source(&l->affine, nn_memory_data(l->weight), l->images, dy,
                                      nn_memory_data(layer->src->diff));
 }
 
@@ -35,13 +35,16 @@ tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial in
     nn_memory *data;
     nn_tensor *dst;
     nn_layer *layer;
-    linear l = {.engine = net->engine, .shape = {.rows = net->images, .outputs = outputs}};
     TW_TRY(nn_flatten(net));
-    l.shape.inputs = net->current->channels * net->current->height * net->current->width;
-    nn_declaration weight = {name, "weight", 2, {outputs, l.shape.inputs}, initial};
+    size_t inputs = net->current->channels * net->current->height * net->current->width;
+    linear l = {
+        .affine = {.inputs = inputs, .outputs = outputs, .bias = outputs * inputs, .engine = net->engine},
+        .images = net->images,
+    };
+    nn_declaration weight = {name, "weight", 2, {outputs, inputs}, initial};
     nn_declaration bias = {name, "bias", 1, {outputs}, NN_INITIAL_ZERO};
     TW_TRY(nn_net_declare_parameter(net, &weight, &l.weight, &l.weight_gradient));
-    TW_TRY(nn_net_declare_parameter(net, &bias, &l.bias, &l.bias_gradient));
+    TW_TRY(nn_table_declare(&net->parameters, &bias));
     TW_TRY(nn_memory_plain(net->engine, 4, (size_t[]){net->images, outputs, 1, 1}, &data));
     TW_TRY(nn_net_tensor(net, data, (size_t[]){outputs, 1, 1}, &dst));
     TW_TRY(nn_net_append(net, sizeof l, &ops, dst, &layer));

@@ -143,9 +143,19 @@ static nn_cell cell_at(const nn_lstm *lstm, const direction *d, size_t step, siz
                      .hidden = hidden};
 }
 
-static nn_affine_shape input_shape(const nn_lstm *lstm)
+static size_t rows_of(const nn_lstm *lstm)
 {
-    return (nn_affine_shape){lstm->batch.steps * lstm->batch.batch, lstm->shape.inputs, 4 * lstm->shape.hidden};
+    return lstm->batch.steps * lstm->batch.batch;
+}
+
+/* From the inputs to the gates' sums. */
+static nn_affine inputs_of(const nn_lstm *lstm, const direction *d)
+{
+    return (nn_affine){.inputs = lstm->shape.inputs,
+                       .outputs = 4 * lstm->shape.hidden,
+                       .weight = d->input_weight,
+                       .bias = d->bias,
+                       .engine = lstm->engine};
 }
 
 /* Of the layer's output, what belongs to a direction, for one sequence at one step. */
@@ -205,13 +215,12 @@ static void forward_cell(nn_lstm *lstm, direction *d, size_t step, size_t sequen
 static tw_status forward_direction(nn_lstm *lstm, const float *values, direction *d)
 {
     const size_t hidden = lstm->shape.hidden, batch = lstm->batch.batch;
-    const nn_affine_shape inputs = input_shape(lstm);
+    const nn_affine inputs = inputs_of(lstm, d);
     const nn_product recurrent = {.transpose_b = 1, .m = batch, .n = 4 * hidden, .k = hidden, .beta = 1.0f};
     TW_TRY(reserve(lstm, d));
     TW_TRY(nn_factor_prepare(lstm->engine, &recurrent, values + d->hidden_weight, &d->forward));
     begin(lstm, d);
-    TW_TRY(nn_affine_forward(lstm->engine, &inputs, values + d->input_weight, values + d->bias, lstm->batch.x,
-                             d->gates.values));
+    TW_TRY(nn_affine_forward(&inputs, values, rows_of(lstm), lstm->batch.x, d->gates.values));
     for (size_t i = 0; i < lstm->batch.steps; i++) {
         size_t step = step_at(lstm, d->reverse, i);
         TW_TRY(nn_factor_multiply(&d->forward, before(lstm, d, &d->outputs, step), gates_at(lstm, d, step)));
@@ -273,10 +282,10 @@ static tw_status backward_steps(nn_lstm *lstm, const float *values, direction *d
 
 static tw_status backward_parameters(nn_lstm *lstm, direction *d, float *gradients)
 {
-    const nn_affine_shape inputs = input_shape(lstm);
-    const nn_product recurrent = {.transpose_a = 1, .m = inputs.outputs, .n = lstm->shape.hidden, .k = inputs.rows};
-    TW_TRY(nn_affine_backward_parameters(lstm->engine, &inputs, lstm->batch.x, d->gates.values,
-                                         gradients + d->input_weight, gradients + d->bias));
+    const size_t rows = rows_of(lstm);
+    const nn_affine inputs = inputs_of(lstm, d);
+    const nn_product recurrent = {.transpose_a = 1, .m = inputs.outputs, .n = lstm->shape.hidden, .k = rows};
+    TW_TRY(nn_affine_backward_parameters(&inputs, rows, lstm->batch.x, d->gates.values, gradients));
     return nn_multiply(lstm->engine, &recurrent, d->gates.values, before(lstm, d, &d->outputs, 0),
                        gradients + d->hidden_weight);
 }
@@ -284,8 +293,7 @@ static tw_status backward_parameters(nn_lstm *lstm, direction *d, float *gradien
 tw_status nn_lstm_backward(nn_lstm *lstm, const float *values, const float *y_gradient, float *gradients,
                            float *x_gradient)
 {
-    const nn_affine_shape inputs = input_shape(lstm);
-    nn_product source = {.m = inputs.rows, .n = inputs.inputs, .k = inputs.outputs};
+    nn_product source = {.m = rows_of(lstm), .n = lstm->shape.inputs, .k = 4 * lstm->shape.hidden};
     for (size_t i = 0; i < lstm->directions; i++) {
         TW_TRY(backward_steps(lstm, values, &lstm->direction[i], y_gradient));
         TW_TRY(backward_parameters(lstm, &lstm->direction[i], gradients));

@@ -6,7 +6,7 @@
  *
  * Tensors are named and shaped as in PyTorch's nn.LSTM, gates in the order i, f, g, o: weight_ih_l0 (4H, I),
  * weight_hh_l0 (4H, H), bias_ih_l0 (4H), then the same with "_reverse" for the second direction. PyTorch adds a second
- * bias, bias_hh_l0, which is redundant: a loader sets it to zero.
+ * bias, bias_hh_l0, which is redundant: what is exported has zeros there.
  *
  * Sequences stand side by side: row-major (steps, batch, features). Those of a batch may differ in length; beyond a
  * sequence's end the layer gives zeros and takes no gradient, and the reverse direction begins at that end. */

@@ -68,6 +68,15 @@ tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_
     return nn_memory_like(data, &(*tensor)->diff);
 }
 
+tw_status nn_net_alias(nn_net *net, const nn_tensor *of, nn_region slot)
+{
+    nn_tensor *t = NULL;
+    TW_TRY(add_tensor(net, of->data, (size_t[]){of->channels, of->height, of->width}, &t));
+    t->slot = slot;
+    net->current = t;
+    return of->diff ? nn_memory_like(of->data, &t->diff) : TW_OK;
+}
+
 static size_t parameters_so_far(const nn_net *net)
 {
     return net->layer_count ? net->layers[net->layer_count - 1]->parameters.end : 0;

@@ -40,8 +40,13 @@ tw_status nn_convolution(nn_net *net, const char *name, const nn_convolution_opt
 /* Over each channel; keeps running statistics (momentum 0.1, variance unbiased) for nn_net_forward without training. */
 tw_status nn_batch_norm(nn_net *net, const char *name, int relu);
 tw_status nn_relu(nn_net *net);
-/* Maximum over windows of size x size, side by side. */
-tw_status nn_max_pool(nn_net *net, size_t size);
+/* Windows of size x size, `stride` pixels apart, of which the first begin `padding` (less than size) outside. */
+typedef struct nn_window {
+    size_t size, stride, padding;
+} nn_window;
+
+/* Maximum over what is inside of each window. */
+tw_status nn_max_pool(nn_net *net, const nn_window *window);
 /* Mean over each channel's plane. */
 tw_status nn_global_average_pool(nn_net *net);
 /* Row-major (images, channels * height * width); linear does this by itself. */
@@ -49,8 +54,12 @@ tw_status nn_flatten(nn_net *net);
 tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial initial);
 /* The layers between fork and join are a residual branch: join adds what came to fork, then applies ReLU. Where the
  * branch halves the plane or adds channels, the shortcut takes every second pixel and leaves the new channels zero
- * (option A of He et al., Deep Residual Learning for Image Recognition, 2015). */
+ * (option A of He et al., Deep Residual Learning for Image Recognition, 2015).
+ *
+ * Or the shortcut has layers of its own (option B): those between nn_shortcut, which ends the branch and goes back to
+ * what came to fork, and join. They must end in the branch's shape. */
 tw_status nn_fork(nn_net *net);
+tw_status nn_shortcut(nn_net *net);
 tw_status nn_join(nn_net *net);
 
 /* Nothing can be appended afterwards. */

@@ -43,11 +43,12 @@ static tw_status pool(nn_net *net, const nn_pooling_shape *shape)
     nn_memory *data;
     nn_tensor *dst;
     nn_layer *layer;
-    if (src->height < shape->kernel[0] || src->width < shape->kernel[1])
+    size_t rows = src->height + 2 * shape->padding, columns = src->width + 2 * shape->padding;
+    if (rows < shape->kernel[0] || columns < shape->kernel[1])
         return tw_fail(TW_ERROR_ARGUMENT, "images of %zu x %zu are too small to pool over %zu x %zu", src->height,
                        src->width, shape->kernel[0], shape->kernel[1]);
-    size_t height = (src->height - shape->kernel[0]) / shape->stride + 1;
-    size_t width = (src->width - shape->kernel[1]) / shape->stride + 1;
+    size_t height = (rows - shape->kernel[0]) / shape->stride + 1;
+    size_t width = (columns - shape->kernel[1]) / shape->stride + 1;
     TW_TRY(nn_op_pooling_forward(shape, src->data, &op));
     TW_TRY(nn_memory_for(op, NN_DST, &data));
     TW_TRY(nn_net_tensor(net, data, (size_t[]){src->channels, height, width}, &dst));
@@ -56,9 +57,9 @@ static tw_status pool(nn_net *net, const nn_pooling_shape *shape)
     return connect((pooling *)layer, shape);
 }
 
-tw_status nn_max_pool(nn_net *net, size_t size)
+tw_status nn_max_pool(nn_net *net, const nn_window *w)
 {
-    return pool(net, &(nn_pooling_shape){.kernel = {size, size}, .stride = size});
+    return pool(net, &(nn_pooling_shape){.kernel = {w->size, w->size}, .stride = w->stride, .padding = w->padding});
 }
 
 tw_status nn_global_average_pool(nn_net *net)

@@ -1,7 +1,8 @@
 /* product.h - products of matrices, in the engine's precision.
  *
- * Matrices are f32, row-major, without gaps. An engine of NN_BF16 keeps what it has prepared for the shapes it has
- * seen, since they come again. It stays with fp32 where rounding the operands would take longer than it saves. */
+ * Matrices are f32, row-major, without gaps where nothing else is said. An engine of NN_BF16 keeps what it has prepared
+ * for the shapes it has seen, since they come again. It stays with fp32 where rounding the operands would take longer
+ * than it saves. */
 #ifndef NN_PRODUCT_H
 #define NN_PRODUCT_H
 
@@ -16,6 +17,14 @@ typedef struct nn_product {
 } nn_product;
 
 tw_status nn_multiply(nn_engine *engine, const nn_product *product, const float *a, const float *b, float *c);
+
+/* The same of parts of matrices, in fp32: C = alpha A B + beta C, where the rows of A, B and C, as they are stored,
+ * begin a, b and c values after one another. */
+typedef struct nn_strides {
+    size_t a, b, c;
+} nn_strides;
+tw_status nn_multiply_parts(const nn_product *product, float alpha, const nn_strides *strides, const float *a,
+                            const float *b, float *c);
 
 /* B of many products with other A and C, brought once into the form that is fastest: for few rows, what that takes is
  * as long as the product. All zero: an empty one. */

@@ -1,5 +1,9 @@
 /* residual.c - fork and join. Forward, join adds the fork's images to the branch's, in place. Backward, join hands its
- * gradient to the branch and keeps it; fork, when the branch is done, adds it to what the branch has brought. */
+ * gradient to the branch and keeps it; fork, when the branch is done, adds it to what the branch has brought.
+ *
+ * A shortcut with layers begins with a tensor that has the fork's images and a gradient of its own. Forward, join adds
+ * the branch's images to the shortcut's. Backward, both get join's gradient, which lies where their own do: the
+ * shortcut first, which leaves it as it is, and then the branch. Fork adds up what the two have brought. */
 #include "elementwise.h"
 #include "layer.h"
 
@@ -18,6 +22,8 @@ typedef struct fork {
     nn_layer layer;
     shortcut shortcut;
     const nn_tensor *joined;
+    nn_tensor *branch; /* the end of the branch, and */
+    nn_tensor *start;  /* the beginning of the shortcut, where that has layers; else NULL */
 } fork;
 
 typedef struct join {
@@ -87,7 +93,7 @@ static tw_status join_forward(nn_layer *layer, int training)
 {
     const fork *f = ((join *)layer)->fork;
     float *sum = nn_memory_data(layer->dst->data);
-    const float *carried = nn_memory_data(f->layer.src->data);
+    const float *carried = nn_memory_data(f->branch ? f->branch->data : f->layer.src->data);
     size_t count = nn_memory_floats(layer->dst->data);
     (void)training;
     if (f->shortcut.identity) {
@@ -108,14 +114,37 @@ static tw_status join_backward(nn_layer *layer)
 
 static const nn_layer_ops join_ops = {"join", join_forward, join_backward};
 
+static int same_shape(const nn_tensor *a, const nn_tensor *b)
+{
+    return a->channels == b->channels && a->height == b->height && a->width == b->width;
+}
+
+/* The shortcut's images come to lie as the branch's do, so that one gradient serves both. */
+static tw_status end_shortcut(nn_net *net, fork *f)
+{
+    nn_memory *like;
+    if (net->current == f->start) return tw_fail(TW_ERROR_ORDER, "a shortcut needs a layer");
+    if (!same_shape(net->current, f->branch))
+        return tw_fail(TW_ERROR_ARGUMENT, "a shortcut must end in the shape of its branch");
+    TW_TRY(nn_memory_like(f->branch->data, &like));
+    TW_TRY(nn_change_layout(net, like));
+    f->shortcut.identity = 1;
+    return TW_OK;
+}
+
+static tw_status check_branch(const nn_net *net, const fork *f)
+{
+    if (!f) return tw_fail(TW_ERROR_ORDER, "a residual branch was joined and not forked");
+    return net->current == f->layer.src ? tw_fail(TW_ERROR_ORDER, "a residual branch needs a layer") : TW_OK;
+}
+
 tw_status nn_join(nn_net *net)
 {
     fork *f = (fork *)net->fork;
-    nn_tensor *joined = net->current;
     nn_layer *layer;
-    if (!f) return tw_fail(TW_ERROR_ORDER, "a residual branch was joined and not forked");
-    if (joined == f->layer.src) return tw_fail(TW_ERROR_ORDER, "a residual branch needs a layer");
-    TW_TRY(describe_shortcut(net, f->layer.src, joined, &f->shortcut));
+    TW_TRY(check_branch(net, f));
+    TW_TRY(f->branch ? end_shortcut(net, f) : describe_shortcut(net, f->layer.src, net->current, &f->shortcut));
+    nn_tensor *joined = net->current;
     TW_TRY(nn_net_append(net, sizeof(join), &join_ops, joined, &layer));
     ((join *)layer)->fork = f;
     f->joined = joined;
@@ -132,9 +161,10 @@ static tw_status fork_backward(nn_layer *layer)
     const fork *f = (fork *)layer;
     if (!layer->src->diff) return TW_OK;
     float *sum = nn_memory_data(layer->src->diff);
-    const float *carried = nn_memory_data(f->joined->diff);
+    const nn_memory *other = f->start ? f->start->diff : f->joined->diff;
+    const float *carried = nn_memory_data(other);
     if (f->shortcut.identity)
-        add(sum, carried, nn_memory_floats(f->joined->diff));
+        add(sum, carried, nn_memory_floats(other));
     else
         add_grid(&f->shortcut, &f->shortcut.from, sum, &f->shortcut.to, carried);
     return TW_OK;
@@ -147,5 +177,18 @@ tw_status nn_fork(nn_net *net)
     if (net->fork) return tw_fail(TW_ERROR_ORDER, "a residual branch was forked inside another");
     TW_TRY(nn_net_append(net, sizeof(fork), &fork_ops, net->current, &net->fork));
     net->join_slot = nn_net_free_slot(net);
+    return TW_OK;
+}
+
+/* The branch's gradient lies where join's does. */
+tw_status nn_shortcut(nn_net *net)
+{
+    fork *f = (fork *)net->fork;
+    TW_TRY(check_branch(net, f));
+    if (f->branch) return tw_fail(TW_ERROR_ORDER, "a residual branch has one shortcut");
+    f->branch = net->current;
+    f->branch->slot = net->join_slot;
+    TW_TRY(nn_net_alias(net, f->layer.src, NN_DIFF3));
+    f->start = net->current;
     return TW_OK;
 }

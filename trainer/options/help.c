@@ -1,71 +1,79 @@
 /* The page behind --help, made from the rows. */
+#include <math.h>
 #include <string.h>
 
 #include "options.h"
+#include "page_text.h"
 #include "value.h"
 
-enum { WIDTH = 100, COLUMN = 24 }; /* of the page, and where the sentences begin */
+enum { WIDE = 1000000 }; /* an end beyond it is there for the parser's sake */
 
-/* Prints words, broken into lines that begin at `indent`; the first continues at `column`. */
-static void print_wrapped(FILE *file, const char *text, int indent, int column)
+/* "1 to 1000", "at least 1"; empty where nobody needs it. A default that stands for something else is no such number.
+ */
+static void describe_range(const option_row *row, char *text, size_t capacity)
 {
-    while (*text) {
-        int length = (int)strcspn(text, " \n");
-        if (column > indent && column + 1 + length > WIDTH) {
-            fputc('\n', file);
-            column = 0;
-        }
-        if (column < indent)
-            column += fprintf(file, "%*s", indent - column, "");
-        else if (column > indent)
-            column += fprintf(file, " ");
-        column += fprintf(file, "%.*s", length, text);
-        text += length;
-        text += strspn(text, " \n");
-    }
-    fputc('\n', file);
+    option_row shown = *row;
+    text[0] = 0;
+    if (row->most >= WIDE) shown.most = INFINITY;
+    if (row->stands_for && row->fallback && row->least <= 0)
+        shown.least = row->kind == OPTION_INTEGER ? row->least + 1 : row->least < 0 ? 0 : -INFINITY;
+    if (shown.least == 0 && !isfinite(shown.most)) return;
+    if (row->kind == OPTION_REAL && row->least > 0 && !isfinite(shown.most)) shown.least = -INFINITY;
+    option_describe_range(&shown, text, capacity);
 }
 
-/* "(default 5; 1 .. 1000)", as far as there is something to say. */
+/* " (default: 5; 1 to 1000)", as far as there is something to say. */
 static void describe_value(const option_row *row, char *text, size_t capacity)
 {
     char range[OPTION_RANGE_MOST];
-    bool ranged = option_describe_range(row, range, sizeof range) > 0;
-    bool fallback = row->fallback && row->kind != OPTION_FLAG;
+    const char *fallback = row->stands_for ? row->stands_for : row->kind != OPTION_FLAG ? row->fallback : NULL;
+    describe_range(row, range, sizeof range);
     text[0] = 0;
-    if (!fallback && !ranged) return;
-    snprintf(text, capacity, " (%s%s%s%s)", fallback ? "default " : "", fallback ? row->fallback : "",
-             fallback && ranged ? "; " : "", range);
+    if (!fallback && !*range) return;
+    snprintf(text, capacity, " (%s%s%s%s)", fallback ? "default: " : "", fallback ? fallback : "",
+             fallback && *range ? "; " : "", range);
 }
 
-static void print_option(const option_row *row, FILE *file)
+void option_explain(const option_row *row, char *text, size_t capacity)
 {
-    char sentence[1024], value[256];
+    char value[512];
     const char *choices = row->kind == OPTION_CHOICE ? row->choices : "";
-    int column = fprintf(file, "  --%s", row->name);
-    if (row->kind != OPTION_FLAG)
-        column += fprintf(file, row->alone ? " [%s]" : " %s", row->placeholder ? row->placeholder : "WORD");
-    if (column > COLUMN - 2) {
-        fputc('\n', file);
-        column = 0;
-    }
     describe_value(row, value, sizeof value);
-    snprintf(sentence, sizeof sentence, "%s%s%s%s", row->help, *choices ? ": " : "", choices, value);
-    print_wrapped(file, sentence, COLUMN, column);
+    snprintf(text, capacity, "%s%s%s%s", row->help, *choices ? ": " : "", choices, value);
+}
+
+void option_placeholder(const option_row *row, char *text, size_t capacity)
+{
+    text[0] = 0;
+    if (row->kind == OPTION_FLAG) return;
+    snprintf(text, capacity, row->alone ? "[%s]" : "%s", row->placeholder ? row->placeholder : "WORD");
+}
+
+static void print_option(const page_text *text, const option_row *row)
+{
+    char name[OPTION_NAME_MOST], value[OPTION_NAME_MOST], meaning[OPTION_MEANING_MOST];
+    snprintf(name, sizeof name, "--%s", row->name);
+    option_placeholder(row, value, sizeof value);
+    option_explain(row, meaning, sizeof meaning);
+    page_text_entry(text, name, value, meaning);
 }
 
 void options_help(const option_page *page, FILE *file)
 {
+    page_text text = page_text_begin(file);
     fprintf(file, "Usage: %s\n", page->usage);
     if (page->description) {
         fputc('\n', file);
-        print_wrapped(file, page->description, 0, 0);
+        page_text_paragraph(&text, page->description);
     }
     for (size_t i = 0; i < page->count; i++) {
+        if (page->rows[i].file_only) continue;
         if (page->rows[i].name)
-            print_option(&page->rows[i], file);
+            print_option(&text, &page->rows[i]);
         else
-            fprintf(file, "\n%s:\n", page->rows[i].help);
+            page_text_title(&text, page->rows[i].help);
     }
-    if (page->examples) fprintf(file, "\nExamples:\n%s", page->examples);
+    if (!page->examples) return;
+    page_text_title(&text, "Examples");
+    fputs(page->examples, file);
 }

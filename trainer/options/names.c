@@ -2,53 +2,29 @@
 #include <string.h>
 
 #include "value.h"
+#include "words.h"
+
+static int is_name(const char *known, const char *name, size_t length)
+{
+    return known && strlen(known) == length && memcmp(known, name, length) == 0;
+}
 
 size_t option_find(const option_page *page, const char *name, size_t length)
 {
     for (size_t i = 0; i < page->count; i++) {
-        const char *known = page->rows[i].name;
-        if (known && strlen(known) == length && memcmp(known, name, length) == 0) return i;
+        const option_row *row = &page->rows[i];
+        if (row->name && (is_name(row->name, name, length) || is_name(row->also, name, length))) return i;
     }
     return page->count;
-}
-
-enum { NAME_MOST = 48 }; /* longer words are not misspellings of a name */
-
-static size_t least_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Letters to insert, delete or replace (Levenshtein), row by row of the table of prefixes. */
-static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    size_t row[NAME_MOST + 1];
-    for (size_t j = 0; j <= b_length; j++) row[j] = j;
-    for (size_t i = 0; i < a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b_length; j++) {
-            size_t replaced = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = least_of(replaced, least_of(row[j], diagonal) + 1);
-        }
-    }
-    return row[b_length];
 }
 
 const char *option_nearest(const option_page *page, const char *name, size_t length)
 {
     const char *nearest = NULL;
-    if (length > NAME_MOST) return NULL;
-    size_t least = 3 + length / 4; /* as many changes make another word */
+    size_t least = words_far(length);
     for (size_t i = 0; i < page->count; i++) {
-        const char *known = page->rows[i].name;
-        if (!known) continue;
-        size_t distance = edit_distance(known, strlen(known), name, length);
-        /* As many changes as there are letters keep none of them. */
-        if (distance >= least || distance >= strlen(known)) continue;
-        nearest = known;
-        least = distance;
+        const option_row *row = &page->rows[i];
+        if (row->name && !row->file_only) words_compare(name, length, row->name, &nearest, &least);
     }
     return nearest;
 }

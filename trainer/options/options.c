@@ -1,10 +1,22 @@
 #include "options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
 #include "value.h"
+
+/* "what was there,text", for a list that the command line goes on with. */
+static tw_status append(const options *set, const option_row *row, option_value *value)
+{
+    const char *before = *(char *const *)((const char *)set->target + row->offset);
+    char *both;
+    if (asprintf(&both, "%s,%s", before, value->text) < 0) both = NULL;
+    free(value->text);
+    value->text = both;
+    return both ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for --%s", row->name);
+}
 
 tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin)
 {
@@ -15,6 +27,8 @@ tw_status option_set(options *set, size_t index, const char *text, const option_
         if (row->kind == OPTION_TEXT) free(value.text);
         return TW_OK;
     }
+    if (row->list && origin->source == OPTION_FROM_LINE && set->sources[index] == OPTION_FROM_LINE)
+        TW_TRY(append(set, row, &value));
     option_value_store(row, set->target, value);
     set->sources[index] = (unsigned char)origin->source;
     return TW_OK;
@@ -52,7 +66,7 @@ static tw_status parse_option(options *set, int argc, char **argv, int *at)
     const char *word = argv[*at], *value = strchr(word, '=');
     size_t length = value ? (size_t)(value - word) : strlen(word);
     size_t index = option_find(set->page, word + 2, length - 2);
-    if (index == set->page->count) return refuse_unknown(set, word, length);
+    if (index == set->page->count || set->page->rows[index].file_only) return refuse_unknown(set, word, length);
 
     const option_row *row = &set->page->rows[index];
     if (value)
@@ -93,11 +107,29 @@ static tw_status parse_words(options *set, int argc, char **argv)
     return TW_OK;
 }
 
+/* The words of a usage line that stand for others are in capitals: this is one of them, as long as *length. */
+static const char *usage_word(const char *usage, size_t index, size_t *length)
+{
+    usage += strspn(usage, "[");
+    for (*length = strcspn(usage, " .]"); *usage; *length = strcspn(usage, " .]")) {
+        if (*usage >= 'A' && *usage <= 'Z' && index-- == 0) return usage;
+        usage += strcspn(usage, " ");
+        usage += strspn(usage, " [");
+    }
+    return usage;
+}
+
+static tw_status refuse_too_few(const options *set)
+{
+    size_t length;
+    const char *missing = usage_word(set->page->usage, set->argument_count, &length);
+    return tw_fail(TW_ERROR_ARGUMENT, "%.*s is missing; usage: %s", (int)length, missing, set->page->usage);
+}
+
 static tw_status check_arguments(const options *set)
 {
     const option_page *page = set->page;
-    if (set->argument_count < page->least_arguments)
-        return tw_fail(TW_ERROR_ARGUMENT, "a word is missing; usage: %s", page->usage);
+    if (set->argument_count < page->least_arguments) return refuse_too_few(set);
     if (set->argument_count > page->most_arguments)
         return tw_fail(TW_ERROR_ARGUMENT, "\"%s\" is one word too many; usage: %s",
                        set->arguments[page->most_arguments], page->usage);
@@ -138,6 +170,28 @@ tw_status options_default(options *set, const char *name, const char *text)
     snprintf(label, sizeof label, "the default of --%s", name);
     option_origin origin = {OPTION_FROM_DEFAULT, label, TW_ERROR_ARGUMENT};
     return option_set(set, option_find(set->page, name, strlen(name)), text, &origin);
+}
+
+tw_status options_inherit(options *set, size_t index, const char *text)
+{
+    char label[128];
+    snprintf(label, sizeof label, "--%s of the run that goes on", set->page->rows[index].name);
+    return option_set(set, index, text, &(option_origin){OPTION_FROM_RUN, label, TW_ERROR_FORMAT});
+}
+
+static bool same_in_full(const option_row *row, const char *a, const char *b)
+{
+    char *left = row->in_full(a), *right = row->in_full(b);
+    bool same = left && right && strcmp(left, right) == 0;
+    free(left);
+    free(right);
+    return same;
+}
+
+bool options_same(const option_row *row, const char *a, const char *b)
+{
+    if (!a || !b) return a == b;
+    return strcmp(a, b) == 0 || (row->in_full && same_in_full(row, a, b));
 }
 
 option_source options_source(const options *set, const char *name)

@@ -27,6 +27,8 @@
 #include <stdio.h>
 #include <thinwire/thinwire.h>
 
+#include "words.h"
+
 typedef enum option_kind {
     OPTION_FLAG,    /* bool: --name, or --name=on|off */
     OPTION_TEXT,    /* char *: the set's own copy, freed by options_release; NULL when not set and without a default */
@@ -47,8 +49,21 @@ typedef struct option_row {
     const char
         *alone;       /* TEXT: the value where the option ends the line or another option follows; NULL: it needs one */
     const char *help; /* one sentence without a full stop; the default and the range are added to it */
-    bool line_only;   /* belongs to one invocation: neither read from nor written to a file (--config itself) */
-    bool binding;     /* decides a run's bits: whoever goes on with the run must have the same value */
+    const char *stands_for; /* what the default means, where its number says nothing to a person: "the model's own" */
+    word_at word, word_meaning; /* TEXT: words that a shell may complete; NULL: none */
+    bool line_only;    /* belongs to one invocation: neither read from nor written to a file (--config itself) */
+    bool list;         /* TEXT: given again on the command line, it adds to what was given before, behind a comma */
+    const char *older; /* BINDING: what a run that does not say it had; NULL: every run says it */
+    bool binding;      /* decides a run's bits: whoever goes on with the run must have the same value */
+    bool file_only;    /* stands in the file that a run leaves behind, not on the command line, nor in the help */
+    bool of_start;     /* where and how a run is started: who goes on with the run does not inherit it */
+    bool alike;     /* TEXT that is no path, whose value all processes of a run must share; of other kinds all must */
+    bool path;      /* TEXT: a file or folder, which a written file names from the root on */
+    bool simulated; /* what a simulation of the run is told, too */
+    /* TEXT: the value with all that it leaves out written out, malloc'd; NULL where that cannot be done. Values that
+     * are the same in full mean the same. */
+    char *(*in_full)(const char *value);
+    const char *also; /* another name, which a person may use as well; NULL: none */
 } option_row;
 
 typedef struct option_page {
@@ -58,6 +73,7 @@ typedef struct option_page {
     const option_row *rows;
     size_t count;                           /* of rows, at most OPTIONS_MOST */
     size_t least_arguments, most_arguments; /* words that are not options: TASK, RUN... */
+    word_at word, word_meaning;             /* what such a word may be, for shells; NULL: files */
 } option_page;
 
 enum { OPTIONS_MOST = 96 };
@@ -65,8 +81,8 @@ enum { OPTIONS_MOST = 96 };
 /* Appends a row where a page's are put together of several tables. TW_ERROR_ARGUMENT where there are OPTIONS_MOST. */
 tw_status options_add_row(option_row rows[OPTIONS_MOST], size_t *count, const option_row *row);
 
-/* Who set a value. */
-typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_LINE } option_source;
+/* Who set a value, the weakest first: a default, the run that is gone on with, --config, the command line. */
+typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_RUN, OPTION_FROM_FILE, OPTION_FROM_LINE } option_source;
 
 /* What options_parse made of a command line. */
 typedef struct options {
@@ -79,8 +95,9 @@ typedef struct options {
 } options;
 
 /* Fills `target` (zeroed by the caller) with the defaults and then with the words argv[0 .. argc), the program's and
- * the subcommand's name not among them; argv is reordered. The last of repeated options counts; "--" ends the options.
- * TW_ERROR_ARGUMENT: the text names the option, the value and what would be right; nothing is left allocated. */
+ * the subcommand's name not among them; argv is reordered. The last of repeated options counts, but for lists; "--"
+ * ends the options. TW_ERROR_ARGUMENT: the text names the option, the value and what would be right; nothing is left
+ * allocated. */
 tw_status options_parse(const option_page *page, int argc, char **argv, void *target, options *set);
 
 /* Sets what the command line left alone from a YAML file: one flat mapping of option names to values. TW_ERROR_IO when
@@ -90,9 +107,13 @@ tw_status options_read_file(options *set, const char *path);
 /* The same from memory; `name` stands for the file in the texts. */
 tw_status options_read_text(options *set, const char *name, const char *text, size_t size);
 
+/* One option's value in such a file, as it stands there, malloc'd; NULL where it does not stand there alone. Of what
+ * else is in the file only its being YAML is checked. */
+tw_status options_find_in_file(const char *path, const char *name, char **value);
+
 /* Writes every value as YAML that options_read_file reads back to the same values; texts that are NULL and line_only
- * options are left out; `name` stands for the file in the texts. TW_ERROR_ARGUMENT when a text is not UTF-8,
- * TW_ERROR_IO when the file cannot be written. */
+ * options are left out, paths begin at the root; `name` stands for the file in the texts. TW_ERROR_ARGUMENT when a text
+ * is not UTF-8, TW_ERROR_IO when the file cannot be written. */
 tw_status options_write(const options *set, const char *name, FILE *file);
 
 /* Copies the word at `position` of a row's choices. */
@@ -100,17 +121,33 @@ void options_choice_word(const char *choices, int position, char *word, size_t c
 
 /* Gives an option that neither the command line nor a file has set another default than its row's. */
 tw_status options_default(options *set, const char *name, const char *text);
+/* Gives row `index` a value out of the run that is gone on with, unless the command line or --config has one. */
+tw_status options_inherit(options *set, size_t index, const char *text);
+/* Whether two values of an option, of which one may be NULL, mean the same. */
+bool options_same(const option_row *row, const char *a, const char *b);
 
 /* The row's value in `target`, as a user would write it; NULL for a text that is not set. */
 enum { OPTION_TEXT_MOST = 64 };
 const char *options_value(const option_row *row, const void *target, char space[OPTION_TEXT_MOST]);
 
-/* True if the command line or the file set the option; false if it has its default. */
+/* True if the command line, a file or an earlier run set the option; false if it has its default. */
 bool options_given(const options *set, const char *name);
 option_source options_source(const options *set, const char *name);
 
 /* Prints the page: usage, description, the options by groups with defaults and ranges, examples. */
 void options_help(const option_page *page, FILE *file);
+
+/* The same as a page of man. */
+void options_manual(const option_page *page, const char *name, const char *summary, FILE *file);
+/* Its parts, for a page without options. */
+void options_manual_begin(FILE *file, const char *name, const char *summary, const char *usage);
+void options_manual_entry(FILE *file, const char *name, const char *value, const char *meaning);
+void options_manual_end(FILE *file);
+
+/* What a shell may complete `begun` to, behind the word `before`: a word, a tab and its meaning a line. Values of an
+ * option that takes one, else options where a dash begins, else the page's words. */
+void options_candidates(const option_page *page, const char *before, const char *begun, FILE *file);
+void options_candidate(FILE *file, const char *begun, const char *word, const char *meaning);
 
 /* Frees the texts in the target and sets them to NULL. */
 void options_release(options *set);

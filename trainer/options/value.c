@@ -23,7 +23,7 @@ int option_describe_range(const option_row *row, char *text, size_t capacity)
     if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return 0;
     write_end(row, row->least, least);
     write_end(row, row->most, most);
-    if (from && to) return snprintf(text, capacity, "%s .. %s", least, most);
+    if (from && to) return snprintf(text, capacity, "%s to %s", least, most);
     if (from) return snprintf(text, capacity, "at least %s", least);
     if (to) return snprintf(text, capacity, "at most %s", most);
     return 0;

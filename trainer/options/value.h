@@ -30,6 +30,11 @@ int option_describe(const option_row *row, char *text, size_t capacity);
 /* "1 .. 1000", "at least 1"; empty where there is no range. */
 int option_describe_range(const option_row *row, char *text, size_t capacity);
 
+/* A row's sentence with its default and range, and what stands for its value; for pages. */
+enum { OPTION_NAME_MOST = 128, OPTION_MEANING_MOST = 2048 };
+void option_explain(const option_row *row, char *text, size_t capacity);
+void option_placeholder(const option_row *row, char *text, size_t capacity);
+
 /* Reads one text and makes it the row's value, unless a stronger source has set it. */
 tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin);
 

@@ -116,6 +116,67 @@ static tw_status read_stream(reader *r)
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a second document begins; one is enough", r->name, line(r));
 }
 
+/* ---- one value alone --------------------------------------------------------------------------------------------- */
+
+/* Moves over what the last event began: a list or a mapping in a file that is not one of ours. */
+static tw_status pass_over(reader *r)
+{
+    size_t depth = 0;
+    do {
+        yaml_event_type_t type = r->event.type;
+        depth += type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT;
+        depth -= type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT;
+        if (depth > 0) TW_TRY(advance(r));
+    } while (depth > 0);
+    return TW_OK;
+}
+
+/* The last event was a key's. */
+static tw_status take_if_named(reader *r, const char *name, char **value)
+{
+    const char *key = scalar_text(&r->event);
+    bool found = key && strcmp(key, name) == 0;
+    TW_TRY(pass_over(r));
+    TW_TRY(advance(r));
+    const char *text = found ? scalar_text(&r->event) : NULL;
+    if (text && !(*value = strdup(text))) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
+    return pass_over(r);
+}
+
+static tw_status look_for(reader *r, const char *name, char **value)
+{
+    TW_TRY(advance(r)); /* the stream starts */
+    TW_TRY(advance(r)); /* the document starts, or the stream ends */
+    if (r->event.type != YAML_STREAM_END_EVENT) TW_TRY(advance(r));
+    if (r->event.type != YAML_MAPPING_START_EVENT) return TW_OK;
+    while (!*value) {
+        TW_TRY(advance(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) return TW_OK;
+        TW_TRY(take_if_named(r, name, value));
+    }
+    return TW_OK;
+}
+
+tw_status options_find_in_file(const char *path, const char *name, char **value)
+{
+    FILE *file;
+    reader r = {.name = path};
+    *value = NULL;
+    TW_TRY(regular_file_stream(path, "r", &file));
+    if (!yaml_parser_initialize(&r.parser)) {
+        fclose(file);
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
+    }
+    yaml_parser_set_input_file(&r.parser, file);
+    tw_status status = look_for(&r, name, value);
+    yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+    fclose(file);
+    return status;
+}
+
+/* ---- a whole file ------------------------------------------------------------------------------------------------ */
+
 /* From `file`, or where that is NULL from text[0 .. size). */
 static tw_status read_source(options *set, const char *name, FILE *file, const char *text, size_t size)
 {

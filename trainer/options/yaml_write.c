@@ -1,6 +1,9 @@
 /* Options to a YAML file: what yaml_read.c reads back. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "error.h"
@@ -21,19 +24,36 @@ static bool emit_scalar(yaml_emitter_t *emitter, const char *text, yaml_scalar_s
     return emit(emitter, &event, made);
 }
 
-/* Texts are quoted, so that "on" or "5" stays a text for whoever else reads the file. */
-static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, const void *target)
+/* A path that means the same from any folder, malloc'd; NULL where `value` does, or nobody knows where this is. */
+static char *from_root(const char *value)
 {
-    char space[OPTION_TEXT_MOST];
-    if (!row->name || row->line_only) return TW_OK;
-    const char *value = options_value(row, target, space);
-    if (!value) return TW_OK;
+    char *here = *value && *value != '/' ? getcwd(NULL, 0) : NULL, *path = NULL;
+    if (here && asprintf(&path, "%s/%s", here, value) < 0) path = NULL;
+    free(here);
+    return path;
+}
+
+/* Texts are quoted, so that "on" or "5" stays a text for whoever else reads the file. */
+static tw_status emit_value(yaml_emitter_t *emitter, const option_row *row, const char *value)
+{
     bool quoted = row->kind == OPTION_TEXT;
     if (emit_scalar(emitter, row->name, YAML_PLAIN_SCALAR_STYLE) &&
         emit_scalar(emitter, value, quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_PLAIN_SCALAR_STYLE))
         return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--%s: \"%s\" cannot be written to a YAML file: it is not UTF-8", row->name,
                    value);
+}
+
+static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, const void *target)
+{
+    char space[OPTION_TEXT_MOST];
+    if (!row->name || row->line_only) return TW_OK;
+    const char *value = options_value(row, target, space);
+    if (!value) return TW_OK;
+    char *path = row->path ? from_root(value) : NULL;
+    tw_status status = emit_value(emitter, row, path ? path : value);
+    free(path);
+    return status;
 }
 
 static bool emit_start(yaml_emitter_t *emitter)

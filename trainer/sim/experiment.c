@@ -118,10 +118,17 @@ static uint64_t next_number(const run *r, uint64_t last, uint64_t taken)
     return group > last + 1 ? group : last + 1;
 }
 
+static uint64_t sent_so_far(const tw_comm *comm)
+{
+    tw_traffic traffic = {.struct_size = sizeof traffic};
+    tw_comm_traffic(comm, &traffic);
+    return traffic.bytes_sent;
+}
+
 static tw_status take_steps(run *r, void *self, tw_comm *comm)
 {
     double begun = tw_clock(), ended = begun;
-    uint64_t sent = tw_comm_traffic(comm).bytes_sent, taken = 0, number = 0;
+    uint64_t sent = sent_so_far(comm), taken = 0, number = 0;
     while (goes_on(r, taken)) {
         double loss = 0;
         number = next_number(r, number, taken);
@@ -130,7 +137,7 @@ static tw_status take_steps(run *r, void *self, tw_comm *comm)
         ended = tw_clock();
         count_gradient(r, loss);
     }
-    r->bytes += tw_comm_traffic(comm).bytes_sent - sent;
+    r->bytes += sent_so_far(comm) - sent;
     r->own_seconds += (ended - begun) / (double)taken;
     r->result->rate += (double)taken / (ended - begun);
     r->result->steps += (double)taken / (double)r->setup->settings.workers;

@@ -15,7 +15,7 @@ static tw_status take(worker *w, uint64_t steps)
 static tw_status time_steps(worker *w, double *pass, double *other)
 {
     totals before, after;
-    TW_TRY(worker_spread(w));
+    TW_TRY(worker_begin(w));
     TW_TRY(take(w, UNTIMED));
     TW_TRY(worker_totals(w, &before));
     TW_TRY(take(w, TIMED));

@@ -2,6 +2,7 @@
  * rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for it. */
 #include "actor.h"
 #include "error.h"
+#include "tensor_table.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,7 @@ static tw_status allocate(phantom *p)
     p->steps = calloc(t->count, sizeof *p->steps);
     if (!p->values || !p->tensors || !p->steps)
         return tw_fail(TW_ERROR_MEMORY, "no memory for the gradients of a worker");
-    float *values = p->values;
-    for (size_t i = 0; i < t->count; values += tw_tensor_count(&t->tensors[i++])) p->tensors[i] = values;
+    tensor_table_place(t->tensors, t->count, p->values, p->tensors);
     return TW_OK;
 }
 
@@ -109,7 +109,8 @@ static tw_status step(void *self, uint64_t number, double *loss)
     phantom *p = self;
     *loss = (double)NAN;
     pace_other(&p->pace);
-    return p->gossip ? gossip(p, strip_of(p, number)) : reduce(p, strip_of(p, number));
+    tw_status status = p->gossip ? gossip(p, strip_of(p, number)) : reduce(p, strip_of(p, number));
+    return tw_status_is_error(status) ? status : TW_OK; /* nobody applies the step: a skipped one takes its time, too */
 }
 
 static tw_status end(void *self, actor_end *end)

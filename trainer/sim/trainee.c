@@ -2,7 +2,7 @@
 #include "actor.h"
 #include "agree.h"
 #include "error.h"
-#include "gossip.h"
+#include "exchange.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +30,7 @@ static uint64_t steps(void *self)
 
 static tw_status begin(void *self)
 {
-    worker *w = &((trainee *)self)->worker;
-    return w->gossips ? gossip_join(w) : worker_spread(w);
+    return worker_begin(&((trainee *)self)->worker);
 }
 
 static tw_status step(void *self, uint64_t number, double *loss)
@@ -48,9 +47,9 @@ static tw_status step(void *self, uint64_t number, double *loss)
 static tw_status meet(worker *w, double *distance)
 {
     float *weights = w->learner->parameters, *own = w->learner->gradients;
-    TW_TRY(gossip_read(w));
+    TW_TRY(worker_read(w));
     memcpy(own, weights, w->learner->parameter_count * sizeof *own);
-    TW_TRY(gossip_leave(w));
+    TW_TRY(worker_end(w));
     *distance = actor_distance(own, weights, w->learner->parameter_count);
     return TW_OK;
 }
@@ -60,9 +59,9 @@ static tw_status end(void *self, actor_end *end)
     worker *w = &((trainee *)self)->worker;
     const task_metric *metric = &w->task->metrics[0];
     evaluation result;
-    if (w->gossips) TW_TRY(meet(w, &end->distance));
+    if (!w->exchange->replicas) TW_TRY(meet(w, &end->distance));
     TW_TRY(agree_replicas(w));
-    TW_TRY(worker_evaluate(w, TASK_TEST, &result));
+    TW_TRY(worker_evaluate(w, task_final(w->task), &result));
     end->parameters = w->learner->parameter_count;
     end->loss = result.loss;
     end->metric = metric->value(&result.score);

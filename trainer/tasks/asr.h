@@ -11,17 +11,27 @@
 #include "task.h"
 
 typedef enum asr_model { ASR_CTC, ASR_FRAMES } asr_model;
+typedef enum asr_encoder { ASR_LSTM, ASR_CONFORMER } asr_encoder;
 
 typedef struct asr_settings {
     char *data, *test;                /* see speech_corpus_load */
     char *alignment, *test_alignment; /* ASR_FRAMES */
     char *features;                   /* see feature_settings_parse */
+    char *feature_cache;              /* see speech_request */
+    char *labels_from;                /* whose transcripts have the letters; NULL: those to train with */
     int model;                        /* asr_model */
+    int encoder;                      /* asr_encoder */
     long layers, hidden, bottleneck;
-    long window; /* ASR_FRAMES: frames */
+    long blocks, width, heads, kernel, channels; /* ASR_CONFORMER; -1: as usual */
+    int positions;                               /* 1: relative */
+    int freeze;                                  /* speech_encoder_freeze */
+    long freeze_steps;                           /* before these only the last layer moves */
+    long window;                                 /* ASR_FRAMES: frames */
     long channel, memory_mb;
     long time_masks, time_mask, frequency_masks, frequency_mask;
     double dropout, tempo, most_seconds;
+    double validation;     /* the share of training utterances that is held out */
+    char *validation_data; /* see speech_corpus_add_validation */
 } asr_settings;
 
 typedef struct asr_kind asr_kind;
@@ -33,7 +43,8 @@ typedef struct asr_data {
     speech_corpus corpus;
     speech_request request;
     size_t labels; /* that the network tells apart */
-    void *sets;    /* the kind's own */
+    speech_encoder_config encoder;
+    void *sets; /* the kind's own */
 } asr_data;
 
 typedef struct asr_learner {
@@ -57,7 +68,7 @@ struct asr_kind {
     tw_status (*prepare)(asr_learner *l);
     void (*clear)(asr_learner *l);
     tw_status (*step)(asr_learner *l, uint64_t step, learner_gradient_ready ready, void *context, task_score *score);
-    tw_status (*evaluate)(asr_learner *l, size_t part, size_t parts, task_score *score);
+    tw_status (*evaluate)(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score);
     /* May be NULL. */
     tw_status (*describe)(const asr_data *d, tw_state *state);
 };
@@ -74,7 +85,15 @@ static inline const asr_settings *asr_settings_of(const task *t)
     return (const asr_settings *)t->settings;
 }
 
-/* Says in d->base.note what was left out of the two sets. */
-void asr_note_skips(asr_data *d, const skips *train, const skips *test);
+/* The sizes of the speech encoder that is asked for, checked; zeros where it is none. */
+tw_status asr_encoder_sizes(const asr_settings *s, size_t features, speech_encoder_config *sizes);
+/* The task's slot. */
+tw_status asr_take_sizes(options *set, const void *settings, const tw_state *state);
+
+/* Says in d->base.note what was left out of a set; `about` names it. */
+void asr_note_skips(asr_data *d, const char *about, const skips *skipped);
+
+/* "2430 training, 270 validation and 300 test WHAT, 18.2, 2.0 and 2.2 minutes, " into d->base.description. */
+void asr_describe(asr_data *d, const char *what, const size_t counts[3], const double seconds[3]);
 
 #endif

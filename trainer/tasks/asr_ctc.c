@@ -12,7 +12,8 @@
 
 typedef struct ctc_sets {
     alphabet letters; /* of the training transcripts */
-    speech_set train, test;
+    speech_set train;
+    speech_set held[TASK_SPLITS]; /* without utterances where the task has no validation set */
 } ctc_sets;
 
 /* ---- metrics ---- */
@@ -51,8 +52,8 @@ static double words(const task_score *score)
     return score->parts[WORDS];
 }
 
-static const task_metric metrics[] = {{"wer", wer, true},
-                                      {"cer", cer, true},
+static const task_metric metrics[] = {{"wer", wer, true, true},
+                                      {"cer", cer, true, true},
                                       {"substitutions", substitutions, false},
                                       {"insertions", insertions, false},
                                       {"deletions", deletions, false},
@@ -78,20 +79,45 @@ static void describe_sets(asr_data *d, const ctc_sets *s)
     uint32_t sum = 0;
     for (size_t i = 0; i < s->train.count; i++)
         sum = tw_crc32c(sum, s->train.items[i].targets, s->train.items[i].target_count * sizeof(uint32_t));
-    snprintf(t->description, sizeof t->description,
-             "%zu training and %zu test utterances, %.1f and %.1f minutes, %zu letters", s->train.count, s->test.count,
-             s->train.seconds / 60, s->test.seconds / 60, s->letters.count);
+    const speech_set *valid = &s->held[TASK_VALIDATION], *test = &s->held[TASK_TEST];
+    char what[64];
+    snprintf(what, sizeof what, "utterances of %zu letters", s->letters.count);
+    asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
+                 (double[]){s->train.seconds, valid->seconds, test->seconds});
     snprintf(t->identity, sizeof t->identity, "of %zu utterances (transcripts %08x)", s->train.count, sum);
-    asr_note_skips(d, &s->train.skipped, &s->test.skipped);
+    asr_note_skips(d, "training", &s->train.skipped);
+    asr_note_skips(d, "validation", &valid->skipped);
+    asr_note_skips(d, "test", &test->skipped);
+}
+
+/* The letters of all of another corpus; its sounds are not looked at. */
+static tw_status letters_of(const char *path, alphabet *letters)
+{
+    speech_corpus other = {0};
+    tw_status status = speech_corpus_load_unsplit(path, &other);
+    const speech_list *const parts[] = {&other.train, &other.valid, &other.test};
+    for (int i = 0; status == TW_OK && i < 3; i++) status = speech_alphabet(parts[i], letters);
+    if (status == TW_OK && letters->count == 0)
+        status = tw_fail(TW_ERROR_FORMAT, "--labels-from %s: it has no transcripts", path);
+    speech_corpus_release(&other);
+    return status;
+}
+
+static tw_status find_letters(const asr_data *d, alphabet *letters)
+{
+    const char *other = asr_settings_of(&d->base)->labels_from;
+    return other ? letters_of(other, letters) : speech_alphabet(&d->corpus.train, letters);
 }
 
 static tw_status load(asr_data *d)
 {
     ctc_sets *s = d->sets = calloc(1, sizeof *s);
     if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
-    TW_TRY(speech_alphabet(&d->corpus.train, &s->letters));
+    TW_TRY(find_letters(d, &s->letters));
     TW_TRY(speech_load(&d->corpus.train, &s->letters, &d->request, &s->train));
-    TW_TRY(speech_load(&d->corpus.test, &s->letters, &d->request, &s->test));
+    if (d->base.has_validation)
+        TW_TRY(speech_load(&d->corpus.valid, &s->letters, &d->request, &s->held[TASK_VALIDATION]));
+    TW_TRY(speech_load(&d->corpus.test, &s->letters, &d->request, &s->held[TASK_TEST]));
     d->labels = s->letters.count + 1;
     describe_sets(d, s);
     return TW_OK;
@@ -101,7 +127,7 @@ static void release(asr_data *d)
 {
     ctc_sets *s = d->sets;
     speech_release(&s->train);
-    speech_release(&s->test);
+    for (int i = 0; i < TASK_SPLITS; i++) speech_release(&s->held[i]);
     alphabet_release(&s->letters);
     free(s);
 }
@@ -120,9 +146,10 @@ static tw_status describe(const asr_data *d, tw_state *state)
 typedef struct ctc_worker {
     speech_batch batch;
     size_t *lengths; /* of the batch, as the network wants them */
+    uint32_t *rows;  /* of its scores, as the loss wants them */
     ctc *loss;
-    uint32_t *by_length;     /* the test set, from short to long */
-    uint32_t *own, *letters; /* indices of a batch; what was recognised */
+    uint32_t *by_length[TASK_SPLITS]; /* what is held out, from short to long */
+    uint32_t *own, *letters;          /* indices of a batch; what was recognised */
     char *said, *heard;
 } ctc_worker;
 
@@ -144,6 +171,18 @@ static void grow_to(const speech_set *set, size_t *frames, size_t *targets)
     }
 }
 
+static tw_status order_held(ctc_worker *w, const ctc_sets *s)
+{
+    for (int i = 0; i < TASK_SPLITS; i++) {
+        size_t count = s->held[i].count;
+        if (count == 0) continue;
+        w->by_length[i] = malloc(count * sizeof *w->by_length[i]);
+        if (!w->by_length[i]) return tw_fail(TW_ERROR_MEMORY, "no memory for the order of %zu utterances", count);
+        TW_TRY(speech_order_by_length(&s->held[i], w->by_length[i]));
+    }
+    return TW_OK;
+}
+
 static tw_status prepare(asr_learner *l)
 {
     const ctc_sets *s = sets_of(l);
@@ -151,21 +190,21 @@ static tw_status prepare(asr_learner *l)
     l->base.steps_per_epoch = speech_steps(&s->train, (size_t)l->base.place.size, batch);
     grow_to(&s->train, &frames, &targets);
     frames += (size_t)ceil((double)frames * asr_settings_of(l->base.task)->tempo);
-    grow_to(&s->test, &frames, &targets);
+    for (int i = 0; i < TASK_SPLITS; i++) grow_to(&s->held[i], &frames, &targets);
     ctc_worker *w = l->own = calloc(1, sizeof *w);
     if (!w) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
     TW_TRY(ctc_create(frames, s->letters.count + 1, targets, &w->loss));
     size_t text = 4 * (frames > targets ? frames : targets) + 1;
     l->order = malloc(s->train.count * sizeof *l->order);
-    w->by_length = malloc(s->test.count * sizeof *w->by_length);
     w->lengths = malloc(batch * sizeof *w->lengths);
+    w->rows = malloc(batch * sizeof *w->rows);
     w->own = malloc(batch * sizeof *w->own);
     w->letters = malloc(frames * sizeof *w->letters);
     w->said = malloc(text);
     w->heard = malloc(text);
-    if (!l->order || !w->by_length || !w->lengths || !w->own || !w->letters || !w->said || !w->heard)
+    if (!l->order || !w->lengths || !w->rows || !w->own || !w->letters || !w->said || !w->heard)
         return tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu utterances", batch);
-    return speech_order_by_length(&s->test, w->by_length);
+    return order_held(w, s);
 }
 
 static void clear(asr_learner *l)
@@ -174,7 +213,8 @@ static void clear(asr_learner *l)
     speech_batch_release(&w->batch);
     ctc_destroy(w->loss);
     free(w->lengths);
-    free(w->by_length);
+    free(w->rows);
+    for (int i = 0; i < TASK_SPLITS; i++) free(w->by_length[i]);
     free(w->own);
     free(w->letters);
     free(w->said);
@@ -192,9 +232,13 @@ static spec_augmentation augmentation_of(const asr_settings *s)
                                .tempo = s->tempo};
 }
 
-static acoustic_model_batch show_batch(ctc_worker *w)
+static acoustic_model_batch show_batch(const asr_learner *l)
 {
-    for (size_t i = 0; i < w->batch.count; i++) w->lengths[i] = w->batch.lengths[i];
+    ctc_worker *w = l->own;
+    for (size_t i = 0; i < w->batch.count; i++) {
+        w->lengths[i] = w->batch.lengths[i];
+        w->rows[i] = (uint32_t)acoustic_model_rows(l->net, w->lengths[i]);
+    }
     return (acoustic_model_batch){w->batch.time, w->batch.count, w->lengths, w->batch.features};
 }
 
@@ -204,8 +248,13 @@ static tw_status lose(const asr_learner *l, const float *scores, float *gradient
     const ctc_worker *w = l->own;
     const speech_batch *b = &w->batch;
     ctc_result result;
-    ctc_batch batch = {b->time,    b->count,        sets_of(l)->letters.count + 1, scores, b->lengths,
-                       b->targets, b->target_counts};
+    ctc_batch batch = {.time = acoustic_model_rows(l->net, b->time),
+                       .batch = b->count,
+                       .labels = sets_of(l)->letters.count + 1,
+                       .logits = scores,
+                       .frames = w->rows,
+                       .targets = b->targets,
+                       .target_lengths = b->target_counts};
     TW_TRY(ctc_loss(w->loss, &batch, CTC_BY_LABEL, gradient, &result));
     score->loss += result.sum;
     score->count += (double)b->count;
@@ -243,7 +292,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     const uint32_t *own = l->order + task_slice(&l->base, number);
     spec_augmentation augment = augmentation_of(asr_settings_of(l->base.task));
     TW_TRY(speech_fill(&sets_of(l)->train, own, p->batch, &augment, p->seed, epoch, &w->batch));
-    acoustic_model_batch batch = show_batch(w);
+    acoustic_model_batch batch = show_batch(l);
     loss_context to = {l, score};
     nn_noise noise = noise_of(&l->base.place, number);
     return acoustic_model_step(l->net, &batch, &(acoustic_model_loss){compute_loss, &to}, &noise, ready, context);
@@ -264,32 +313,32 @@ static tw_status compare(const asr_learner *l, const speech_item *item, const ut
     return TW_OK;
 }
 
-static tw_status evaluate_batch(asr_learner *l, size_t count, task_score *score)
+static tw_status evaluate_batch(asr_learner *l, const speech_set *held, size_t count, task_score *score)
 {
     ctc_worker *w = l->own;
-    const speech_set *test = &sets_of(l)->test;
     const float *scores;
-    TW_TRY(speech_fill(test, w->own, count, NULL, 0, 0, &w->batch));
-    acoustic_model_batch batch = show_batch(w);
+    TW_TRY(speech_fill(held, w->own, count, NULL, 0, 0, &w->batch));
+    acoustic_model_batch batch = show_batch(l);
     TW_TRY(acoustic_model_evaluate(l->net, &batch, &scores));
     TW_TRY(lose(l, scores, NULL, score));
     size_t labels = sets_of(l)->letters.count + 1;
     for (size_t i = 0; i < count; i++) {
-        utterance u = {scores + i * labels, count * labels, w->batch.lengths[i], labels};
-        TW_TRY(compare(l, &test->items[w->own[i]], &u, score));
+        utterance u = {scores + i * labels, count * labels, w->rows[i], labels};
+        TW_TRY(compare(l, &held->items[w->own[i]], &u, score));
     }
     return TW_OK;
 }
 
 /* Every `parts`-th utterance, so that each part has short and long ones. */
-static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score *score)
+static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
 {
     ctc_worker *w = l->own;
-    size_t count = 0, total = sets_of(l)->test.count;
+    const speech_set *held = &sets_of(l)->held[split];
+    size_t count = 0, total = held->count;
     for (size_t i = part; i < total; i += parts) {
-        w->own[count++] = w->by_length[i];
+        w->own[count++] = w->by_length[split][i];
         if (count < l->base.place.batch && i + parts < total) continue;
-        TW_TRY(evaluate_batch(l, count, score));
+        TW_TRY(evaluate_batch(l, held, count, score));
         count = 0;
     }
     return TW_OK;

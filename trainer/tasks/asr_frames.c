@@ -1,13 +1,14 @@
 /* asr_frames.c - a class for every frame, from an alignment: the acoustic models of hybrid recognisers, in windows. */
 #include "asr.h"
-#include "dataset.h"
 #include "error.h"
 #include "frame_data.h"
+#include "shuffle.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 typedef struct frame_sets {
-    frame_set train, test;
+    frame_set train;
+    frame_set held[TASK_SPLITS]; /* without windows where the task has no validation set */
 } frame_sets;
 
 enum { CORRECT };
@@ -36,12 +37,15 @@ static void describe_sets(asr_data *d, const frame_sets *s)
         const speech_item *item = &s->train.speech.items[i];
         sum = tw_crc32c(sum, item->targets, item->target_count * sizeof(uint32_t));
     }
-    snprintf(t->description, sizeof t->description,
-             "%zu training and %zu test windows of %zu frames, %.1f and %.1f minutes, %zu classes", s->train.count,
-             s->test.count, s->train.length, s->train.speech.seconds / 60, s->test.speech.seconds / 60,
-             s->train.classes);
+    const frame_set *valid = &s->held[TASK_VALIDATION], *test = &s->held[TASK_TEST];
+    char what[64];
+    snprintf(what, sizeof what, "windows of %zu frames of %zu classes", s->train.length, s->train.classes);
+    asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
+                 (double[]){s->train.speech.seconds, valid->speech.seconds, test->speech.seconds});
     snprintf(t->identity, sizeof t->identity, "of %zu windows (classes %08x)", s->train.count, sum);
-    asr_note_skips(d, &s->train.speech.skipped, &s->test.speech.skipped);
+    asr_note_skips(d, "training", &s->train.speech.skipped);
+    asr_note_skips(d, "validation", &valid->speech.skipped);
+    asr_note_skips(d, "test", &test->speech.skipped);
 }
 
 static tw_status load(asr_data *d)
@@ -54,7 +58,11 @@ static tw_status load(asr_data *d)
     frame_sets *s = d->sets = calloc(1, sizeof *s);
     if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
     TW_TRY(frame_load(&d->corpus.train, settings->alignment, &d->request, length, 0, &s->train));
-    TW_TRY(frame_load(&d->corpus.test, test, &d->request, length, s->train.classes, &s->test));
+    size_t classes = s->train.classes;
+    if (d->base.has_validation)
+        TW_TRY(
+            frame_load(&d->corpus.valid, settings->alignment, &d->request, length, classes, &s->held[TASK_VALIDATION]));
+    TW_TRY(frame_load(&d->corpus.test, test, &d->request, length, classes, &s->held[TASK_TEST]));
     d->labels = s->train.classes;
     describe_sets(d, s);
     return TW_OK;
@@ -64,7 +72,7 @@ static void release(asr_data *d)
 {
     frame_sets *s = d->sets;
     frame_release(&s->train);
-    frame_release(&s->test);
+    for (int i = 0; i < TASK_SPLITS; i++) frame_release(&s->held[i]);
     free(s);
 }
 
@@ -124,7 +132,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     const frame_set *train = &sets_of(l)->train;
     const learner_place *p = &l->base.place;
     uint64_t epoch = number / l->base.steps_per_epoch;
-    if (epoch != l->order_epoch) dataset_shuffle(l->order, train->count, p->seed, epoch);
+    if (epoch != l->order_epoch) data_shuffle(l->order, train->count, p->seed, epoch);
     l->order_epoch = epoch;
     const uint32_t *own = l->order + task_slice(&l->base, number);
     acoustic_model_batch batch = take_windows(w, train, own, p->batch);
@@ -135,16 +143,16 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     return TW_OK;
 }
 
-static tw_status evaluate(asr_learner *l, size_t part, size_t parts, task_score *score)
+static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
 {
     const frame_worker *w = l->own;
-    const frame_set *test = &sets_of(l)->test;
-    size_t last = test->count * (part + 1) / parts;
-    for (size_t at = test->count * part / parts, count; at < last; at += count) {
+    const frame_set *held = &sets_of(l)->held[split];
+    size_t last = held->count * (part + 1) / parts;
+    for (size_t at = held->count * part / parts, count; at < last; at += count) {
         acoustic_model_result result = {0};
         count = last - at < l->base.place.batch ? last - at : l->base.place.batch;
         for (size_t i = 0; i < count; i++) w->own[i] = (uint32_t)(at + i);
-        acoustic_model_batch batch = take_windows(w, test, w->own, count);
+        acoustic_model_batch batch = take_windows(w, held, w->own, count);
         TW_TRY(acoustic_model_evaluate_frames(l->net, &batch, w->targets, &result));
         take_result(score, &result);
     }

@@ -1,25 +1,31 @@
 #include "error.h"
 #include "task.h"
+#include "words.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const task_ops *const tasks[] = {&image_task, &lm_task, &asr_task};
+#define TASK_AT(name) &name##_task,
+
+static const task_ops *const tasks[] = {TASKS(TASK_AT)};
 
 const task_ops *task_at(size_t index)
 {
     return index < sizeof tasks / sizeof *tasks ? tasks[index] : NULL;
 }
 
+const char *task_name(size_t index)
+{
+    return task_at(index) ? task_at(index)->name : NULL;
+}
+
 tw_status task_find(const char *name, const task_ops **ops)
 {
-    char names[256] = "";
-    for (size_t i = 0, used = 0; task_at(i); i++) {
+    for (size_t i = 0; task_at(i); i++) {
         *ops = task_at(i);
         if (strcmp(name, (*ops)->name) == 0) return TW_OK;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", (*ops)->name);
     }
-    return tw_fail(TW_ERROR_ARGUMENT, "there is no task '%s'; there are: %s", name, names);
+    return words_refuse("task", name, strlen(name), task_name);
 }
 
 tw_status task_learner_create(const task *t, const learner_place *place, learner **out)
@@ -56,6 +62,32 @@ tw_status task_check_batch(const task *t, const learner_place *p, size_t count)
     if (count >= wanted) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
                    p->batch, p->size, p->size == 1 ? "" : "s", wanted, t->batch_of, count);
+}
+
+task_split task_watched(const task *t)
+{
+    return t->has_validation ? TASK_VALIDATION : TASK_TEST;
+}
+
+task_split task_final(const task *t)
+{
+    return t->has_test ? TASK_TEST : TASK_VALIDATION;
+}
+
+const char *task_split_name(task_split split)
+{
+    return split == TASK_VALIDATION ? "validation" : "test";
+}
+
+const char *task_counts_text(size_t train, const size_t held[TASK_SPLITS], char text[TASK_COUNTS_TEXT])
+{
+    size_t validation = held[TASK_VALIDATION], test = held[TASK_TEST];
+    if (validation && test)
+        snprintf(text, TASK_COUNTS_TEXT, "%zu training, %zu validation and %zu test", train, validation, test);
+    else
+        snprintf(text, TASK_COUNTS_TEXT, "%zu training and %zu %s", train, validation ? validation : test,
+                 validation ? "validation" : "test");
+    return text;
 }
 
 void task_score_add(task_score *sum, const task_score *score)

@@ -2,9 +2,12 @@
 #include "corpus.h"
 #include "error.h"
 #include "language_model.h"
+#include "lm_network.h"
 #include "recurrent_learner.h"
+#include "share.h"
 #include "strips.h"
 #include "task.h"
+#include "words.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +17,14 @@ typedef struct lm_settings {
     char *data; /* a folder, or a file */
     char *model;
     int unit; /* text_unit */
-    long vocabulary, bptt;
+    long vocabulary, bptt, memory_mb;
     long layers, hidden;   /* 0: the model's */
     double dropout, range; /* below 0: the model's */
     bool tied;
 } lm_settings;
+
+static const char *recipe_model(size_t index);
+static const char *recipe_summary(size_t index);
 
 #define AT(field) offsetof(lm_settings, field)
 
@@ -26,27 +32,48 @@ static const option_row rows[] = {
     {.help = "What to train"},
     {"data", "PATH", OPTION_TEXT, AT(data),
      .help =
-         "folder of texts, named like ptb.train.txt, ptb.valid.txt and ptb.test.txt or wiki.train.tokens ...; or one "
-         "text file, of which 90 % train, 5 % validate and 5 % test"},
-    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char", .help = "what the model predicts",
+         "A folder of texts with names like ptb.train.txt, ptb.valid.txt and ptb.test.txt, or one text file, of which "
+         "90 % train, 5 % validate and 5 % test",
+     .path = true},
+    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char", .help = "What the model predicts",
      .binding = true},
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
-     .help = "keep the N most frequent words or characters, <unk> for the others among them; 0: all", .binding = true},
+     .help = "Keep the N most frequent words or characters, <unk> for the others among them", .stands_for = "all",
+     .binding = true},
+    {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
+     .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "
+             "the same. Ranks that mpirun starts on one machine divide it"},
     {"model", "NAME", OPTION_TEXT, AT(model), "small",
-     .help = "small, medium and large of Zaremba et al. 2014, or dgc, that of the Deep Gradient Compression paper; the "
-             "learning rate, its schedule, --clip and --epochs follow it",
+     .help =
+         "The network: small, medium and large of Zaremba et al. 2014, or dgc, that of the Deep Gradient Compression "
+         "paper. The learning rate, its schedule, --clip and --epochs follow it",
+     .binding = true, .word = recipe_model, .word_meaning = recipe_summary},
+    {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers", .stands_for = "the model's",
      .binding = true},
-    {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers; 0: the model's", .binding = true},
-    {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536,
-     .help = "cells of a layer, and features of a word; 0: the model's", .binding = true},
-    {"tied", NULL, OPTION_FLAG, AT(tied), .help = "one matrix for the words that come in and those predicted",
-     .binding = true},
+    {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536, .help = "Cells of a layer, and features of a word",
+     .stands_for = "the model's", .binding = true},
+    {"tied", NULL, OPTION_FLAG, AT(tied),
+     .help = "Use one matrix for the words that come in and those that are predicted", .binding = true},
     {"dropout", "P", OPTION_REAL, AT(dropout), "-1", -1, 0.99,
-     .help = "share of values dropped between layers; -1: the model's", .binding = true},
-    {"init", "R", OPTION_REAL, AT(range), "-1", -1, 10,
-     .help = "weights begin uniformly between -R and R; -1: the model's"},
-    {"bptt", "T", OPTION_INTEGER, AT(bptt), "0", 0, 65536,
-     .help = "tokens after which back-propagation is cut; 0: the model's", .binding = true},
+     .help = "The share of values that are dropped between layers", .stands_for = "the model's", .binding = true},
+    {"init", "R", OPTION_REAL, AT(range), "-1", -1, 10, .help = "Draw the first weights uniformly between -R and R",
+     .stands_for = "the model's"},
+    {"bptt", "T", OPTION_INTEGER, AT(bptt), "0", 0, 65536, .help = "Cut back-propagation after T tokens",
+     .stands_for = "the model's", .binding = true},
+};
+
+#define USE(field) offsetof(lm_use, field)
+
+static const option_row use_rows[] = {
+    {"prompt", "TEXT", OPTION_TEXT, USE(prompt), .help = "What the text begins with", .stands_for = "a new line"},
+    {"tokens", "N", OPTION_INTEGER, USE(tokens), "200", 0, 1e9,
+     .help = "Add N words, or characters. Ends of lines count"},
+    {"temperature", "T", OPTION_REAL, USE(temperature), "1", 0, 100,
+     .help = "Below 1 the likely becomes likelier. 0 always takes the likeliest"},
+    {"top-k", "K", OPTION_INTEGER, USE(top_k), "0", 0, 1e9, .help = "Draw from the K likeliest only",
+     .stands_for = "from all"},
+    {"seed", "N", OPTION_INTEGER, USE(seed), "1", 0, 1e15,
+     .help = "The seed of what is drawn. Each gives another text"},
 };
 
 /* ---- recipes ---- */
@@ -72,15 +99,20 @@ static const recipe *find_recipe(const char *model)
     return NULL;
 }
 
+static const char *recipe_model(size_t index)
+{
+    return index < RECIPES ? recipes[index].model : NULL;
+}
+
+static const char *recipe_summary(size_t index)
+{
+    return index < RECIPES ? language_model_find(recipes[index].network)->summary : NULL;
+}
+
 static tw_status choose_recipe(const char *model, const recipe **chosen)
 {
-    char names[256] = "";
-    size_t used = 0;
     *chosen = find_recipe(model);
-    if (*chosen) return TW_OK;
-    for (size_t i = 0; i < RECIPES; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", recipes[i].model);
-    return tw_fail(TW_ERROR_ARGUMENT, "there is no language model \"%s\"; there are %s", model, names);
+    return *chosen ? TW_OK : words_refuse("language model", model, strlen(model), recipe_model);
 }
 
 static const char *fallback(const void *settings, const char *option)
@@ -120,7 +152,8 @@ static double bits(const task_score *score)
     return score->loss / score->count / log(2);
 }
 
-static const task_metric metrics[] = {{"perplexity", perplexity, false}, {"bits_per_token", bits, false}, {0}};
+static const task_metric metrics[] = {
+    {"perplexity", perplexity, .falls = true}, {"bits_per_token", bits, .falls = true}, {0}};
 
 static void take_result(task_score *score, const language_model_result *result)
 {
@@ -147,14 +180,14 @@ static void describe_text(const lm_settings *s, lm_data *d)
         snprintf(t->description, sizeof t->description, "%zu, %zu and %zu %s to train, validate and test, %zu types",
                  c->train.count, c->valid.count, c->test.count, unit, vocabulary_count(c->vocabulary));
     if (unknown > 0) snprintf(t->description + used, sizeof t->description - (size_t)used, "; %zu unknown", unknown);
-    snprintf(t->identity, sizeof t->identity, "of %zu %s (%08x)", c->train.count, unit,
-             tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens));
+    snprintf(t->identity, sizeof t->identity, "of %zu %s (%08x)", c->train.count, unit, c->sum);
     snprintf(t->path, sizeof t->path, "%s", s->data);
 }
 
 static tw_status fill_data(const lm_settings *s, lm_data *d)
 {
-    corpus_options wanted = {.unit = (text_unit)s->unit, .most = (size_t)s->vocabulary};
+    corpus_options wanted = {
+        .unit = (text_unit)s->unit, .most = (size_t)s->vocabulary, .most_bytes = share_of_memory(s->memory_mb)};
     if (!s->data) return tw_fail(TW_ERROR_ARGUMENT, "--data is missing: the folder of the texts, or a text file");
     if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
     TW_TRY(choose_recipe(s->model, &d->recipe));
@@ -183,6 +216,7 @@ static tw_status load(const void *settings, task **out)
     d->base.metrics = metrics;
     d->base.items = "tokens";
     d->base.batch_of = "strips of the text";
+    d->base.has_validation = d->base.has_test = true;
     tw_status status = fill_data(settings, d);
     if (status == TW_OK)
         *out = &d->base;
@@ -201,7 +235,10 @@ typedef struct lm_learner {
     language_model *net;
     strips text; /* this worker's of the training text */
     size_t bptt;
-    int32_t *tokens, *targets; /* (bptt, strips of a call) */
+    int32_t *tokens, *targets;  /* (bptt, strips of a call) */
+    strip_place *read, *looked; /* where it stands in texts that are in files: training, and evaluation */
+    size_t strips_most;
+    uint32_t *room; /* for a strip of a call */
 } lm_learner;
 
 static const lm_data *data_of(const lm_learner *l)
@@ -250,7 +287,13 @@ static tw_status create_model(lm_learner *l)
     size_t most = l->base.place.batch > EVALUATION_STRIPS ? l->base.place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
     l->targets = malloc(l->bptt * most * sizeof *l->targets);
-    return l->tokens && l->targets ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu strips", most);
+    l->strips_most = most;
+    l->room = malloc((l->bptt + 1) * sizeof *l->room);
+    l->read = calloc(most, sizeof *l->read);
+    l->looked = calloc(most, sizeof *l->looked);
+    return l->tokens && l->targets && l->read && l->looked && l->room
+               ? TW_OK
+               : tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu strips", most);
 }
 
 static tw_status open(learner *base)
@@ -263,14 +306,24 @@ static void close(learner *base)
 {
     lm_learner *l = (lm_learner *)base;
     language_model_destroy(l->net);
+    for (size_t i = 0; l->read && l->looked && i < l->strips_most; i++) {
+        text_window_release(&l->read[i].window);
+        text_window_release(&l->looked[i].window);
+    }
+    free(l->read);
+    free(l->looked);
+    free(l->room);
     free(l->tokens);
     free(l->targets);
 }
 
-static language_model_text read_text(lm_learner *l, const strips *text, size_t from, size_t steps)
+static tw_status read_text(lm_learner *l, const strips *s, strip_place *places, size_t from, size_t steps,
+                           language_model_text *text)
 {
-    strips_read(text, from, steps, l->tokens, l->targets);
-    return (language_model_text){l->tokens, l->targets, steps};
+    *text = (language_model_text){l->tokens, l->targets, steps};
+    if (!s->tokens) return strips_read_file(s, places, l->room, from, steps, l->tokens, l->targets);
+    strips_read(s, from, steps, l->tokens, l->targets);
+    return TW_OK;
 }
 
 static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
@@ -278,7 +331,8 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     lm_learner *l = (lm_learner *)base;
     uint64_t in_epoch = number % base->steps_per_epoch;
     if (in_epoch == 0) language_model_reset(l->net);
-    language_model_text text = read_text(l, &l->text, in_epoch * l->bptt, l->bptt);
+    language_model_text text;
+    TW_TRY(read_text(l, &l->text, l->read, in_epoch * l->bptt, l->bptt, &text));
     nn_noise noise = noise_of(&l->base.place, number);
     language_model_result result = {0};
     TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
@@ -292,7 +346,8 @@ static tw_status evaluate_strips(lm_learner *l, const strips *s, task_score *sco
     TW_TRY(language_model_start_evaluation(l->net, s->count));
     for (size_t at = 0; at < s->length; at += l->bptt) {
         size_t steps = s->length - at < l->bptt ? s->length - at : l->bptt;
-        language_model_text text = read_text(l, s, at, steps);
+        language_model_text text;
+        TW_TRY(read_text(l, s, l->looked, at, steps, &text));
         language_model_result result = {0};
         TW_TRY(language_model_evaluate(l->net, &text, &result));
         take_result(score, &result);
@@ -310,7 +365,7 @@ static tw_status evaluate(learner *base, task_split split, size_t part, size_t p
     strips all;
     if (count > EVALUATION_STRIPS) count = EVALUATION_STRIPS;
     if (count == 0) count = 1;
-    TW_TRY(strips_cut(stream, split == TASK_VALIDATION ? "validation" : "test", count, 1, &all));
+    TW_TRY(strips_cut(stream, task_split_name(split), count, 1, &all));
     size_t first = count * part / parts, end = count * (part + 1) / parts;
     if (first == end) return TW_OK;
     strips own = strips_slice(&all, first, end - first);
@@ -360,7 +415,6 @@ const task_ops lm_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(lm_settings),
-    .has_validation = true,
     .fallback = fallback,
     .load = load,
     .release = release,
@@ -373,4 +427,16 @@ const task_ops lm_task = {
     .save = save,
     .restore = restore,
     .describe = describe,
+    .predictor_open = lm_predictor_open,
+    .predictor_close = lm_predictor_close,
+    .predict = lm_predict,
+    .describe_network = lm_describe_network,
+    .use_rows = use_rows,
+    .use_row_count = sizeof use_rows / sizeof *use_rows,
+    .use_bytes = sizeof(lm_use),
+    .used_by = "generate",
+    .use_summary = "Of a language model, FILE is a text, and the answer the text as the model goes on with it. Without "
+                   "a FILE it goes on with --prompt.",
+    .use_examples = "  thinwire generate runs/shakespeare --prompt 'ROMEO:' --tokens 500 --temperature 0.8\n",
+    .answers_without_file = true,
 };

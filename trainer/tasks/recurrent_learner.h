@@ -17,6 +17,16 @@ static inline void show_parameters(learner *base, const char *model, const param
     base->gradients = parameters->gradients;
 }
 
+/* What is kept and never changes. */
+static inline void show_buffers(learner *base, const parameter_set *buffers)
+{
+    base->buffer_tensors = buffers->table->tensors;
+    base->buffer_tensor_count = buffers->table->count;
+    base->buffer_count = buffers->table->elements;
+    base->buffers = buffers->values;
+    base->buffers_stand = true;
+}
+
 /* Every worker drops other values: its rank stands above the bits of any seed. */
 static inline nn_noise noise_of(const learner_place *place, uint64_t step)
 {

@@ -1,22 +1,24 @@
 /* task.h - a workload: the data, the network that learns from it, and how good it got.
  *
- * The training loop knows a workload through this header alone. To add one, write a file with a task_ops (image.c is
- * the model) and name it in list.c. */
+ * The training loop knows a workload through this header alone. To add one, write a file that defines NAME_task
+ * (image.c is the model), and name it in TASKS. */
 #ifndef TRAINER_TASK_H
 #define TRAINER_TASK_H
 
 #include "options.h"
 #include "precision.h"
 
+#include <cJSON.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <thinwire/thinwire.h>
 
 typedef struct task_ops task_ops;
 
 /* What was seen of a data set, as sums: ranks add theirs. Whole numbers stay below 2^53, so doubles hold them. */
-enum { TASK_PARTS = 6 };
+enum { TASK_PARTS = 24 };
 typedef struct task_score {
     double loss;              /* natural logarithm, summed over `count` */
     double count;             /* of what the loss is a mean over: images, tokens, utterances */
@@ -30,6 +32,7 @@ typedef struct task_metric {
     const char *name; /* "accuracy" */
     double (*value)(const task_score *score);
     bool percent; /* 0 .. 1, shown to people as 0 .. 100 % */
+    bool falls;   /* as training succeeds: an error, a perplexity */
 } task_metric;
 
 /* "accuracy 91.63 %" */
@@ -41,12 +44,17 @@ typedef struct task {
     const task_ops *ops;
     const void *settings;       /* the task's own; borrowed */
     char path[4096];            /* where the data came from */
-    char description[128];      /* "60000 training and 10000 test images" */
+    char description[192];      /* "60000 training and 10000 test images" */
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
     const task_metric *metrics; /* ends with one without a name */
-    const char *items;          /* what task_score.count counts: "images" */
-    const char *batch_of;       /* what --batch counts */
+    /* What a person should see beside the first of them, in a line. NULL: nothing. */
+    void (*tell)(const task_score *score, char *text, size_t room);
+    const char *items;    /* what task_score.count counts: "images" */
+    const char *batch_of; /* what --batch counts */
+    bool measures_steps;  /* a step's score has what the metrics are made of, so that a run's journal tells them */
+    bool has_validation;  /* data held out to look at while a run goes on, and to choose models by */
+    bool has_test;        /* and data to tell at the end how good it got; a task has one of the two at least */
 } task;
 
 /* Where a worker stands among the others. */
@@ -72,15 +80,51 @@ typedef struct learner {
     size_t buffer_tensor_count;
     float *buffers;
     size_t buffer_count;
+    bool buffers_stand;  /* nobody changes them: all workers have the same ones, always */
+    size_t held_tensors; /* the first so many do not move in the step that was just taken; their gradients are zeros */
     uint64_t steps_per_epoch;
+    double seconds_waited; /* for data, in all steps since it was opened */
+
+    /* The run's, for a learner that changes on its way; set when it is open, before its first step. */
+    uint64_t steps, warmup;
+    /* Replaces `values` by their sums over all workers, the same bits on each: every worker calls it with as many, as
+     * often, inside step before the first gradient is ready, and inside evaluate. NULL where workers are not at the
+     * same step, and in an evaluation of one alone: what is counted is then each worker's own. */
+    tw_status (*sum)(void *context, float *values, size_t count);
+    void *sum_context;
 } learner;
 
 /* Called by step when tensor `index`'s gradient is complete (backward order); the gradient will not be touched again
  * before the next step. A failure ends the step and is passed on. */
 typedef tw_status (*learner_gradient_ready)(void *context, size_t index, float *gradient);
 
-/* What is looked at while a run goes on, and what it is summed up with. The same where a task has no validation set. */
+/* The data that are held out. */
 typedef enum task_split { TASK_VALIDATION, TASK_TEST } task_split;
+enum { TASK_SPLITS = 2 };
+
+/* What is looked at while a run goes on, and what the run is summed up with. Where there is only one of the two, it is
+ * both. */
+task_split task_watched(const task *t);
+task_split task_final(const task *t);
+const char *task_split_name(task_split split); /* "validation", "test" */
+
+/* A network that is used without the data it was trained on, made of what `describe` wrote. A task's file has a struct
+ * that begins with it. Its weights are zeros until somebody fills them, as the tables say. */
+typedef struct task_predictor {
+    const tw_tensor *tensors;
+    size_t tensor_count;
+    float *parameters;
+    const tw_tensor *buffer_tensors;
+    size_t buffer_tensor_count;
+    float *buffers;
+} task_predictor;
+
+/* Where an answer goes: one of the two is there. */
+typedef struct task_answer {
+    FILE *text;    /* for people */
+    bool is_among; /* and its file is one of several: the text says which */
+    cJSON *json;   /* for programs: an object, which gets the answer's members */
+} task_answer;
 
 struct task_ops {
     const char *name;       /* "image" */
@@ -89,11 +133,21 @@ struct task_ops {
     const option_row *rows; /* the task's own options, offsets into its settings */
     size_t row_count;
     size_t settings_bytes; /* at most TASK_SETTINGS_MOST */
-    bool has_validation;
 
     /* The default of one of the shared options (the optimiser's, the schedule's), given the task's own settings, or,
      * for the help page, NULL. NULL leaves it as it is. May be NULL. */
     const char *(*fallback)(const void *settings, const char *option);
+
+    /* Prints what a person asked to see in place of a run, on standard output; *shown: whether anything was. May be
+     * NULL. */
+    tw_status (*show)(const void *settings, bool *shown);
+
+    /* Another task whose checkpoints a run may begin with, too: it takes what it has of them. NULL: none. */
+    const char *begins_with;
+    /* Before the data are read: gives options that shape the network, and that nobody has set, the values of the
+     * checkpoint whose weights the run begins with. TW_ERROR_ARGUMENT and TW_ERROR_STATE say what does not go with it.
+     * NULL: options alone shape the network. */
+    tw_status (*take_sizes)(options *set, const void *settings, const tw_state *state);
 
     /* Reads the data. Files are not trusted: what is wrong with them is TW_ERROR_IO or TW_ERROR_FORMAT, with a sentence
      * that names the file. `settings` stay where they are. */
@@ -115,7 +169,7 @@ struct task_ops {
      * the MEAN loss are written, not added. What is drawn at random depends on seed and step, not on what was before.
      */
     tw_status (*step)(learner *l, uint64_t step, learner_gradient_ready ready, void *context, task_score *score);
-    /* Adds up part `part` of `parts` of a split: together the parts are the whole. */
+    /* Adds up part `part` of `parts` of a split that the task has: together the parts are the whole. */
     tw_status (*evaluate)(learner *l, task_split split, size_t part, size_t parts, task_score *score);
 
     /* What a learner carries from step to step beside its parameters, into and out of a checkpoint under names that
@@ -124,6 +178,25 @@ struct task_ops {
     tw_status (*restore)(learner *l, const char *prefix, const tw_state *state);
     /* Text that makes the weights useful without the data: a vocabulary, feature settings. NULL where there is none. */
     tw_status (*describe)(const learner *l, tw_state *state);
+
+    /* Uses the network of a checkpoint, whose file is anybody's: `elements` is how many values it holds, and a network
+     * with more weights is refused. */
+    tw_status (*predictor_open)(const tw_state *state, size_t elements, task_predictor **out);
+    void (*predictor_close)(task_predictor *p);
+    /* Answers a file. What cannot be read is TW_ERROR_IO or TW_ERROR_FORMAT, with a line that names the file. `use` has
+     * the options of use_rows. `path` is NULL where the task answers without a file. */
+    tw_status (*predict)(task_predictor *p, const void *use, const char *path, const task_answer *answer);
+    /* For a program that does not know the task: what rebuilds the network, into an object; and tensors that stand in
+     * no table, but that PyTorch has, into the state. */
+    tw_status (*describe_network)(const task_predictor *p, cJSON *network, tw_state *tensors);
+
+    const option_row *use_rows; /* of using a network, offsets into structs of their own */
+    size_t use_row_count;
+    size_t use_bytes;        /* at most TASK_USE_MOST */
+    const char *used_by;     /* the command that is predict for this task alone; NULL: there is none */
+    const char *use_summary; /* "FILE is ...": a sentence for the help */
+    const char *use_examples;
+    bool answers_without_file;
 };
 
 /* A worker's learner; NULL is none. */
@@ -137,13 +210,28 @@ size_t task_slice(const learner *l, uint64_t step);
 /* For `fits`: where the data have `count` of what --batch counts. */
 tw_status task_check_batch(const task *t, const learner_place *place, size_t count);
 
+/* "60000 training and 10000 test", or with "6000 validation" among them. */
+enum { TASK_COUNTS_TEXT = 96 };
+const char *task_counts_text(size_t train, const size_t held[TASK_SPLITS], char text[TASK_COUNTS_TEXT]);
+
 /* Room for any task's settings, in the structs that hold one. */
 enum { TASK_SETTINGS_MOST = 512 };
+enum { TASK_USE_MOST = 128, TASKS_MOST = 8 };
 
-extern const task_ops image_task, lm_task, asr_task;
+/* The tasks there are. A new one is one line here. */
+#define TASKS(X)                                                                                                       \
+    X(image)                                                                                                           \
+    X(lm)                                                                                                              \
+    X(asr)                                                                                                             \
+    X(w2v_bert)
 
-/* The tasks there are; NULL past the end. */
+#define DECLARE_TASK(name) extern const task_ops name##_task;
+TASKS(DECLARE_TASK)
+#undef DECLARE_TASK
+
+/* The same as a list; NULL past the end. */
 const task_ops *task_at(size_t index);
+const char *task_name(size_t index);
 /* TW_ERROR_ARGUMENT lists the names when there is no such task. */
 tw_status task_find(const char *name, const task_ops **ops);
 

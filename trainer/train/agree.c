@@ -55,6 +55,20 @@ tw_status agree_status(worker *w, tw_status own)
     return agree_ranks(w->comm, own, &w->agreed);
 }
 
+tw_status agree_data(tw_comm *comm, const task *work)
+{
+    char own[sizeof work->description + sizeof work->identity + 16], first[sizeof own];
+    snprintf(own, sizeof own, "%s: training data %s", work->description, work->identity);
+    memcpy(first, own, sizeof own);
+    TW_TRY(tw_comm_broadcast(comm, 0, first, sizeof first));
+    first[sizeof first - 1] = 0;
+    if (strcmp(own, first) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "rank %d has read other data than rank 0; all ranks read the same, and share it among themselves; "
+                   "rank %d has %s; rank 0 has %s",
+                   tw_comm_rank(comm), tw_comm_rank(comm), own, first);
+}
+
 tw_status agree_replicas(worker *w)
 {
     uint32_t own = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));

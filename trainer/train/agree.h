@@ -10,6 +10,9 @@ tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed);
 /* The same, noted in w->agreed. */
 tw_status agree_status(worker *w, tw_status own);
 
+/* TW_ERROR_ARGUMENT, on the rank that has read other data than rank 0, says what both have. */
+tw_status agree_data(tw_comm *comm, const task *work);
+
 /* Compares the weights' checksums over the ranks; TW_ERROR_STATE, and w->diverged, when a replica differs. */
 tw_status agree_replicas(worker *w);
 

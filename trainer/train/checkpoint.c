@@ -1,77 +1,20 @@
 #include "checkpoint.h"
 #include "agree.h"
+#include "choice.h"
 #include "error.h"
-#include "stamp.h"
-#include <errno.h>
-#include <limits.h>
-#include <math.h>
+#include "exchange.h"
+#include "model_file.h"
+#include "regular_file.h"
+#include "takeover.h"
+#include "tensor_table.h"
+#include "worker_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEME "scheme."
 #define TASK "task."
-
-/* Puts the file's name before the last error's text, which knows only the tensor. */
-static tw_status in_file(const char *path, tw_status status)
-{
-    if (status == TW_OK) return TW_OK;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", path, text);
-}
-
-/* The tensors of a table, which stand one after the other in `values`. */
-static tw_status put_table(tw_state *state, const char *prefix, const tw_tensor *tensors, size_t count,
-                           const float *values)
-{
-    for (size_t i = 0; i < count; i++) {
-        char name[512];
-        snprintf(name, sizeof name, "%s%s", prefix, tensors[i].name);
-        TW_TRY(tw_state_put(state, name, TW_F32, tensors[i].dims, tensors[i].shape, values));
-        values += tw_tensor_count(&tensors[i]);
-    }
-    return TW_OK;
-}
-
-static tw_status get_table(const tw_state *state, const char *prefix, const tw_tensor *tensors, size_t count,
-                           float *values)
-{
-    for (size_t i = 0; i < count; i++) {
-        char name[512];
-        size_t elements = tw_tensor_count(&tensors[i]);
-        snprintf(name, sizeof name, "%s%s", prefix, tensors[i].name);
-        TW_TRY(tw_state_get(state, name, TW_F32, elements, values));
-        values += elements;
-    }
-    return TW_OK;
-}
-
-static tw_status put_optimiser(const worker *w, tw_state *state)
-{
-    char prefix[64];
-    optimiser_buffer buffers[OPTIMISER_BUFFERS];
-    size_t count = optimiser_buffers(w->optimiser, buffers);
-    for (const optimiser_buffer *b = buffers; b < buffers + count; b++) {
-        snprintf(prefix, sizeof prefix, "optimiser.%s", b->prefix);
-        TW_TRY(put_table(state, prefix, b->tensors, b->tensor_count, b->values));
-    }
-    return TW_OK;
-}
-
-static tw_status get_optimiser(const worker *w, const tw_state *state)
-{
-    char prefix[64];
-    optimiser_buffer buffers[OPTIMISER_BUFFERS];
-    size_t count = optimiser_buffers(w->optimiser, buffers);
-    for (const optimiser_buffer *b = buffers; b < buffers + count; b++) {
-        snprintf(prefix, sizeof prefix, "optimiser.%s", b->prefix);
-        TW_TRY(get_table(state, prefix, b->tensors, b->tensor_count, b->values));
-    }
-    return TW_OK;
-}
 
 static tw_status put_step(tw_state *state, uint64_t step)
 {
@@ -88,34 +31,66 @@ static size_t identify(const worker *w, setting_text identity[IDENTITY])
     return count + 1;
 }
 
+/* Beside a setting stands what it meant then, where it leaves things out: a later version may have other defaults. */
+static const char *key_in_full(const setting_text *setting, char key[64])
+{
+    snprintf(key, 64, "%s in full", setting->key);
+    return key;
+}
+
+static tw_status put_setting(const setting_text *setting, tw_state *state)
+{
+    char key[64], *full;
+    TW_TRY(tw_state_put_text(state, setting->key, setting->value));
+    if (!setting->row || !setting->row->in_full) return TW_OK;
+    full = setting->row->in_full(setting->value);
+    tw_status status = full ? tw_state_put_text(state, key_in_full(setting, key), full) : TW_OK;
+    free(full);
+    return status;
+}
+
 static tw_status pack_model(worker *w, tw_state *state)
 {
     const learner *l = w->learner;
     setting_text identity[IDENTITY];
     size_t count = identify(w, identity);
-    for (size_t i = 0; i < count; i++) TW_TRY(tw_state_put_text(state, identity[i].key, identity[i].value));
+    for (size_t i = 0; i < count; i++) TW_TRY(put_setting(&identity[i], state));
     if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
     double plateau[] = {w->schedule.best_loss, w->schedule.falls};
     TW_TRY(put_step(state, w->step));
+    TW_TRY(tw_state_put(state, "steps_per_epoch", TW_U64, 0, NULL, &w->steps_per_epoch));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
-    TW_TRY(put_table(state, "", l->tensors, l->tensor_count, l->parameters));
-    if (!w->gossips) TW_TRY(put_optimiser(w, state));
-    return put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
+    TW_TRY(choice_put(&w->best, state));
+    TW_TRY(tensor_table_put(state, "", l->tensors, l->tensor_count, l->parameters));
+    if (w->exchange->replicas) TW_TRY(optimiser_save(w->optimiser, state));
+    return tensor_table_put(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
 }
 
-/* By gossip as many may go on as there are: see join_late. */
+/* Where the file does not say what its text meant, it means what it does today. */
+static tw_status check_setting(const setting_text *wanted, const tw_state *state, const char *path)
+{
+    char key[64];
+    const char *stored = tw_state_text(state, wanted->key);
+    const char *full = tw_state_text(state, key_in_full(wanted, key));
+    const option_row none = {0}, *row = wanted->row ? wanted->row : &none;
+    if (!stored) stored = row->older;
+    if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, wanted->key);
+    if (options_same(row, row->in_full && full ? full : stored, wanted->value)) return TW_OK;
+    if (strcmp(stored, wanted->value) == 0) /* the defaults have changed since */
+        return tw_fail(TW_ERROR_STATE, "%s was written when %s %s meant %s; write that out to go on with it", path,
+                       wanted->key, stored, full);
+    return tw_fail(TW_ERROR_STATE, "%s was written with %s %s, but this run has %s %s%s", path, wanted->key, stored,
+                   wanted->key, wanted->value,
+                   wanted->row ? "" : "; the data, or an option that shapes them, must be as they were");
+}
+
+/* As many may go on as there are: see takeover.h, and by gossip join_late. */
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
     setting_text identity[IDENTITY];
     size_t count = identify(w, identity);
-    for (size_t i = 0; i < count; i++) {
-        if (w->gossips && strcmp(identity[i].key, "workers") == 0) continue;
-        const char *key = identity[i].key, *wanted = identity[i].value, *stored = tw_state_text(state, key);
-        if (!stored) return tw_fail(TW_ERROR_STATE, "%s does not say its %s", path, key);
-        if (strcmp(stored, wanted) != 0)
-            return tw_fail(TW_ERROR_STATE, "%s was written with %s %s, but this run has %s %s", path, key, stored, key,
-                           wanted);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(identity[i].key, "workers") != 0) TW_TRY(check_setting(&identity[i], state, path));
     return TW_OK;
 }
 
@@ -127,21 +102,21 @@ static tw_status unpack_model(worker *w, const tw_state *state)
     TW_TRY(tw_state_get(state, "plateau", TW_F64, 2, plateau));
     w->schedule.best_loss = plateau[0];
     w->schedule.falls = plateau[1];
-    TW_TRY(get_table(state, "", l->tensors, l->tensor_count, l->parameters));
-    return w->gossips ? TW_OK : get_optimiser(w, state);
+    TW_TRY(choice_get(state, w->step, &w->best));
+    TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
+    return w->exchange->replicas ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
-/* The running sums of the epoch, so that a resumed epoch's figures are the uninterrupted one's. */
-enum { EPOCH_LOSS, EPOCH_ITEMS, EPOCH_PARTS, EPOCH_SKIPPED = EPOCH_PARTS + TASK_PARTS, EPOCH_COUNT };
-
-static tw_status pack_scheme(worker *w, tw_state *state)
+static tw_status pack_own(worker *w, tw_state *state)
 {
-    return w->gossips ? put_optimiser(w, state) : tw_reducer_save_state(w->reducer, SCHEME, state);
+    if (!w->exchange->replicas) TW_TRY(optimiser_save(w->optimiser, state));
+    return w->exchange->save ? w->exchange->save(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
 
-static tw_status unpack_scheme(worker *w, const tw_state *state)
+static tw_status unpack_own(worker *w, const tw_state *state)
 {
-    return w->gossips ? get_optimiser(w, state) : tw_reducer_load_state(w->reducer, SCHEME, state);
+    if (!w->exchange->replicas) TW_TRY(optimiser_load(w->optimiser, state));
+    return w->exchange->load ? w->exchange->load(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
 
 static tw_status pack_worker(worker *w, tw_state *state)
@@ -154,42 +129,50 @@ static tw_status pack_worker(worker *w, tw_state *state)
     totals sums;
     TW_TRY(worker_totals(w, &sums));
     TW_TRY(put_step(state, w->step));
-    TW_TRY(tw_state_put(state, "totals", TW_F64, 1, (size_t[]){TOTAL_COUNT}, sums.values));
-    TW_TRY(tw_state_put(state, "epoch", TW_F64, 1, (size_t[]){EPOCH_COUNT}, epoch));
-    TW_TRY(put_table(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    TW_TRY(worker_file_put_sums(state, &sums, epoch));
+    TW_TRY(tensor_table_put(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
     if (w->task->ops->save) TW_TRY(w->task->ops->save(l, TASK, state));
-    return pack_scheme(w, state);
+    return pack_own(w, state);
 }
 
-/* An older file does not tell what was sent between hosts. There were none: it is all that was sent. */
-static tw_status get_totals(const tw_state *state, double *values)
+/* A checkpoint, and what all ranks learn of its model file. */
+typedef struct place {
+    char folder[FOLDER_PATH];
+    size_t newer;             /* checkpoints of the run */
+    int has_model, has_older; /* the model file is there; so is an older checkpoint */
+    uint64_t step;            /* to go on from; */
+    uint64_t written;         /* the file's own: as many epochs, of so many steps each, may be other steps here */
+    uint64_t steps_per_epoch;
+    schedule schedule;
+    choice best;
+    stamp stamp;
+} place;
+
+/* The step of this run that comes as late in its epoch as that step of the checkpoint's. A run whose length is given in
+ * steps counts steps. */
+static uint64_t find_step(const worker *w, uint64_t written, uint64_t steps_per_epoch)
 {
-    if (tw_state_get(state, "totals", TW_F64, TOTAL_BYTES_BETWEEN, values) != TW_OK)
-        return tw_state_get(state, "totals", TW_F64, TOTAL_COUNT, values);
-    values[TOTAL_BYTES_BETWEEN] = values[TOTAL_BYTES_SENT];
-    return TW_OK;
+    uint64_t rest = written % steps_per_epoch;
+    if (w->settings.steps > 0 || steps_per_epoch == w->steps_per_epoch) return written;
+    return written / steps_per_epoch * w->steps_per_epoch + rest * w->steps_per_epoch / steps_per_epoch;
 }
 
-static tw_status unpack_worker(worker *w, const tw_state *state)
+static tw_status unpack_worker(worker *w, const tw_state *state, const place *found)
 {
     uint64_t step;
     double epoch[EPOCH_COUNT];
     learner *l = w->learner;
-    task_score *e = &w->epoch_score;
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
-    if (w->gossips)
-        w->step = step;
+    if (!w->exchange->replicas)
+        w->step = find_step(w, step, found->steps_per_epoch);
     else if (step != w->step)
         return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
                        (unsigned long long)w->step);
-    TW_TRY(get_totals(state, w->before.values));
-    TW_TRY(tw_state_get(state, "epoch", TW_F64, EPOCH_COUNT, epoch));
-    TW_TRY(get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    TW_TRY(worker_file_get_sums(state, &w->before, epoch));
+    TW_TRY(tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
-    *e = (task_score){.loss = epoch[EPOCH_LOSS], .count = epoch[EPOCH_ITEMS]};
-    memcpy(e->parts, &epoch[EPOCH_PARTS], sizeof e->parts);
-    w->skipped_in_a_row = epoch[EPOCH_SKIPPED] > 0 ? (int)fmin(epoch[EPOCH_SKIPPED], INT_MAX) : 0;
-    return unpack_scheme(w, state);
+    worker_file_resume_epoch(w, epoch);
+    return unpack_own(w, state);
 }
 
 /* --- writing -------------------------------------------------------------------------------------------------- */
@@ -246,12 +229,12 @@ static tw_status write_files(worker *w, const char *folder)
 
 /* Which step, and which one stays beside it: the same on every rank, whatever each finds on its own disk. */
 typedef struct plan {
-    uint64_t step, kept;
+    uint64_t step, kept, best;
 } plan;
 
 static tw_status make_plan(worker *w, plan *p)
 {
-    *p = (plan){.step = w->step};
+    *p = (plan){.step = w->step, .best = w->best.step};
     if (w->rank == 0) p->kept = folder_kept(w->settings.out, p->step);
     return tw_comm_broadcast(w->comm, 0, p, sizeof *p);
 }
@@ -262,7 +245,7 @@ static tw_status write_folder(worker *w, const plan *p, char partial[FOLDER_PATH
     TW_TRY(agree_status(w, folder_begin(out, p->step, partial)));
     TW_TRY(write_files(w, partial));
     TW_TRY(agree_status(w, folder_give_way(out, p->step)));
-    return agree_status(w, folder_publish(out, p->step, p->kept));
+    return agree_status(w, folder_publish(out, p->step, p->kept, p->best));
 }
 
 /* Whether it failed because the run folder was moved or removed while it wrote. *vanished: the same on all ranks. */
@@ -270,7 +253,7 @@ static tw_status find_vanished(worker *w, tw_status status, const char *partial,
 {
     *vanished = 0;
     if (status != TW_ERROR_IO || !w->agreed) return TW_OK;
-    *vanished = access(partial, F_OK) != 0;
+    *vanished = !path_exists(partial);
     return agree_any(w->comm, vanished);
 }
 
@@ -295,14 +278,21 @@ tw_status checkpoint_write(worker *w)
 
 /* --- reading -------------------------------------------------------------------------------------------------- */
 
-/* A checkpoint, and what all ranks learn of its model file. */
-typedef struct place {
-    char folder[FOLDER_PATH];
-    int has_model, has_older; /* the model file is there; so is an older checkpoint */
-    uint64_t step;
-    schedule schedule;
-    stamp stamp;
-} place;
+/* An older file does not say how many steps its epochs had: about as many fewer as there were more workers. */
+static uint64_t read_epoch(const worker *w, const tw_state *state, int workers)
+{
+    uint64_t steps;
+    if (tw_state_get(state, "steps_per_epoch", TW_U64, 1, &steps) != TW_OK || steps == 0 || steps > UINT32_MAX)
+        steps = w->steps_per_epoch * (uint64_t)w->size / (uint64_t)workers;
+    return steps ? steps : 1;
+}
+
+static tw_status check_workers(const stamp *s, const char *path)
+{
+    if (s->workers >= 1 && s->workers <= WORKERS_MOST) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s says that it is of %d workers; there are 1 to %d", path, s->workers,
+                   WORKERS_MOST);
+}
 
 static tw_status load_model(worker *w, place *found)
 {
@@ -310,12 +300,17 @@ static tw_status load_model(worker *w, place *found)
     tw_state *state;
     TW_TRY(seal_load(folder_model(found->folder, path), &state));
     tw_status status = check_identity(w, state, path);
-    if (status == TW_OK) status = in_file(path, unpack_model(w, state));
+    if (status == TW_OK) status = model_file_named(path, unpack_model(w, state));
     stamp_read(state, w->size, &found->stamp);
+    if (status == TW_OK) status = check_workers(&found->stamp, path);
+    if (status == TW_OK) found->steps_per_epoch = read_epoch(w, state, found->stamp.workers);
     tw_state_destroy(state);
     TW_TRY(status);
-    found->step = w->step;
+    found->written = w->step;
+    found->step = w->step = find_step(w, found->written, found->steps_per_epoch);
     found->schedule = w->schedule;
+    choice_check(w);
+    found->best = w->best;
     if (w->step <= w->steps) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s has %llu steps behind it, but this run ends after %llu", path,
                    (unsigned long long)w->step, (unsigned long long)w->steps);
@@ -327,7 +322,7 @@ static tw_status load_worker(worker *w, const place *found)
     tw_state *state;
     TW_TRY(seal_load(folder_worker(found->folder, w->rank, path), &state));
     tw_status status = stamp_check(&found->stamp, w->rank, state, path);
-    if (status == TW_OK) status = in_file(path, unpack_worker(w, state));
+    if (status == TW_OK) status = model_file_named(path, unpack_worker(w, state, found));
     tw_state_destroy(state);
     return status;
 }
@@ -340,15 +335,10 @@ static tw_status join_late(worker *w, const char *folder)
     tw_state *state;
     const learner *l = w->learner;
     TW_TRY(seal_load(folder_model(folder, path), &state));
-    tw_status status =
-        in_file(path, get_table(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
+    tw_status status = model_file_named(
+        path, tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
     tw_state_destroy(state);
     return status;
-}
-
-static int is_there(const char *path)
-{
-    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 /* Rank 0 alone chooses, and reads what all replicas share. */
@@ -359,17 +349,21 @@ static tw_status find_and_load(worker *w, size_t newer, place *found)
     char path[CHECKPOINT_PATH];
     found->has_older = folder_find(from, newer + 1, found->folder) == TW_OK;
     TW_TRY(folder_find(from, newer, found->folder));
-    found->has_model = is_there(folder_model(found->folder, path));
+    found->has_model = path_exists(folder_model(found->folder, path));
     return found->has_model ? load_model(w, found) : TW_OK;
 }
 
+/* All files are somebody's: those of other workers than there are now, too, where something is taken over from them. */
 static tw_status find_own_files(const worker *w, const place *found)
 {
     char path[CHECKPOINT_PATH];
+    int last = w->exchange->regroup ? found->stamp.workers : w->size;
     if (!found->has_model)
         return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", folder_model(found->folder, path));
-    if (w->rank >= found->stamp.workers || is_there(folder_worker(found->folder, w->rank, path))) return TW_OK;
-    return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", path);
+    for (int rank = w->rank; rank < last && rank < found->stamp.workers; rank += w->size)
+        if (!path_exists(folder_worker(found->folder, rank, path)))
+            return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", path);
+    return TW_OK;
 }
 
 /* The newest checkpoint of which every rank has its files. An incomplete one, which a kill of an earlier version or a
@@ -377,7 +371,7 @@ static tw_status find_own_files(const worker *w, const place *found)
 static tw_status choose(worker *w, place *found)
 {
     for (size_t newer = 0;; newer++) {
-        *found = (place){0};
+        *found = (place){.newer = newer};
         TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, newer, found) : TW_OK));
         TW_TRY(tw_comm_broadcast(w->comm, 0, found, sizeof *found));
         tw_status status = agree_status(w, find_own_files(w, found));
@@ -387,69 +381,47 @@ static tw_status choose(worker *w, place *found)
     }
 }
 
+static void tell_takeover(const worker *w, const place *found)
+{
+    const char *fewer = "what the others remembered is left there";
+    const char *more = "those without a file begin with its weights and no momentum";
+    const char *shared = "what they held back is shared out";
+    const char *how = w->exchange->regroup ? shared : w->size < found->stamp.workers ? fewer : more;
+    fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s, and it goes on at step %llu, epoch %.4g\n",
+            found->folder, found->stamp.workers, w->size, how, (unsigned long long)found->step,
+            (double)found->step / (double)w->steps_per_epoch);
+}
+
+static tw_status resume(worker *w, place *found)
+{
+    TW_TRY(choose(w, found));
+    w->step = found->step;
+    w->schedule = found->schedule;
+    w->best = found->best;
+    memcpy(w->run, found->stamp.run, sizeof w->run);
+    if (w->size == found->stamp.workers) return agree_status(w, load_worker(w, found));
+    if (w->rank == 0) tell_takeover(w, found);
+    if (!w->exchange->regroup)
+        return agree_status(w, w->rank < found->stamp.workers ? load_worker(w, found) : join_late(w, found->folder));
+    TW_TRY(agree_status(w, join_late(w, found->folder)));
+    takeover from = {found->folder, &found->stamp, found->written};
+    return takeover_run(w, &from);
+}
+
+/* A person may go on from the checkpoint before one that is damaged; the choice is not made for him. */
+static tw_status name_older(const worker *w, const place *damaged, tw_status status)
+{
+    char text[1024], older[FOLDER_PATH];
+    const train_settings *s = &w->settings;
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    if (folder_find(*s->resume ? s->resume : s->out, damaged->newer + 1, older) != TW_OK)
+        return tw_fail(status, "%s", text);
+    return tw_fail(status, "%s; the checkpoint before it is %s", text, older);
+}
+
 tw_status checkpoint_resume(worker *w)
 {
-    place found;
-    TW_TRY(choose(w, &found));
-    w->step = found.step;
-    w->schedule = found.schedule;
-    memcpy(w->run, found.stamp.run, sizeof w->run);
-    int workers = found.stamp.workers;
-    if (w->rank == 0 && w->size != workers)
-        fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s\n", found.folder, workers, w->size,
-                w->size < workers ? "what the others remembered is left there"
-                                  : "those without a file begin with its weights and no momentum");
-    return agree_status(w, w->rank < workers ? load_worker(w, &found) : join_late(w, found.folder));
-}
-
-/* The newest with a model file; where none has one, the newest. */
-static tw_status find_complete(const char *path, char folder[FOLDER_PATH])
-{
-    char file[CHECKPOINT_PATH];
-    for (size_t newer = 0; folder_find(path, newer, folder) == TW_OK; newer++)
-        if (is_there(folder_model(folder, file))) return TW_OK;
-    return folder_find(path, 0, folder);
-}
-
-/* The model's file in a checkpoint, in the newest of a run's folder, or at that path itself. */
-static tw_status find_model(const char *path, char file[CHECKPOINT_PATH])
-{
-    char folder[FOLDER_PATH];
-    struct stat about;
-    if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
-    if (S_ISREG(about.st_mode)) {
-        snprintf(file, CHECKPOINT_PATH, "%s", path);
-    } else {
-        TW_TRY(find_complete(path, folder));
-        folder_model(folder, file);
-    }
-    return TW_OK;
-}
-
-tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, const tw_state *state), void *reader)
-{
-    char file[CHECKPOINT_PATH];
-    tw_state *state;
-    TW_TRY(find_model(path, file));
-    TW_TRY(seal_load(file, &state));
-    tw_status status = in_file(file, read(reader, state));
-    tw_state_destroy(state);
-    return status;
-}
-
-tw_status checkpoint_holds(const tw_state *state, double elements)
-{
-    double held = 0;
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        TW_TRY(tw_state_at(state, i, &entry));
-        held += entry.dtype == TW_F32 ? (double)entry.bytes / sizeof(float) : 0;
-    }
-    if (held >= elements) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "it is of a network with %.0f weights, but holds %.0f", elements, held);
-}
-
-tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values)
-{
-    return get_table(state, "", tensors, count, values);
+    place found = {0};
+    tw_status status = resume(w, &found);
+    return status == TW_ERROR_FORMAT && w->rank == 0 ? name_older(w, &found, status) : status;
 }

@@ -6,8 +6,7 @@
  * statistics, its totals; and as text which rank of which run it is of, and the model file's checksum, so that files of
  * different checkpoints, runs or ranks are not taken for one checkpoint. By gossip the optimiser's are there too, and
  * the step is the worker's own: those of an interrupted run may differ, and the folder is named after rank 0's. A run
- * by gossip can go on with more or fewer workers; with a reducer it cannot, for what lost workers held back would be
- * missing. */
+ * can go on with more or fewer workers: see takeover.h; by gossip each begins with the consensus. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
@@ -22,14 +21,5 @@ tw_status checkpoint_write(worker *w);
 /* Puts `w`, just created, where the checkpoint was written: the one --resume names, or the newest in --out of which all
  * files are there. Every rank calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
-
-/* For those who use what was trained: has `read` read the model.safetensors of a checkpoint, of the newest in a run's
- * folder, or of that path itself. The text of its failure gets the file's name put before it. */
-tw_status checkpoint_read(const char *path, tw_status (*read)(void *reader, const tw_state *state), void *reader);
-/* TW_ERROR_FORMAT unless the file's tensors have that many elements: before a network is made of what its texts and
- * shapes say, since a small file can say much. */
-tw_status checkpoint_holds(const tw_state *state, double elements);
-/* Copies its weights. The tensors' values stand one after the other. */
-tw_status checkpoint_weights(const tw_state *state, const tw_tensor *tensors, size_t count, float *values);
 
 #endif

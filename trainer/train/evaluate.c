@@ -1,4 +1,5 @@
 #include "error.h"
+#include "exchange.h"
 #include "worker.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,20 +25,30 @@ static tw_status evaluate_part(worker *w, task_split split, task_score *score)
     return status;
 }
 
-static evaluation conclude(task_split split, const share *sum, int own)
+/* All workers are here, by gossip too. */
+static tw_status evaluate_together(worker *w, task_split split, task_score *score)
+{
+    worker_let_sum(w, 1);
+    tw_status status = evaluate_part(w, split, score);
+    worker_let_sum(w, w->exchange->replicas);
+    return status;
+}
+
+static evaluation conclude(const worker *w, task_split split, const share *sum, int own)
 {
     return (evaluation){.split = split,
                         .score = sum->split,
                         .loss = sum->split.loss / sum->split.count,
                         .train_loss = sum->train.loss / sum->train.count,
-                        .own = own};
+                        .own = own,
+                        .step = w->judged ? w->judged : w->step};
 }
 
 tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result)
 {
     share own = {.train = w->epoch_score};
     TW_TRY(w->task->ops->evaluate(w->learner, split, 0, 1, &own.split));
-    *result = conclude(split, &own, 1);
+    *result = conclude(w, split, &own, 1);
     return TW_OK;
 }
 
@@ -45,7 +56,7 @@ tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
 {
     TW_TRY(worker_average_buffers(w));
     share mine = {.train = w->epoch_score}, sum = {0};
-    TW_TRY(evaluate_part(w, split, &mine.split));
+    TW_TRY(evaluate_together(w, split, &mine.split));
     share *all = calloc((size_t)w->size, sizeof *all);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
     tw_status status = tw_comm_allgather(w->comm, &mine, sizeof mine, all);
@@ -55,6 +66,6 @@ tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
     }
     free(all);
     TW_TRY(status);
-    *result = conclude(split, &sum, 0);
+    *result = conclude(w, split, &sum, 0);
     return TW_OK;
 }

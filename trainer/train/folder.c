@@ -1,5 +1,6 @@
 #include "folder.h"
 #include "error.h"
+#include "regular_file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,6 +61,22 @@ tw_status folder_make(const char *path)
         *slash = '/';
     }
     return make_one(part);
+}
+
+tw_status folder_choose(const char *name, char *out, size_t room)
+{
+    char why[512];
+    if (folder_make("runs") != TW_OK) {
+        snprintf(why, sizeof why, "%s", tw_last_error());
+        return tw_fail(TW_ERROR_IO, "%s; --out DIR chooses another, --out none keeps nothing", why);
+    }
+    for (unsigned i = 1;; i++) {
+        snprintf(out, room, "runs/%s-%u", name, i);
+        if (mkdir(out, 0777) == 0) return TW_OK;
+        if (errno != EEXIST)
+            return tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s; --out DIR chooses another", out,
+                           strerror(errno));
+    }
 }
 
 static tw_status step_path(const char *out, uint64_t step, const char *suffix, char path[FOLDER_PATH])
@@ -205,11 +222,6 @@ static tw_status rename_away(const listing *l, int index)
     return TW_OK;
 }
 
-static int exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
 /* What stepped aside and was not replaced gets its name back; what was replaced goes. */
 static tw_status settle_replaced(const char *out)
 {
@@ -220,7 +232,7 @@ static tw_status settle_replaced(const char *out)
     for (int i = 0; i < l.count && status == TW_OK; i++) {
         snprintf(plain, sizeof plain, "%s", entry_path(&l, i, aside));
         plain[strlen(plain) - (sizeof REPLACED - 1)] = '\0';
-        if (exists(plain))
+        if (path_exists(plain))
             status = rename_away(&l, i);
         else if (rename(aside, plain) != 0 && errno != ENOENT)
             status = tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", aside, plain, strerror(errno));
@@ -264,23 +276,24 @@ tw_status folder_give_way(const char *out, uint64_t step)
     return TW_OK;
 }
 
-static void rename_older_away(const char *out, uint64_t kept)
+static void rename_older_away(const char *out, uint64_t kept, uint64_t best)
 {
     listing l;
     list(out, is_plain, &l);
-    for (int i = 0; i < l.count && step_of(l.entries[i]) < kept; i++) rename_away(&l, i);
+    for (int i = 0; i < l.count && step_of(l.entries[i]) < kept; i++)
+        if (step_of(l.entries[i]) != best) rename_away(&l, i);
     release(&l);
 }
 
-tw_status folder_publish(const char *out, uint64_t step, uint64_t kept)
+tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t best)
 {
     char partial[FOLDER_PATH], final[FOLDER_PATH];
     TW_TRY(step_path(out, step, PARTIAL, partial));
     TW_TRY(step_path(out, step, "", final));
-    if (rename(partial, final) != 0 && (errno != ENOENT || !exists(final)))
+    if (rename(partial, final) != 0 && (errno != ENOENT || !path_exists(final)))
         return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
     sync_parent(final);
-    rename_older_away(out, kept);
+    rename_older_away(out, kept, best);
     settle_replaced(out);
     sync_parent(final); /* no file goes before its folder's name has */
     delete_all(out, is_removed);
@@ -313,7 +326,7 @@ const char *folder_worker(const char *folder, int rank, char path[CHECKPOINT_PAT
 static int is_whole(const char *folder)
 {
     char path[CHECKPOINT_PATH];
-    return exists(folder_model(folder, path)) && exists(folder_worker(folder, 0, path));
+    return path_exists(folder_model(folder, path)) && path_exists(folder_worker(folder, 0, path));
 }
 
 /* The newest that is whole and of a step below `limit`: its index, or -1. */
@@ -333,6 +346,20 @@ uint64_t folder_kept(const char *out, uint64_t step)
     uint64_t kept = index >= 0 ? step_of(l.entries[index]) : step;
     release(&l);
     return kept;
+}
+
+int folder_holds(const char *out, uint64_t step, char checkpoint[FOLDER_PATH])
+{
+    listing l;
+    char path[ENTRY_PATH], model[CHECKPOINT_PATH];
+    int held = 0;
+    list(out, is_checkpoint, &l);
+    for (int i = 0; i < l.count && !held; i++)
+        held = step_of(l.entries[i]) == step &&
+               snprintf(checkpoint, FOLDER_PATH, "%s", entry_path(&l, i, path)) < FOLDER_PATH &&
+               path_exists(folder_model(checkpoint, model));
+    release(&l);
+    return held;
 }
 
 int folder_has_checkpoint(const char *out)

@@ -27,6 +27,10 @@
 /* Makes a folder and those above it. */
 tw_status folder_make(const char *path);
 
+/* Makes the first of runs/NAME-1, runs/NAME-2, ... that is not there, under the working folder. Of several that do so
+ * at once each gets one of its own. */
+tw_status folder_choose(const char *name, char *out, size_t room);
+
 /* Makes a run's folder; TW_ERROR_ARGUMENT when its name leaves no room for those of checkpoints in it. */
 tw_status folder_open(const char *out);
 
@@ -36,15 +40,17 @@ tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH]
 /* Second, when all files are written: an older checkpoint of the same step steps aside. Where there are later ones, it
  * is given up with them. */
 tw_status folder_give_way(const char *out, uint64_t step);
-/* Third: renames step-N.partial/ to step-N/, then removes the checkpoints of steps below `kept`, and what stepped aside
- * or was given up. */
-tw_status folder_publish(const char *out, uint64_t step, uint64_t kept);
+/* Third: renames step-N.partial/ to step-N/, then removes the checkpoints of steps below `kept` but that of step `best`
+ * (0: none), and what stepped aside or was given up. */
+tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t best);
 /* Instead of the third, because a rank failed: removes step-N.partial/; one that stepped aside returns. */
 void folder_abandon(const char *out, uint64_t step);
 
 /* The step of the newest whole checkpoint before `step`; `step` itself where there is none. For rank 0, whose files
  * decide. */
 uint64_t folder_kept(const char *out, uint64_t step);
+/* Whether there is one of that step, with a model file, and its path. For rank 0. */
+int folder_holds(const char *out, uint64_t step, char checkpoint[FOLDER_PATH]);
 /* Whether there is a whole one at all. */
 int folder_has_checkpoint(const char *out);
 

@@ -1,7 +1,12 @@
 #include "interrupt.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { SIGNALS = 3 };
+static const int listened[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 /* A signal handler can reach nothing but a global. */
 static volatile sig_atomic_t asked;     /* by the program itself */
@@ -27,17 +32,46 @@ static void ask(int signal_number)
     signalled = 1;
 }
 
+static void *attend(void *signals)
+{
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+    for (;;) pause();
+    return NULL;
+}
+
+/* A handler on the stack of a thread that is in one of oneDNN's AVX2 or AVX-512 kernels damages what that kernel works
+ * with (tried with oneDNN 2.x and a timer's signals; they seem to keep values below the stack pointer). So handlers run
+ * in a thread that does nothing else. This thread blocks the signals; those that it starts, and those that they start,
+ * inherit that. */
+static void attend_elsewhere(void)
+{
+    static sigset_t signals;
+    pthread_t listener;
+    sigemptyset(&signals);
+    for (int i = 0; i < SIGNALS; i++) sigaddset(&signals, listened[i]);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    if (pthread_create(&listener, NULL, attend, &signals) == 0)
+        pthread_detach(listener);
+    else
+        pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a signal that is heard in the wrong place is still heard */
+}
+
+static void handle(int signal_number)
+{
+    struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESTART}, before;
+    int under_nohup = signal_number == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < SIGNALS; i++) sigaddset(&action.sa_mask, listened[i]);
+    if (!under_nohup) sigaction(signal_number, &action, NULL);
+}
+
 void interrupt_listen(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    enum { COUNT = sizeof signals / sizeof *signals };
-    struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESTART}, before;
-    sigemptyset(&action.sa_mask);
-    for (int i = 0; i < COUNT; i++) sigaddset(&action.sa_mask, signals[i]);
-    for (int i = 0; i < COUNT; i++) {
-        int under_nohup = signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
-        if (!under_nohup) sigaction(signals[i], &action, NULL);
-    }
+    static int listens;
+    if (listens) return;
+    listens = 1;
+    for (int i = 0; i < SIGNALS; i++) handle(listened[i]);
+    attend_elsewhere();
     /* A pipe that nobody reads any more is then a write that fails: see progress.c. */
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is then a write that fails, which is told, instead of a process that dies. */

@@ -4,7 +4,7 @@
 #define TRAINER_INTERRUPT_H
 
 /* From here on the first signal only asks; one that comes two seconds later or more ends the process
- * at once. */
+ * at once. To be called before there are threads: those that this one starts afterwards never run a handler. */
 void interrupt_listen(void);
 int interrupt_asked(void);
 /* The same wish, from within. */

@@ -76,6 +76,15 @@ static cJSON *tensors_json(const worker *w)
     return array;
 }
 
+/* The figure of merit that the lines of evaluations have under its name. */
+static cJSON *metric_json(const task_metric *metric)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", metric->name);
+    cJSON_AddBoolToObject(object, "percent", metric->percent);
+    return object;
+}
+
 /* The first line: all that is needed to know what the others mean. */
 static cJSON *start_line(const worker *w)
 {
@@ -91,6 +100,7 @@ static cJSON *start_line(const worker *w)
     cJSON_AddNumberToObject(line, "steps", (double)w->steps);
     cJSON_AddNumberToObject(line, "steps_per_epoch", (double)w->steps_per_epoch);
     cJSON_AddStringToObject(line, "data", w->task->path);
+    cJSON_AddItemToObject(line, "metric", metric_json(w->task->metrics));
     cJSON_AddItemToObject(line, "configuration", settings_json(&w->settings));
     cJSON_AddItemToObject(line, "tensors", tensors_json(w));
     return line;
@@ -109,6 +119,7 @@ tw_status journal_open(journal *j, const worker *w)
         TW_TRY(jsonl_write(j->metrics, start_line(w)));
         TW_TRY(tensorboard_open(s->out, &j->board));
     }
+    if (w->chosen_out && !s->quiet) fprintf(stderr, "thinwire: this run is kept in %s\n", w->chosen_out);
     progress_begin(&j->progress, s->quiet ? NULL : stream, w);
     if (j->progress.stream) banner_print(stream, w);
     return TW_OK;
@@ -134,13 +145,28 @@ static cJSON *line_of(const worker *w, const char *kind, const totals *sums)
     return line;
 }
 
+/* Of this worker's share of the step, as the loss is. */
+static tw_status measure_step(journal *j, const worker *w, cJSON *line)
+{
+    char name[64];
+    for (const task_metric *m = w->task->metrics; w->task->measures_steps && m->name; m++) {
+        double value = m->value(&w->step_score);
+        cJSON_AddNumberToObject(line, m->name, value);
+        snprintf(name, sizeof name, "train/%s", m->name);
+        TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)value));
+    }
+    return TW_OK;
+}
+
 static tw_status record_step(journal *j, const worker *w, double loss, const totals *sums)
 {
     double rate = schedule_rate(&w->schedule, w->step - 1);
     cJSON *line = line_of(w, "step", sums);
     cJSON_AddNumberToObject(line, "loss", loss);
     cJSON_AddNumberToObject(line, "lr", rate);
+    tw_status measured = measure_step(j, w, line);
     TW_TRY(jsonl_write(j->metrics, line));
+    TW_TRY(measured);
     TW_TRY(tensorboard_scalar(j->board, "train/loss", w->step, (float)loss));
     TW_TRY(tensorboard_scalar(j->board, "train/lr", w->step, (float)rate));
     return tensorboard_scalar(j->board, "traffic/bytes_sent", w->step, (float)sums->values[TOTAL_BYTES_SENT]);
@@ -159,7 +185,7 @@ tw_status journal_step(journal *j, const worker *w, double loss)
 /* The loss and every metric of a split: as members of `line`, which is written, and as TensorBoard's scalars. */
 static tw_status record_split(journal *j, const worker *w, const evaluation *result, cJSON *line)
 {
-    const char *split = split_name(w, result->split);
+    const char *split = task_split_name(result->split);
     char name[64];
     snprintf(name, sizeof name, "%s_loss", split);
     cJSON_AddNumberToObject(line, name, result->loss);
@@ -181,20 +207,25 @@ tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
     progress_epoch(&j->progress, w, result, &sums);
     if (!j->metrics) return TW_OK;
     cJSON *line = line_of(w, "epoch", &sums);
-    cJSON_AddStringToObject(line, "weights", result->own ? "own" : "all");
+    cJSON_AddStringToObject(line, "weights", result->own ? "own" : w->judged ? "best" : "all");
     cJSON_AddNumberToObject(line, "train_loss", result->train_loss);
     return record_split(j, w, result, line);
 }
 
-tw_status journal_end(journal *j, const worker *w, const evaluation *result, const totals *mean)
+tw_status journal_end(journal *j, const worker *w, const evaluation *result, const evaluation *validation,
+                      const totals *mean)
 {
     const double *v = mean->values;
-    char sent[BYTES_TEXT], dense[BYTES_TEXT], metric[TASK_METRIC_TEXT];
-    progress_say(&j->progress, "%s after %llu steps; %s sent a worker, dense fp32 would have sent %s",
-                 task_metric_text(w->task->metrics, &result->score, metric), (unsigned long long)w->step,
-                 bytes_text(v[TOTAL_BYTES_SENT], sent), bytes_text(v[TOTAL_BYTES_DENSE], dense));
+    char sent[BYTES_TEXT], dense[BYTES_TEXT], metric[TASK_METRIC_TEXT], chosen[80] = "";
+    if (w->judged)
+        snprintf(chosen, sizeof chosen, " with the weights of step %llu, the best by validation,",
+                 (unsigned long long)w->judged);
+    progress_say(&j->progress, "%s %s%s after %llu steps; %s sent a worker, dense fp32 would have sent %s",
+                 task_split_name(result->split), task_metric_text(w->task->metrics, &result->score, metric), chosen,
+                 (unsigned long long)w->step, bytes_text(v[TOTAL_BYTES_SENT], sent),
+                 bytes_text(v[TOTAL_BYTES_DENSE], dense));
     if (w->rank != 0) return TW_OK;
-    cJSON *summary = summary_json(w, result, mean);
+    cJSON *summary = summary_json(w, result, validation, mean);
     tw_status status = summary_write(&w->settings, summary);
     cJSON_Delete(summary);
     return status == TW_OK && j->metrics ? jsonl_check(j->metrics) : status;
@@ -204,8 +235,8 @@ void journal_interrupted(journal *j, const worker *w)
 {
     unsigned long long step = w->step;
     if (w->settings.out)
-        progress_say(&j->progress, "interrupted after step %llu; continue with --resume --out %s", step,
+        progress_say(&j->progress, "interrupted after step %llu; thinwire train --resume %s goes on", step,
                      w->settings.out);
     else
-        progress_say(&j->progress, "interrupted after step %llu; nothing is kept, since there was no --out", step);
+        progress_say(&j->progress, "interrupted after step %llu; nothing is kept, as --out none asks", step);
 }

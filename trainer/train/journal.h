@@ -28,8 +28,10 @@ tw_status journal_open(journal *j, const worker *w);
 void journal_close(journal *j);
 tw_status journal_step(journal *j, const worker *w, double loss);
 tw_status journal_epoch(journal *j, const worker *w, const evaluation *result);
-/* `mean`: the totals over the workers. */
-tw_status journal_end(journal *j, const worker *w, const evaluation *result, const totals *mean);
+/* `result`: of the split that the run is summed up with; `validation`: NULL where the task has none; `mean`: the totals
+ * over the workers. */
+tw_status journal_end(journal *j, const worker *w, const evaluation *result, const evaluation *validation,
+                      const totals *mean);
 void journal_interrupted(journal *j, const worker *w);
 
 #endif

@@ -1,12 +1,8 @@
 #include "json_file.h"
 #include "error.h"
-#include <errno.h>
-#include <fcntl.h>
+#include "regular_file.h"
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bool is_stdout(const char *path)
 {
@@ -56,14 +52,29 @@ tw_status json_write(const char *path, const cJSON *object)
     return status;
 }
 
+tw_status json_read(const char *path, cJSON **object)
+{
+    struct stat about = {0};
+    FILE *file;
+    TW_TRY(regular_file_stream(path, "r", &file));
+    fstat(fileno(file), &about);
+    char *text = calloc((size_t)about.st_size + 1, 1);
+    size_t got = text ? fread(text, 1, (size_t)about.st_size, file) : 0;
+    fclose(file);
+    *object = text && got == (size_t)about.st_size ? cJSON_Parse(text) : NULL;
+    free(text);
+    return *object ? TW_OK : tw_fail(TW_ERROR_FORMAT, "%s is not JSON", path);
+}
+
+/* A pipe stays open until the process ends: whoever reads it would take this for the end of what is written. */
 tw_status json_check(const char *path)
 {
     struct stat about;
     if (is_stdout(path)) return TW_OK;
-    if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode)) return TW_OK; /* whoever reads it would see it end */
+    int is_pipe = stat(path, &about) == 0 && S_ISFIFO(about.st_mode);
     int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     if (descriptor < 0) return refuse(path, errno);
-    close(descriptor);
+    if (!is_pipe) close(descriptor);
     return TW_OK;
 }
 

@@ -9,7 +9,11 @@
 /* Writes an object to the file `path`; "-" is standard output. */
 tw_status json_write(const char *path, const cJSON *object);
 
-/* Whether json_write could open `path`, known before a long run and not after it. An empty file may come to be. */
+/* The object in a file, to be deleted. TW_ERROR_IO, TW_ERROR_FORMAT: the text names the file. */
+tw_status json_read(const char *path, cJSON **object);
+
+/* Whether json_write could open `path`, known before a long run and not after it. An empty file may come to be. A pipe
+ * that nobody reads is refused. */
 tw_status json_check(const char *path);
 
 /* Where a program whose JSON goes to `path` (may be NULL) tells the rest: not into the JSON. */

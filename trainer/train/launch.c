@@ -2,8 +2,11 @@
 #include "agree.h"
 #include "error.h"
 #include "interrupt.h"
+#include "joining.h"
 #include "opening.h"
+#include "plugins.h"
 #include "run.h"
+#include "sealing.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +31,13 @@ static int environment_rank(void)
 static int under_mpi_launcher(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") || getenv("PMIX_RANK");
+}
+
+/* Tasks that srun has started, of which this process is one. A script of sbatch is no task of a step. */
+static int srun_tasks(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return tasks ? atoi(tasks) : 0;
 }
 
 int launch_refuse(void)
@@ -120,6 +130,7 @@ static int seat_all(const train_settings *settings, const task *work, int count)
 static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
+    if (sealing_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launch_refuse();
     if (settings->task->load(settings->own, &work) != TW_OK) return launch_refuse();
     int stopped = interrupt_asked(); /* while the data were read: there is nothing to save yet */
     int code =
@@ -138,41 +149,122 @@ static tw_status check_size(const train_settings *settings, tw_comm *comm)
                    settings->workers, size);
 }
 
+/* Nothing but the sockets holds the ranks together: each was started by itself, and has a terminal of its own. */
+static int is_joined(const tw_comm *comm)
+{
+    return strcmp(tw_comm_transport(comm), "tcp") == 0;
+}
+
 static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_result *result)
 {
     task *work = NULL;
     TW_TRY(tw_comm_set_timeout(comm, settings->timeout));
     tw_status status = check_size(settings, comm);
+    /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
+    if (is_joined(comm) || settings->resume)
+        TW_TRY(agree_ranks(comm, joining_compare(settings, comm), &result->agreed));
+    if (status == TW_OK) status = plugins_load(settings->plugin);
     if (status == TW_OK) status = settings->task->load(settings->own, &work);
     status = agree_ranks(comm, status, &result->agreed);
+    if (status == TW_OK) status = agree_ranks(comm, agree_data(comm, work), &result->agreed);
     if (status == TW_OK) status = run_worker(settings, work, comm, result);
     settings->task->release(work);
     return status;
 }
 
 /* Rank 0 tells what all ranks know or suffer alike; another rank tells only what happened to it alone. */
-static int is_mine_to_tell(int rank, tw_status status, const run_result *result)
+static int is_mine_to_tell(const tw_comm *comm, tw_status status, const run_result *result)
 {
-    if (rank == 0) return 1;
+    if (tw_comm_rank(comm) == 0 || is_joined(comm)) return 1;
     if (result->agreed) return 0;
     return status == TW_ERROR_MEMORY || status == TW_ERROR_SYSTEM || status == TW_ERROR_IO;
 }
 
-static int launch_rank(const train_settings *settings, const char *transport)
+static void warn_of_exposed_key(const train_settings *settings)
 {
-    tw_comm *comm;
-    if (open_within(transport, settings->timeout, EXIT_PEER_LOST, &comm) != TW_OK) return launch_refuse();
+    if (sealing_key_is_exposed(settings))
+        fprintf(stderr, "thinwire: warning: others may read %s; chmod 600 keeps them out\n", settings->key_file);
+}
+
+static tw_status open_mpi(const train_settings *settings, tw_comm **comm)
+{
+    const char *name;
+    TW_TRY(sealing_choose(settings, "mpi", &name));
+    if (environment_rank() == 0) warn_of_exposed_key(settings);
+    return open_within(name, settings->timeout, EXIT_PEER_LOST, comm);
+}
+
+/* Of what one rank may know alone, such as a key that is missing on its machine; and the launcher ends the others when
+ * the first one ends. */
+static int refuse_on_each(void)
+{
+    fprintf(stderr, "thinwire: rank %d: %s\n", environment_rank(), tw_last_error());
+    return EXIT_INPUT;
+}
+
+static int run_alone(const train_settings *settings, tw_comm *comm)
+{
     run_result result = {0};
     tw_status status = run_rank(settings, comm, &result);
-    if (status != TW_OK && is_mine_to_tell(tw_comm_rank(comm), status, &result)) tell(tw_last_error());
+    if (status != TW_OK && is_mine_to_tell(comm, status, &result)) tell(tw_last_error());
     int code = exit_code(status, &result);
     tw_comm_destroy(comm);
     return code;
 }
 
+int launch_has_ranks(int transport)
+{
+    return transport == TRANSPORT_MPI || (transport == TRANSPORT_AUTO && under_mpi_launcher());
+}
+
+/* Without it each task would train by itself, into the same folder. The first task tells it. */
+static int refuse_separate_tasks(void)
+{
+    const char *number = getenv("SLURM_PROCID");
+    tw_fail(TW_ERROR_ARGUMENT,
+            "srun started %d tasks that do not know each other, and each would be a run of its own; start them with "
+            "srun --mpi=pmix, or let them meet with --join HOST:PORT --workers %d; --transport threads trains in each "
+            "of them",
+            srun_tasks(), srun_tasks());
+    if (!number || atoi(number) == 0) tell(tw_last_error());
+    return EXIT_INPUT;
+}
+
+static int launch_mpi(const train_settings *settings)
+{
+    tw_comm *comm;
+    if (open_mpi(settings, &comm) != TW_OK) return settings->seal ? refuse_on_each() : launch_refuse();
+    if (tw_comm_size(comm) > 1 || srun_tasks() <= 1) return run_alone(settings, comm);
+    tw_comm_destroy(comm); /* this MPI does not speak the srun's PMI */
+    return refuse_separate_tasks();
+}
+
+static int run_joined(const train_settings *settings, tw_comm *comm)
+{
+    int rank = tw_comm_rank(comm);
+    joining_tell_joined(settings, comm);
+    int code = run_alone(settings, comm);
+    if (code == EXIT_DONE || code == EXIT_INTERRUPTED) joining_tell_end(settings, rank, code == EXIT_INTERRUPTED);
+    return code;
+}
+
+static int launch_joined(const train_settings *settings)
+{
+    tw_comm *comm;
+    joining_tell_begin(settings);
+    warn_of_exposed_key(settings);
+    tw_status status = joining_open(settings, &comm);
+    interrupt_listen(); /* until then there is nothing to save, and a signal ends the process */
+    if (status == TW_OK) return run_joined(settings, comm);
+    tell(tw_last_error());
+    return status == TW_ERROR_PEER ? EXIT_PEER_LOST : EXIT_INPUT;
+}
+
 int launch(const train_settings *settings)
 {
+    if (settings->join || settings->transport == TRANSPORT_TCP) return launch_joined(settings);
     interrupt_listen();
-    int mpi = settings->transport == TRANSPORT_MPI || (settings->transport == TRANSPORT_AUTO && under_mpi_launcher());
-    return mpi ? launch_rank(settings, "mpi") : launch_threads(settings);
+    if (launch_has_ranks(settings->transport)) return launch_mpi(settings);
+    return settings->transport == TRANSPORT_AUTO && srun_tasks() > 1 ? refuse_separate_tasks()
+                                                                     : launch_threads(settings);
 }

@@ -1,10 +1,11 @@
 #include "optimiser.h"
 #include "error.h"
+#include "tensor_table.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Keeps Adam's step finite where gradients vanish. */
 #define EPSILON 1e-8f
 
 struct optimiser {
@@ -12,6 +13,7 @@ struct optimiser {
     const tw_tensor *tensors;
     size_t tensor_count;
     size_t parameter_count;
+    size_t held;     /* tensors */
     float *momentum; /* the allocation; the other buffers follow in it */
     float *second_moment;
     float *steps; /* behind Adam; exact up to 2^24, when the corrections are long 1 */
@@ -57,6 +59,7 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
     optimiser *o = calloc(1, sizeof *o);
     if (!o) return tw_fail(TW_ERROR_MEMORY, "no memory for the optimiser");
     *o = (optimiser){.settings = *settings, .tensors = tensors, .tensor_count = count};
+    if (settings->epsilon == 0) o->settings.epsilon = EPSILON;
     for (size_t i = 0; i < count; i++) o->parameter_count += tw_tensor_count(&tensors[i]);
     size_t wanted = settings->kind == OPTIMISER_SGD ? o->parameter_count : 2 * o->parameter_count + 1;
     o->momentum = calloc(wanted, sizeof *o->momentum);
@@ -75,6 +78,11 @@ void optimiser_destroy(optimiser *o)
     if (!o) return;
     free(o->momentum);
     free(o);
+}
+
+void optimiser_hold(optimiser *o, size_t tensors)
+{
+    o->held = tensors;
 }
 
 static pass begin(optimiser *o, float rate, const float *gradients)
@@ -104,7 +112,7 @@ static inline float adapt(const pass *p, float decay, float gradient, float w, f
     float coupled = p->settings.kind == OPTIMISER_ADAM ? decay : 0, force = gradient + coupled * w;
     *first = p->settings.momentum * *first + p->fresh * force;
     *second = p->settings.beta2 * *second + p->fresh_square * (force * force);
-    float direction = p->correction * *first / (p->correct_square * sqrtf(*second) + EPSILON);
+    float direction = p->correction * *first / (p->correct_square * sqrtf(*second) + p->settings.epsilon);
     return direction + (decay - coupled) * w;
 }
 
@@ -137,6 +145,7 @@ static inline void run(optimiser *o, const pass p, const float *parameters, floa
     for (size_t t = 0; t < o->tensor_count; t++) {
         all.begin = all.end;
         all.end += tw_tensor_count(&o->tensors[t]);
+        if (t < o->held) continue;
         all.decay = o->tensors[t].dims >= 2 ? p.settings.weight_decay : 0.0f;
         if (p.settings.kind == OPTIMISER_SGD)
             run_sgd(o, p, all, parameters, dst, taken);
@@ -164,4 +173,33 @@ size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFER
         (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->second_moment, o->parameter_count};
     buffers[2] = (optimiser_buffer){"", &steps, 1, o->steps, 1};
     return 3;
+}
+
+/* A buffer's names: OPTIMISER_PREFIX, then its own prefix. */
+enum { PREFIX = 64 };
+
+static const char *prefix_of(const optimiser_buffer *b, char prefix[PREFIX])
+{
+    snprintf(prefix, PREFIX, OPTIMISER_PREFIX "%s", b->prefix);
+    return prefix;
+}
+
+tw_status optimiser_save(optimiser *o, tw_state *state)
+{
+    char prefix[PREFIX];
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(o, buffers);
+    for (const optimiser_buffer *b = buffers; b < buffers + count; b++)
+        TW_TRY(tensor_table_put(state, prefix_of(b, prefix), b->tensors, b->tensor_count, b->values));
+    return TW_OK;
+}
+
+tw_status optimiser_load(optimiser *o, const tw_state *state)
+{
+    char prefix[PREFIX];
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(o, buffers);
+    for (const optimiser_buffer *b = buffers; b < buffers + count; b++)
+        TW_TRY(tensor_table_get(state, prefix_of(b, prefix), b->tensors, b->tensor_count, b->values));
+    return TW_OK;
 }

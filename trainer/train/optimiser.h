@@ -20,7 +20,8 @@ typedef struct optimiser_settings {
      * taken as it is, and the decay alone runs through this optimiser's buffer, the same on every replica. */
     int directed;
     optimiser_kind kind;
-    float beta2; /* Adam's, 0 .. 1, usually 0.999 */
+    float beta2;   /* Adam's, 0 .. 1, usually 0.999 */
+    float epsilon; /* Adam's: what keeps its step finite where gradients vanish; 0: 1e-8 */
 } optimiser_settings;
 
 /* Whether these go together, and with the scheme of `sync`. TW_ERROR_ARGUMENT says why not, and what to write. */
@@ -30,12 +31,16 @@ tw_status optimiser_check(const optimiser_settings *settings, const char *sync);
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out);
 void optimiser_destroy(optimiser *o);
 
+/* In the steps to come the first so many tensors stand still: neither they nor what is remembered of them change. Their
+ * gradients are zeros. */
+void optimiser_hold(optimiser *o, size_t tensors);
+
 /* One step, PyTorch's forms.
  * SGD: force = gradient + lambda * w; buffer = momentum * buffer + force;
  *     w -= rate * (nesterov ? force + momentum * buffer : buffer). Directed: force = lambda * w, and the direction is
  *     added beside the buffer.
  * Adam: m = beta1 * m + (1 - beta1) * force, v = beta2 * v + (1 - beta2) * force^2, both corrected for their start at
- *     zero; w -= rate * m / (sqrt(v) + 1e-8). AdamW: force = gradient, and w -= rate * lambda * w beside it. */
+ *     zero; w -= rate * m / (sqrt(v) + epsilon). AdamW: force = gradient, and w -= rate * lambda * w beside it. */
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 
 /* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
@@ -54,5 +59,10 @@ enum { OPTIMISER_BUFFERS = 3 };
 
 /* All of it. Returns how many there are. */
 size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS]);
+
+/* The same into and out of a state, under names that begin so. */
+#define OPTIMISER_PREFIX "optimiser."
+tw_status optimiser_save(optimiser *o, tw_state *state);
+tw_status optimiser_load(optimiser *o, const tw_state *state);
 
 #endif

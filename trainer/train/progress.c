@@ -1,5 +1,6 @@
 #include "progress.h"
 #include "interrupt.h"
+#include "scheme.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
@@ -111,17 +112,30 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     show(p);
 }
 
-const char *split_name(const worker *w, task_split split)
+/* Whose bytes rank 0's are: with hosts, those of a worker that also speaks for the others of its host. */
+static const char *senders(const worker *w)
 {
-    return split == TASK_VALIDATION && w->task->ops->has_validation ? "validation" : "test";
+    return scheme_number(w->settings.sync, "per_host") > 1 ? "by the first worker of a host" : "a worker";
+}
+
+/* Whose weights the figures are of, where that is not what the line says of the step. */
+static const char *whose(const worker *w, const evaluation *result, char text[64])
+{
+    if (w->judged) snprintf(text, 64, " (weights of step %llu)", (unsigned long long)result->step);
+    return w->judged ? text : result->own ? " (rank 0's)" : "";
 }
 
 void progress_epoch(progress *p, const worker *w, const evaluation *result, const totals *sums)
 {
-    char sent[BYTES_TEXT], passed[TIME_TEXT], metric[TASK_METRIC_TEXT];
-    progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  %s loss %.4f  %s%s  %s sent a worker  %s",
+    char sent[BYTES_TEXT], passed[TIME_TEXT], metric[TASK_METRIC_TEXT], of[64];
+    progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  %s loss %.4f  %s%s  %s sent %s  %s",
                  (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
-                 (unsigned long long)w->step, result->train_loss, split_name(w, result->split), result->loss,
-                 task_metric_text(w->task->metrics, &result->score, metric), result->own ? " (rank 0's)" : "",
-                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), time_text(sums->values[TOTAL_SECONDS_WALL], passed));
+                 (unsigned long long)w->step, result->train_loss, task_split_name(result->split), result->loss,
+                 task_metric_text(w->task->metrics, &result->score, metric), whose(w, result, of),
+                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), senders(w),
+                 time_text(sums->values[TOTAL_SECONDS_WALL], passed));
+    if (!w->task->tell) return;
+    char more[256] = "";
+    w->task->tell(&result->score, more, sizeof more);
+    progress_say(p, "          %s", more);
 }

@@ -18,8 +18,6 @@ void progress_begin(progress *p, FILE *stream, const worker *w);
 /* After each step; shows something a few times a second, or every few seconds in a pipe. */
 void progress_step(progress *p, const worker *w, double loss, const totals *sums);
 void progress_epoch(progress *p, const worker *w, const evaluation *result, const totals *sums);
-/* "validation" or "test": a task may have the second alone. */
-const char *split_name(const worker *w, task_split split);
 
 /* A line of its own, under a bar that may stand. */
 void progress_say(progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,24 +1,27 @@
 #include "run.h"
 #include "agree.h"
 #include "checkpoint.h"
+#include "choice.h"
 #include "error.h"
+#include "exchange.h"
 #include "expectation.h"
-#include "gossip.h"
+#include "initial.h"
 #include "interrupt.h"
 #include "journal.h"
 #include "summary.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What a run keeps between its steps, beside the worker. */
 typedef struct run {
     worker worker;
     journal journal;
     stop_vote vote;
-    uint64_t saved_step;     /* of the newest checkpoint */
-    uint64_t evaluated_step; /* that `evaluation` speaks of */
-    evaluation evaluation;
-    tw_status unwritten; /* what became of rank 0's journal, and how that was told */
+    uint64_t saved_step; /* of the newest checkpoint */
+    evaluation looks[TASK_SPLITS];
+    uint64_t looked[TASK_SPLITS]; /* the steps that they speak of */
+    tw_status unwritten;          /* what became of rank 0's journal, and how that was told */
     char unwritten_text[512];
 } run;
 
@@ -43,12 +46,16 @@ static tw_status tell_unwritten(const run *r)
                    r->unwritten_text, (unsigned long long)w->step, w->settings.out);
 }
 
+/* Once after a step. */
 static tw_status evaluate(run *r, task_split split)
 {
-    TW_TRY(worker_evaluate(&r->worker, split, &r->evaluation));
-    r->evaluated_step = r->worker.step;
-    TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, &r->evaluation)));
-    if (isfinite(r->evaluation.loss)) return TW_OK;
+    if (r->looked[split] == r->worker.step) return TW_OK;
+    evaluation *seen = &r->looks[split];
+    TW_TRY(worker_evaluate(&r->worker, split, seen));
+    r->looked[split] = r->worker.step;
+    choice_observe(&r->worker, seen);
+    TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, seen)));
+    if (isfinite(seen->loss)) return TW_OK;
     r->worker.agreed = 1; /* all ranks have the same figures */
     return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
 }
@@ -68,17 +75,24 @@ static int is_due(uint64_t step, long every)
     return every > 0 && step % (uint64_t)every == 0;
 }
 
+/* Whether an epoch has ended that is looked at. */
+static int has_epoch(const worker *w)
+{
+    return w->step % (w->steps_per_epoch * (uint64_t)w->settings.evaluate_every) == 0;
+}
+
 /* What stands to be done after a step. */
 static tw_status after_step(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
-    int last = w->step == w->steps, epoch_ended = w->step % w->steps_per_epoch == 0;
+    int last = w->step == w->steps, epoch_ended = has_epoch(w);
     if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
-    if (epoch_ended || last) TW_TRY(evaluate(r, TASK_VALIDATION));
-    if (epoch_ended) schedule_observe(&w->schedule, r->evaluation.loss);
+    task_split watched = task_watched(w->task);
+    if (epoch_ended || last) TW_TRY(evaluate(r, watched));
+    if (epoch_ended) schedule_observe(&w->schedule, r->looks[watched].loss);
     int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
-    return due || last ? save(r) : TW_OK;
+    return due || last || w->best.step == w->step ? save(r) : TW_OK;
 }
 
 static tw_status step(run *r)
@@ -89,13 +103,30 @@ static tw_status step(run *r)
     return after_step(r);
 }
 
+/* The figures of the weights that the run is summed up with: the last, or the best by validation. */
+static tw_status judge(run *r)
+{
+    worker *w = &r->worker;
+    const task_score *best = &w->best.score;
+    evaluation *validation = &r->looks[TASK_VALIDATION];
+    TW_TRY(evaluate(r, task_watched(w->task)));
+    TW_TRY(choice_take(w));
+    if (w->judged) {
+        validation->step = w->judged;
+        validation->score = *best;
+        validation->loss = best->loss / best->count;
+    }
+    return w->task->has_test ? evaluate(r, TASK_TEST) : TW_OK;
+}
+
 static tw_status finish(run *r)
 {
     totals mean;
-    int tested = r->evaluated_step == r->worker.step && !r->worker.task->ops->has_validation;
-    if (!tested) TW_TRY(evaluate(r, TASK_TEST));
+    const task *t = r->worker.task;
+    TW_TRY(judge(r));
     TW_TRY(summary_gather(&r->worker, &mean));
-    tw_status ended = journal_end(&r->journal, &r->worker, &r->evaluation, &mean);
+    const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
+    tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
     TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
     return expectation_check(&r->worker, &mean);
 }
@@ -108,6 +139,34 @@ static tw_status stop(run *r)
     return TW_OK;
 }
 
+/* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
+ * another run's on any of them. */
+static tw_status choose_folder(worker *w)
+{
+    char out[FOLDER_PATH] = "";
+    int taken = 0;
+    if (!w->settings.out || *w->settings.out) return TW_OK;
+    do {
+        TW_TRY(agree_status(w, w->rank == 0 ? folder_choose(w->task->ops->name, out, sizeof out) : TW_OK));
+        TW_TRY(tw_comm_broadcast(w->comm, 0, out, sizeof out));
+        taken = folder_has_checkpoint(out);
+        TW_TRY(agree_any(w->comm, &taken));
+    } while (taken);
+    w->settings.out = w->chosen_out = strdup(out);
+    return agree_status(w, w->chosen_out ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder's name"));
+}
+
+/* Its result is told again, which is no training. */
+static void tell_finished(const worker *w)
+{
+    if (w->step < w->steps || w->rank != 0 || w->settings.quiet) return;
+    fprintf(
+        stderr,
+        "thinwire: %s is finished: all its %llu steps were taken, and none is left; --epochs or --steps, larger than "
+        "before, trains on\n",
+        w->settings.out ? w->settings.out : w->settings.resume, (unsigned long long)w->steps);
+}
+
 static tw_status begin(run *r)
 {
     worker *w = &r->worker;
@@ -116,9 +175,13 @@ static tw_status begin(run *r)
     if (s->resume) {
         TW_TRY(checkpoint_resume(w));
         r->saved_step = w->step;
+        tell_finished(w);
+    } else if (s->init_from) {
+        TW_TRY(initial_take(w));
     }
+    TW_TRY(choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_capture(w)));
-    TW_TRY(w->gossips ? gossip_join(w) : worker_spread(w));
+    TW_TRY(worker_begin(w));
     return agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK);
 }
 
@@ -126,8 +189,8 @@ static tw_status begin(run *r)
 static tw_status evaluate_own(run *r)
 {
     evaluation result;
-    TW_TRY(gossip_read(&r->worker));
-    TW_TRY(worker_evaluate_own(&r->worker, TASK_VALIDATION, &result));
+    TW_TRY(worker_read(&r->worker));
+    TW_TRY(worker_evaluate_own(&r->worker, task_watched(r->worker.task), &result));
     return note(r, journal_epoch(&r->journal, &r->worker, &result));
 }
 
@@ -149,7 +212,7 @@ static tw_status walk(run *r, uint64_t target, int *stopped)
         if (*stopped) return TW_OK;
         TW_TRY(worker_step(w, &loss));
         TW_TRY(note(r, journal_step(&r->journal, w, loss)));
-        if (w->rank == 0 && w->step % w->steps_per_epoch == 0 && w->step < w->steps) TW_TRY(evaluate_own(r));
+        if (w->rank == 0 && has_epoch(w) && w->step < w->steps) TW_TRY(evaluate_own(r));
     }
     return TW_OK;
 }
@@ -158,7 +221,7 @@ static tw_status walk(run *r, uint64_t target, int *stopped)
 static tw_status meet(run *r, int *stopped)
 {
     worker *w = &r->worker;
-    TW_TRY(gossip_leave(w));
+    TW_TRY(worker_end(w));
     TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
     TW_TRY(agree_any(w->comm, stopped));
     return agree_replicas(w);
@@ -175,7 +238,8 @@ static tw_status next_meeting(run *r, uint64_t *target)
     return TW_OK;
 }
 
-static tw_status train_by_gossip(run *r, int *interrupted)
+/* Each at a step of its own. */
+static tw_status train_apart(run *r, int *interrupted)
 {
     worker *w = &r->worker;
     uint64_t target = 0;
@@ -183,19 +247,17 @@ static tw_status train_by_gossip(run *r, int *interrupted)
         TW_TRY(next_meeting(r, &target));
         TW_TRY(walk(r, target, interrupted));
         TW_TRY(meet(r, interrupted));
-        if (*interrupted || target == w->steps) break;
+        int last = target == w->steps;
+        if (!*interrupted && (last || w->task->has_validation)) TW_TRY(evaluate(r, task_watched(w->task)));
         TW_TRY(checkpoint_write(w));
-        TW_TRY(gossip_join(w));
+        if (*interrupted) return stop(r);
+        if (last) return finish(r);
+        TW_TRY(worker_begin(w));
     }
-    if (!*interrupted) TW_TRY(evaluate(r, TASK_VALIDATION));
-    TW_TRY(checkpoint_write(w));
-    return *interrupted ? stop(r) : finish(r);
 }
 
-static tw_status train(run *r, int *interrupted)
+static tw_status train_together(run *r, int *interrupted)
 {
-    TW_TRY(begin(r));
-    if (r->worker.gossips) return train_by_gossip(r, interrupted);
     while (r->worker.step < r->worker.steps) {
         TW_TRY(agree_to_stop(&r->worker, &r->vote, interrupted));
         if (*interrupted) {
@@ -207,9 +269,15 @@ static tw_status train(run *r, int *interrupted)
     return finish(r);
 }
 
+static tw_status train(run *r, int *interrupted)
+{
+    TW_TRY(begin(r));
+    return r->worker.exchange->replicas ? train_together(r, interrupted) : train_apart(r, interrupted);
+}
+
 tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)
 {
-    run r = {.saved_step = NEVER, .evaluated_step = NEVER};
+    run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}};
     *result = (run_result){0};
     tw_status status = worker_create(settings, work, comm, &r.worker);
     if (status == TW_OK) status = train(&r, &result->interrupted);

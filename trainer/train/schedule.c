@@ -7,7 +7,7 @@
 #define FORMS                                                                                                          \
     "constant, cosine, step, step:A,B with fractions of the run below 1 and epochs from 1 on, decay:F,E with a "       \
     "factor "                                                                                                          \
-    "below 1 and epochs before it, or plateau:F"
+    "below 1 and epochs before it, plateau:F, isqrt, or isqrt:S with the share of the run to warm up in"
 
 static tw_status parse_milestones(const char *text, uint64_t steps_per_epoch, schedule *s)
 {
@@ -45,6 +45,22 @@ static tw_status parse_factor(const char *text, schedule *s)
     return tw_fail(TW_ERROR_ARGUMENT, "schedule '%s' has a bad number at '%s'; use " FORMS, text, at);
 }
 
+/* A share of the run, or nothing: then the warm-up is as long as the run's. */
+static tw_status parse_warmup(const char *text, schedule *s)
+{
+    char *end = (char *)text + strlen("isqrt");
+    double share = 0;
+    s->kind = SCHEDULE_ISQRT;
+    if (*end == ':') {
+        share = strtod(text + strlen("isqrt:"), &end);
+        if (*end || !(share > 0 && share < 1))
+            return tw_fail(TW_ERROR_ARGUMENT, "schedule '%s' has a bad share; use " FORMS, text);
+        s->warmup = (uint64_t)fmax(1, round(share * (double)s->steps));
+    }
+    if (s->warmup > 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "schedule '%s' begins at the end of the warm-up, and --warmup is 0", text);
+}
+
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out)
 {
@@ -60,6 +76,8 @@ tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_
     } else if (strncmp(text, "decay:", 6) == 0 || strncmp(text, "plateau:", 8) == 0) {
         s.kind = *text == 'd' ? SCHEDULE_DECAY : SCHEDULE_PLATEAU;
         TW_TRY(parse_factor(text, &s));
+    } else if (strcmp(text, "isqrt") == 0 || strncmp(text, "isqrt:", 6) == 0) {
+        TW_TRY(parse_warmup(text, &s));
     } else {
         return tw_fail(TW_ERROR_ARGUMENT, "unknown schedule '%s'; use " FORMS, text);
     }
@@ -98,6 +116,8 @@ double schedule_rate(const schedule *s, uint64_t step)
         return cosine(s, step);
     case SCHEDULE_DECAY:
         return decayed(s, step);
+    case SCHEDULE_ISQRT:
+        return s->rate * sqrt((double)s->warmup / (double)(step + 1));
     case SCHEDULE_PLATEAU:
         return s->rate * pow(s->factor, s->falls);
     case SCHEDULE_CONSTANT:

@@ -12,7 +12,8 @@ typedef enum schedule_kind {
     SCHEDULE_STEP,
     SCHEDULE_COSINE,
     SCHEDULE_DECAY,
-    SCHEDULE_PLATEAU
+    SCHEDULE_PLATEAU,
+    SCHEDULE_ISQRT
 } schedule_kind;
 
 typedef struct schedule {
@@ -32,7 +33,8 @@ typedef struct schedule {
 /* `text` is "constant", "cosine" (to 0 at the run's end), "step" (a tenth at 1/2 and at 3/4 of the run), or "step:A,B"
  * with milestones of one's own: below 1 they are fractions of the run, from 1 on they are epochs. "decay:F,E"
  * multiplies the rate by F at the end of epoch E and of every later one (Zaremba et al. 2014); "plateau:F" at the end
- * of each epoch that did not lower the validation loss. */
+ * of each epoch that did not lower the validation loss. "isqrt" falls as 1 / sqrt(step) after its warm-up (Vaswani et
+ * al. 2017), without which it is refused; "isqrt:S" warms up for share S of the run, whatever `warmup` says. */
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out);
 

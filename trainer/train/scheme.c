@@ -1,49 +1,158 @@
 #include "scheme.h"
 #include "error.h"
+#include "exchange.h"
+#include "pairs.h"
+#include "scheme_words.h"
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-static size_t find(const char *spec, const char *(*name)(size_t), size_t count)
-{
-    size_t length = strcspn(spec, ":"), index = 0;
-    while (index < count && (strlen(name(index)) != length || memcmp(name(index), spec, length) != 0)) index++;
-    return index;
-}
 
 size_t scheme_find(const char *spec)
 {
-    return find(spec, tw_scheme_name, tw_scheme_count());
+    size_t scheme;
+    const exchange *way = exchange_find(spec, &scheme);
+    return way && way->schemes.count == tw_schemes_count ? scheme : tw_schemes_count();
 }
 
-size_t scheme_find_gossip(const char *spec)
+/* ---- the options ------------------------------------------------------------------------------------------------- */
+
+/* Where a spec's scheme has its options. */
+typedef struct scheme_options {
+    size_t index, count;
+    tw_status (*tell)(size_t index, size_t number, tw_option_info *option);
+} scheme_options;
+
+static scheme_options options_of(const char *spec)
 {
-    return find(spec, tw_gossip_name, tw_gossip_scheme_count());
+    size_t scheme;
+    const exchange *way = exchange_find(spec, &scheme);
+    return way ? (scheme_options){scheme, way->schemes.option_count(scheme), way->schemes.option} : (scheme_options){0};
 }
 
+static tw_option_info option_at(const scheme_options *all, size_t number)
+{
+    tw_option_info option = {.struct_size = sizeof option};
+    if (all->tell(all->index, number, &option) != TW_OK) option.name = "";
+    return option;
+}
+
+/* What stands behind "option=" in the spec, and how long that is; NULL where the spec does not set it. */
+static const char *find_value(const char *spec, const char *option, size_t *length)
+{
+    const char *list = strchr(spec, ':');
+    if (!list) return NULL;
+    list++;
+    for (pair next; pair_next(&list, &next);) {
+        if (!next.value || !pair_has_key(&next, option)) continue;
+        *length = next.value_length;
+        return next.value;
+    }
+    return NULL;
+}
+
+/* Of the options that say which tensors are compressed every such scheme has this one. */
 int scheme_is_exact(const char *spec)
 {
-    static const char *const exact[] = {"allreduce", "fp16", "bf16"};
-    size_t length = strcspn(spec, ":");
-    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
-        if (strlen(exact[i]) == length && memcmp(exact[i], spec, length) == 0) return 1;
-    return 0;
+    scheme_options all = options_of(spec);
+    for (size_t i = 0; i < all.count; i++)
+        if (strcmp(option_at(&all, i).name, "leftovers") == 0) return 0;
+    return all.count > 0 && scheme_find(spec) < tw_schemes_count();
 }
 
-static void list_names(const char *(*name)(size_t), size_t count, char *text, size_t capacity)
+int scheme_sets(const char *spec, const char *option)
 {
-    text[0] = '\0';
-    for (size_t i = 0, used = 0; i < count && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s", i ? ", " : "", name(i));
+    size_t length;
+    return find_value(spec, option, &length) != NULL;
+}
+
+double scheme_number(const char *spec, const char *name)
+{
+    scheme_options all = options_of(spec);
+    for (size_t i = 0; i < all.count; i++) {
+        tw_option_info option = option_at(&all, i);
+        size_t length;
+        const char *value = find_value(spec, name, &length);
+        if (strcmp(option.name, name) == 0) return strtod(value ? value : option.fallback, NULL);
+    }
+    return NAN;
+}
+
+char *scheme_with(const char *spec, const char *option, const char *value)
+{
+    char *with;
+    return asprintf(&with, "%s%c%s=%s", spec, strchr(spec, ':') ? ',' : ':', option, value) < 0 ? NULL : with;
+}
+
+/* Numbers in the one form that tells them from every other. */
+static void write_value(FILE *stream, tw_option_kind kind, const char *value, size_t length)
+{
+    char *end, text[64];
+    snprintf(text, sizeof text, "%.*s", (int)length, value);
+    double number = strtod(text, &end);
+    int is_number = (kind == TW_OPTION_REAL || kind == TW_OPTION_INTEGER) && length > 0 && !*end;
+    if (is_number)
+        fprintf(stream, "%.17g", number);
+    else
+        fprintf(stream, "%.*s", (int)length, value);
+}
+
+static void write_in_full(FILE *stream, const char *spec, const scheme_options *all)
+{
+    fprintf(stream, "%.*s", (int)strcspn(spec, ":"), spec);
+    for (size_t i = 0; i < all->count; i++) {
+        tw_option_info option = option_at(all, i);
+        size_t length = 0;
+        const char *value = find_value(spec, option.name, &length);
+        fprintf(stream, "%c%s=", i ? ',' : ':', option.name);
+        if (!value) length = strlen(option.fallback);
+        write_value(stream, option.kind, value ? value : option.fallback, length);
+    }
+}
+
+char *scheme_in_full(const char *spec)
+{
+    scheme_options all = options_of(spec);
+    char *text = NULL;
+    size_t size;
+    FILE *stream = all.tell ? open_memstream(&text, &size) : NULL;
+    if (!stream) return NULL;
+    write_in_full(stream, spec, &all);
+    if (fclose(stream) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- a wrong name ------------------------------------------------------------------------------------------------ */
+
+/* "sgd, dgc, which exchange gradients, and dpsgd, which exchange weights" */
+static void list_names(char *text, size_t capacity)
+{
+    size_t used = 0;
+    for (size_t way = 0; exchange_at(way) && used < capacity; way++) {
+        const scheme_list *list = &exchange_at(way)->schemes;
+        for (size_t i = 0; i < list->count() && used < capacity; i++)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s",
+                                     i     ? ", "
+                                     : way ? ", and "
+                                           : "",
+                                     list->name(i));
+        if (used < capacity) used += (size_t)snprintf(text + used, capacity - used, ", which exchange %s", list->what);
+    }
 }
 
 tw_status scheme_check(const char *spec)
 {
-    if (scheme_find(spec) < tw_scheme_count() || scheme_find_gossip(spec) < tw_gossip_scheme_count()) return TW_OK;
-    char gradients[384], weights[384];
-    list_names(tw_scheme_name, tw_scheme_count(), gradients, sizeof gradients);
-    list_names(tw_gossip_name, tw_gossip_scheme_count(), weights, sizeof weights);
+    size_t scheme;
+    char names[768] = "";
+    if (exchange_find(spec, &scheme)) return scheme_check_spelling(spec);
+    const char *nearest = words_nearest(spec, strcspn(spec, ":"), scheme_word);
+    if (nearest)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "no scheme \"%.*s\"; did you mean %s? thinwire schemes lists them; --plugin FILE loads others",
+                       (int)strcspn(spec, ":"), spec, nearest);
+    list_names(names, sizeof names);
     return tw_fail(TW_ERROR_ARGUMENT,
-                   "no scheme \"%.*s\"; there are %s, which exchange gradients, and %s, which exchange "
-                   "weights",
-                   (int)strcspn(spec, ":"), spec, gradients, weights);
+                   "no scheme \"%.*s\"; there are %s; one of somebody else's is loaded with --plugin FILE",
+                   (int)strcspn(spec, ":"), spec, names);
 }

@@ -1,16 +1,26 @@
-/* scheme.h - what --sync may name: the library's schemes for gradients, and those for weights (gossip). */
+/* scheme.h - what --sync may name: the schemes of exchange.h. All that is asked of a spec here is answered by the
+ * library's own lists. */
 #ifndef TRAINER_SCHEME_H
 #define TRAINER_SCHEME_H
 
 #include <thinwire/thinwire.h>
 
-/* The scheme that a spec, "dgc:density=0.001", begins with; tw_scheme_count() when there is none of that name. */
+/* The scheme for gradients that a spec, "dgc:density=0.001", begins with; tw_schemes_count() when there is none of that
+ * name. */
 size_t scheme_find(const char *spec);
-/* Likewise, among the gossip schemes; tw_gossip_scheme_count(). */
-size_t scheme_find_gossip(const char *spec);
-/* True of a scheme for gradients that holds nothing back: what comes out is the mean of what went in. */
+/* True of a scheme for gradients that compresses none of them differently from the others and so holds nothing back:
+ * what comes out is the mean of what went in, but for rounding. */
 int scheme_is_exact(const char *spec);
-/* TW_ERROR_ARGUMENT, with the names of both kinds, unless the spec begins with one of them. */
+/* Whether the spec itself sets that option. */
+int scheme_sets(const char *spec, const char *option);
+/* What a number among its options is, given or not; NaN where the scheme has no such option. */
+double scheme_number(const char *spec, const char *option);
+/* The spec with one more option, malloc'd; NULL: no memory. */
+char *scheme_with(const char *spec, const char *option, const char *value);
+/* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where
+ * there is no such scheme, or no memory. Specs that mean the same are the same in full. */
+char *scheme_in_full(const char *spec);
+/* TW_ERROR_ARGUMENT, with the names of all there are, unless the spec begins with one of them. */
 tw_status scheme_check(const char *spec);
 
 #endif

@@ -54,7 +54,8 @@ static tw_status verify(const tw_state *state, const char *path)
     const char *format = tw_state_text(state, "format"), *stored = tw_state_text(state, TENSOR_SUM);
     const char *stored_texts = tw_state_text(state, TEXT_SUM);
     if (!format || !stored || strcmp(format, FORMAT) != 0)
-        return tw_fail(TW_ERROR_FORMAT, "%s is not a '" FORMAT "' file", path);
+        return tw_fail(TW_ERROR_FORMAT,
+                       "%s is not a '" FORMAT "' file, which thinwire train writes into its run's folder", path);
     char sum[SEAL_SUM];
     TW_TRY(sum_tensors(state, sum));
     TW_TRY(compare_sums(path, "tensors", sum, stored));

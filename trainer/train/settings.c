@@ -1,8 +1,11 @@
 #include "settings.h"
 #include "error.h"
 #include "optimiser.h"
-#include "regular_file.h"
-#include <errno.h>
+#include "plugins.h"
+#include "scheme.h"
+#include "scheme_words.h"
+#include "whole_file.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,74 +15,120 @@
 
 static const option_row rows[] = {
     {.help = "Workers and what they send"},
-    {"workers", "N", OPTION_INTEGER, AT(workers), "0", 0, 4096,
-     .help = "workers, as threads of this process; 0: one, or as many as mpirun started"},
+    {"workers", "N", OPTION_INTEGER, AT(workers), "0", 0, WORKERS_MOST,
+     .help = "Train with N workers. They are threads of this process, or, with --join, processes",
+     .stands_for = "1, or as many as mpirun started"},
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce",
-     .help = "what workers exchange: scheme or scheme:option=value,..., such as dgc:density=0.001 for gradients or "
-             "adpsgd-random for weights; thinwire schemes lists them",
-     .binding = true},
-    {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi",
-     .help = "auto takes mpi under an MPI launcher"},
+     .help = "What workers exchange: SCHEME or SCHEME:OPTION=VALUE,..., such as dgc:density=0.001 for gradients or "
+             "adpsgd-random for weights. thinwire schemes lists them",
+     .binding = true, .in_full = scheme_in_full, .word = scheme_word, .word_meaning = scheme_word_meaning},
+    {"sync-in-full", NULL, OPTION_TEXT, AT(sync_in_full), .file_only = true},
+    PLUGINS_ROW(AT(plugin)),
+    {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi|tcp",
+     .help = "How workers reach each other. auto takes tcp with --join, mpi under mpirun, and else threads",
+     .of_start = true},
+    {"join", "HOST:PORT", OPTION_TEXT, AT(join),
+     .help = "Be one of --workers processes that meet at HOST:PORT. Start the same command on every machine. The "
+             "process on the machine HOST brings them together",
+     .line_only = true},
+    {"rank", "R", OPTION_INTEGER, AT(rank), "-1", -1, WORKERS_MOST - 1, .stands_for = "the order of addresses",
+     .help = "With --join, be worker number R, counted from 0. Worker 0 waits at PORT, wherever it runs",
+     .line_only = true},
+    {"seal", NULL, OPTION_FLAG, AT(seal), .help = "Encrypt and sign what workers send, with the key of --key-file",
+     .of_start = true},
+    {"key-file", "FILE", OPTION_TEXT, AT(key_file),
+     .help = "A file with a secret, the same on all machines: 32 random bytes, or a line of at least 20 characters. "
+             "With --join every connection must prove that it knows the secret. Without a key, anybody who reaches the "
+             "port can take part",
+     .line_only = true},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
-     .help = "silence after which a worker counts as lost; also, from 20 on, how long MPI may take to start"},
+     .help = "Count a worker as lost when it has been silent for so long. --join waits as long for the others, and "
+             "mpirun may take as long to start, and 20 seconds at least"},
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
-     .help = "compare the weights of all workers every so many steps; 0: never; by gossip they differ until the end"},
-    {"slow", "LIST", OPTION_TEXT, AT(slow),
-     .help = "to see what a slow worker does: RANK:FACTOR,...; its computation takes FACTOR times as long"},
-    {"pause", "LIST", OPTION_TEXT, AT(pause),
-     .help = "the same for one that stands still: RANK:AT:SECONDS,...; after computing step AT it pauses so long"},
+     .help = "Compare the weights of all workers after every STEPS steps. 0 means never. With gossip schemes weights "
+             "differ until the end and are not compared"},
+    {"slow", "LIST", OPTION_TEXT, AT(slow), .alike = true,
+     .help = "Try what a slow worker does: RANK:FACTOR,... makes the computation of RANK take FACTOR times as long"},
+    {"pause", "LIST", OPTION_TEXT, AT(pause), .alike = true,
+     .help = "Try what a pause does: RANK:STEP:SECONDS,... lets RANK stand still for SECONDS after it has computed "
+             "STEP"},
 
     {.help = "Optimisation"},
-    {"epochs", "N", OPTION_INTEGER, AT(epochs), "5", 1, 1e9, .help = "passes over the training data"},
-    {"steps", "N", OPTION_INTEGER, AT(steps), "0", 0, 1e15, .help = "steps to take instead; 0: --epochs decides"},
-    {"batch", "N", OPTION_INTEGER, AT(batch), "16", 1, 65536,
-     .help = "images, or what the task has in their place, each worker takes a step", .binding = true},
-    {"lr", "RATE", OPTION_REAL, AT(lr), "0.03", 0, 1e6, .help = "learning rate"},
-    {"schedule", "NAME", OPTION_TEXT, AT(schedule),
+    {"epochs", "N", OPTION_INTEGER, AT(epochs), "5", 1, 1e9, .simulated = true,
+     .help = "Pass over the training data N times"},
+    {"steps", "N", OPTION_INTEGER, AT(steps), "0", 0, 1e15, .simulated = true,
+     .help = "Take N steps, whatever --epochs says", .stands_for = "as many as --epochs takes"},
+    {"batch", "N", OPTION_INTEGER, AT(batch), "16", 1, 65536, .simulated = true,
+     .help = "Each worker takes N images, or utterances, or sequences, in each step", .binding = true},
+    {"lr", "RATE", OPTION_REAL, AT(lr), "0.03", 0, 1e6, .simulated = true, .help = "The learning rate"},
+    {"schedule", "NAME", OPTION_TEXT, AT(schedule), .simulated = true, .alike = true,
      .help =
-         "constant, cosine, step, step:A,B (a tenth at A and at B: fractions of the run below 1, else epochs), "
-         "decay:F,E (times F at the end of epoch E and of each later one) or plateau:F (times F after an epoch that "
-         "did not lower the validation loss); without it the model's own"},
-    {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15,
-     .help = "steps in which the learning rate rises to --lr"},
+         "How the learning rate changes: constant; cosine; step:A,B (a tenth at A and at B, which are fractions of the "
+         "run below 1, else epochs); decay:F,E (times F after epoch E and after each later one); plateau:F (times F "
+         "after an epoch that did not lower the validation loss); isqrt (as 1 / sqrt(step) after --warmup); or isqrt:S "
+         "(the same, with the first share S of the run as its warm-up)",
+     .stands_for = "the model's own"},
+    {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15, .simulated = true,
+     .help = "Let the learning rate rise to --lr over so many steps"},
     {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
-     .help =
-         "sgd goes with every scheme; adam and adamw (then --lr is 0.001 and --momentum 0.9 by default) not with "
-         "one that applies momentum itself, and nobody has shown that they thrive on what sparse schemes send late"},
-    {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999,
-     .help = "of sgd, where the scheme of --sync does not apply its own; beta1 of adam", .binding = true},
-    {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .help = "of adam: how long it remembers squares",
+     .simulated = true,
+     .help = "The optimiser. sgd goes with every scheme. adam and adamw do not go with a scheme that applies momentum "
+             "itself; with them --lr is 0.001 and --momentum 0.9 by default"},
+    {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999, .simulated = true,
+     .help = "The momentum of sgd, unless the scheme applies its own; beta1 of adam", .binding = true},
+    {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .simulated = true,
+     .help = "beta2 of adam, which decides how long it remembers squares", .binding = true},
+    {"epsilon", "E", OPTION_REAL, AT(epsilon), "1e-08", 1e-30, 1, .simulated = true,
+     .help = "The epsilon of adam, which is added to the root of the squares", .binding = true, .older = "1e-08"},
+    {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .simulated = true, .help = "Use Nesterov's form of momentum",
      .binding = true},
-    {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .help = "Nesterov's form of momentum", .binding = true},
-    {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .help = "not applied to biases and norms"},
-    {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9,
-     .help = "scale the mean gradient down to this norm where it is longer; where workers have to clip their own, by "
-             "gossip and where --sync compresses, that to NORM times the root of their number; 0: never"},
-    {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true,
-     .help = "bf16: matrix products and convolutions round what they read to bfloat16 and add up in fp32; all else, "
-             "the weights above all, stays fp32. Needs AVX512_BF16 or AMX; thinwire doctor knows"},
-    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .help = "of weights, order and augmentation",
-     .binding = true},
+    {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .simulated = true,
+     .help = "Weight decay. It is not applied to biases and norms"},
+    {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9, .simulated = true, .stands_for = "never",
+     .help = "Scale the mean gradient down to NORM where it is longer. Where workers clip their own gradients (with "
+             "gossip schemes, and where --sync compresses), they clip to NORM times the square root of their number"},
+    {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true, .simulated = true,
+     .help = "The precision of matrix products and convolutions. With bf16 they round what they read to bfloat16 and "
+             "add up in fp32; all else stays fp32. bf16 needs AVX512_BF16 or AMX; thinwire doctor tells"},
+    {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
+     .help = "The seed of initial weights, order and augmentation", .binding = true},
 
     {.help = "What is kept"},
-    {"out", "DIR", OPTION_TEXT, AT(out),
-     .help = "run folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints, summary.json"},
+    {"out", "DIR", OPTION_TEXT, AT(out), .stands_for = "the first free of runs/TASK-1, runs/TASK-2, ...",
+     .help = "Keep the run in folder DIR: config.yaml, metrics.jsonl, TensorBoard events, checkpoints, summary.json. "
+             "none keeps nothing",
+     .of_start = true},
+    {"evaluate-every", "EPOCHS", OPTION_INTEGER, AT(evaluate_every), "1", 1, 1e9,
+     .help =
+         "Look at the validation or test set after so many epochs, and after the last. Where an epoch is short, that "
+         "takes longer than training"},
     {"checkpoint-every", "STEPS", OPTION_INTEGER, AT(checkpoint_every), "0", 0, INFINITY,
-     .help = "0: at the end of each epoch, by gossip of the run; the last two are kept"},
+     .stands_for = "after each epoch that --evaluate-every looks at, or with gossip schemes at the end",
+     .help =
+         "Write a checkpoint after every STEPS steps, and where the figures of a validation set are better than ever. "
+         "The last two are kept, and the best by validation"},
     {"resume", "DIR", OPTION_TEXT, AT(resume), .alone = "", .line_only = true,
-     .help = "continue from DIR, a run folder (then --out's default) or one of its checkpoints; alone: from --out"},
-    {"expect-ratio", "R", OPTION_REAL, AT(expect_ratio), "0", 0, 1e9,
-     .help = "fail at the end, with exit code 2, unless fp32 bytes / message bytes reached R after the scheme's "
-             "warm-up; 0: expect nothing"},
+     .help =
+         "Go on with the run in folder DIR, as its config.yaml says, or from one of its checkpoints. Other options on "
+         "the line win where a run may change them. Without DIR, go on with the run in --out"},
+    {"init-from", "RUN", OPTION_TEXT, AT(init_from),
+     .help =
+         "Begin a new run with the weights of RUN, which is a run folder, whose best checkpoint counts, or one of its "
+         "checkpoints. A last layer of another shape is new. --init is the same",
+     .of_start = true, .path = true, .also = "init"},
+    {"expect-ratio", "R", OPTION_REAL, AT(expect_ratio), "0", 0, 1e9, .stands_for = "expect nothing",
+     .help = "Fail at the end, with exit code 2, unless messages were R times smaller than fp32 gradients once the "
+             "scheme had warmed up"},
     {"dump-gradients", "DIR", OPTION_TEXT, AT(dump_gradients), .line_only = true,
-     .help = "write the gradients rank 0 hands to --sync, DIR/step-000123.safetensors, for thinwire bench codec"},
+     .help = "Write gradients of worker 0 to DIR/step-000123.safetensors, for thinwire bench codec"},
     {"dump-steps", "LIST", OPTION_TEXT, AT(dump_steps), .line_only = true,
-     .help = "the steps to write, such as 100-107,500; without it, eight in a row after the middle of the run"},
+     .help = "The steps of which --dump-gradients writes, such as 100-107,500",
+     .stands_for = "eight in a row after the middle of the run"},
     {"json", "FILE", OPTION_TEXT, AT(json), .alone = "-", .line_only = true,
-     .help = "write the summary there too; alone or -: to standard output"},
-    {"config", "FILE", OPTION_TEXT, AT(config), .help = "YAML file of options; the command line wins over it",
+     .help = "Write the summary to FILE, too. Without FILE, or with -, write it to standard output"},
+    {"config", "FILE", OPTION_TEXT, AT(config), .help = "Read options from a YAML file. The command line wins over it",
      .line_only = true},
-    {"quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print errors only", .line_only = true},
+    {"quiet", NULL, OPTION_FLAG, AT(quiet), .help = "Print errors only", .line_only = true},
 };
 
 #define COUNT (sizeof rows / sizeof *rows)
@@ -87,21 +136,26 @@ static const option_row rows[] = {
 static void describe_tasks(const task_ops *ops, char *text, size_t room)
 {
     int used = snprintf(text, room,
-                        "Trains a network on several workers that exchange compressed gradients, or weights. Under "
-                        "mpirun each rank is a worker; otherwise the workers are threads of this process. These are "
-                        "the options of task %s (%s).",
+                        "This is the page of task %s: %s. thinwire train "
+                        "trains a network on several workers, which exchange compressed gradients, or weights. Under "
+                        "mpirun each rank is a worker. With --join each process is a worker. Otherwise the workers are "
+                        "threads of this process. Other tasks have pages of their own: thinwire help train",
                         ops->name, ops->summary);
-    for (size_t i = 0; task_at(i) && (size_t)used < room; i++)
+    for (size_t i = 0, others = 0; task_at(i) && (size_t)used < room; i++)
         if (task_at(i) != ops)
-            used += snprintf(text + used, room - (size_t)used, " %s: %s.", task_at(i)->name, task_at(i)->summary);
+            used += snprintf(text + used, room - (size_t)used, "%s %s", others++ ? "," : "", task_at(i)->name);
+    if ((size_t)used < room) snprintf(text + used, room - (size_t)used, ".");
 }
 
 /* The task's own, then those of every run. */
 static tw_status gather_rows(const task_ops *ops, option_row all[OPTIONS_MOST], size_t *count)
 {
+    const option_row told = {"task", NULL, OPTION_TEXT, AT(task_name), ops->name, .file_only = true};
+    TW_TRY(options_add_row(all, count, &told));
     for (size_t i = 0; i < ops->row_count; i++) {
         option_row row = ops->rows[i];
         row.offset += AT(own);
+        row.simulated = true;
         TW_TRY(options_add_row(all, count, &row));
     }
     for (size_t i = 0; i < COUNT; i++) {
@@ -126,21 +180,29 @@ tw_status settings_page(const task_ops *ops, train_page *p)
         .count = count,
         .least_arguments = 1,
         .most_arguments = 1,
+        .word = task_name,
     };
     return TW_OK;
 }
 
-/* The tasks' own rates and momenta are those of SGD; Adam's steps have another scale. */
-static const char *suits_optimiser(const train_settings *s, const char *option)
+/* A task's own rate and momentum are those of the optimiser that it trains with where nobody asks for another. */
+static bool suits_adam(const task_ops *ops, const train_settings *s)
 {
-    if (s->optimizer == OPTIMISER_SGD) return NULL;
+    const char *own = ops->fallback ? ops->fallback(s->own, "optimizer") : NULL;
+    return own && strcmp(own, "sgd") != 0;
+}
+
+/* Those of SGD are of another scale than Adam's steps. */
+static const char *suits_optimiser(const task_ops *ops, const train_settings *s, const char *option)
+{
+    if (s->optimizer == OPTIMISER_SGD || suits_adam(ops, s)) return NULL;
     if (strcmp(option, "lr") == 0) return "0.001";
     return strcmp(option, "momentum") == 0 ? "0.9" : NULL;
 }
 
 static const char *suitable(const task_ops *ops, const train_settings *s, const char *option)
 {
-    const char *suits = suits_optimiser(s, option);
+    const char *suits = suits_optimiser(ops, s, option);
     return suits || !ops->fallback ? suits : ops->fallback(s->own, option);
 }
 
@@ -157,6 +219,7 @@ tw_status settings_complete(const task_ops *ops, options *set)
 
 size_t settings_identity(const train_settings *s, int workers, setting_text identity[SETTINGS_IDENTITY])
 {
+    static_assert(SETTINGS_IDENTITY >= OPTIONS_MOST + 2, "a page's every option may bind a run");
     const option_page *page = s->set->page;
     size_t count = 2;
     identity[0] = (setting_text){.key = "task", .value = s->task->name};
@@ -165,7 +228,7 @@ size_t settings_identity(const train_settings *s, int workers, setting_text iden
     for (size_t i = 0; i < page->count; i++) {
         const option_row *row = &page->rows[i];
         setting_text *entry = &identity[count];
-        entry->key = row->name;
+        *entry = (setting_text){.key = row->name, .row = row};
         entry->value = row->binding ? options_value(row, s, entry->space) : NULL;
         count += entry->value != NULL;
     }
@@ -195,7 +258,6 @@ cJSON *settings_json(const train_settings *settings)
 {
     cJSON *object = cJSON_CreateObject();
     const option_page *page = settings->set->page;
-    cJSON_AddStringToObject(object, "task", settings->task->name);
     for (size_t i = 0; i < page->count; i++) {
         const option_row *row = &page->rows[i];
         if (row->name && !row->line_only)
@@ -204,28 +266,23 @@ cJSON *settings_json(const train_settings *settings)
     return object;
 }
 
-static tw_status write_beside(const train_settings *settings, const char *path, const char *partial)
+/* Settings on their way to a file. */
+typedef struct written_settings {
+    const train_settings *settings;
+    const char *path;
+} written_settings;
+
+static tw_status write_rows(void *context, FILE *file)
 {
-    train_settings resolved = *settings;
-    options set = *settings->set;
+    const written_settings *w = context;
+    train_settings resolved = *w->settings;
+    options set = *w->settings->set;
     set.target = &resolved;
-    FILE *file;
-    TW_TRY(regular_file_stream(partial, "w", &file));
-    tw_status status = options_write(&set, path, file);
-    if (fclose(file) != 0 && status == TW_OK)
-        status = tw_fail(TW_ERROR_IO, "%s could not be written: %s", path, strerror(errno));
-    return status;
+    return options_write(&set, w->path, file);
 }
 
-/* The old file stays until the new one is whole: half of it would be read as fewer options. */
 tw_status settings_write(const train_settings *settings, const char *path)
 {
-    char *partial;
-    if (asprintf(&partial, "%s.partial", path) < 0) return tw_fail(TW_ERROR_MEMORY, "no memory to write %s", path);
-    tw_status status = write_beside(settings, path, partial);
-    if (status == TW_OK && rename(partial, path) != 0)
-        status = tw_fail(TW_ERROR_IO, "%s could not be replaced: %s", path, strerror(errno));
-    if (status != TW_OK) remove(partial);
-    free(partial);
-    return status;
+    written_settings written = {settings, path};
+    return whole_file_write(path, write_rows, &written);
 }

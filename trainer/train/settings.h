@@ -7,33 +7,42 @@
 #include <stdbool.h>
 #include <thinwire/thinwire.h>
 
+enum { WORKERS_MOST = 16384 }; /* of a comm, as thinwire.h says */
+
 /* Texts are the option set's; NULL where nothing was given. */
 typedef struct train_settings {
     const task_ops *task;
     const options *set; /* where these values came from */
     bool momentum_given, nesterov_given;
+    char *task_name; /* the same task */
 
     char *sync;         /* a reducer's or a gossip's spec */
+    char *sync_in_full; /* the same with every option written out; the worker's */
     int transport;      /* transport_choice */
+    char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
     char *slow, *pause; /* see handicap_parse */
-    char *out;          /* the run folder; NULL writes nothing */
+    char *join;         /* see joining.h; NULL: the workers are threads, or MPI's */
+    char *key_file;     /* see joining.h and sealing.h */
+    char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
     char *resume;       /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
+    char *init_from;    /* NULL: random weights; else a checkpoint or a run's folder to begin with */
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
     char *dump_steps;     /* see capture_parse */
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */
-    long epochs, steps, batch, warmup, seed, checkpoint_every, check_every;
+    long rank;            /* with join: the one this process wants; -1: any */
+    long epochs, steps, batch, warmup, seed, evaluate_every, checkpoint_every, check_every;
     int optimizer; /* optimiser_kind */
     int compute;   /* nn_precision */
-    double lr, momentum, beta2, weight_decay, clip, timeout;
+    double lr, momentum, beta2, epsilon, weight_decay, clip, timeout;
     double expect_ratio; /* 0: nothing is expected */
-    bool nesterov, quiet;
+    bool nesterov, quiet, seal;
     max_align_t own[TASK_SETTINGS_MOST / sizeof(max_align_t)]; /* the task's */
 } train_settings;
 
-typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI } transport_choice;
+typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI, TRANSPORT_TCP } transport_choice;
 
 /* The table of options for a task, for parsing and help: its own and those of every run. */
 typedef struct train_page {
@@ -48,6 +57,7 @@ tw_status settings_complete(const task_ops *ops, options *set);
 /* One setting that a checkpoint and the run that resumes it must agree on. */
 typedef struct setting_text {
     const char *key, *value; /* the value is the settings' own text, or stands in `space` */
+    const option_row *row;   /* NULL where it is no option */
     char space[OPTION_TEXT_MOST];
 } setting_text;
 

@@ -1,5 +1,6 @@
 #include "summary.h"
 #include "error.h"
+#include "exchange.h"
 #include "folder.h"
 #include "json_file.h"
 #include <math.h>
@@ -32,7 +33,7 @@ static void add_bytes(cJSON *object, const worker *w, const double *v)
     cJSON_AddNumberToObject(bytes, "dense", round(v[TOTAL_BYTES_DENSE]));
     cJSON_AddNumberToObject(bytes, "sent", round(v[TOTAL_BYTES_SENT]));
     cJSON_AddNumberToObject(bytes, "received", round(v[TOTAL_BYTES_RECEIVED]));
-    if (!w->gossips) cJSON_AddNumberToObject(bytes, "between", round(v[TOTAL_BYTES_BETWEEN]));
+    if (w->exchange->counts_hosts) cJSON_AddNumberToObject(bytes, "between", round(v[TOTAL_BYTES_BETWEEN]));
     cJSON *ratio = cJSON_AddObjectToObject(object, "ratio");
     add_ratio(ratio, "compressed", v[TOTAL_COMPRESSED_FP32], v[TOTAL_COMPRESSED_PACKET]);
     add_ratio(ratio, "message", v[TOTAL_MESSAGE_FP32], v[TOTAL_MESSAGE_PACKET]);
@@ -46,6 +47,7 @@ static void add_seconds(cJSON *object, const worker *w, const double *v)
     cJSON_AddNumberToObject(seconds, "wall", v[TOTAL_SECONDS_WALL]);
     cJSON_AddNumberToObject(seconds, "training", v[TOTAL_SECONDS_TRAINING]);
     cJSON_AddNumberToObject(seconds, "compute", v[TOTAL_SECONDS_COMPUTE]);
+    cJSON_AddNumberToObject(seconds, "data", v[TOTAL_SECONDS_DATA]);
     cJSON_AddNumberToObject(seconds, "codec", v[TOTAL_SECONDS_CODEC]);
     cJSON_AddNumberToObject(seconds, "exchange", v[TOTAL_SECONDS_EXCHANGE]);
     cJSON_AddNumberToObject(seconds, "wait", v[TOTAL_SECONDS_WAIT]);
@@ -72,11 +74,23 @@ static void add_pass(cJSON *object, const double *v, double steps)
     cJSON_AddNumberToObject(pass, "deviation", sqrt(v[TOTAL_SQUARES_PASS] / steps));
 }
 
-cJSON *summary_json(const worker *w, const evaluation *result, const totals *mean)
+/* What models are chosen by, under a name of its own; null where nothing is held out for it. */
+static void add_validation(cJSON *object, const task_metric *metrics, const evaluation *validation)
+{
+    cJSON *own = validation ? cJSON_AddObjectToObject(object, "validation") : NULL;
+    if (!own) {
+        cJSON_AddNullToObject(object, "validation");
+        return;
+    }
+    add_metrics(own, metrics, &validation->score);
+    cJSON_AddNumberToObject(own, "loss", validation->loss);
+}
+
+cJSON *summary_json(const worker *w, const evaluation *result, const evaluation *validation, const totals *mean)
 {
     char checksum[16];
-    uint32_t crc = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
-    snprintf(checksum, sizeof checksum, "%08x", crc);
+    uint32_t now = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
+    snprintf(checksum, sizeof checksum, "%08x", w->judged ? w->last_checksum : now);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "task", w->task->ops->name);
     cJSON_AddStringToObject(object, "model", w->learner->model);
@@ -88,8 +102,11 @@ cJSON *summary_json(const worker *w, const evaluation *result, const totals *mea
     cJSON_AddNumberToObject(object, "epochs", (double)w->step / (double)w->steps_per_epoch);
     cJSON_AddNumberToObject(object, "steps", (double)w->step);
     cJSON_AddNumberToObject(object, "steps_skipped", mean->values[TOTAL_STEPS_SKIPPED]);
+    cJSON_AddStringToObject(object, "split", task_split_name(result->split));
+    cJSON_AddNumberToObject(object, "chosen_step", (double)(w->judged ? w->judged : w->step));
     add_metrics(object, w->task->metrics, &result->score);
     cJSON_AddNumberToObject(object, "loss", result->loss);
+    add_validation(object, w->task->metrics, validation);
     cJSON_AddNumberToObject(object, "train_loss", result->train_loss);
     cJSON_AddStringToObject(object, "weights_crc32c", checksum);
     add_bytes(object, w, mean->values);

@@ -2,8 +2,8 @@
 #include "agree.h"
 #include "clip.h"
 #include "error.h"
+#include "exchange.h"
 #include "folder.h"
-#include "gossip.h"
 #include "scheme.h"
 #include <math.h>
 #include <stdio.h>
@@ -19,27 +19,23 @@ static tw_status plan_steps(worker *w)
     w->steps_per_epoch = w->learner->steps_per_epoch;
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
     TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
-    TW_TRY(schedule_parse(s->schedule, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule));
-    if (w->schedule.kind != SCHEDULE_PLATEAU || !w->gossips) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--schedule %s needs a validation loss that all workers share, which they have only at the end with "
-                   "--sync %s; use constant, cosine, step or decay",
-                   s->schedule, s->sync);
+    /* Where neither a person, nor the task, nor the model has a wish. */
+    const char *wish = s->schedule ? s->schedule : "constant";
+    return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }
 
 static tw_status choose_scheme(worker *w)
 {
-    const train_settings *s = &w->settings;
+    train_settings *s = &w->settings;
     TW_TRY(scheme_check(s->sync));
-    size_t index = scheme_find_gossip(s->sync);
-    w->gossips = index < tw_gossip_scheme_count();
+    s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
+    if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     w->own_clip = scheme_is_exact(s->sync) ? 0 : s->clip * sqrt(w->size);
-    w->synchronous = !w->gossips || tw_gossip_is_synchronous(index);
-    if (!w->gossips || s->expect_ratio == 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--expect-ratio %g: --sync %s exchanges weights, not compressed gradients, so it has no message "
-                   "ratio; leave the option out, and look at ratio.traffic of the summary",
-                   s->expect_ratio, s->sync);
+    size_t scheme;
+    w->exchange = exchange_find(s->sync, &scheme);
+    w->synchronous = exchange_is_synchronous(w->exchange, scheme);
+    w->way = calloc(1, w->exchange->bytes);
+    return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", s->sync);
 }
 
 static tw_status create_learner(worker *w)
@@ -51,29 +47,40 @@ static tw_status create_learner(worker *w)
     return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
 }
 
+/* Nothing else of this worker is on its way: the reducer's messages follow, when gradients are ready. */
+static tw_status sum_over_workers(void *context, float *values, size_t count)
+{
+    worker *w = context;
+    tw_traffic before = {.struct_size = sizeof before}, after = before;
+    TW_TRY(tw_comm_traffic(w->comm, &before));
+    TW_TRY(tw_comm_allreduce(w->comm, values, count));
+    TW_TRY(tw_comm_traffic(w->comm, &after));
+    w->summed_sent += (double)(after.bytes_sent - before.bytes_sent);
+    w->summed_received += (double)(after.bytes_received - before.bytes_received);
+    return TW_OK;
+}
+
+void worker_let_sum(worker *w, int allowed)
+{
+    w->learner->sum = allowed ? sum_over_workers : NULL;
+    w->learner->sum_context = w;
+}
+
+static void tell_learner(worker *w)
+{
+    w->learner->steps = w->steps;
+    w->learner->warmup = w->schedule.warmup;
+    worker_let_sum(w, w->exchange->replicas);
+}
+
 static tw_status create_local(worker *w)
 {
     TW_TRY(choose_scheme(w));
     TW_TRY(create_learner(w));
-    return plan_steps(w);
-}
-
-/* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
- * --sync does not speak of it, the scheme has none either. */
-static tw_status create_reducer(worker *w)
-{
-    const train_settings *s = &w->settings;
-    const learner *l = w->learner;
-    char *plain;
-    TW_TRY(tw_reducer_create(w->comm, s->sync, l->tensors, l->tensor_count, &w->reducer));
-    if (s->momentum > 0 || tw_reducer_momentum(w->reducer, NULL) == 0 || strstr(s->sync, "momentum=")) return TW_OK;
-    tw_reducer_destroy(w->reducer);
-    w->reducer = NULL;
-    if (asprintf(&plain, "%s%smomentum=0", s->sync, strchr(s->sync, ':') ? "," : ":") < 0)
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
-    tw_status status = tw_reducer_create(w->comm, plain, l->tensors, l->tensor_count, &w->reducer);
-    free(plain);
-    return status;
+    TW_TRY(plan_steps(w));
+    if (w->exchange->check) TW_TRY(w->exchange->check(w));
+    tell_learner(w);
+    return TW_OK;
 }
 
 /* A scheme with momentum of its own leaves none to the optimiser. */
@@ -81,13 +88,14 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
     train_settings *s = &w->settings;
     int nesterov = 0;
-    float owned = w->gossips ? 0 : tw_reducer_momentum(w->reducer, &nesterov);
+    float owned = w->exchange->momentum ? w->exchange->momentum(w, &nesterov) : 0;
     *resolved = (optimiser_settings){.momentum = (float)s->momentum,
                                      .nesterov = s->nesterov,
                                      .weight_decay = (float)s->weight_decay,
                                      .directed = owned > 0,
                                      .kind = (optimiser_kind)s->optimizer,
-                                     .beta2 = (float)s->beta2};
+                                     .beta2 = (float)s->beta2,
+                                     .epsilon = (float)s->epsilon};
     TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
@@ -120,32 +128,35 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
     w->size = tw_comm_size(comm);
     w->settings.workers = w->size;
     TW_TRY(agree_status(w, create_local(w)));
-    if (!w->gossips) TW_TRY(create_reducer(w));
+    if (w->exchange->create) TW_TRY(w->exchange->create(w));
     return agree_status(w, create_optimiser(w));
 }
 
 void worker_release(worker *w)
 {
-    tw_reducer_destroy(w->reducer);
-    tw_gossip_destroy(w->gossip);
-    while (w->narrowed_count > 0) tw_comm_destroy(w->narrowed[--w->narrowed_count]);
-    free(w->narrowed);
-    free(w->weights);
-    free(w->gradients);
+    if (w->way) w->exchange->destroy(w);
+    free(w->way);
+    free(w->sync_in_full);
+    free(w->chosen_out);
     optimiser_destroy(w->optimiser);
     task_learner_destroy(w->learner);
     free(w->mean_buffers);
     capture_release(&w->capture);
 }
 
-tw_status worker_spread(worker *w)
+tw_status worker_begin(worker *w)
 {
-    optimiser_buffer buffers[OPTIMISER_BUFFERS];
-    size_t count = optimiser_buffers(w->optimiser, buffers);
-    TW_TRY(tw_comm_broadcast(w->comm, 0, w->learner->parameters, w->learner->parameter_count * sizeof(float)));
-    for (size_t i = 0; i < count; i++)
-        TW_TRY(tw_comm_broadcast(w->comm, 0, buffers[i].values, buffers[i].count * sizeof(float)));
-    return TW_OK;
+    return w->exchange->begin(w);
+}
+
+tw_status worker_end(worker *w)
+{
+    return w->exchange->end ? w->exchange->end(w) : TW_OK;
+}
+
+tw_status worker_read(worker *w)
+{
+    return w->exchange->read ? w->exchange->read(w) : TW_OK;
 }
 
 tw_status worker_average_buffers(worker *w)
@@ -153,45 +164,28 @@ tw_status worker_average_buffers(worker *w)
     size_t count = w->learner->buffer_count;
     if (count == 0) return TW_OK;
     memcpy(w->mean_buffers, w->learner->buffers, count * sizeof(float));
+    if (w->learner->buffers_stand) return TW_OK; /* and a mean of equals may be another one by a bit */
     TW_TRY(tw_comm_allreduce(w->comm, w->mean_buffers, count));
     for (size_t i = 0; i < count; i++) w->mean_buffers[i] /= (float)w->size;
-    return TW_OK;
-}
-
-static tw_status add_reducer_totals(const worker *w, totals *sums)
-{
-    tw_stats stats = {.struct_size = sizeof stats};
-    TW_TRY(tw_reducer_stats(w->reducer, &stats));
-    double *v = sums->values;
-    v[TOTAL_BYTES_DENSE] = (double)stats.bytes_dense;
-    v[TOTAL_BYTES_SENT] = (double)stats.bytes_sent;
-    v[TOTAL_BYTES_RECEIVED] = (double)stats.bytes_received;
-    v[TOTAL_COMPRESSED_FP32] = (double)stats.compressed_fp32;
-    v[TOTAL_COMPRESSED_PACKET] = (double)stats.compressed_packet;
-    v[TOTAL_MESSAGE_FP32] = (double)stats.message_fp32;
-    v[TOTAL_MESSAGE_PACKET] = (double)stats.message_packet;
-    v[TOTAL_ELEMENTS_SENT] = (double)stats.elements_sent;
-    v[TOTAL_ELEMENTS] = (double)stats.elements_total;
-    v[TOTAL_STEPS_SKIPPED] = (double)stats.steps_skipped;
-    v[TOTAL_SECONDS_CODEC] = stats.seconds_codec;
-    v[TOTAL_SECONDS_EXCHANGE] = stats.seconds_exchange;
-    v[TOTAL_SECONDS_WAIT] = stats.seconds_wait;
-    v[TOTAL_BYTES_BETWEEN] = (double)stats.bytes_between;
     return TW_OK;
 }
 
 tw_status worker_totals(const worker *w, totals *sums)
 {
     totals now = w->now;
-    TW_TRY(w->gossips ? gossip_add_totals(w, &now) : add_reducer_totals(w, &now));
+    TW_TRY(w->exchange->add_totals(w, &now));
     now.values[TOTAL_SECONDS_WALL] = tw_clock() - w->started;
+    now.values[TOTAL_BYTES_SENT] += w->summed_sent;
+    now.values[TOTAL_BYTES_BETWEEN] += w->summed_sent;
+    now.values[TOTAL_BYTES_RECEIVED] += w->summed_received;
+    now.values[TOTAL_SECONDS_DATA] = w->learner->seconds_waited;
     for (int i = 0; i < TOTAL_COUNT; i++) sums->values[i] = w->before.values[i] + now.values[i];
     return TW_OK;
 }
 
 const char *worker_plan(const worker *w, size_t index)
 {
-    return w->gossips ? "averaged with other workers'" : tw_reducer_plan(w->reducer, index);
+    return w->exchange->plan(w, index);
 }
 
 tw_status worker_plan_capture(worker *w)
@@ -205,13 +199,13 @@ tw_status worker_plan_capture(worker *w)
     return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
 }
 
-/* What is kept is copied first: a gradient that was handed over is the reducer's. */
+/* What is kept is copied first: a gradient that was handed over is the exchange's. */
 static tw_status submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
     if (w->gradient_ready) w->gradient_ready(w->pace);
     if (w->capture.state) TW_TRY(capture_put(&w->capture, &w->learner->tensors[index], gradient));
-    return w->gossips ? TW_OK : tw_reducer_submit(w->reducer, index, gradient);
+    return w->exchange->submit ? w->exchange->submit(w, index, gradient) : TW_OK;
 }
 
 static tw_status hold(void *context, size_t index, float *gradient)
@@ -234,8 +228,8 @@ static tw_status step_clipped(worker *w, task_score *score)
     return TW_OK;
 }
 
-/* One forward and backward pass; to a reducer the gradients go out as they become ready. All ranks know which steps are
- * kept, so a full disk ends all of them alike; by gossip they are not all here. */
+/* One forward and backward pass; the gradients go out as they become ready. All ranks know which steps are kept, so a
+ * full disk ends all of them alike; where each is at a step of its own, they are not all here. */
 static tw_status backward(worker *w, task_score *score)
 {
     int due = capture_is_due(&w->capture, w->step + 1);
@@ -243,7 +237,7 @@ static tw_status backward(worker *w, task_score *score)
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
-    return w->gossips ? saved : agree_status(w, saved);
+    return w->exchange->replicas ? agree_status(w, saved) : saved;
 }
 
 tw_status worker_diverged(const worker *w, const char *seen)
@@ -260,25 +254,15 @@ tw_status worker_lost(const worker *w)
     return worker_diverged(w, seen);
 }
 
-/* Ends the exchange and applies the step. TW_ERROR_NONFINITE where a gradient was not finite: no step. */
-static tw_status reducer_step(worker *w, float rate)
-{
-    TW_TRY(tw_reducer_wait(w->reducer));
-    if (w->settings.clip > 0 && w->own_clip == 0)
-        clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
-    optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
-    return TW_OK;
-}
-
 static tw_status apply(worker *w, float rate)
 {
-    tw_status status = w->gossips ? gossip_step(w, rate) : reducer_step(w, rate);
-    if (status != TW_ERROR_NONFINITE) {
+    tw_status status = w->exchange->apply(w, rate);
+    if (status != TW_SKIPPED) {
         w->skipped_in_a_row = 0;
         return status;
     }
     if (++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
-    if (!w->gossips) return worker_lost(w);
+    if (w->exchange->replicas) return worker_lost(w);
     w->lost = 1;
     return TW_OK;
 }
@@ -286,7 +270,8 @@ static tw_status apply(worker *w, float rate)
 /* The weights and the rate of the step to come. */
 static tw_status prepare(worker *w, float rate)
 {
-    return w->gossips ? gossip_read(w) : tw_reducer_set_rate(w->reducer, rate);
+    TW_TRY(worker_read(w));
+    return w->exchange->set_rate ? w->exchange->set_rate(w, rate) : TW_OK;
 }
 
 /* Neighbours' differences tell how much passes vary from one to the next, whatever the machine's load does in the long
@@ -310,11 +295,13 @@ tw_status worker_step(worker *w, double *loss)
     task_score score = {0};
     TW_TRY(backward(w, &score));
     double pass = tw_clock() - ready;
+    optimiser_hold(w->optimiser, w->learner->held_tensors);
     if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, pass);
     count_pass(w, pass);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));
     w->step++;
+    w->step_score = score;
     w->now.values[TOTAL_ITEMS] += score.count;
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begin;
     if (isfinite(score.loss)) task_score_add(&w->epoch_score, &score);

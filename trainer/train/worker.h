@@ -31,6 +31,7 @@ typedef enum total {
     TOTAL_SECONDS_EXCHANGE,
     TOTAL_SECONDS_WAIT,
     TOTAL_BYTES_BETWEEN, /* of those sent, between hosts; a checkpoint of version 0.1 does not have it */
+    TOTAL_SECONDS_DATA,  /* of those that computing took: waiting for data. Older checkpoints do not have it either */
     TOTAL_COUNT
 } total;
 
@@ -45,7 +46,14 @@ typedef struct evaluation {
     double train_loss; /* mean over the training data since the epoch began, as it was met;
                         * batches whose loss was not finite are left out */
     int own;           /* of rank 0's weights and data alone, not the run's */
+    uint64_t step;     /* whose weights they are; by gossip, where each is at its own, rank 0's */
 } evaluation;
+
+/* The best figures of the validation set so far: see choice.h. */
+typedef struct choice {
+    uint64_t step; /* whose weights had them; 0: there are none */
+    task_score score;
+} choice;
 
 enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
 
@@ -57,15 +65,15 @@ typedef struct worker {
 
     learner *learner;
     optimiser *optimiser;
-    tw_reducer *reducer; /* NULL where the scheme is one of gossip */
-    int gossips;
+    const struct exchange *exchange; /* how it comes to agree with the others; */
+    void *way;                       /* what that keeps */
+    char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
+    char *chosen_out;                /* settings.out, where the run chose its folder itself */
     /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
      * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N
      * workers that have little in common are longer than their mean by the root of N (Lin et al. 2018, section 3.2). */
     double own_clip;
-    int synchronous;              /* all workers take a step together, by gossip too */
-    tw_gossip *gossip;            /* between gossip_join and gossip_leave */
-    float **weights, **gradients; /* the learner's, by tensor, for the gossip */
+    int synchronous; /* all workers take a step together, by gossip too */
     schedule schedule;
     handicap handicap;
 
@@ -81,16 +89,19 @@ typedef struct worker {
 
     double last_pass; /* seconds; 0 before the second step: the first is like no other */
 
+    choice best;     /* what models are chosen by, where the task has a validation set */
+    uint64_t judged; /* the step whose weights the learner has, once the run is over and they are the best; else 0 */
+    uint32_t last_checksum; /* of the weights that they replaced */
+
+    task_score step_score;  /* this worker's of the last step */
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
-    int lost;              /* by gossip: this worker has diverged, and wants all to stop */
-    int stops;             /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
-    uint64_t workers_lost; /* by gossip: whom the others go on without, since they met last */
-    tw_comm **narrowed;    /* the comms of those that were left each time, `comm` last */
-    size_t narrowed_count;
+    int lost;           /* by gossip: this worker has diverged, and wants all to stop */
+    int stops;          /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
     char run[RUN_NAME]; /* which run the checkpoints are of; "" before the first */
     totals before;      /* brought from the checkpoint */
-    totals now;         /* since this process began, without what the reducer or the gossip under way counts */
+    double summed_sent, summed_received; /* bytes of what learners added up over all workers, in this process */
+    totals now;                          /* since this process began, without what the exchange under way counts */
     double started;
     int agreed;   /* the failure is known to every rank; rank 0 tells it */
     int diverged; /* replicas differ */
@@ -100,9 +111,11 @@ typedef struct worker {
 tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w);
 void worker_release(worker *w);
 
-/* Brings rank 0's parameters and momentum to every rank, so that all begin from the same bits. By gossip, gossip_join
- * brings the parameters, and the momentum is each worker's own. */
-tw_status worker_spread(worker *w);
+/* The workers begin from rank 0's weights, and end with the same weights: see exchange.h. */
+tw_status worker_begin(worker *w);
+tw_status worker_end(worker *w);
+/* The model's weights become what they are now, after what others' have done to them. */
+tw_status worker_read(worker *w);
 
 /* Settles which steps' gradients are kept, of those still to come, and makes the folder. */
 tw_status worker_plan_capture(worker *w);
@@ -110,6 +123,9 @@ tw_status worker_plan_capture(worker *w);
 /* Each worker keeps batch-norm's running statistics of the images it saw; for evaluation, and in the model file of a
  * checkpoint, their mean over the workers stands. Leaves it in w->mean_buffers, on every rank. */
 tw_status worker_average_buffers(worker *w);
+
+/* Whether the learner may add up over all workers: see learner.sum. */
+void worker_let_sum(worker *w, int allowed);
 
 /* This worker's sums up to now. */
 tw_status worker_totals(const worker *w, totals *sums);

@@ -322,7 +322,8 @@ static void destroy(void *self)
     free(mpi);
 }
 
-static const tw_transport_ops ops = {.version = TW_TRANSPORT_VERSION,
+static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
+                                     .version = TW_TRANSPORT_VERSION,
                                      .name = "mpi",
                                      .start_send = start_send,
                                      .start_recv = start_recv,

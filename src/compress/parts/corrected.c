@@ -43,11 +43,13 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
         .most_density = most_density(corrected, highest),
         .least = corrected->min_sent,
         .feedback = 1,
+        .state = corrected->state,
+        .seed = corrected->seed,
         .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
         .take = take,
         .complete = complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
-    TW_TRY(tw_allocate(corrected->sparse.count, sizeof(float), &corrected->momentum_buffer));
+    TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->state, corrected->sparse.count));
     if (corrected->masking) TW_TRY(create_masked(corrected));
     if (follows_rate) TW_TRY(tw_allocate(scheme->count, sizeof *corrected->rate, &corrected->rate));
     return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers);
@@ -59,22 +61,22 @@ void tw_corrected_destroy(tw_scheme *scheme)
     for (size_t i = 0; corrected->masked && i < scheme->count; i++) tw_free(corrected->masked[i]);
     tw_free(corrected->masked);
     tw_free(corrected->rate);
-    tw_free(corrected->momentum_buffer);
+    tw_kept_destroy(&corrected->momentum_buffer);
     tw_velocity_destroy(&corrected->velocity);
     tw_sparse_destroy(scheme);
 }
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */
 
-static float *momentum_buffer_of(const tw_corrected *corrected, size_t tensor)
+static tw_kept momentum_buffer_of(const tw_corrected *corrected, size_t tensor)
 {
-    return corrected->momentum_buffer + corrected->sparse.offset[tensor];
+    return tw_kept_from(corrected->momentum_buffer, corrected->sparse.offset[tensor]);
 }
 
 /* Once a step, for each tensor. */
 static float revise(tw_corrected *corrected, size_t tensor)
 {
-    float now = corrected->sparse.scheme.rate;
+    float now = tw_scheme_rate_of(&corrected->sparse.scheme, tensor);
     if (!corrected->rate || now == 0) return 1;
     float before = corrected->rate[tensor];
     corrected->rate[tensor] = now;
@@ -87,7 +89,9 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
     tw_sparse *sparse = &corrected->sparse;
     return (tw_correction){.scheme = &sparse->scheme,
                            .momentum_buffer = momentum_buffer_of(corrected, tensor),
-                           .residual = tw_sparse_residual(sparse, tensor),
+                           .residual = tw_sparse_kept(sparse, tensor),
+                           .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
+                           .revision_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_REVISION),
                            .gradient = sparse->scheme.gradients[tensor],
                            .scale = sparse->scheme.scale,
                            .momentum = (float)corrected->momentum,
@@ -95,21 +99,36 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
                            .nesterov = corrected->nesterov};
 }
 
+size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
+                         size_t *done)
+{
+    const tw_correction *t = block->of;
+    const tw_kernels *kernels = tw_kernels_best();
+    size_t first = block->first + at;
+    tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
+    float *g = t->gradient + first, *value = block->value + listed;
+    uint32_t *index = block->index + listed;
+    if (v.bf16)
+        return kernels->rounded->momentum_select(moments, u.bf16, v.bf16, g, n, t->scale, t->momentum, t->nesterov,
+                                                 block->threshold, tw_rounding_from(&t->rounding, first), index, value,
+                                                 done);
+    if (moments)
+        return kernels->moments->momentum_select(moments, u.fp32, v.fp32, g, n, t->scale, t->momentum, t->nesterov,
+                                                 block->threshold, (uint32_t)first, index, value, done);
+    return kernels->momentum_select(u.fp32, v.fp32, g, n, t->scale, t->momentum, t->nesterov, block->threshold,
+                                    (uint32_t)first, index, value, done);
+}
+
 static size_t update_row(void *context, size_t at, size_t n, size_t listed, size_t *done)
 {
-    const tw_correction_block *block = context;
-    const tw_correction *t = block->of;
-    size_t first = block->first + at;
-    return tw_kernels_best()->momentum_select(t->momentum_buffer + first, t->residual + first, t->gradient + first, n,
-                                              t->scale, t->momentum, t->nesterov, block->threshold, (uint32_t)first,
-                                              block->index + listed, block->value + listed, done);
+    return tw_correction_row(context, NULL, at, n, listed, done);
 }
 
 /* All of it while the block is in the cache. */
 size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row)
 {
     const tw_correction *t = block->of;
-    if (t->revision != 1) tw_kernels_best()->scale(t->residual + block->first, t->revision, n);
+    if (t->revision != 1) tw_kept_scale(t->residual, block->first, n, t->revision, &t->revision_rounding);
     return tw_sound_pass(t->scheme, t->gradient + block->first, n, row, block);
 }
 
@@ -123,14 +142,19 @@ static void peek(void *context, size_t first, size_t n, float *dst)
 {
     const tw_correction *t = context;
     for (size_t i = first; i < first + n; i++) {
-        float g = t->scale * t->gradient[i], u = t->momentum * t->momentum_buffer[i] + g;
-        *dst++ = t->revision * t->residual[i] + (t->nesterov ? t->momentum * u + g : u);
+        float g = t->scale * t->gradient[i], u = t->momentum * tw_kept_get(t->momentum_buffer, i) + g;
+        *dst++ = t->revision * tw_kept_get(t->residual, i) + (t->nesterov ? t->momentum * u + g : u);
     }
+}
+
+static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    return tw_kept_look(((const tw_correction *)context)->residual, first, n, threshold, index, value);
 }
 
 tw_select_source tw_correction_source(tw_correction *correction)
 {
-    return (tw_select_source){correction, pass, peek, correction->residual};
+    return (tw_select_source){correction, pass, peek, look};
 }
 
 /* ---- masking ----------------------------------------------------------------------------------------------------- */
@@ -146,20 +170,23 @@ static int is_masked(const tw_corrected *corrected, size_t tensor)
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor)
 {
     const tw_support *support = &corrected->sparse.support[tensor];
-    float *momentum_buffer = momentum_buffer_of(corrected, tensor);
+    const tw_noise exact = {{0}, 0}; /* zero stays zero */
+    tw_kept momentum_buffer = momentum_buffer_of(corrected, tensor);
     if (!is_masked(corrected, tensor)) return;
     for (size_t j = 0; j < support->count; j++) {
-        tw_support_fetch(momentum_buffer, support->index, j, support->count);
-        corrected->masked[tensor][j] = momentum_buffer[support->index[j]];
-        momentum_buffer[support->index[j]] = 0;
+        tw_kept_fetch(momentum_buffer, support->index, j, support->count);
+        corrected->masked[tensor][j] = tw_kept_get(momentum_buffer, support->index[j]);
+        tw_kept_put(momentum_buffer, support->index[j], 0, &exact);
     }
 }
 
 static void unmask(tw_corrected *corrected, size_t tensor)
 {
     const tw_support *support = &corrected->sparse.support[tensor];
-    float *momentum_buffer = momentum_buffer_of(corrected, tensor);
-    for (size_t j = 0; j < support->count; j++) momentum_buffer[support->index[j]] = corrected->masked[tensor][j];
+    const tw_noise exact = {{0}, 0}; /* as does what came from there */
+    tw_kept momentum_buffer = momentum_buffer_of(corrected, tensor);
+    for (size_t j = 0; j < support->count; j++)
+        tw_kept_put(momentum_buffer, support->index[j], corrected->masked[tensor][j], &exact);
 }
 
 /* ---- the hooks --------------------------------------------------------------------------------------------------- */
@@ -183,14 +210,38 @@ void tw_corrected_revert(tw_scheme *scheme)
         if (scheme->tensors[i].compressed && is_masked(corrected, i)) unmask(corrected, i);
 }
 
+static tw_status walk_told(tw_scheme *scheme, tw_walk *walk)
+{
+    for (size_t i = 0; i < scheme->count; i++) {
+        const tw_scheme_tensor *t = &scheme->tensors[i];
+        tw_remembered told = {.what = "told",
+                              .tensor = t->name,
+                              .kind = TW_STATE_SAME,
+                              .dtype = TW_F32,
+                              .count = 1,
+                              .data = &scheme->rates[i]};
+        if (t->compressed) TW_TRY(walk->visit(walk, &told));
+    }
+    return TW_OK;
+}
+
 static tw_status walk_rates(tw_corrected *corrected, tw_walk *walk)
 {
     tw_scheme *scheme = &corrected->sparse.scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *t = &scheme->tensors[i];
-        if (t->compressed) TW_TRY(walk->visit(walk, "rate", t->name, TW_F32, 1, &corrected->rate[i]));
+        tw_remembered rate = {.what = "rate",
+                              .tensor = t->name,
+                              .kind = TW_STATE_SAME,
+                              .dtype = TW_F32,
+                              .count = 1,
+                              .data = &corrected->rate[i]};
+        if (t->compressed) TW_TRY(walk->visit(walk, &rate));
     }
-    return walk->visit(walk, "scheme", "rate", TW_F32, 1, &scheme->rate);
+    TW_TRY(walk_told(scheme, walk));
+    tw_remembered rate = {
+        .what = "scheme", .tensor = "rate", .kind = TW_STATE_SAME, .dtype = TW_F32, .count = 1, .data = &scheme->rate};
+    return walk->visit(walk, &rate);
 }
 
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)

@@ -17,13 +17,13 @@ typedef struct tw_corrected {
     tw_sparse sparse; /* v, and what is sent of it */
     double density, momentum, clip, link;
     tw_warmup warmup;
-    int64_t min_sent;
-    int nesterov, masking, values, indices;
+    int64_t min_sent, seed;
+    int nesterov, masking, values, indices, state;
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
-    float *momentum_buffer; /* u, laid out as v */
-    float **masked;         /* u where it was zeroed in this step, one list a tensor, as its support */
-    tw_velocity velocity;   /* momentum of the tensors that are not compressed */
+    tw_kept momentum_buffer; /* u, laid out as v */
+    float **masked;          /* u where it was zeroed in this step, one list a tensor, as its support */
+    tw_velocity velocity;    /* momentum of the tensors that are not compressed */
 } tw_corrected;
 
 #define TW_OPTION_MOMENTUM(called)                                                                                     \
@@ -49,7 +49,7 @@ typedef struct tw_corrected {
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
-        TW_OPTION_VALUES(tw_corrected, "sign"), TW_OPTIONS_INDICES(tw_corrected)
+        TW_OPTION_VALUES(tw_corrected, "sign"), TW_OPTIONS_INDICES(tw_corrected), TW_OPTIONS_STATE(tw_corrected)
 
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
  * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps
@@ -62,7 +62,9 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
  * its use. */
 typedef struct tw_correction {
     tw_scheme *scheme;
-    float *momentum_buffer, *residual, *gradient;
+    tw_kept momentum_buffer, residual;
+    tw_noise rounding, revision_rounding;
+    float *gradient;
     float scale, momentum;
     float revision; /* the residual's factor before anything is added; 1 unless it follows the rate and that changed */
     int nesterov;
@@ -78,6 +80,10 @@ typedef struct tw_correction_block {
     uint32_t *index;
     float *value;
 } tw_correction_block;
+/* The row of the kernels that does it from element `at` of the block on; the moments of the new residual are added
+ * unless they are NULL. */
+size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
+                         size_t *done);
 /* Brings n elements of the residual to the rate of this step, and lets the gradient enter by a row of one's own, whose
  * context the block is. */
 size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row);
@@ -90,7 +96,8 @@ void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, and what was masked into the momentum. */
 void tw_corrected_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", u and the velocity as
+/* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", one of its own
+ * that was told as "told/NAME", u and the velocity as
  * "momentum/NAME", and what the leftovers remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);

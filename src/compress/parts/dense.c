@@ -119,13 +119,31 @@ static void pack_floats(tw_dense *dense, size_t at, const float *gradient, size_
     if (scale != 1) tw_kernels_best()->scale(values, scale, n);
 }
 
+/* -0 is the number that changes no sum, in no bit: x + -0 = x even of 0. So it is what a rank sends that has nothing to
+ * say, and what is put back of it. */
+static void pack_nothing(const tw_dense *dense, size_t at, size_t n)
+{
+    float nothing[BLOCK];
+    for (size_t i = 0; i < n; i++) nothing[i] = -0.0F;
+    tw_dense_put(dense->settings.dtype, dense->values, at, nothing, n);
+    if (dense->residual) tw_dense_put(dense->settings.dtype, dense->own, at, nothing, n);
+}
+
+static void pack_block(tw_dense *dense, size_t at, size_t tensor, size_t first, size_t n, float scale)
+{
+    const float *gradient = dense->scheme->gradients[tensor] + first;
+    if (dense->scheme->absent[tensor])
+        pack_nothing(dense, at + first, n);
+    else
+        (is_half(dense) ? pack_halves : pack_floats)(dense, at + first, gradient, n, scale);
+}
+
 static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
 {
-    const tw_scheme *scheme = dense->scheme;
-    size_t count = scheme->tensors[tensor].count;
+    size_t count = dense->scheme->tensors[tensor].count;
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t n = count - first < BLOCK ? count - first : BLOCK;
-        (is_half(dense) ? pack_halves : pack_floats)(dense, at + first, scheme->gradients[tensor] + first, n, scale);
+        pack_block(dense, at, tensor, first, n, scale);
     }
 }
 
@@ -133,6 +151,27 @@ static void mark_nonfinite(tw_dense *dense)
 {
     static const float nan = NAN;
     tw_dense_put(dense->settings.dtype, dense->place ? dense->place : dense->values, 0, &nan, 1);
+}
+
+/* A tensor is absent on every rank if its sum is -0, to begin with: so no rank that has it may send that there. */
+static void tell_presence(const tw_dense *dense)
+{
+    const tw_scheme *scheme = dense->scheme;
+    void *values = dense->place ? dense->place : dense->values;
+    float first;
+    for (size_t i = 0, at = 0; dense->tells && i < scheme->count; i++) {
+        if (!takes(dense, i)) continue;
+        tw_dense_get(dense->settings.dtype, values, at, &first, 1);
+        first += 0.0F;
+        if (!scheme->absent[i]) tw_dense_put(dense->settings.dtype, values, at, &first, 1);
+        at += scheme->tensors[i].count;
+    }
+}
+
+int tw_dense_is_nobodys(const tw_dense *dense, size_t tensor)
+{
+    float first = dense->scheme->gradients[tensor][0];
+    return dense->tells && first == 0 && signbit(first);
 }
 
 /* 1 if the gradients lie one behind the other, as fp32 may be summed where it lies; *place receives where. */
@@ -145,7 +184,7 @@ static int find_place(const tw_dense *dense, float **place)
     for (size_t i = 0; i < scheme->count; i++) {
         float *gradient = scheme->gradients[i];
         if (!takes(dense, i)) continue;
-        if (end && gradient != end) return 0;
+        if (scheme->absent[i] || (end && gradient != end)) return 0;
         if (!end) *place = gradient;
         end = gradient + scheme->tensors[i].count;
     }
@@ -161,7 +200,14 @@ void tw_dense_collect(tw_dense *dense, float scale)
         pack_tensor(dense, at, i, scale);
         at += scheme->tensors[i].count;
     }
+    tell_presence(dense);
     dense->packed = scheme->begun;
+}
+
+static void scale_in_place(const tw_dense *dense, float scale)
+{
+    if (scale != 1) tw_kernels_best()->scale(dense->place, scale, dense->count);
+    tell_presence(dense);
 }
 
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
@@ -173,8 +219,8 @@ void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
         mark_nonfinite(dense);
     else if (!in_place)
         tw_dense_collect(dense, scale);
-    else if (scale != 1)
-        tw_kernels_best()->scale(place, scale, dense->count);
+    else
+        scale_in_place(dense, scale);
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->place ? dense->place : dense->values;
     round->count = dense->count;
@@ -244,13 +290,18 @@ void tw_dense_revert(tw_dense *dense)
 }
 
 /* Visits an array laid out like the values, a tensor at a time. */
-static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const char *kind, float *array)
+static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const tw_remembered *like, float *array)
 {
     const tw_scheme *scheme = dense->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!takes(dense, i)) continue;
-        TW_TRY(walk->visit(walk, kind, tensor->name, TW_F32, tensor->count, array));
+        tw_remembered entry = *like;
+        entry.tensor = tensor->name;
+        entry.dtype = TW_F32;
+        entry.count = tensor->count;
+        entry.data = array;
+        TW_TRY(walk->visit(walk, &entry));
         array += tensor->count;
     }
     return TW_OK;
@@ -258,14 +309,16 @@ static tw_status walk_array(const tw_dense *dense, tw_walk *walk, const char *ki
 
 tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
 {
-    return dense->residual ? walk_array(dense, walk, "rounding", dense->residual) : TW_OK;
+    tw_remembered like = {.what = "rounding", .kind = TW_STATE_ADDS, .joins = "residual", .is_rounding = 1};
+    return dense->residual ? walk_array(dense, walk, &like, dense->residual) : TW_OK;
 }
 
 /* ---- velocity ---------------------------------------------------------------------------------------------------- */
 
-tw_status tw_velocity_create(tw_velocity *velocity, const tw_dense *dense)
+tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense)
 {
     velocity->dense = dense;
+    dense->tells = 1;
     TW_TRY(tw_allocate(dense->count, sizeof(float), &velocity->now));
     return tw_allocate(dense->count, sizeof(float), &velocity->before);
 }
@@ -286,9 +339,13 @@ void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov)
     const tw_scheme *scheme = velocity->dense->scheme;
     float *now = velocity->now;
     for (size_t i = 0; i < scheme->count; i++) {
+        size_t count = scheme->tensors[i].count;
         if (!takes(velocity->dense, i)) continue;
-        tw_kernels_best()->velocity(now, scheme->gradients[i], scheme->tensors[i].count, momentum, nesterov);
-        now += scheme->tensors[i].count;
+        if (tw_dense_is_nobodys(velocity->dense, i))
+            memset(scheme->gradients[i], 0, count * sizeof(float));
+        else
+            tw_kernels_best()->velocity(now, scheme->gradients[i], count, momentum, nesterov);
+        now += count;
     }
 }
 
@@ -299,5 +356,6 @@ void tw_velocity_revert(tw_velocity *velocity)
 
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk)
 {
-    return walk_array(velocity->dense, walk, "momentum", velocity->now);
+    tw_remembered like = {.what = "momentum", .kind = TW_STATE_SAME};
+    return walk_array(velocity->dense, walk, &like, velocity->now);
 }

@@ -20,6 +20,7 @@ typedef struct tw_dense {
     float *residual; /* with feedback: what rounding has lost so far; else NULL */
     uint16_t *own;   /* with feedback: what this rank sent last, for revert: values soon holds the sum */
     uint64_t packed; /* the step that packed last, by scheme->begun */
+    int tells;       /* a sum that nobody has a share of is told from one of zeros: see tw_dense_is_nobodys */
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 
@@ -41,6 +42,8 @@ int tw_dense_unpack(const tw_dense *dense);
 int tw_dense_add(const tw_dense *dense);
 /* Rounds what stands in the gradients once, as an all-reduce rounds its sum. 0 if it is not finite then. */
 int tw_dense_round(const tw_dense *dense);
+/* Whether a tensor whose sum is in the gradient is absent on every rank, if the dense tells. */
+int tw_dense_is_nobodys(const tw_dense *dense, size_t tensor);
 /* Takes the step back: what it sent, if it came to that, returns to the residual, if there is one. */
 void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */
@@ -62,15 +65,15 @@ float tw_dense_largest_share(tw_dtype dtype, int size);
 /* Momentum for tensors that were reduced, the same on every rank: velocity = m*velocity + g, and the step goes along
  * it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). */
 typedef struct tw_velocity {
-    const tw_dense *dense;
+    tw_dense *dense;
     float *now, *before;
 } tw_velocity;
 
-tw_status tw_velocity_create(tw_velocity *velocity, const tw_dense *dense);
+tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense);
 void tw_velocity_destroy(tw_velocity *velocity);
 /* Remembers the velocity as it is: what revert returns to. */
 void tw_velocity_mark(tw_velocity *velocity);
-/* Turns the sums in the gradients into steps. */
+/* Turns the sums in the gradients into steps; where a tensor is absent on every rank, nothing moves. */
 void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
 void tw_velocity_revert(tw_velocity *velocity);
 /* The velocity, as "momentum/NAME". */

@@ -3,6 +3,7 @@
 #include "delivered.h"
 #include "error.h"
 #include "memory.h"
+#include "sound.h"
 
 /* Each rank sends its packet to all the others; a ring, 2(N-1)/N of the vector. */
 static int is_wide(const tw_gather *gather)
@@ -123,6 +124,7 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
     size_t size;
     scheme->taken = scheme->finite;
     if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
+    tw_sound_together(scheme);
     gather->use_wide = is_wide(gather);
     gather->is_riding = !gather->use_wide && tw_leftovers_ride(&gather->leftovers);
     TW_TRY(write_packet(gather, &size));
@@ -172,6 +174,7 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round)
     tw_scheme *scheme = gather->scheme;
     int phase = scheme->phase++;
     if (phase == START_PACKETS && gather->count) return start(gather, round);
+    if (phase == START_PACKETS) tw_sound_together(scheme);
     if (phase == SUM_PIECES) {
         scheme->phase = FINISH_PACKETS;
         return tw_scatter_sum(&gather->scatter, round);

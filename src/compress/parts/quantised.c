@@ -2,6 +2,7 @@
 
 #include "delivered.h"
 #include "error.h"
+#include "half.h"
 #include "memory.h"
 
 #include <float.h>
@@ -35,13 +36,6 @@ size_t tw_quantised_parts(const tw_quantised *quantised)
     return is_scattered(quantised) ? ((size_t)scheme->size + 1) * scheme->count : scheme->count;
 }
 
-/* The key is of the tensor's name, not of its number: messages may be cut anywhere. */
-static uint64_t stream_of(const tw_scheme *scheme, size_t tensor, int number)
-{
-    const char *name = scheme->tensors[tensor].name;
-    return (uint64_t)number << 32 | tw_crc32c(0, name, strlen(name));
-}
-
 static tw_piece whole_of(const tw_scheme *scheme, size_t tensor)
 {
     return (tw_piece){tensor, 0, scheme->tensors[tensor].count, 0};
@@ -60,7 +54,7 @@ static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece 
         .values = gradient ? gradient + piece->first : NULL,
         .scale = scheme->scale,
         .residual = residual ? residual + quantised->offset[piece->tensor] + piece->first : NULL,
-        .stream = stream_of(scheme, piece->tensor, scheme->rank),
+        .stream = tw_scheme_stream(scheme, piece->tensor, scheme->rank),
         .first = piece->first,
     };
 }
@@ -74,7 +68,7 @@ static tw_quantised_part sum_of(const tw_quantised *quantised, const tw_piece *p
     part.index = (size_t)scheme->size * scheme->count + piece->tensor;
     part.scale = 1;
     part.residual = residual ? residual + quantised->sum_offset[piece->tensor] : NULL;
-    part.stream = stream_of(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
+    part.stream = tw_scheme_stream(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
     return part;
 }
 
@@ -129,12 +123,25 @@ static tw_status write_part(tw_quantised *quantised, const tw_quantised_part *pa
     return TW_OK;
 }
 
+/* Of what goes on as if the part had not been there; only what the scheme left open in it is closed, since a step that
+ * is taken back would forget it. */
+static tw_status write_nothing(tw_quantised *quantised, const tw_quantised_part *part, tw_packet_writer *writer)
+{
+    unsigned char **section = &quantised->own[part->index];
+    size_t bytes = section_bytes(quantised, part->n);
+    TW_TRY(tw_packet_put_block(writer, bytes, section));
+    memset(*section, 0, bytes);
+    if (part->residual && quantised->ops->close) quantised->ops->close(quantised, part);
+    return TW_OK;
+}
+
 static tw_status write_share(void *context, const tw_piece *piece, tw_packet_writer *writer)
 {
     tw_quantised *quantised = context;
     tw_quantised_part part = share_of(quantised, piece);
     quantised->scheme.account.elements_sent += piece->count;
-    return write_part(quantised, &part, writer);
+    return quantised->scheme.absent[piece->tensor] ? write_nothing(quantised, &part, writer)
+                                                   : write_part(quantised, &part, writer);
 }
 
 static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
@@ -209,6 +216,12 @@ static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reade
     return TW_OK;
 }
 
+/* Where no rank had anything to say, the tensor may be absent on all, and nobody waits for what stayed behind. */
+static int is_empty(const tw_quantised_part *sum)
+{
+    return sum->residual && tw_kernels_best()->quantise->peak(sum->values, sum->n) == 0;
+}
+
 static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_writer *writer)
 {
     tw_quantised *quantised = context;
@@ -218,7 +231,7 @@ static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_write
     if (part.residual)
         memcpy(quantised->sum_before + quantised->sum_offset[piece->tensor], part.residual,
                part.n * sizeof *part.residual);
-    return write_part(quantised, &part, writer);
+    return is_empty(&part) ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
 }
 
 static const tw_scatter_ops pieces = {
@@ -352,6 +365,22 @@ void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *p
     }
 }
 
+size_t tw_bytewise_head(size_t n)
+{
+    return (n + TW_QUANTISED_BLOCK - 1) / TW_QUANTISED_BLOCK;
+}
+
+size_t tw_bytewise_bytes(const tw_scheme *scheme, size_t n)
+{
+    (void)scheme;
+    return tw_bytewise_head(n) + n;
+}
+
+float tw_power_of_two(int exponent)
+{
+    return tw_bits_float((uint32_t)exponent << 23);
+}
+
 float tw_quantised_get_float(const unsigned char *src)
 {
     float value;
@@ -372,6 +401,7 @@ tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round)
 static void put_back(tw_quantised *quantised, const tw_quantised_part *part)
 {
     float scratch[TW_QUANTISED_BLOCK];
+    if (quantised->scheme.absent[part->tensor]) return;
     for (size_t first = 0; first < part->n; first += quantised->ops->block) {
         size_t count = smaller(part->n - first, quantised->ops->block);
         decode(quantised, part, quantised->own[part->index], first, count, scratch);
@@ -397,19 +427,25 @@ void tw_quantised_revert(tw_scheme *scheme)
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* Of as many elements as this rank's piece has. A state from before there were any has none. */
+/* Of as many elements as this rank's piece has. */
 static tw_status walk_sums(tw_quantised *quantised, tw_walk *walk)
 {
     const tw_scheme *scheme = &quantised->scheme;
     tw_status status = TW_OK;
-    walk->or_zero = 1;
     for (size_t i = 0; quantised->sum_residual && status == TW_OK && i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
-        size_t count = tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank).count;
-        float *residual = quantised->sum_residual + quantised->sum_offset[i];
-        if (count) status = walk->visit(walk, "section", scheme->tensors[i].name, TW_F32, count, residual);
+        tw_piece piece = tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank);
+        tw_remembered entry = {.what = "section",
+                               .tensor = scheme->tensors[i].name,
+                               .kind = TW_STATE_ADDS,
+                               .dtype = TW_F32,
+                               .count = piece.count,
+                               .data = quantised->sum_residual + quantised->sum_offset[i],
+                               .joins = "residual",
+                               .is_piece = 1,
+                               .first = piece.first};
+        if (piece.count) status = walk->visit(walk, &entry);
     }
-    walk->or_zero = 0;
     return status;
 }
 
@@ -419,8 +455,14 @@ tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
     for (size_t i = 0; quantised->residual && i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(walk->visit(walk, "residual", tensor->name, TW_F32, tensor->count,
-                           quantised->residual + quantised->offset[i]));
+        tw_remembered entry = {.what = "residual",
+                               .tensor = tensor->name,
+                               .kind = TW_STATE_ADDS,
+                               .dtype = TW_F32,
+                               .count = tensor->count,
+                               .data = quantised->residual + quantised->offset[i],
+                               .joins = "rounding"};
+        TW_TRY(walk->visit(walk, &entry));
     }
     TW_TRY(walk_sums(quantised, walk));
     return tw_gather_walk(&quantised->gather, walk);

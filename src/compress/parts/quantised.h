@@ -26,7 +26,7 @@ typedef struct tw_quantised_part {
 /* What the scheme does for it. */
 typedef struct tw_quantised_ops {
     size_t block; /* elements that `add` and tw_quantised_each_block take at a time: sections can be cut there */
-    /* Bytes of the section of n elements. */
+    /* Bytes of the section of n elements. One of zero bytes says zero of each. */
     size_t (*bytes)(const tw_scheme *scheme, size_t n);
     /* Writes a part's section, and leaves in the residual what it does not say. */
     void (*encode)(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
@@ -99,6 +99,13 @@ typedef void (*tw_encode_block)(const tw_scheme *scheme, const tw_quantised_bloc
  * it is a share or a sum. */
 void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
                              int64_t seed, tw_encode_block encode);
+
+/* The layout of a section of schemes that send a byte an element: first a byte for each TW_QUANTISED_BLOCK of them, the
+ * exponent of a float, 0 for a block of zeros; then the elements. */
+size_t tw_bytewise_head(size_t n);
+size_t tw_bytewise_bytes(const tw_scheme *scheme, size_t n);
+/* The float that has this exponent. */
+float tw_power_of_two(int exponent);
 
 /* Reads and writes an fp32 at a place of any alignment. */
 float tw_quantised_get_float(const unsigned char *src);

@@ -44,6 +44,13 @@ typedef struct tw_account {
 #define TW_LARGEST_KEPT 1e36
 
 typedef struct tw_scheme_ops tw_scheme_ops;
+typedef struct tw_outside tw_outside;
+
+/* Who knows a sum of squares that others found: asked, where there is somebody to ask, once it is needed. */
+typedef struct tw_squares_elsewhere {
+    double (*ask)(void *context);
+    void *context;
+} tw_squares_elsewhere;
 
 /* The head of every scheme's struct. */
 struct tw_scheme {
@@ -55,30 +62,46 @@ struct tw_scheme {
     float **gradients; /* of the step under way, one a tensor */
     uint64_t step;     /* steps done, skipped and reverted ones too: the number of the step under way */
     uint64_t begun;    /* steps begun since create, whatever state was loaded: no two have the same number */
-    float scale;       /* turns the local gradient into this rank's share of the mean: 1/N, and clipping */
-    float rate;        /* the learning rate that the sums are applied with, as last told; 0: nobody told */
-    int finite;        /* this rank's gradient is, as far as it has been looked at */
-    double squares;    /* the squares of what was found in this step not to be quiet, added up */
-    double elsewhere;  /* the like, of what else belongs to the step's norm */
-    int taken;         /* this step's gradient went into what the scheme remembers */
-    int phase;         /* how many rounds next has asked for; the scheme counts */
-    int open;          /* begun and not DONE */
-    int failed;        /* a round failed: the ranks no longer agree, so nothing more may be done */
-    int skipped;       /* some rank's gradient, or the sum, was not finite */
-    int revertible;    /* the last step is DONE and was not taken back */
-    int settled;       /* what it left open was settled since, to be saved: it stands */
-    int asked;         /* what the round under way is, a tw_round_kind: what its caller has to answer */
+    float scale; /* turns the local gradient into this rank's share of the mean: 1/N, clipping, the gradients' scale */
+    float rate;  /* the learning rate of all tensors, as last told; 0: see tw_scheme_rate_of */
+    int finite;  /* this rank's gradient is, as far as it has been looked at */
+    double squares;                 /* the squares of what was found in this step not to be quiet, added up */
+    tw_squares_elsewhere elsewhere; /* the like, of what else belongs to the step's norm */
+    int taken;                      /* this step's gradient went into what the scheme remembers */
+    int phase;                      /* how many rounds next has asked for; the scheme counts */
+    int open;                       /* begun and not DONE */
+    int failed;                     /* a round failed: the ranks no longer agree, so nothing more may be done */
+    int skipped;                    /* some rank's gradient, or the sum, was not finite */
+    int revertible;                 /* the last step is DONE and was not taken back */
+    int settled;                    /* what it left open was settled since, to be saved: it stands */
+    int asked;                      /* what the round under way is, a tw_round_kind: what its caller has to answer */
     tw_account account;
     const void *const *outgoing; /* an ALLTOALL's packets, whose place the caller's have to take */
+    unsigned char *absent;       /* 1 for a tensor without a gradient on this rank: see next */
+    float *rates;                /* learning rates of single tensors, where `rate` is 0: see tw_scheme_rate_of */
+    double gradient_scale;       /* gradients arrive multiplied by it, and means leave so; `scale` divides it out */
 };
 
-/* Saving, checking and loading are one walk over what a scheme remembers. `name` is "kind/tensor". */
+/* The learning rate of a tensor, as last told; 0: nobody told. */
+static inline float tw_scheme_rate_of(const tw_scheme *scheme, size_t tensor)
+{
+    return scheme->rate > 0 ? scheme->rate : scheme->rates[tensor];
+}
+
+/* A tensor's stream of random numbers, of several that it may have. It is of the name, not of the number: messages may
+ * be cut anywhere. */
+uint64_t tw_scheme_stream(const tw_scheme *scheme, size_t tensor, int number);
+
+/* Saving, checking, loading and regrouping are one walk over what a scheme remembers. */
 typedef struct tw_walk tw_walk;
 struct tw_walk {
-    tw_status (*visit)(tw_walk *walk, const char *kind, const char *tensor, tw_dtype dtype, size_t count, void *data);
+    tw_status (*visit)(tw_walk *walk, const tw_remembered *entry);
     void *context;
-    int or_zero; /* the floats that are visited are zero where a state has none: older ones did not */
 };
+
+/* Visits values of a tensor. */
+tw_status tw_walk_floats(tw_walk *walk, const char *what, const tw_scheme_tensor *tensor, tw_state_kind kind,
+                         float *values);
 
 struct tw_scheme_ops {
     const char *name, *summary;
@@ -95,7 +118,9 @@ struct tw_scheme_ops {
     /* All members of the head are set. Allocates what the scheme needs; what it has allocated when it fails is freed
      * by destroy. */
     tw_status (*create)(tw_scheme *scheme);
-    /* The next round of the step under way. Sets skipped before DONE, and revert is then called. */
+    /* The next round of the step under way. Sets skipped before DONE, and revert is then called. The gradient of a
+     * tensor that is absent is zero; what goes out of it changes no sum, and what is remembered for it stays as it is:
+     * else the residual of a tensor that no rank uses would be sent, and dropped by the caller. */
     tw_status (*next)(tw_scheme *scheme, tw_round *round);
     /* (optional) Takes a finished or skipped step back: what was sent returns to the residual, so that nothing is lost;
      * what a rank whose gradient was not finite remembers is as before the step, or with one_pass, element by element,
@@ -110,9 +135,10 @@ struct tw_scheme_ops {
     /* What happens to a compressed tensor, for the banner; NULL: nothing is compressed. */
     void (*plan)(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
     void (*destroy)(tw_scheme *scheme); /* (optional) */
+    const tw_outside *outside;          /* of a scheme from outside: what it was made from (outside.h) */
 };
 
-/* The list of schemes, in scheme_list.c; NULL past the end. */
-const tw_scheme_ops *tw_scheme_at(size_t index);
+/* The library's own schemes, in scheme_list.c; NULL past the end. */
+const tw_scheme_ops *tw_scheme_own_at(size_t index);
 
 #endif

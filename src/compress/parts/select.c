@@ -182,7 +182,7 @@ static size_t run_pass(void *context, size_t first, size_t n, float threshold, u
 static size_t run_reread(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_select_source *source = context;
-    return tw_kernels_best()->select(source->values + first, n, threshold, (uint32_t)first, index, value);
+    return source->look(source->context, first, n, threshold, index, value);
 }
 
 typedef size_t (*block_pass)(void *, size_t, size_t, float, uint32_t *, float *);
@@ -222,7 +222,7 @@ static void peek(void *context, size_t first, size_t n, float *dst)
 
 tw_select_source tw_select_from(float *values)
 {
-    return (tw_select_source){values, look, peek, values};
+    return (tw_select_source){values, look, peek, look};
 }
 
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,

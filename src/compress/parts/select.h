@@ -20,8 +20,9 @@ typedef struct tw_select_source {
     /* (optional: the first threshold is then not sampled) Writes to dst what elements first .. first+n will be after
      * their pass, without changing them. */
     void (*peek)(void *context, size_t first, size_t n, float *dst);
-    /* The values themselves, as they are after their pass; used where a threshold was guessed: with peek or a hint. */
-    const float *values;
+    /* Lists as pass does, and changes nothing, after the pass; used where a threshold was guessed: with peek or a hint.
+     */
+    size_t (*look)(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value);
 } tw_select_source;
 
 /* Values that are all there: nothing is updated on the way. */

@@ -2,9 +2,16 @@
 
 #include "kernels.h"
 
-int tw_sound_squares(double squares)
+/* Where scaling made gradients smaller than they are, so it does their bound. */
+double tw_sound_most(const tw_scheme *scheme)
 {
-    return squares <= TW_LARGEST_NORM * TW_LARGEST_NORM; /* false for NaN */
+    return scheme->gradient_scale < 1 ? TW_LARGEST_NORM * scheme->gradient_scale : TW_LARGEST_NORM;
+}
+
+int tw_sound_squares(const tw_scheme *scheme, double squares)
+{
+    double most = tw_sound_most(scheme);
+    return squares <= most * most; /* false for NaN */
 }
 
 /* A group that is not quiet. */
@@ -12,8 +19,14 @@ static int is_sound(tw_scheme *scheme, const float *gradient, size_t n)
 {
     double squares = tw_kernels_best()->sum_squares(gradient, n);
     scheme->squares += squares;
-    if (!tw_sound_squares(scheme->elsewhere + scheme->squares)) scheme->finite = 0;
-    return tw_sound_squares(squares);
+    if (!tw_sound_squares(scheme, scheme->squares)) scheme->finite = 0;
+    return tw_sound_squares(scheme, squares);
+}
+
+void tw_sound_together(tw_scheme *scheme)
+{
+    const tw_squares_elsewhere *others = &scheme->elsewhere;
+    if (others->ask && !tw_sound_squares(scheme, others->ask(others->context) + scheme->squares)) scheme->finite = 0;
 }
 
 size_t tw_sound_pass(tw_scheme *scheme, const float *gradient, size_t n, tw_sound_row row, void *context)

@@ -5,8 +5,10 @@
 
 #include "scheme.h"
 
-/* Whether a norm is finite and below its bound, by the sum of squares. */
-int tw_sound_squares(double squares);
+/* The largest norm that gradients may arrive with. */
+double tw_sound_most(const tw_scheme *scheme);
+/* Whether a norm is finite and no larger, by the sum of squares. */
+int tw_sound_squares(const tw_scheme *scheme, double squares);
 
 /* A kernels' row that takes elements at .. at+n of a block in and looks at them, or if `done` is NULL does not; it
  * lists what stands out behind the `listed` that are listed already, and returns how many. */
@@ -16,5 +18,7 @@ typedef size_t (*tw_sound_row)(void *context, size_t at, size_t n, size_t listed
  * element is NaN or infinite, or their norm above the bound. The step will then be skipped. Returns how many elements
  * are listed. */
 size_t tw_sound_pass(tw_scheme *scheme, const float *gradient, size_t n, tw_sound_row row, void *context);
+/* When the whole message is taken in: whether its gradient is sound together with what else belongs to the step. */
+void tw_sound_together(tw_scheme *scheme);
 
 #endif

@@ -60,7 +60,7 @@ static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader 
     TW_TRY(tw_packet_get_sparse(reader, sparse->scheme.tensors[tensor].count, sparse->support[tensor].most,
                                 sparse->index, sparse->value, &count));
     for (size_t j = 0; j < count; j++) {
-        tw_support_fetch(sum, sparse->index, j, count);
+        tw_kept_fetch((tw_kept){.fp32 = sum}, sparse->index, j, count);
         float total = sum[sparse->index[j]] += sparse->value[j];
         finite &= isfinite(total) != 0;
     }
@@ -77,12 +77,20 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     return TW_OK;
 }
 
+static void take_tensor(tw_sparse *sparse, size_t tensor)
+{
+    if (sparse->scheme.absent[tensor])
+        sparse->support[tensor].count = 0;
+    else
+        sparse->settings.take(sparse, tensor);
+}
+
 static void take(void *context)
 {
     tw_sparse *sparse = context;
-    if (!sparse->settings.feedback) memset(sparse->residual, 0, sparse->count * sizeof *sparse->residual);
+    if (!sparse->settings.feedback) tw_kept_clear(sparse->residual, sparse->count);
     for (size_t i = 0; i < sparse->scheme.count; i++)
-        if (sparse->scheme.tensors[i].compressed) sparse->settings.take(sparse, i);
+        if (sparse->scheme.tensors[i].compressed) take_tensor(sparse, i);
 }
 
 static void complete(void *context)
@@ -134,7 +142,7 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
     TW_TRY(create_supports(sparse, &largest, &most));
-    TW_TRY(tw_allocate(sparse->count, sizeof *sparse->residual, &sparse->residual));
+    TW_TRY(tw_kept_create(&sparse->residual, settings->state, sparse->count));
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
@@ -152,7 +160,7 @@ void tw_sparse_destroy(tw_scheme *scheme)
     }
     tw_free(sparse->support);
     tw_free(sparse->offset);
-    tw_free(sparse->residual);
+    tw_kept_destroy(&sparse->residual);
     tw_selector_destroy(&sparse->selector);
     tw_free(sparse->index);
     tw_free(sparse->value);
@@ -161,9 +169,20 @@ void tw_sparse_destroy(tw_scheme *scheme)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+tw_kept tw_sparse_kept(const tw_sparse *sparse, size_t tensor)
+{
+    return tw_kept_from(sparse->residual, sparse->offset[tensor]);
+}
+
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
 {
-    return sparse->residual + sparse->offset[tensor];
+    return tw_sparse_kept(sparse, tensor).fp32;
+}
+
+tw_noise tw_sparse_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use)
+{
+    if (!sparse->residual.bf16) return (tw_noise){{0}, 0};
+    return tw_rounding_make(&sparse->scheme, tensor, sparse->settings.seed, use);
 }
 
 /* A block of a tensor under way, and where what stands out is listed. */
@@ -179,10 +198,15 @@ static size_t accumulate_row(void *context, size_t at, size_t n, size_t listed, 
 {
     const accumulated *block = context;
     const tw_accumulation *of = block->of;
+    const tw_kernels *kernels = tw_kernels_best();
     size_t first = block->first + at;
-    return tw_kernels_best()->accumulate_select(of->residual + first, of->gradient + first, n, of->scale,
-                                                block->threshold, (uint32_t)first, block->index + listed,
-                                                block->value + listed, done);
+    tw_kept v = tw_kept_from(of->residual, first);
+    float *g = of->gradient + first, *value = block->value + listed;
+    uint32_t *index = block->index + listed;
+    if (v.bf16)
+        return kernels->rounded->accumulate_select(v.bf16, g, n, of->scale, block->threshold,
+                                                   tw_rounding_from(&of->rounding, first), index, value, done);
+    return kernels->accumulate_select(v.fp32, g, n, of->scale, block->threshold, (uint32_t)first, index, value, done);
 }
 
 static size_t accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
@@ -195,28 +219,38 @@ static size_t accumulate(void *context, size_t first, size_t n, float threshold,
 static void peek(void *context, size_t first, size_t n, float *dst)
 {
     const tw_accumulation *of = context;
-    for (size_t i = 0; i < n; i++) dst[i] = of->residual[first + i] + of->scale * of->gradient[first + i];
+    tw_kept_read(of->residual, first, n, dst);
+    for (size_t i = 0; i < n; i++) dst[i] += of->scale * of->gradient[first + i];
+}
+
+static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    return tw_kept_look(((const tw_accumulation *)context)->residual, first, n, threshold, index, value);
 }
 
 tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation)
 {
     tw_scheme *scheme = &sparse->scheme;
-    float *residual = tw_sparse_residual(sparse, tensor);
-    *accumulation = (tw_accumulation){scheme, residual, scheme->gradients[tensor], scheme->scale};
-    return (tw_select_source){accumulation, accumulate, peek, residual};
+    *accumulation = (tw_accumulation){.scheme = scheme,
+                                      .residual = tw_sparse_kept(sparse, tensor),
+                                      .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
+                                      .gradient = scheme->gradients[tensor],
+                                      .scale = scheme->scale};
+    return (tw_select_source){accumulation, accumulate, peek, look};
 }
 
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
     tw_support *support = &sparse->support[tensor];
-    float *residual = tw_sparse_residual(sparse, tensor);
+    tw_kept residual = tw_sparse_kept(sparse, tensor);
+    tw_noise rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT);
     size_t kept = 0;
     tw_values_round(support->value, support->count, sparse->settings.coding.values);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t index = support->index[j];
         float value = support->value[j];
-        tw_support_fetch(residual, support->index, j, support->count);
-        residual[index] -= value;
+        tw_kept_fetch(residual, support->index, j, support->count);
+        tw_kept_put(residual, index, tw_kept_get(residual, index) - value, &rounding);
         support->index[kept] = index;
         support->value[kept] = value;
         kept += value != 0;
@@ -238,6 +272,14 @@ tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round)
     return tw_gather_next(&((tw_sparse *)scheme)->gather, round);
 }
 
+static void take_back(tw_kept residual, const tw_support *support, const tw_noise *rounding)
+{
+    for (size_t j = 0; j < support->count; j++) {
+        uint32_t i = support->index[j];
+        tw_kept_put(residual, i, tw_kept_get(residual, i) + support->value[j], rounding);
+    }
+}
+
 void tw_sparse_revert(tw_scheme *scheme)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
@@ -245,9 +287,8 @@ void tw_sparse_revert(tw_scheme *scheme)
     if (!scheme->taken) return;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
-        const tw_support *support = &sparse->support[i];
-        float *residual = tw_sparse_residual(sparse, i);
-        for (size_t j = 0; j < support->count; j++) residual[support->index[j]] += support->value[j];
+        tw_noise rounding = tw_sparse_rounding(sparse, i, TW_ROUNDING_REVERT);
+        take_back(tw_sparse_kept(sparse, i), &sparse->support[i], &rounding);
     }
 }
 
@@ -257,18 +298,19 @@ void tw_sparse_revert(tw_scheme *scheme)
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const tw_sparse *sparse = (const tw_sparse *)scheme;
-    snprintf(text, capacity, "%s: %zu of %zu elements%s", scheme->ops->name,
+    const char *bound = scheme->ops->outside ? "at most " : ""; /* which may choose fewer */
+    snprintf(text, capacity, "%s: %s%zu of %zu elements%s", scheme->ops->name, bound,
              wanted_of(sparse, tensor, sparse->settings.density), scheme->tensors[tensor].count,
              tw_gather_road(&sparse->gather));
 }
 
-tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array)
+tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *what, tw_kept array)
 {
     const tw_scheme *scheme = &sparse->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(walk->visit(walk, kind, tensor->name, TW_F32, tensor->count, array + sparse->offset[i]));
+        TW_TRY(tw_kept_walk(walk, what, tensor, tw_kept_from(array, sparse->offset[i])));
     }
     return TW_OK;
 }

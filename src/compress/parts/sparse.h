@@ -4,6 +4,7 @@
 #define TW_SPARSE_H
 
 #include "gather.h"
+#include "kept.h"
 #include "select.h"
 
 typedef struct tw_sparse tw_sparse;
@@ -16,19 +17,13 @@ typedef struct tw_support {
     tw_select_hint hint;
 } tw_support;
 
-/* Before element j of a list is read and written: asks for one further on. They lie far apart and are not in the cache,
- * so that several are waited for at once. */
-static inline void tw_support_fetch(const float *values, const uint32_t *index, size_t j, size_t count)
-{
-    enum { AHEAD = 32 };
-    __builtin_prefetch(&values[index[j + AHEAD < count ? j + AHEAD : j]], 1);
-}
-
 typedef struct tw_sparse_settings {
     double density;      /* what is expected to be sent, after any warm-up */
     double most_density; /* the highest a step will ask for */
     int64_t least;       /* elements sent of a tensor, however low the density */
     int feedback;        /* keep what is not sent for the next step; else drop it */
+    int state;           /* of the residual: TW_KEPT_FP32 or _BF16 */
+    int64_t seed;        /* of its rounding */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
@@ -41,7 +36,7 @@ struct tw_sparse {
     double density;      /* of the step under way: what is expected to be sent */
     double most_density; /* of the step under way: what may be sent at most */
     size_t count;        /* elements of compressed tensors */
-    float *residual;     /* of the compressed tensors, one after the other */
+    tw_kept residual;    /* of the compressed tensors, one after the other */
     size_t *offset;      /* of each tensor in it */
     tw_support *support; /* one a tensor */
     tw_selector selector;
@@ -87,14 +82,19 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
 /* How many of n elements are sent: ceil(n * density), at least `least`, at most all. */
 size_t tw_sparse_wanted(size_t n, double density, size_t least);
 
-/* Tensor i's residual. */
+/* Tensor i's residual; and of a scheme that has no other, in fp32. */
+tw_kept tw_sparse_kept(const tw_sparse *sparse, size_t tensor);
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor);
+/* How what is kept of it is rounded in this step. */
+tw_noise tw_sparse_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use);
 
 /* Plain error feedback, v += scale * g, as a source to select from, in the one pass that ops->one_pass speaks of; the
  * accumulation must outlive its use. */
 typedef struct tw_accumulation {
     tw_scheme *scheme;
-    float *residual, *gradient;
+    tw_kept residual;
+    tw_noise rounding;
+    float *gradient;
     float scale;
 } tw_accumulation;
 tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accumulation *accumulation);
@@ -117,7 +117,7 @@ tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
 void tw_sparse_destroy(tw_scheme *scheme);
 
-/* Visits another array that is laid out like the residual. */
-tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *kind, float *array);
+/* Visits what adds over the ranks and is laid out like the residual. */
+tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *what, tw_kept array);
 
 #endif

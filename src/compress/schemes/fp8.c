@@ -23,23 +23,6 @@ static const tw_option options[] = {
 /* Of a float's exponent: 448 times the largest is still a number. */
 enum { BLOCK = TW_QUANTISED_BLOCK, LEAST_SCALE = 1, MOST_SCALE = 246 };
 
-/* A section is a scale a block, as the exponent of a float, 0 for a block of zeros; then a byte an element. */
-static size_t head_bytes(size_t n)
-{
-    return (n + BLOCK - 1) / BLOCK;
-}
-
-static size_t section_bytes(const tw_scheme *scheme, size_t n)
-{
-    (void)scheme;
-    return head_bytes(n) + n;
-}
-
-static float power_of_two(int exponent)
-{
-    return tw_bits_float((uint32_t)exponent << 23);
-}
-
 /* 448 is 1.75 * 2^8: a mantissa above that takes the next power. */
 static int scale_of(float peak)
 {
@@ -55,8 +38,8 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     int scale = scale_of(block->scale * rows->peak(block->values, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)scale;
-    rows->send_e4m3(section + head_bytes(block->n) + block->first, block->values, block->count, block->scale,
-                    1 / power_of_two(scale ? scale : 127));
+    rows->send_e4m3(section + tw_bytewise_head(block->n) + block->first, block->values, block->count, block->scale,
+                    1 / tw_power_of_two(scale ? scale : 127));
 }
 
 static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
@@ -66,27 +49,27 @@ static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsig
 
 static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
-    const unsigned char *codes = section + head_bytes(n);
+    const unsigned char *codes = section + tw_bytewise_head(n);
     int scale = 0, nan = 0;
     (void)scheme;
-    for (size_t i = 0; i < head_bytes(n); i++)
+    for (size_t i = 0; i < tw_bytewise_head(n); i++)
         if (section[i] > scale) scale = section[i];
     for (size_t i = 0; i < n; i++) nan |= (codes[i] & TW_E4M3_NAN) == TW_E4M3_NAN;
     if (scale > MOST_SCALE) return "a block's scale is too large";
-    *largest = TW_E4M3_MOST * power_of_two(scale);
+    *largest = TW_E4M3_MOST * tw_power_of_two(scale);
     return nan ? "an element is NaN" : NULL;
 }
 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
     (void)scheme;
-    tw_kernels_best()->quantise->add_e4m3(sum, section + head_bytes(n) + first, count,
-                                          power_of_two(section[first / BLOCK]));
+    tw_kernels_best()->quantise->add_e4m3(sum, section + tw_bytewise_head(n) + first, count,
+                                          tw_power_of_two(section[first / BLOCK]));
 }
 
 static const tw_quantised_ops sections = {
     .block = BLOCK,
-    .bytes = section_bytes,
+    .bytes = tw_bytewise_bytes,
     .encode = encode,
     .check = check,
     .add = add,

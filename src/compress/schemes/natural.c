@@ -25,23 +25,6 @@ static const tw_option options[] = {
 
 enum { BLOCK = TW_QUANTISED_BLOCK, LEAST_TOP = 1, MOST_TOP = 254 };
 
-/* A section is a top a block, as the exponent of a float, 0 for a block of zeros; then a byte an element. */
-static size_t head_bytes(size_t n)
-{
-    return (n + BLOCK - 1) / BLOCK;
-}
-
-static size_t section_bytes(const tw_scheme *scheme, size_t n)
-{
-    (void)scheme;
-    return head_bytes(n) + n;
-}
-
-static float power_of_two(int exponent)
-{
-    return tw_bits_float((uint32_t)exponent << 23);
-}
-
 /* The exponent of the least power of two that is a normal number and not below x; 0 for 0. */
 static int top_of(float x)
 {
@@ -56,8 +39,8 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     int top = top_of(block->scale * rows->peak(block->values, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)top;
-    rows->send_powers(section + head_bytes(block->n) + block->first, block->values, block->count, block->scale,
-                      1 / power_of_two(top ? top : 127), block->noise);
+    rows->send_powers(section + tw_bytewise_head(block->n) + block->first, block->values, block->count, block->scale,
+                      1 / tw_power_of_two(top ? top : 127), block->noise);
 }
 
 static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
@@ -70,23 +53,23 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
 {
     int top = 0;
     (void)scheme;
-    for (size_t i = 0; i < head_bytes(n); i++)
+    for (size_t i = 0; i < tw_bytewise_head(n); i++)
         if (section[i] > top) top = section[i];
     if (top > MOST_TOP) return "a block's largest power of two is not finite";
-    *largest = power_of_two(top);
+    *largest = tw_power_of_two(top);
     return NULL;
 }
 
 static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
 {
     (void)scheme;
-    tw_kernels_best()->quantise->add_powers(sum, section + head_bytes(n) + first, count,
-                                            power_of_two(section[first / BLOCK]));
+    tw_kernels_best()->quantise->add_powers(sum, section + tw_bytewise_head(n) + first, count,
+                                            tw_power_of_two(section[first / BLOCK]));
 }
 
 static const tw_quantised_ops sections = {
     .block = BLOCK,
-    .bytes = section_bytes,
+    .bytes = tw_bytewise_bytes,
     .encode = encode,
     .check = check,
     .add = add,

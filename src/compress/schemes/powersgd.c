@@ -6,7 +6,8 @@
  *     P = sum of M*Q;  orthonormalise P's columns      one step of the power iteration
  *     Q = sum of M'*P                                  kept: the next step starts from it (warm start)
  *     the gradient becomes P*Q';  e = M - P*Q' / N     sum of e = sum of M - P*Q': nothing is lost
- * Two all-reduces of rank * (rows + columns) values in all, whatever the number of ranks.
+ * Two all-reduces of rank * (rows + columns) values in all, whatever the number of ranks, and with P's of a count:
+ * where a tensor is absent on some ranks, N is the number of those that have it.
  *
  * Not the paper's: Q is orthonormalised before it is used, which spans the same space but keeps P as large as the
  * gradient, not as its square; a column of Q that has vanished (a zero gradient, or one of lower rank) is drawn anew,
@@ -27,7 +28,7 @@
 
 /* One all-reduce: one factor of every matrix. */
 typedef struct factors {
-    size_t count;
+    size_t count, more; /* values, and counters behind them */
     float *values;
 } factors;
 
@@ -37,6 +38,9 @@ typedef struct powersgd {
     int warm_start, feedback, values;
     tw_matrix *matrices; /* one a tensor */
     float **residual;    /* of each; NULL without feedback */
+    float **counter;     /* of each, in p: the ranks that have it in the step under way */
+    float *present;      /* of each: how many ranks had it in the last step */
+    float *kept;         /* of each: of P*Q' of the last step, what is this rank's in the residual */
     factors p, q;
     float *starts, *residuals; /* of all */
     uint16_t *halves;          /* with values=bf16: what travels */
@@ -77,7 +81,7 @@ static void choose_start(powersgd *self, size_t tensor)
     size_t bytes = m->rank * m->columns * sizeof(float);
     if (!self->warm_start)
         memset(m->start, 0, bytes);
-    else if (self->pending)
+    else if (self->pending && self->present[tensor] > 0)
         memcpy(m->start, m->q, bytes);
     else
         return;
@@ -106,6 +110,14 @@ static size_t longest(size_t length, const tw_matrix *m)
     return longer > length ? longer : length;
 }
 
+/* Of a matrix: its ranks are counted by so many at a time, as a sum of bf16 is exact up to there. */
+enum { COUNTED = 256 };
+
+static size_t counters_of(const powersgd *self)
+{
+    return ((size_t)self->scheme.size + COUNTED - 1) / COUNTED;
+}
+
 /* Allocates what the matrices share. */
 static tw_status create_arrays(powersgd *self)
 {
@@ -116,21 +128,24 @@ static tw_status create_arrays(powersgd *self)
         elements += m->rows * m->columns;
         self->p.count += m->rank * m->rows;
         self->q.count += m->rank * m->columns;
+        self->p.more += counters_of(self);
         length = longest(length, m);
     }
-    TW_TRY(tw_allocate(self->p.count, sizeof(float), &self->p.values));
+    TW_TRY(tw_allocate(self->p.count + self->p.more, sizeof(float), &self->p.values));
     TW_TRY(tw_allocate(self->q.count, sizeof(float), &self->q.values));
     TW_TRY(tw_allocate(self->q.count, sizeof(float), &self->starts));
     TW_TRY(tw_allocate(length, sizeof(double), &self->scratch));
     if (self->feedback) TW_TRY(tw_allocate(elements, sizeof(float), &self->residuals));
     if (self->values != BF16) return TW_OK;
-    return tw_allocate(self->p.count > self->q.count ? self->p.count : self->q.count, sizeof(uint16_t), &self->halves);
+    size_t values = self->p.count + self->p.more;
+    return tw_allocate(values > self->q.count ? values : self->q.count, sizeof(uint16_t), &self->halves);
 }
 
 /* Gives each matrix its part of the arrays. */
 static void lay_out(powersgd *self)
 {
     float *residual = self->residuals, *p = self->p.values, *q = self->q.values, *start = self->starts;
+    float *counter = p + self->p.count;
     for (size_t i = 0; i < self->scheme.count; i++) {
         tw_matrix *m = &self->matrices[i];
         m->p = p;
@@ -139,7 +154,10 @@ static void lay_out(powersgd *self)
         p += m->rank * m->rows;
         q += m->rank * m->columns;
         start += m->rank * m->columns;
-        if (!m->rank || !self->feedback) continue;
+        if (!m->rank) continue;
+        self->counter[i] = counter;
+        counter += counters_of(self);
+        if (!self->feedback) continue;
         self->residual[i] = residual;
         residual += m->rows * m->columns;
     }
@@ -150,6 +168,9 @@ static tw_status create(tw_scheme *scheme)
     powersgd *self = (powersgd *)scheme;
     TW_TRY(tw_allocate(scheme->count, sizeof *self->matrices, &self->matrices));
     TW_TRY(tw_allocate(scheme->count, sizeof *self->residual, &self->residual));
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->counter, &self->counter));
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->present, &self->present));
+    TW_TRY(tw_allocate(scheme->count, sizeof *self->kept, &self->kept));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) measure(self, &scheme->tensors[i], &self->matrices[i]);
     TW_TRY(create_arrays(self));
@@ -171,8 +192,8 @@ static float *values_of(const powersgd *self, size_t tensor)
 static void settle_row(const powersgd *self, size_t tensor, size_t row)
 {
     const tw_matrix *m = &self->matrices[tensor];
-    if (!self->pending || !self->feedback) return;
-    tw_matrix_add_product_row(m, row, -1 / (float)self->scheme.size, self->residual[tensor] + row * m->columns);
+    if (!self->pending || !self->feedback || self->kept[tensor] == 0) return;
+    tw_matrix_add_product_row(m, row, -self->kept[tensor], self->residual[tensor] + row * m->columns);
 }
 
 /* Does what the next step would have done first. */
@@ -188,22 +209,56 @@ static void settle(tw_scheme *scheme)
     self->pending = 0;
 }
 
+/* Puts this rank among those that have the tensor, or not. */
+static void count_in(powersgd *self, size_t tensor)
+{
+    float *counter = self->counter[tensor];
+    memset(counter, 0, counters_of(self) * sizeof *counter);
+    counter[self->scheme.rank / COUNTED] = self->scheme.absent[tensor] ? 0 : 1;
+}
+
+static float count_present(const powersgd *self, size_t tensor)
+{
+    const float *counter = self->counter[tensor];
+    float present = 0;
+    for (size_t i = 0; i < counters_of(self); i++) present += counter[i];
+    return present;
+}
+
 /* M = e + g, and this rank's part of P. Row by row, since a row stays in the cache; P's own row is read before it is
- * written. */
+ * written. Of a tensor that is absent, e stays behind, and so does the row. */
 static void update_and_multiply(powersgd *self, size_t tensor)
 {
     const tw_kernels *kernels = tw_kernels_best();
     tw_matrix *m = &self->matrices[tensor];
     float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor], scale = self->scheme.scale;
+    int absent = self->scheme.absent[tensor];
     choose_start(self, tensor);
     for (size_t row = 0; row < m->rows; row++, values += m->columns, gradient += m->columns) {
         settle_row(self, tensor, row);
+        if (absent) continue;
         if (self->feedback)
             kernels->lowrank->add_combination(values, gradient, 0, 1, &scale, m->columns);
         else
             kernels->scale(values, scale, m->columns);
         tw_matrix_multiply_row(m, row, values);
     }
+    if (absent) memset(m->p, 0, m->rank * m->rows * sizeof *m->p);
+    count_in(self, tensor);
+}
+
+/* Q's part of a tensor that is absent is zero, as its P. */
+static void multiply_back(powersgd *self, size_t tensor)
+{
+    tw_matrix *m = &self->matrices[tensor];
+    int absent = self->scheme.absent[tensor];
+    float present = self->present[tensor] = count_present(self, tensor);
+    self->kept[tensor] = absent || present < 1 ? 0 : 1 / present;
+    tw_orthonormalise(m->p, m->rank, m->rows, self->scratch);
+    if (absent)
+        memset(m->q, 0, m->rank * m->columns * sizeof *m->q);
+    else
+        tw_matrix_multiply_transposed(m, values_of(self, tensor));
 }
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
@@ -211,24 +266,26 @@ static void update_and_multiply(powersgd *self, size_t tensor)
 /* Asks for the sum of everybody's factors. */
 static void start_sum(powersgd *self, const factors *factor, tw_round *round)
 {
+    size_t count = factor->count + factor->more;
     round->kind = TW_ROUND_ALLREDUCE;
-    round->count = factor->count;
+    round->count = count;
     round->dtype = self->values == BF16 ? TW_BF16 : TW_F32;
     round->values = factor->values;
     if (self->values == BF16) {
-        tw_kernels_best()->to_bf16(self->halves, factor->values, factor->count);
+        tw_kernels_best()->to_bf16(self->halves, factor->values, count);
         round->values = self->halves;
     }
     self->scheme.account.elements_sent += factor->count;
-    self->scheme.account.packet_bytes += factor->count * (self->values == BF16 ? sizeof(uint16_t) : sizeof(float));
+    self->scheme.account.packet_bytes += count * (self->values == BF16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* Receives it. Sets skipped unless it is finite, and so small that P*Q' is too: P's rows are no longer than 1. */
 static int finish_sum(powersgd *self, const factors *factor)
 {
     const double largest_norm = 1e37;
-    if (self->values == BF16) tw_kernels_best()->from_bf16(factor->values, self->halves, factor->count);
-    double squares = tw_kernels_best()->sum_squares(factor->values, factor->count);
+    size_t count = factor->count + factor->more;
+    if (self->values == BF16) tw_kernels_best()->from_bf16(factor->values, self->halves, count);
+    double squares = tw_kernels_best()->sum_squares(factor->values, count);
     self->scheme.skipped = !(squares <= largest_norm * largest_norm); /* NaN is not */
     return !self->scheme.skipped;
 }
@@ -248,12 +305,8 @@ static void start_p(powersgd *self, tw_round *round)
 
 static void start_q(powersgd *self, tw_round *round)
 {
-    for (size_t i = 0; i < self->scheme.count; i++) {
-        tw_matrix *m = &self->matrices[i];
-        if (!m->rank) continue;
-        tw_orthonormalise(m->p, m->rank, m->rows, self->scratch);
-        tw_matrix_multiply_transposed(m, values_of(self, i));
-    }
+    for (size_t i = 0; i < self->scheme.count; i++)
+        if (self->matrices[i].rank) multiply_back(self, i);
     start_sum(self, &self->q, round);
 }
 
@@ -311,12 +364,17 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
 {
     powersgd *self = (powersgd *)scheme;
     for (size_t i = 0; i < scheme->count; i++) {
-        const char *name = scheme->tensors[i].name;
+        const tw_scheme_tensor *tensor = &scheme->tensors[i];
         const tw_matrix *m = &self->matrices[i];
+        tw_remembered start = {.what = "start",
+                               .tensor = tensor->name,
+                               .kind = TW_STATE_SAME,
+                               .dtype = TW_F32,
+                               .count = m->rank * m->columns,
+                               .data = m->start};
         if (m->rank && self->feedback)
-            TW_TRY(visitor->visit(visitor, "residual", name, TW_F32, m->rows * m->columns, self->residual[i]));
-        if (m->rank && self->warm_start)
-            TW_TRY(visitor->visit(visitor, "start", name, TW_F32, m->rank * m->columns, m->start));
+            TW_TRY(tw_walk_floats(visitor, "residual", tensor, TW_STATE_ADDS, self->residual[i]));
+        if (m->rank && self->warm_start) TW_TRY(visitor->visit(visitor, &start));
     }
     return tw_dense_walk(&self->leftovers, visitor);
 }
@@ -333,6 +391,9 @@ static void destroy(tw_scheme *scheme)
     powersgd *self = (powersgd *)scheme;
     tw_free(self->matrices);
     tw_free(self->residual);
+    tw_free(self->counter);
+    tw_free(self->present);
+    tw_free(self->kept);
     tw_free(self->p.values);
     tw_free(self->q.values);
     tw_free(self->starts);

@@ -157,6 +157,14 @@ static void take_unbiased(randomk *self, size_t tensor, size_t at)
     tw_dense_put(self->sum.dtype, self->sum.values, at, self->value + at, b.k);
 }
 
+/* What is drawn is summed on all ranks; this one adds nothing to it. */
+static void take_nothing(randomk *self, size_t tensor, size_t at)
+{
+    size_t n = self->wanted[tensor];
+    memset(self->value + at, 0, n * sizeof *self->value);
+    tw_dense_put(self->sum.dtype, self->sum.values, at, self->value + at, n);
+}
+
 static void take(randomk *self)
 {
     const tw_scheme *scheme = &self->scheme;
@@ -164,7 +172,9 @@ static void take(randomk *self)
     for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
         if (!scheme->tensors[i].compressed) continue;
         draw(self, i, self->index + at);
-        if (self->feedback)
+        if (scheme->absent[i])
+            take_nothing(self, i, at);
+        else if (self->feedback)
             take_residual(self, i, at, residual);
         else
             take_unbiased(self, i, at);
@@ -237,7 +247,7 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     for (size_t i = 0; self->feedback && i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(visitor->visit(visitor, "residual", tensor->name, TW_F32, tensor->count, residual));
+        TW_TRY(tw_walk_floats(visitor, "residual", tensor, TW_STATE_ADDS, residual));
         residual += tensor->count;
     }
     return tw_dense_walk(&self->leftovers, visitor);

@@ -31,9 +31,10 @@
 #include <string.h>
 
 enum {
-    AHEAD = 48,   /* chunks between an element's prefetch and its use */
-    BLOCK = 1024, /* values scaled and sent at a time: they stay in the first-level cache */
-    HEADROOM = 4, /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
+    AHEAD = 48,       /* chunks between an element's prefetch and its use */
+    BLOCK = 1024,     /* values scaled and sent at a time: they stay in the first-level cache */
+    RECEIVED = 32768, /* elements, about, that are zeroed at a time: they stay in the second-level cache */
+    HEADROOM = 4,     /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
 };
 
 /* One compressed tensor. */
@@ -284,14 +285,16 @@ static void gather_block(scalecom *self, const part *t, const float *gradient, s
     }
 }
 
-/* Takes a run of chunks' values out of the memory, as the others will see them. */
-static void send_block(scalecom *self, const part *t, const float *gradient, size_t first, size_t n)
+/* Takes a run of chunks' values out of the memory, as the others will see them; of a tensor that is absent, zeros. */
+static void send_block(scalecom *self, size_t tensor, size_t first, size_t n)
 {
+    const part *t = &self->parts[tensor];
     size_t at = t->first_chunk + first;
     const uint32_t *index = self->index + at;
     float *memory = self->memory + t->first_element, *unsent = self->unsent + at, sent[BLOCK];
     float up = ldexpf(1, t->chunked.exponent), down = ldexpf(1, -t->chunked.exponent);
-    gather_block(self, t, gradient, first, n, sent);
+    gather_block(self, t, self->scheme.gradients[tensor], first, n, sent);
+    if (self->scheme.absent[tensor]) up = 0;
     for (size_t j = 0; j < n; j++) sent[j] *= up;
     tw_aligned_put(&self->aligned, at, sent, n);
     for (size_t j = 0; j < n; j++) memory[index[j]] = unsent[j] - (float)self->beta * (sent[j] * down);
@@ -302,17 +305,31 @@ static void send_tensor(scalecom *self, size_t tensor)
     const part *t = &self->parts[tensor];
     for (size_t first = 0, n; first < t->chunked.chunks; first += n) {
         n = t->chunked.chunks - first < BLOCK ? t->chunked.chunks - first : BLOCK;
-        send_block(self, t, self->scheme.gradients[tensor], first, n);
+        send_block(self, tensor, first, n);
     }
+}
+
+/* The sums of a run of chunks, between zeros that were written just before and so are in the cache. */
+static int receive_block(const scalecom *self, size_t tensor, size_t first, size_t n)
+{
+    const part *t = &self->parts[tensor];
+    float *gradient = self->scheme.gradients[tensor];
+    size_t count = t->chunked.count, begin = first * t->chunked.rate, end = (first + n) * t->chunked.rate;
+    memset(gradient + begin, 0, ((end < count ? end : count) - begin) * sizeof *gradient);
+    return tw_aligned_scatter(&self->aligned, t->first_chunk + first, n, ldexpf(1, -t->chunked.exponent),
+                              self->index + t->first_chunk + first, gradient);
 }
 
 static int receive_tensor(const scalecom *self, size_t tensor)
 {
-    const part *t = &self->parts[tensor];
-    float *gradient = self->scheme.gradients[tensor];
-    memset(gradient, 0, self->scheme.tensors[tensor].count * sizeof *gradient);
-    return tw_aligned_scatter(&self->aligned, t->first_chunk, t->chunked.chunks, ldexpf(1, -t->chunked.exponent),
-                              self->index + t->first_chunk, gradient);
+    const tw_chunked *chunked = &self->parts[tensor].chunked;
+    size_t most = RECEIVED / chunked->rate + 1;
+    int finite = 1;
+    for (size_t first = 0, n; first < chunked->chunks; first += n) {
+        n = chunked->chunks - first < most ? chunked->chunks - first : most;
+        finite &= receive_block(self, tensor, first, n);
+    }
+    return finite;
 }
 
 /* A rank whose gradient is not finite makes the sum so, and keeps its memory as it is. */
@@ -401,8 +418,7 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *tensor = &scheme->tensors[i];
         if (!tensor->compressed) continue;
-        TW_TRY(visitor->visit(visitor, "memory", tensor->name, TW_F32, tensor->count,
-                              self->memory + self->parts[i].first_element));
+        TW_TRY(tw_walk_floats(visitor, "memory", tensor, TW_STATE_ADDS, self->memory + self->parts[i].first_element));
     }
     return tw_dense_walk(&self->leftovers, visitor);
 }

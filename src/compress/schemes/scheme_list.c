@@ -27,7 +27,7 @@ SCHEMES(DECLARE)
 #define POINTER(name) &tw_scheme_##name,
 static const tw_scheme_ops *const schemes[] = {SCHEMES(POINTER)};
 
-const tw_scheme_ops *tw_scheme_at(size_t index)
+const tw_scheme_ops *tw_scheme_own_at(size_t index)
 {
     return index < sizeof schemes / sizeof *schemes ? schemes[index] : NULL;
 }

@@ -122,20 +122,12 @@ static size_t pass_row(void *context, size_t at, size_t n, size_t listed, size_t
 {
     const tw_correction_block *block = context;
     pass_context *tensor = ((pass_block *)context)->tensor;
-    const tw_correction *t = block->of;
-    const tw_kernels *kernels = tw_kernels_best();
-    size_t first = block->first + at;
-    uint32_t *index = block->index + listed;
-    float *u = t->momentum_buffer + first, *v = t->residual + first, *g = t->gradient + first;
-    float *value = block->value + listed, copy[TW_GROUP];
-    if (!tensor->of_gradient)
-        return kernels->moments->momentum_select(&tensor->moments, u, v, g, n, t->scale, t->momentum, t->nesterov,
-                                                 block->threshold, (uint32_t)first, index, value, done);
+    float copy[TW_GROUP];
+    if (!tensor->of_gradient) return tw_correction_row(block, &tensor->moments, at, n, listed, done);
     if (n > TW_GROUP) n = TW_GROUP;
-    memcpy(copy, g, n * sizeof *copy);
-    size_t count = kernels->momentum_select(u, v, g, n, t->scale, t->momentum, t->nesterov, block->threshold,
-                                            (uint32_t)first, index, value, done);
-    kernels->moments->add(&tensor->moments, copy, done ? *done : n);
+    memcpy(copy, block->of->gradient + block->first + at, n * sizeof *copy);
+    size_t count = tw_correction_row(block, NULL, at, n, listed, done);
+    tw_kernels_best()->moments->add(&tensor->moments, copy, done ? *done : n);
     return count;
 }
 
@@ -177,7 +169,8 @@ static void collect(sdagc *self, size_t tensor, size_t most)
     update(self, tensor, &correction, foretold, most);
     float needed = tw_deviation_candidate(&l->threshold);
     if (foretold <= needed) return;
-    tw_select_source source = tw_select_from(tw_sparse_residual(sparse, tensor));
+    tw_kept residual = tw_sparse_kept(sparse, tensor);
+    tw_select_source source = tw_kept_source(&residual);
     source.peek = NULL; /* the threshold is known */
     support->count = tw_select_above(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, most, needed,
                                      support->index, support->value);
@@ -187,7 +180,8 @@ static void collect(sdagc *self, size_t tensor, size_t most)
 static void collect_largest(tw_sparse *sparse, size_t tensor, size_t wanted)
 {
     tw_support *support = &sparse->support[tensor];
-    tw_select_source source = tw_select_from(tw_sparse_residual(sparse, tensor));
+    tw_kept residual = tw_sparse_kept(sparse, tensor);
+    tw_select_source source = tw_kept_source(&residual);
     support->count = tw_select_top(&sparse->selector, &source, sparse->scheme.tensors[tensor].count, wanted,
                                    support->index, support->value);
 }
@@ -204,14 +198,14 @@ static float share_sent(const sdagc *self, const layer *l, uint32_t index)
 }
 
 /* After an element was sent: the rest of it and its age go, and are noted for revert. */
-static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, float *residual)
+static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, tw_kept residual,
+                     const tw_noise *rounding)
 {
     undone note = {0};
-    float share = share_sent(self, l, index);
+    float share = share_sent(self, l, index), before = tw_kept_get(residual, index);
     if (share != 1) {
-        float kept = share * (*residual + sent) - sent; /* what rounding lost */
-        note.dropped = *residual - kept;
-        *residual = kept;
+        tw_kept_put(residual, index, share * (before + sent) - sent, rounding); /* what rounding lost */
+        note.dropped = before - tw_kept_get(residual, index);
     }
     if (self->revision != REVISION_AGE) return note;
     note.silent_since = l->silent_since[index];
@@ -224,12 +218,13 @@ static void send(sdagc *self, size_t tensor)
     tw_sparse *sparse = &self->corrected.sparse;
     layer *l = &self->layer[tensor];
     tw_support *support = &sparse->support[tensor];
-    float *residual = tw_sparse_residual(sparse, tensor);
+    tw_kept residual = tw_sparse_kept(sparse, tensor);
+    tw_noise rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_DROPPED);
     for (size_t j = 0; j < support->count; j++) support->value[j] *= share_sent(self, l, support->index[j]);
     tw_sparse_send(sparse, tensor);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
-        l->undone[j] = let_go(self, l, i, support->value[j], &residual[i]);
+        l->undone[j] = let_go(self, l, i, support->value[j], residual, &rounding);
     }
     tw_corrected_mask(&self->corrected, tensor);
 }
@@ -266,10 +261,11 @@ static void take_back(sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
     const tw_support *support = &self->corrected.sparse.support[tensor];
-    float *residual = tw_sparse_residual(&self->corrected.sparse, tensor);
+    tw_kept residual = tw_sparse_kept(&self->corrected.sparse, tensor);
+    tw_noise rounding = tw_sparse_rounding(&self->corrected.sparse, tensor, TW_ROUNDING_DROPPED);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
-        residual[i] += l->undone[j].dropped;
+        tw_kept_put(residual, i, tw_kept_get(residual, i) + l->undone[j].dropped, &rounding);
         if (l->silent_since) l->silent_since[i] = l->undone[j].silent_since;
     }
 }
@@ -287,9 +283,20 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
 {
     layer *l = &self->layer[tensor];
     const tw_scheme_tensor *t = &self->corrected.sparse.scheme.tensors[tensor];
-    if (self->guard) TW_TRY(visitor->visit(visitor, "correction", t->name, TW_F64, 1, &l->threshold.correction));
-    if (!l->silent_since) return TW_OK;
-    return visitor->visit(visitor, "silent_since", t->name, TW_U32, t->count, l->silent_since);
+    tw_remembered correction = {.what = "correction",
+                                .tensor = t->name,
+                                .kind = TW_STATE_OWN,
+                                .dtype = TW_F64,
+                                .count = 1,
+                                .data = &l->threshold.correction};
+    tw_remembered silence = {.what = "silent_since",
+                             .tensor = t->name,
+                             .kind = TW_STATE_OWN,
+                             .dtype = TW_U32,
+                             .count = t->count,
+                             .data = l->silent_since};
+    if (self->guard) TW_TRY(visitor->visit(visitor, &correction));
+    return l->silent_since ? visitor->visit(visitor, &silence) : TW_OK;
 }
 
 static tw_status walk(tw_scheme *scheme, tw_walk *visitor)

@@ -16,7 +16,8 @@
 typedef struct threshold {
     tw_sparse sparse;
     double tau, most_density, link;
-    int indices;
+    int64_t seed;
+    int indices, state;
 } threshold;
 
 static const tw_option options[] = {
@@ -25,6 +26,7 @@ static const tw_option options[] = {
     {"most_density", TW_OPTION_REAL, offsetof(threshold, most_density), "0.1", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most: the largest"},
     TW_OPTIONS_INDICES(threshold),
+    TW_OPTIONS_STATE(threshold),
 };
 
 static void take(tw_sparse *sparse, size_t tensor)
@@ -48,6 +50,8 @@ static tw_status create(tw_scheme *scheme)
                                    .most_density = self->most_density,
                                    .least = 1,
                                    .feedback = 1,
+                                   .state = self->state,
+                                   .seed = self->seed,
                                    .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     return tw_sparse_create(scheme, &settings);

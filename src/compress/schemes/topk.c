@@ -5,8 +5,8 @@
 typedef struct topk {
     tw_sparse sparse;
     double density, link;
-    int64_t min_sent;
-    int feedback, values, indices;
+    int64_t min_sent, seed;
+    int feedback, values, indices, state;
 } topk;
 
 static const tw_option options[] = {
@@ -15,6 +15,7 @@ static const tw_option options[] = {
     TW_OPTION_FEEDBACK(topk, "on"),
     TW_OPTION_VALUES(topk, "log8"),
     TW_OPTIONS_INDICES(topk),
+    TW_OPTIONS_STATE(topk),
 };
 
 static void take(tw_sparse *sparse, size_t tensor)
@@ -31,6 +32,8 @@ static tw_status create(tw_scheme *scheme)
                                    .most_density = self->density,
                                    .least = self->min_sent,
                                    .feedback = self->feedback,
+                                   .state = self->state,
+                                   .seed = self->seed,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     return tw_sparse_create(scheme, &settings);

@@ -37,17 +37,14 @@ static tw_status check_weights(const tw_gossip *gossip, const float *const *weig
     return TW_OK;
 }
 
-static tw_status copy_weights(tw_gossip *gossip, const float *const *weights)
+static void copy_weights(tw_gossip *gossip, const float *const *weights)
 {
-    TW_TRY(tw_gossip_remember(gossip, "weights", &gossip->weights));
-    gossip->shown = gossip->weights;
     float *dst = gossip->weights;
     for (size_t i = 0; i < gossip->count; i++) {
         size_t count = tw_tensor_count(&gossip->tensors[i]);
         memcpy(dst, weights[i], count * sizeof *dst);
         dst += count;
     }
-    return TW_OK;
 }
 
 /* Memory that is not taken before the first read. */
@@ -78,23 +75,37 @@ static tw_status start_thread(tw_gossip *gossip)
     return TW_OK;
 }
 
+/* Who gossips, with which options, of what. */
+static tw_status describe(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count)
+{
+    TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
+    TW_TRY(tw_gossip_parse(gossip, spec));
+    TW_TRY(tw_host_prepare(gossip));
+    return copy_table(gossip, tensors, count);
+}
+
+/* What is remembered. */
+static tw_status create_memories(tw_gossip *gossip)
+{
+    TW_TRY(tw_gossip_remember(gossip, "weights", &gossip->weights));
+    gossip->shown = gossip->weights;
+    return gossip->ops->create(gossip);
+}
+
 /* All that can be done alone. */
 static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count,
                          const float *const *weights, tw_gossip **out)
 {
     TW_TRY(tw_need(out, "gossip"));
     TW_TRY(tw_isa_check());
-    TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
-    TW_TRY(tw_gossip_parse(gossip, spec));
-    TW_TRY(tw_host_prepare(gossip));
-    TW_TRY(copy_table(gossip, tensors, count));
+    TW_TRY(describe(gossip, spec, tensors, count));
     TW_TRY(check_weights(gossip, weights));
     TW_TRY(create_lock(gossip));
     gossip->ended = !tw_host_is_first(gossip); /* another gossips for it */
     if (gossip->ended) return TW_OK;
-    TW_TRY(copy_weights(gossip, weights));
     TW_TRY(create_given(gossip));
-    TW_TRY(gossip->ops->create(gossip));
+    TW_TRY(create_memories(gossip));
+    copy_weights(gossip, weights);
     if (gossip->survive && gossip->host.size == 1) TW_TRY(tw_gossip_survive(gossip));
     return start_thread(gossip);
 }
@@ -134,7 +145,7 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
 {
     tw_gossip *gossip;
     const tw_gossip_ops *ops = NULL;
-    TW_TRY(tw_need(comm, "comm"));
+    TW_TRY(tw_comm_need(comm));
     (void)tw_gossip_find(spec, &ops); /* a bad spec is told to the others first */
     tw_status status = tw_allocate(1, ops ? ops->struct_size : sizeof *gossip, &gossip);
     if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
@@ -150,6 +161,26 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
     return TW_OK;
 }
 
+tw_status tw_gossip_sketch(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                           tw_gossip **out)
+{
+    const tw_gossip_ops *ops = NULL;
+    tw_gossip *gossip;
+    TW_TRY(tw_isa_check());
+    TW_TRY(tw_gossip_find(spec, &ops));
+    TW_TRY(tw_allocate(1, ops->struct_size, &gossip));
+    gossip->rank = rank;
+    gossip->size = size;
+    tw_status status = describe(gossip, spec, tensors, count);
+    if (status == TW_OK) status = create_lock(gossip);
+    if (status == TW_OK && tw_host_is_first(gossip)) status = create_memories(gossip);
+    if (status == TW_OK)
+        *out = gossip;
+    else
+        tw_gossip_destroy(gossip);
+    return status;
+}
+
 static void stop_thread(tw_gossip *gossip)
 {
     if (!gossip->thread_made) return;
@@ -162,7 +193,8 @@ static void stop_thread(tw_gossip *gossip)
 
 void tw_gossip_destroy(tw_gossip *gossip)
 {
-    if (!gossip) return;
+    const tw_comm *comm = gossip ? tw_gossip_comm(gossip) : NULL; /* NULL: create failed early */
+    if (!gossip || (comm && tw_process_is_child(comm->process))) return;
     stop_thread(gossip);
     if (gossip->condition_made) tw_condition_destroy(&gossip->changed);
     if (gossip->lock_made) tw_mutex_destroy(&gossip->lock);

@@ -23,7 +23,7 @@ static const tw_option host_options[] = {
 static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set sets[OPTION_SETS])
 {
     size_t count = 0;
-    if (ops->option_count) sets[count++] = (tw_option_set){ops->options, ops->option_count, gossip};
+    sets[count++] = (tw_option_set){ops->options, ops->option_count, gossip};
     if (!ops->exchange)
         sets[count++] = (tw_option_set){round_options, sizeof round_options / sizeof *round_options, gossip};
     sets[count++] = (tw_option_set){host_options, sizeof host_options / sizeof *host_options, gossip};
@@ -48,42 +48,51 @@ tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec)
     return status == TW_ERROR_SPEC ? tw_fail_in(status, gossip->ops->name) : status;
 }
 
-size_t tw_gossip_scheme_count(void)
+size_t tw_gossips_count(void)
 {
     size_t count = 0;
     while (tw_gossip_at(count)) count++;
     return count;
 }
 
-const char *tw_gossip_name(size_t index)
+const char *tw_gossips_name(size_t index)
 {
     const tw_gossip_ops *ops = tw_gossip_at(index);
     return ops ? ops->name : NULL;
 }
 
-const char *tw_gossip_summary(size_t index)
+const char *tw_gossips_summary(size_t index)
 {
     const tw_gossip_ops *ops = tw_gossip_at(index);
     return ops ? ops->summary : NULL;
 }
 
-int tw_gossip_is_synchronous(size_t index)
+int tw_gossips_is_synchronous(size_t index)
 {
     const tw_gossip_ops *ops = tw_gossip_at(index);
     return ops && ops->exchange;
 }
 
-size_t tw_gossip_help(size_t index, char *text, size_t capacity)
+size_t tw_gossips_option_count(size_t index)
 {
-    if (!text) capacity = 0;
     const tw_gossip_ops *ops = tw_gossip_at(index);
-    if (!ops) return (size_t)snprintf(text, capacity, "%s", "");
-    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", ops->name, ops->summary);
     tw_option_set sets[OPTION_SETS];
-    size_t count = list_options(ops, NULL, sets);
-    for (size_t s = 0; s < count; s++)
-        for (size_t i = 0; i < sets[s].count; i++)
-            used += tw_option_describe(&sets[s].options[i], used < capacity ? text + used : NULL,
-                                       used < capacity ? capacity - used : 0);
-    return used;
+    return ops ? tw_options_count(sets, list_options(ops, NULL, sets)) : 0;
+}
+
+tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option)
+{
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!ops)
+        return tw_fail(TW_ERROR_ARGUMENT, "there are %zu gossip schemes and no number %zu", tw_gossips_count(), index);
+    return tw_options_tell(sets, list_options(ops, NULL, sets), number, option);
+}
+
+size_t tw_gossips_help(size_t index, char *text, size_t capacity)
+{
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!ops) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
+    return tw_options_describe(ops->name, ops->summary, sets, list_options(ops, NULL, sets), text, capacity);
 }

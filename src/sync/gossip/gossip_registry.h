@@ -9,4 +9,9 @@ tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops);
 /* Sets the options, the scheme's and everybody's, that a spec gives. */
 tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec);
 
+/* gossip_create.c: rank `rank` of `size` without the others, which can save and load what it remembers and no more. Not
+ * the first of its host, it remembers nothing. */
+tw_status tw_gossip_sketch(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
+                           tw_gossip **gossip);
+
 #endif

@@ -21,18 +21,13 @@ enum { LEAST_MESSAGE = 4 << 20, MOST_MESSAGE = 32 << 20, SPARSE_MESSAGES = 4 };
 
 /* ---- one message ------------------------------------------------------------------------------------------------ */
 
-/* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. One
- * that looks at them in its own pass needs nobody else to. */
-static int is_measured_late(const tw_message *message)
-{
-    return message->scheme->ops->plan == NULL || tw_scheme_looks(message->scheme);
-}
-
 void tw_reducer_measure(tw_reducer *reducer, const tw_message *message)
 {
-    for (size_t i = 0; i < message->count; i++)
-        reducer->squares[message->first + i] =
-            tw_kernels_best()->sum_squares(reducer->exchanged[message->first + i], message->scheme->tensors[i].count);
+    for (size_t i = 0; i < message->count; i++) {
+        double *squares = &reducer->squares[message->first + i];
+        const float *values = reducer->exchanged[message->first + i];
+        if (*squares < 0) *squares = tw_kernels_best()->sum_squares(values, message->scheme->tensors[i].count);
+    }
 }
 
 static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
@@ -54,11 +49,12 @@ static double gradient_norm(const tw_reducer *reducer, const tw_message *message
 }
 
 /* What the others of the step add to the last message's sum of squares, on the same grounds. */
-static double squares_elsewhere(const tw_reducer *reducer, const tw_message *message)
+static double squares_of_others(void *context)
 {
+    tw_reducer *reducer = context;
     double others = 0;
-    for (size_t m = 0; message->first == 0 && m < reducer->message_count; m++)
-        if (&reducer->messages[m] != message) others += reducer->messages[m].scheme->squares;
+    tw_driver_await_others(&reducer->driver);
+    for (size_t m = 0; m + 1 < reducer->message_count; m++) others += reducer->messages[m].scheme->squares;
     return isfinite(others) ? others : 0;
 }
 
@@ -69,60 +65,72 @@ size_t tw_message_elements(const tw_scheme *scheme)
     return elements;
 }
 
+/* Makes a message's gradients floats, and has them measured. With hosts, what is before the rounds has seen to it. */
+static void take_in(tw_reducer *reducer, const tw_message *message)
+{
+    if (reducer->host.size > 1) return;
+    for (size_t i = message->first; i < message->first + message->count; i++) {
+        const tw_submission *submitted = &reducer->submitted[i];
+        if (submitted->data != reducer->gradients[i] && !submitted->absent)
+            tw_submission_get(submitted, reducer->gradients[i], message->scheme->tensors[i - message->first].count);
+    }
+    if (!tw_scheme_looks(message->scheme)) tw_reducer_measure(reducer, message);
+}
+
+/* All of the step's are, before the first message, where its norm has to be known by then. */
+static void take_message_in(tw_reducer *reducer, size_t number)
+{
+    if (!reducer->clips) take_in(reducer, &reducer->messages[number]);
+    for (size_t m = 0; reducer->clips && number == 0 && m < reducer->message_count; m++)
+        take_in(reducer, &reducer->messages[m]);
+}
+
+/* The last of a step needs what was measured of the others: on the grounds of gradient_norm. */
 static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
 {
     float **gradients = reducer->exchanged + message->first;
-    if (tw_scheme_looks(message->scheme))
-        return tw_scheme_begin_unseen(message->scheme, gradients, squares_elsewhere(reducer, message));
-    if (is_measured_late(message) && reducer->host.size == 1) tw_reducer_measure(reducer, message);
-    return tw_scheme_begin(message->scheme, gradients, gradient_norm(reducer, message));
+    const unsigned char *absent = reducer->absent + message->first;
+    tw_squares_elsewhere others = {message->first == 0 ? squares_of_others : NULL, reducer};
+    if (tw_scheme_looks(message->scheme)) return tw_scheme_begin_unseen(message->scheme, gradients, absent, others);
+    if (message->first == 0 && reducer->unmeasured && !reducer->clips) tw_driver_await_others(&reducer->driver);
+    return tw_scheme_begin_without(message->scheme, gradients, absent, gradient_norm(reducer, message));
 }
 
-/* For the driver. When the last message begins, all others have made their first turn, so all squares are known. */
+/* For the driver. */
 static tw_status begin(void *context, size_t number, tw_scheme **scheme)
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
     if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
     *scheme = message->scheme;
-    TW_TRY(begin_message(reducer, message));
     tw_world_charge(tw_message_elements(*scheme), 0);
+    take_message_in(reducer, number);
+    return begin_message(reducer, message);
+}
+
+/* For the driver. What clips begins with all of the step. */
+static tw_status ask_ready(void *context, size_t number, int *ready)
+{
+    tw_reducer *reducer = context;
+    const tw_message *message = &reducer->messages[number];
+    size_t first = reducer->clips ? 0 : message->first, count = reducer->clips ? reducer->count : message->count;
+    *ready = 1;
+    if (reducer->clips && number > 0) return TW_OK;
+    for (size_t i = first; *ready && i < first + count; i++)
+        TW_TRY(tw_submission_ask(&reducer->submitted[i], i, ready));
     return TW_OK;
 }
 
-/* ---- what a step cost ------------------------------------------------------------------------------------------- */
-
-static size_t compressed_elements(const tw_scheme *scheme)
+/* For the driver, without hosts: the means as their owners want them. */
+static tw_status hand_back(void *context, size_t number)
 {
-    size_t elements = 0;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
-    return elements;
-}
-
-static void account_message(tw_stats *stats, const tw_scheme *scheme)
-{
-    const tw_account *account = &scheme->account;
-    if (account->warmup) return;
-    size_t compressed = compressed_elements(scheme);
-    stats->elements_sent += account->elements_sent;
-    stats->elements_total += compressed;
-    stats->compressed_fp32 += 4 * compressed;
-    stats->compressed_packet += account->packet_bytes;
-    stats->message_fp32 += 4 * tw_message_elements(scheme);
-    stats->message_packet += account->packet_bytes + account->exact_bytes;
-}
-
-static void account_step(tw_reducer *reducer, int skipped)
-{
-    tw_stats *stats = &reducer->stats;
-    uint64_t size = (uint64_t)reducer->size;
-    stats->steps++;
-    stats->steps_skipped += skipped != 0;
-    stats->steps_warmup += reducer->messages[0].scheme->account.warmup != 0;
-    stats->bytes_dense += 2 * (size - 1) * 4 * reducer->elements / size;
-    if (skipped || !tw_reducer_is_first(reducer)) return;
-    for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, reducer->messages[m].scheme);
+    tw_reducer *reducer = context;
+    const tw_message *message = &reducer->messages[number];
+    for (size_t i = message->first; i < message->first + message->count; i++)
+        if (reducer->submitted[i].data != reducer->gradients[i])
+            tw_submission_put(&reducer->submitted[i], reducer->gradients[i],
+                              message->scheme->tensors[i - message->first].count);
+    return TW_OK;
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -183,7 +191,9 @@ static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw
 static tw_status create_arrays(tw_reducer *reducer)
 {
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->message_of, &reducer->message_of));
+    TW_TRY(tw_allocate(reducer->count, sizeof *reducer->submitted, &reducer->submitted));
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->gradients, &reducer->gradients));
+    TW_TRY(tw_allocate(reducer->count, sizeof *reducer->absent, &reducer->absent));
     reducer->exchanged = reducer->gradients;
     return tw_allocate(reducer->count, sizeof *reducer->squares, &reducer->squares);
 }
@@ -197,13 +207,15 @@ static tw_status create_driver(tw_reducer *reducer)
                                    .lanes = common->overlap ? lanes + threads - 1 : 1,
                                    .threads = threads,
                                    .threaded = common->overlap,
+                                   .first_alone = reducer->clips, /* it has to do with all of the step */
+                                   .ready = ask_ready,
                                    .begin = begin,
+                                   .end = host->size > 1 ? NULL : hand_back,
                                    .context = reducer};
     if (host->size > 1) {
         settings.before = tw_reducer_host_average;
         settings.after = tw_reducer_host_spread;
         settings.aside = host->inside;
-        settings.first_alone = reducer->clips; /* a host that clips averages all of the step before it */
     }
     return tw_driver_create(&reducer->driver, host->between ? host->between : reducer->channel, &settings);
 }
@@ -235,10 +247,21 @@ static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, con
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
 }
 
+static void tell_plan(const tw_reducer *reducer, const char *spec)
+{
+    const tw_comm *comm = reducer->channel->comm;
+    size_t compressed = 0;
+    for (size_t m = 0; m < reducer->message_count; m++)
+        for (size_t i = 0; i < reducer->messages[m].count; i++)
+            compressed += reducer->messages[m].scheme->tensors[i].compressed != 0;
+    tw_log(TW_LOG_NOTE, "rank %d of %d: %s compresses %zu of %zu tensors, in %zu messages", comm->rank, comm->size,
+           spec, compressed, reducer->count, reducer->message_count);
+}
+
 tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
 {
     tw_reducer *reducer;
-    TW_TRY(tw_need(comm, "comm"));
+    TW_TRY(tw_comm_need(comm));
     tw_status status = tw_allocate(1, sizeof *reducer, &reducer);
     if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
     reducer->rank = tw_comm_rank(comm);
@@ -250,148 +273,75 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
         return status;
     }
     *out = reducer;
+    tell_plan(reducer, spec);
     return TW_OK;
+}
+
+tw_status tw_reducer_need(const tw_reducer *reducer)
+{
+    TW_TRY(tw_need(reducer, "reducer"));
+    return tw_comm_need(reducer->channel->comm);
 }
 
 void tw_reducer_destroy(tw_reducer *reducer)
 {
-    if (!reducer) return;
+    if (!reducer || (reducer->channel && tw_process_is_child(reducer->channel->comm->process))) return;
     tw_driver_release(&reducer->driver);
-    for (size_t m = 0; reducer->messages && m < reducer->message_count; m++)
+    for (size_t m = 0; reducer->messages && m < reducer->message_count; m++) {
         tw_scheme_destroy(reducer->messages[m].scheme);
+        tw_free(reducer->messages[m].room);
+    }
     tw_reducer_host_destroy(reducer);
     tw_channel_destroy(reducer->channel);
     tw_free(reducer->messages);
     tw_free(reducer->message_of);
+    tw_free(reducer->submitted);
     tw_free(reducer->gradients);
+    tw_free(reducer->absent);
     tw_free(reducer->squares);
     tw_free(reducer);
-}
-
-/* ---- a step ------------------------------------------------------------------------------------------------------ */
-
-/* Messages up to the first of which a tensor is missing may be exchanged. */
-static void tell_driver(tw_reducer *reducer)
-{
-    size_t ready = reducer->ready;
-    while (ready < reducer->message_count && !reducer->messages[ready].missing) ready++;
-    if (ready == reducer->ready || (reducer->clips && reducer->missing)) return;
-    reducer->ready = ready;
-    tw_driver_open(&reducer->driver, ready);
-}
-
-tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient)
-{
-    TW_TRY(tw_need(reducer, "reducer"));
-    if (index >= reducer->count)
-        return tw_fail(TW_ERROR_ARGUMENT, "there is no tensor %zu: the table has %zu, counted from 0", index,
-                       reducer->count);
-    if (!gradient) return tw_fail(TW_ERROR_ARGUMENT, "the gradient of tensor %zu is NULL", index);
-    TW_TRY(tw_driver_failure(&reducer->driver));
-    if (reducer->gradients[index])
-        return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
-    tw_message *message = &reducer->messages[reducer->message_of[index]];
-    const tw_scheme_tensor *tensor = &message->scheme->tensors[index - message->first];
-    /* Here the gradient is still in the cache, so that looking at every element costs little. */
-    int later = reducer->host.size > 1 || is_measured_late(message); /* a host's is measured where it is averaged */
-    double squares = later ? 0 : tw_kernels_best()->sum_squares(gradient, tensor->count);
-    reducer->gradients[index] = gradient;
-    reducer->squares[index] = squares;
-    reducer->missing--;
-    message->missing--;
-    tell_driver(reducer);
-    return TW_OK;
-}
-
-static void start_step(tw_reducer *reducer)
-{
-    memset(reducer->gradients, 0, reducer->count * sizeof *reducer->gradients);
-    for (size_t m = 0; m < reducer->message_count; m++) reducer->messages[m].missing = reducer->messages[m].count;
-    reducer->missing = reducer->count;
-    reducer->ready = 0;
-}
-
-static int is_skipped(const tw_reducer *reducer)
-{
-    for (size_t m = 0; m < reducer->message_count; m++)
-        if (reducer->messages[m].scheme->skipped) return 1;
-    return 0;
-}
-
-/* One message was not finite somewhere, so no rank applies this step: the other messages are taken back. */
-static tw_status revert_step(tw_reducer *reducer)
-{
-    for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_revert(reducer->messages[m].scheme));
-    return tw_fail(TW_ERROR_NONFINITE,
-                   "a gradient held NaN or infinity, or was above %g; step %llu was skipped on every worker",
-                   TW_LARGEST_NORM, (unsigned long long)reducer->stats.steps);
-}
-
-static tw_status finish_step(tw_reducer *reducer)
-{
-    int skipped = is_skipped(reducer);
-    account_step(reducer, skipped);
-    tw_status status = skipped ? revert_step(reducer) : TW_OK;
-    start_step(reducer);
-    return status;
-}
-
-tw_status tw_reducer_wait(tw_reducer *reducer)
-{
-    TW_TRY(tw_need(reducer, "reducer"));
-    double start = tw_clock();
-    TW_TRY(tw_driver_failure(&reducer->driver));
-    if (reducer->missing)
-        return tw_fail(TW_ERROR_ORDER, "%zu of %zu tensors were not submitted", reducer->missing, reducer->count);
-    tw_status status = tw_driver_wait(&reducer->driver);
-    reducer->stats.seconds_wait += tw_clock() - start;
-    return status == TW_OK ? finish_step(reducer) : status;
-}
-
-tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate)
-{
-    TW_TRY(tw_need(reducer, "reducer"));
-    if (reducer->missing < reducer->count)
-        return tw_fail(TW_ERROR_ORDER, "the rate is told before a step's first tensor is submitted");
-    for (size_t m = 0; m < reducer->message_count; m++) TW_TRY(tw_scheme_set_rate(reducer->messages[m].scheme, rate));
-    return TW_OK;
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)
 {
-    int form = 0;
-    float momentum = reducer ? tw_scheme_momentum(reducer->messages[0].scheme, &form) : 0;
-    if (nesterov) *nesterov = form;
-    return momentum;
+    return tw_scheme_momentum(reducer ? reducer->messages[0].scheme : NULL, nesterov);
 }
 
 const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 {
     if (!reducer || index >= reducer->count) return "";
     const tw_message *message = &reducer->messages[reducer->message_of[index]];
-    return message->scheme->tensors[index - message->first].plan;
+    return tw_scheme_plan(message->scheme, index - message->first);
 }
 
-static void add_traffic(tw_stats *stats, tw_traffic traffic)
+uint64_t tw_reducer_state_bytes(const tw_reducer *reducer)
+{
+    uint64_t bytes = 0;
+    for (size_t m = 0; reducer && tw_reducer_is_first(reducer) && m < reducer->message_count; m++)
+        bytes += tw_scheme_state_bytes(reducer->messages[m].scheme);
+    return bytes;
+}
+
+static void add_traffic(tw_reducer_counts *stats, tw_traffic traffic)
 {
     stats->bytes_sent += traffic.bytes_sent;
     stats->bytes_received += traffic.bytes_received;
 }
 
-tw_status tw_reducer_stats(const tw_reducer *reducer, tw_stats *stats)
+tw_status tw_reducer_stats(const tw_reducer *reducer, tw_reducer_counts *stats)
 {
-    TW_TRY(tw_need(reducer, "reducer"));
+    TW_TRY(tw_reducer_need(reducer));
     TW_TRY(tw_need(stats, "stats"));
     tw_driver *driver = (tw_driver *)&reducer->driver; /* its threads may be counting */
     tw_driver_seconds spent = tw_driver_spent(driver);
-    tw_stats now = reducer->stats;
+    tw_reducer_counts now = reducer->stats;
     now.seconds_codec = spent.coding;
     now.seconds_exchange = spent.wire;
     add_traffic(&now, tw_driver_traffic(driver));
     now.bytes_between = tw_reducer_is_first(reducer) ? now.bytes_sent : 0;
     add_traffic(&now, tw_driver_traffic_aside(driver));
     if (reducer->host.between) add_traffic(&now, tw_channel_traffic(reducer->channel));
-    return tw_copy_sized(stats, &now, sizeof now, "tw_stats");
+    return tw_copy_sized(stats, &now, sizeof now, "tw_reducer_counts");
 }

@@ -3,12 +3,14 @@
 #define TW_REDUCER_H
 
 #include "driver.h"
+#include "submission.h"
 
 /* Tensors that travel together: a range of the table, and a scheme of their own. */
 typedef struct tw_message {
     tw_scheme *scheme;
     size_t first, count;
     size_t missing; /* of them not yet submitted in this step */
+    float *room;    /* for all of them, where one was ever of another type than float */
 } tw_message;
 
 /* Option per_host; see reducer_host.h. */
@@ -27,24 +29,30 @@ struct tw_reducer {
     tw_channel *channel; /* of all ranks; the driver's first, unless the host has one between hosts */
     int rank, size;
     tw_reducer_host host;
-    size_t count;       /* tensors */
-    size_t elements;    /* in all of them */
-    size_t *message_of; /* which message each tensor belongs to */
-    float **gradients;  /* of the step under way; NULL: not yet submitted */
-    float **exchanged;  /* what schemes are given: these, or the host's mean of them */
-    double *squares;    /* the sum of squares of each */
+    size_t count;             /* tensors */
+    size_t elements;          /* in all of them */
+    size_t *message_of;       /* which message each tensor belongs to */
+    tw_submission *submitted; /* of the step under way */
+    float **gradients;        /* of these, as floats */
+    float **exchanged;        /* what schemes are given: these, or the host's mean of them */
+    unsigned char *absent;    /* of these: 1 if there is no gradient in it */
+    double *squares;          /* the sum of squares of each; negative: nobody has looked */
     size_t message_count;
-    tw_message *messages; /* in the order in which backward completes them: the table's end first */
-    int clips;            /* the scheme needs the norm of the whole gradient before the first message */
-    size_t missing;       /* tensors not yet submitted */
-    size_t ready;         /* messages of which no tensor is missing, and of none before them */
-    tw_driver driver;     /* exchanges the messages that are ready */
-    tw_stats stats;       /* but for what the driver and the channels count */
+    tw_message *messages;    /* in the order in which backward completes them: the table's end first */
+    int clips;               /* the scheme needs the norm of the whole gradient before the first message */
+    int unmeasured;          /* nobody looked at some tensor of this step when it was submitted */
+    size_t missing;          /* tensors not yet submitted */
+    size_t ready;            /* messages of which no tensor is missing, and of none before them */
+    tw_driver driver;        /* exchanges the messages that are ready */
+    tw_reducer_counts stats; /* but for what the driver and the channels count */
 };
 
-/* Notes the sums of squares of what the message's scheme is given. */
+/* Notes the sums of squares of what the message's scheme is given, where nobody has. */
 void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
 /* Of all tensors of a scheme. */
 size_t tw_message_elements(const tw_scheme *scheme);
+
+/* What every call on a reducer begins with: it is there, and this is the process that made it. */
+tw_status tw_reducer_need(const tw_reducer *reducer);
 
 #endif

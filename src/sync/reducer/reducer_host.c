@@ -9,6 +9,7 @@
 #include "memory.h"
 #include "zeros.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What the first rank has to say of a message beside its values: a float behind them, which is the sum of these. */
@@ -69,13 +70,24 @@ void tw_reducer_host_destroy(tw_reducer *reducer)
 
 /* ---- before a message's rounds ----------------------------------------------------------------------------------- */
 
-/* This member's share of the mean. */
+/* This member's share of the mean. A tensor that is absent adds nothing to it, -0, and one that is there begins with
+ * another number: so that the sum of a tensor that no member has a gradient for is told from zeros. */
 static void pack(tw_reducer *reducer, const tw_message *message, size_t count)
 {
     for (size_t i = message->first; i < message->first + message->count; i++)
-        memcpy(reducer->exchanged[i], reducer->gradients[i],
-               message->scheme->tensors[i - message->first].count * sizeof(float));
+        tw_submission_get(&reducer->submitted[i], reducer->exchanged[i],
+                          message->scheme->tensors[i - message->first].count);
     tw_kernels_best()->scale(reducer->exchanged[message->first], 1.0f / (float)reducer->host.size, count);
+    for (size_t i = message->first; i < message->first + message->count; i++)
+        if (!reducer->submitted[i].absent) reducer->exchanged[i][0] += 0.0F;
+}
+
+static void find_absent(tw_reducer *reducer, const tw_message *message)
+{
+    for (size_t i = message->first; i < message->first + message->count; i++) {
+        float first = reducer->exchanged[i][0];
+        reducer->absent[i] = first == 0 && signbit(first);
+    }
 }
 
 static tw_status average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
@@ -84,6 +96,7 @@ static tw_status average(tw_reducer *reducer, const tw_message *message, tw_chan
     pack(reducer, message, count);
     TW_TRY(tw_channel_allreduce(aside, TW_F32, reducer->exchanged[message->first], count));
     tw_world_charge(0, count * sizeof(float));
+    find_absent(reducer, message);
     int looks = tw_scheme_looks(message->scheme); /* in its own pass, and then nobody else needs to */
     if (tw_reducer_is_first(reducer) && !looks) tw_reducer_measure(reducer, message);
     return TW_OK;
@@ -122,7 +135,7 @@ static void unpack(tw_reducer *reducer, const tw_message *message, const float *
 {
     for (size_t i = 0; i < message->count; i++) {
         size_t count = message->scheme->tensors[i].count;
-        memcpy(reducer->gradients[message->first + i], values, count * sizeof *values);
+        tw_submission_put(&reducer->submitted[message->first + i], values, count);
         values += count;
     }
 }

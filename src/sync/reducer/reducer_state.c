@@ -4,19 +4,51 @@
 
 #include "compress.h"
 
-static tw_status check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
+#include <string.h>
+
+static tw_status check_between_steps(const tw_reducer *reducer)
 {
-    TW_TRY(tw_need(reducer, "reducer"));
-    TW_TRY(tw_need(prefix, "prefix"));
-    TW_TRY(tw_need(state, "state"));
     if (reducer->missing == reducer->count) return TW_OK;
     return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
+}
+
+static tw_status check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
+{
+    TW_TRY(tw_reducer_need(reducer));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(state, "state"));
+    return check_between_steps(reducer);
 }
 
 /* Schemes that stand idle remember nothing. */
 static size_t working_messages(const tw_reducer *reducer)
 {
     return tw_reducer_is_first(reducer) ? reducer->message_count : 0;
+}
+
+/* What the messages share is told of the first. */
+typedef struct visitor {
+    tw_state_visit visit;
+    void *context;
+    size_t message;
+} visitor;
+
+static tw_status visit_once(void *context, const tw_remembered *entry)
+{
+    const visitor *self = context;
+    if (self->message > 0 && strcmp(entry->what, "scheme") == 0) return TW_OK;
+    return self->visit(self->context, entry);
+}
+
+tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context)
+{
+    visitor self = {visit, context, 0};
+    TW_TRY(tw_reducer_need(reducer));
+    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
+    TW_TRY(check_between_steps(reducer));
+    for (; self.message < working_messages(reducer); self.message++)
+        TW_TRY(tw_scheme_visit_state(reducer->messages[self.message].scheme, visit_once, &self));
+    return TW_OK;
 }
 
 tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state)

@@ -47,9 +47,22 @@ tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
 
 /* --- the worker's calls ----------------------------------------------------------------------------------------- */
 
-static tw_status check_pointers(const tw_gossip *gossip, const void *const *pointers, const char *argument)
+tw_comm *tw_gossip_comm(const tw_gossip *gossip)
+{
+    const tw_channel *channel = gossip->host.everybody ? gossip->host.everybody : gossip->channel;
+    return channel ? channel->comm : NULL;
+}
+
+tw_status tw_gossip_need(const tw_gossip *gossip)
 {
     TW_TRY(tw_need(gossip, "gossip"));
+    tw_comm *comm = tw_gossip_comm(gossip);
+    return comm ? tw_comm_need(comm) : TW_OK;
+}
+
+static tw_status check_pointers(const tw_gossip *gossip, const void *const *pointers, const char *argument)
+{
+    TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(pointers, argument));
     for (size_t i = 0; i < gossip->count; i++)
         if (!pointers[i])
@@ -182,7 +195,8 @@ static tw_status add_checked(tw_gossip *gossip, const float *const *steps, int f
     gossip->stats.steps_skipped += !finite;
     tw_mutex_unlock(&gossip->lock);
     if (status != TW_OK || finite) return status;
-    return tw_fail(TW_ERROR_NONFINITE, "the step holds NaN or infinity; it was not added");
+    tw_log(TW_LOG_WARNING, "rank %d: a step held NaN or infinity and was not added", tw_gossip_comm(gossip)->rank);
+    return tw_fail(TW_SKIPPED, "the step holds NaN or infinity; it was not added");
 }
 
 tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps)
@@ -218,7 +232,7 @@ static tw_status step_alone(tw_gossip *gossip, float *const *weights)
 {
     int finite = find_step(gossip, weights);
     tw_status added = add_checked(gossip, (const float *const *)gossip->given_parts, finite);
-    if (added != TW_OK && added != TW_ERROR_NONFINITE) return added;
+    if (tw_status_is_error(added)) return added;
     TW_TRY(tw_gossip_read_alone(gossip, weights));
     return added; /* the text of a refusal is still the last */
 }
@@ -277,20 +291,20 @@ tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights)
     return gossip->host.members ? tw_host_finish(gossip, weights) : tw_gossip_finish_alone(gossip, weights);
 }
 
-static void add_traffic(tw_gossip_stats *stats, const tw_channel *channel)
+static void add_traffic(tw_gossip_counts *stats, const tw_channel *channel)
 {
     tw_traffic traffic = channel ? tw_channel_traffic(channel) : (tw_traffic){0};
     stats->bytes_sent += traffic.bytes_sent;
     stats->bytes_received += traffic.bytes_received;
 }
 
-tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
+tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stats)
 {
-    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(stats, "stats"));
     tw_mutex *lock = (tw_mutex *)&gossip->lock; /* the communication thread may be writing */
     tw_mutex_lock(lock);
-    tw_gossip_stats now = gossip->stats;
+    tw_gossip_counts now = gossip->stats;
     tw_mutex_unlock(lock);
     const tw_host *host = &gossip->host;
     add_traffic(&now, gossip->channel);
@@ -298,7 +312,7 @@ tw_status tw_gossip_get_stats(const tw_gossip *gossip, tw_gossip_stats *stats)
     add_traffic(&now, host->everybody);
     now.ranks_lost *= (uint64_t)host->size; /* so far counted in hosts, as is the next */
     now.lowest_rank *= (uint64_t)host->size;
-    uint64_t size = (uint64_t)(host->everybody ? host->everybody : gossip->channel)->comm->size;
+    uint64_t size = (uint64_t)tw_gossip_comm(gossip)->size;
     now.bytes_dense = (now.steps + now.steps_skipped) * (2 * (size - 1) * 4 * gossip->elements / size);
-    return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_stats");
+    return tw_copy_sized(stats, &now, sizeof now, "tw_gossip_counts");
 }

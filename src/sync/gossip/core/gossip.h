@@ -20,10 +20,13 @@ typedef struct tw_rumour {
     unsigned char *finished; /* bit r: rank r has called finish */
 } tw_rumour;
 
-/* Something a rank remembers, one float an element: saved and loaded under its name. */
+/* Something a rank remembers, one float an element: saved and loaded under its name. Of its own the mean over the ranks
+ * counts; or it is what another rank calls `of`. */
 typedef struct tw_memory {
-    const char *kind;
+    const char *what;
     float *values;
+    const char *of; /* NULL: its own */
+    int whose;      /* rank */
 } tw_memory;
 
 enum { TW_MOST_MEMORIES = 6 };
@@ -101,7 +104,7 @@ struct tw_gossip {
     double interval; /* this worker's smoothed seconds a gradient; 0: none yet */
     tw_status failure;
     char failure_text[512];
-    tw_gossip_stats stats;
+    tw_gossip_counts stats;
 };
 
 struct tw_gossip_ops {
@@ -126,11 +129,19 @@ struct tw_gossip_ops {
     void (*absorb)(tw_gossip *gossip, const float *const *steps);
 };
 
+/* The comm that the gossip was made on, of all ranks, also where hosts have one of their own; NULL before there is one,
+ * and where states are regrouped. */
+tw_comm *tw_gossip_comm(const tw_gossip *gossip);
+/* What every call on a gossip begins with: it is there, and this is the process that made it. */
+tw_status tw_gossip_need(const tw_gossip *gossip);
+
 /* The list of schemes, in gossip_list.c; NULL past the end. */
 const tw_gossip_ops *tw_gossip_at(size_t index);
 
 /* gossip_state.c: makes one of the things a scheme remembers, zeroed; tw_gossip_destroy frees it. */
-tw_status tw_gossip_remember(tw_gossip *gossip, const char *kind, float **values);
+tw_status tw_gossip_remember(tw_gossip *gossip, const char *what, float **values);
+/* The same, of what rank `whose` remembers as `of`: both have the same bits. */
+tw_status tw_gossip_remember_other(tw_gossip *gossip, const char *what, const char *of, int whose, float **values);
 
 /* gossip_message.c: one round with the partners of the schedule, from the weights and back into them; of a synchronous
  * scheme not back: *correction receives what has to be added to them, or NULL if nothing has. */

@@ -235,7 +235,7 @@ static tw_status move(tw_gossip *gossip, int *refused)
 {
     tw_host *host = &gossip->host;
     tw_status added = tw_gossip_add_alone(gossip, (const float *const *)host->parts);
-    if (added != TW_OK && added != TW_ERROR_NONFINITE) return added;
+    if (tw_status_is_error(added)) return added;
     *refused = added != TW_OK;
     return tw_gossip_read_alone(gossip, host->parts);
 }
@@ -292,7 +292,7 @@ static tw_status step_together(tw_gossip *gossip, const float *const *steps, int
     TW_TRY(take_step(gossip, steps, moved, &refused, &all_ended));
     if (shown) tw_gossip_copy_out(gossip, gossip->host.values, shown);
     if (!refused) return TW_OK;
-    return tw_fail(TW_ERROR_NONFINITE, "a step of this host holds NaN or infinity; none of them was added");
+    return tw_fail(TW_SKIPPED, "a step of this host holds NaN or infinity; none of them was added");
 }
 
 tw_status tw_host_add(tw_gossip *gossip, const float *const *steps)

@@ -9,76 +9,125 @@
 #include <stdio.h>
 #include <string.h>
 
-tw_status tw_gossip_remember(tw_gossip *gossip, const char *kind, float **values)
+tw_status tw_gossip_remember_other(tw_gossip *gossip, const char *what, const char *of, int whose, float **values)
 {
     if (gossip->memory_count == TW_MOST_MEMORIES)
         return tw_fail(TW_ERROR_UNSUPPORTED, "a gossip remembers at most %d things", TW_MOST_MEMORIES);
     TW_TRY(tw_allocate(gossip->elements, sizeof **values, values));
-    gossip->memories[gossip->memory_count++] = (tw_memory){kind, *values};
+    gossip->memories[gossip->memory_count++] = (tw_memory){what, *values, of, whose};
     return TW_OK;
 }
 
-static tw_status entry_name(const char *prefix, const char *kind, const char *tensor, char *name, size_t room)
+tw_status tw_gossip_remember(tw_gossip *gossip, const char *what, float **values)
 {
-    size_t length = (size_t)snprintf(name, room, "%s%s/%s", prefix, kind, tensor);
-    return length < room ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(prefix));
+    return tw_gossip_remember_other(gossip, what, NULL, 0, values);
 }
 
-static tw_status put_memory(const tw_gossip *gossip, const tw_memory *memory, const char *prefix, tw_state *state)
+/* A walk over what is remembered; saving, loading and showing it are three visitors. */
+typedef struct state_walk state_walk;
+struct state_walk {
+    tw_status (*visit)(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor);
+    const char *prefix;
+    tw_state *dst;
+    const tw_state *src;
+    float *read; /* of all that is remembered: what comes from src */
+    tw_state_visit show;
+    void *context;
+};
+
+static tw_status walk_memory(const tw_gossip *gossip, const tw_memory *memory, state_walk *walk)
 {
-    const float *src = memory->values;
+    float *values = memory->values;
     for (size_t i = 0; i < gossip->count; i++) {
-        char name[1024];
         const tw_tensor *tensor = &gossip->tensors[i];
-        TW_TRY(entry_name(prefix, memory->kind, tensor->name, name, sizeof name));
-        TW_TRY(tw_state_put(state, name, TW_F32, tensor->dims, tensor->shape, src));
-        src += tw_tensor_count(tensor);
+        size_t count = tw_tensor_count(tensor);
+        tw_remembered entry = {.what = memory->what,
+                               .tensor = tensor->name,
+                               .kind = memory->of ? TW_STATE_OWN : TW_STATE_AVERAGES,
+                               .dtype = TW_F32,
+                               .count = count,
+                               .data = values};
+        TW_TRY(walk->visit(walk, &entry, tensor));
+        values += count;
+        if (walk->read) walk->read += count;
     }
     return TW_OK;
 }
 
-static tw_status get_memory(const tw_gossip *gossip, const tw_memory *memory, const char *prefix, const tw_state *state,
-                            float *dst)
+static tw_status walk_memories(const tw_gossip *gossip, state_walk walk)
 {
-    for (size_t i = 0; i < gossip->count; i++) {
-        char name[1024];
-        size_t count = tw_tensor_count(&gossip->tensors[i]);
-        TW_TRY(entry_name(prefix, memory->kind, gossip->tensors[i].name, name, sizeof name));
-        TW_TRY(tw_state_get(state, name, TW_F32, count, dst));
-        if (!tw_kernels_best()->all_finite(dst, count))
-            return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
-        dst += count;
-    }
+    for (size_t m = 0; m < gossip->memory_count; m++) TW_TRY(walk_memory(gossip, &gossip->memories[m], &walk));
     return TW_OK;
+}
+
+static tw_status entry_name(const state_walk *walk, const tw_remembered *entry, char *name, size_t room)
+{
+    size_t length = (size_t)snprintf(name, room, "%s%s/%s", walk->prefix, entry->what, entry->tensor);
+    if (length < room) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(walk->prefix));
+}
+
+static tw_status put(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
+{
+    char name[1024];
+    TW_TRY(entry_name(walk, entry, name, sizeof name));
+    return tw_state_put(walk->dst, name, TW_F32, tensor->dims, tensor->shape, entry->data);
+}
+
+static tw_status get(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
+{
+    char name[1024];
+    (void)tensor;
+    TW_TRY(entry_name(walk, entry, name, sizeof name));
+    TW_TRY(tw_state_get(walk->src, name, TW_F32, entry->count, walk->read));
+    if (tw_kernels_best()->all_finite(walk->read, entry->count)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
+}
+
+static tw_status show(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
+{
+    (void)tensor;
+    return walk->show(walk->context, entry);
 }
 
 static tw_status check_call(const tw_gossip *gossip, const char *prefix, const tw_state *state)
 {
-    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(prefix, "prefix"));
     return tw_need(state, "state");
 }
 
-tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
+/* Nobody else works on what is remembered for as long as it lasts. */
+static tw_status walk_alone(tw_gossip *gossip, state_walk walk)
 {
     tw_pass pass;
-    TW_TRY(check_call(gossip, prefix, state));
     tw_mutex_lock(&gossip->lock);
     tw_status status = gossip->ops->remembers_exchange ? tw_gossip_await(gossip) : TW_OK;
     tw_pass_begin(gossip, &pass);
     tw_pass_alone(gossip, &pass);
     tw_mutex_unlock(&gossip->lock);
-    for (size_t m = 0; status == TW_OK && m < gossip->memory_count; m++)
-        status = put_memory(gossip, &gossip->memories[m], prefix, state);
+    if (status == TW_OK) status = walk_memories(gossip, walk);
     tw_pass_break(gossip, &pass);
     return status;
+}
+
+tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
+{
+    TW_TRY(check_call(gossip, prefix, state));
+    return walk_alone(gossip, (state_walk){.visit = put, .prefix = prefix, .dst = state});
+}
+
+tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context)
+{
+    TW_TRY(tw_gossip_need(gossip));
+    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
+    return walk_alone(gossip, (state_walk){.visit = show, .show = visit, .context = context});
 }
 
 /* Everything is read before anything changes. */
 static tw_status load(tw_gossip *gossip, const char *prefix, const tw_state *state, float *read)
 {
-    for (size_t m = 0; m < gossip->memory_count; m++)
-        TW_TRY(get_memory(gossip, &gossip->memories[m], prefix, state, read + m * gossip->elements));
+    TW_TRY(walk_memories(gossip, (state_walk){.visit = get, .prefix = prefix, .src = state, .read = read}));
     for (size_t m = 0; m < gossip->memory_count; m++)
         memcpy(gossip->memories[m].values, read + m * gossip->elements, gossip->elements * sizeof *read);
     gossip->loaded = 1;

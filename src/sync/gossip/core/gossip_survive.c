@@ -107,6 +107,8 @@ static tw_status shrink(tw_gossip *gossip, uint64_t round)
     gossip->stats.ranks_lost = (uint64_t)gossip->members.agreed;
     gossip->stats.lowest_rank = (uint64_t)gossip->left[0];
     tw_mutex_unlock(&gossip->lock);
+    tw_log(TW_LOG_WARNING, "rank %d: the gossip goes on without %d of its ranks, which were lost", gossip->members.rank,
+           gossip->members.agreed);
     return TW_OK;
 }
 
@@ -174,9 +176,9 @@ static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, 
 tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
 {
     int *list;
-    TW_TRY(tw_need(gossip, "gossip"));
+    TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(survivors, "survivors"));
-    tw_comm *whole = (gossip->host.everybody ? gossip->host.everybody : gossip->channel)->comm;
+    tw_comm *whole = tw_gossip_comm(gossip);
     if (whole->separated)
         return tw_fail(TW_ERROR_ORDER, "the survivors on this comm have a comm already; two would share messages");
     TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));

@@ -43,7 +43,7 @@ static tw_status create_buffers(tw_innovation *innovation)
 
 tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
 {
-    static const char *const kinds[TW_RING_PARTNERS] = {"estimate_of_left", "estimate_of_right"};
+    static const char *const names[TW_RING_PARTNERS] = {"estimate_of_left", "estimate_of_right"};
     tw_innovation_options *options = &innovation->options;
     innovation->gossip = gossip;
     if (options->gamma == 0) options->gamma = options->density;
@@ -52,7 +52,7 @@ tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
     TW_TRY(tw_gossip_remember(gossip, "estimate", &innovation->own));
     TW_TRY(tw_gossip_remember(gossip, "pull", &innovation->pull));
     for (int i = 0; i < innovation->partners && i < TW_RING_PARTNERS; i++)
-        TW_TRY(tw_gossip_remember(gossip, kinds[i], &innovation->theirs[i]));
+        TW_TRY(tw_gossip_remember_other(gossip, names[i], "estimate", innovation->ranks[i], &innovation->theirs[i]));
     return create_buffers(innovation);
 }
 

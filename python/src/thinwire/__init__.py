@@ -1,0 +1,36 @@
+"""thinwire: train deep networks over thin wires.
+
+The workers of a data-parallel run agree on their gradients, or on their weights, while they send few bytes. What a
+PyTorch script needs is in `thinwire.torch`. The classes here are the C library's objects; they know addresses, and no
+framework."""
+
+from typing import Dict, List, Tuple
+
+from . import spec, table
+from ._library import library
+from .comm import Comm
+from .errors import Error, NonFinite, PeerError, SpecError
+from .gossip import Gossip
+from .reducer import Reducer
+from .seal import read_key, sealed
+from .table import Entry
+from .tcp import Tcp
+
+__version__ = library.tw_version().decode()
+__all__ = ["Comm", "Entry", "Error", "Gossip", "NonFinite", "PeerError", "Reducer", "SpecError", "Tcp",
+           "gossip_schemes", "options", "read_key", "schemes", "sealed"]
+
+
+def schemes() -> List[Tuple[str, str]]:
+    """The schemes that agree on gradients, each with a line about it."""
+    return table.listed(library.tw_schemes_count, library.tw_schemes_name, library.tw_schemes_summary)
+
+
+def options(scheme: str) -> Dict[str, str]:
+    """The options of a scheme that agrees on gradients, each with its default."""
+    return spec.defaults_of(scheme)
+
+
+def gossip_schemes() -> List[Tuple[str, str]]:
+    """The schemes that agree on weights, each with a line about it."""
+    return table.listed(library.tw_gossips_count, library.tw_gossips_name, library.tw_gossips_summary)

@@ -1,0 +1,43 @@
+"""`python -m thinwire`: what is installed, in lines that a report of a fault should begin with."""
+
+import platform
+from typing import Iterator, List, Tuple
+
+from . import Error, __version__, gossip_schemes, schemes
+from ._library import path_of_library
+from .tcp import tcp_library
+
+
+def torch_version() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "none; thinwire.torch needs it (pip install torch)"
+    return str(torch.__version__)
+
+
+def sockets() -> str:
+    """Whether the transport that attach() takes is there."""
+    try:
+        return str(tcp_library()._name)
+    except Error as error:
+        return str(error)
+
+
+def names(listed: List[Tuple[str, str]]) -> str:
+    return " ".join(name for name, _ in listed)
+
+
+def lines() -> Iterator[Tuple[str, str]]:
+    yield "thinwire", __version__
+    yield "library", path_of_library()
+    yield "sockets", sockets()
+    yield "Python", f"{platform.python_version()} on {platform.platform()}"
+    yield "PyTorch", torch_version()
+    yield "schemes", names(schemes())
+    yield "gossip", names(gossip_schemes())
+
+
+if __name__ == "__main__":
+    for title, text in lines():
+        print(f"{title + ':':10}{text}")

@@ -1,0 +1,35 @@
+"""States of another number of ranks."""
+
+import contextlib
+from typing import Any, Callable, Dict, List, Sequence
+
+from . import table
+from ._library import Source
+from .errors import Error
+
+
+def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]],
+              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
+    """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1)."""
+    failures: List[BaseException] = []
+    with contextlib.ExitStack() as states:
+        def give(context: Any, old_rank: int, state: Any) -> int:
+            try:
+                one = states.enter_context(table.State())
+                one.put_all(old(old_rank))
+                state[0] = one.handle.value
+                return 0
+            except BaseException as error:  # Ctrl-C, too: nothing passes through C
+                failures.append(error)
+                return 9  # TW_ERROR_STATE
+
+        new = states.enter_context(table.State())
+        try:
+            regroup(spec.encode(), table.table_of(tensors), len(tensors), old_size, Source(give), None, rank, size, b"",
+                    new.handle)
+        except Error:
+            if failures:
+                raise failures[0] from None
+            raise
+        entries = new.entries()
+    return entries

@@ -1,0 +1,55 @@
+"""Agreement on weights, in which nobody waits for a slower one."""
+
+import ctypes
+from typing import Callable, Dict, Sequence
+
+from . import _regroup, table
+from ._library import GossipCounts, library
+from ._owned import Owned
+from .comm import Comm
+
+
+class Gossip(Owned):
+    """Each rank steps by itself, and a communication thread averages weights between a few ranks at a time.
+
+    To make one is a collective, as with a Reducer. `weights` are the addresses of the tensors' fp32 values; all ranks
+    begin with those of rank 0. `thinwire.gossip_schemes()` lists the schemes."""
+
+    def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named], weights: Sequence[int]):
+        handle = ctypes.c_void_p()
+        library.tw_gossip_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+                                 table.addresses(weights, len(tensors)), ctypes.byref(handle))
+        self._own(handle, library.tw_gossip_destroy, comm)
+        self.spec, self._count = spec, len(tensors)
+
+    def read(self, weights: Sequence[int]) -> None:
+        """Copies the weights out, all of one moment."""
+        library.tw_gossip_read(self._handle, table.addresses(weights, self._count))
+
+    def step(self, weights: Sequence[int]) -> bool:
+        """`weights` hold what the last read or step gave, moved by the optimiser, and receive the weights as they are
+        now, with that step in them. False: the step was not finite, and is not in them."""
+        return library.tw_gossip_step(self._handle, table.addresses(weights, self._count))
+
+    def finish(self, weights: Sequence[int]) -> None:
+        """Ends the gossip, as a collective: the mean over all ranks' weights, the same on every one."""
+        library.tw_gossip_finish(self._handle, table.addresses(weights, self._count))
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, rounds, bytes and seconds since the gossip was made: the fields of tw_gossip_counts in thinwire.h."""
+        return table.counts_of(library.tw_gossip_stats, self._handle, GossipCounts)
+
+    def state(self) -> Dict[str, table.Entry]:
+        """This rank's weights, and what its scheme holds back."""
+        return table.saved(library.tw_gossip_save_state, self._handle)
+
+    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+        """Takes what state() gave, before the first read, step or finish."""
+        table.loaded(library.tw_gossip_load_state, self._handle, entries)
+
+
+def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]], old_size: int,
+              rank: int, size: int) -> Dict[str, table.Entry]:
+    """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, and
+    asked for those alone whose part this rank takes over. The mean over the ranks of their weights is kept."""
+    return _regroup.regrouped(library.tw_gossip_regroup_state, spec, tensors, old, old_size, rank, size)

@@ -1,0 +1,95 @@
+"""Agreement on gradients: all ranks take the same step."""
+
+import ctypes
+from typing import Callable, Dict, Sequence, Tuple
+
+from . import _regroup, table
+from ._library import Gradient, ReducerCounts, library
+from ._owned import Owned
+from .comm import Comm
+
+SIGNALS_ARE_HEEDED = 0.1  # seconds apart
+
+
+class Reducer(Owned):
+    """Gradients go in as they become ready, and their mean over the ranks comes out in the same memory.
+
+    To make one is a collective: every rank of `comm` does, with the same spec and the same tensors, which are
+    (name, shape). `thinwire.schemes()` lists the schemes a spec may name."""
+
+    def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
+        handle = ctypes.c_void_p()
+        library.tw_reducer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+                                  ctypes.byref(handle))
+        self._own(handle, library.tw_reducer_destroy, comm)
+        self.spec = spec
+        self.tensors = [(name, tuple(shape)) for name, shape in tensors]
+
+    def submit(self, index: int, address: int, dtype: str = "float32", absent: bool = False) -> None:
+        """Hands over the gradient of tensor `index`, which lies at `address`; wait() gives back the mean there.
+
+        `dtype` is "float32", "float16", "bfloat16" or "float64". `absent`: this rank has no gradient of it in this
+        step; it adds nothing, what it remembers stays as it is, and it receives the mean all the same."""
+        if dtype == "float32" and not absent:
+            library.tw_reducer_submit(self._handle, index, address)
+            return
+        gradient = Gradient(struct_size=ctypes.sizeof(Gradient), data=address, dtype=table.DTYPES.index(dtype),
+                            absent=absent)
+        library.tw_reducer_submit_with(self._handle, index, ctypes.byref(gradient))
+
+    def submit_all(self, indices: Sequence[int], addresses: Sequence[int], dtype: str = "float32",
+                   absent: bool = False) -> None:
+        """submit() of several."""
+        if dtype != "float32" or absent:
+            for index, address in zip(indices, addresses):
+                self.submit(index, address, dtype, absent)
+            return
+        submit, handle = library.tw_reducer_submit, self._handle  # once: there are hundreds of tensors in a step
+        for index, address in zip(indices, addresses):
+            submit(handle, index, address)
+
+    def wait(self) -> bool:
+        """Ends the step. False: some gradient was not finite, the step was skipped on all ranks, and the buffers hold
+        nothing of use. Ctrl-C is heeded; comm.leave() is then what keeps the others from waiting."""
+        done, good = ctypes.c_int(), True
+        while not done.value:
+            good = library.tw_reducer_wait_for(self._handle, SIGNALS_ARE_HEEDED, ctypes.byref(done))
+        return good
+
+    def set_rates(self, rates: Sequence[float]) -> None:
+        """Tells the learning rates of the tensors in the steps to come, which sdagc has to know."""
+        table.refuse_another_count(len(rates), len(self.tensors), "rates")
+        library.tw_reducer_set_rates(self._handle, (ctypes.c_float * len(self.tensors))(*rates))
+
+    def set_gradient_scale(self, scale: float) -> None:
+        """From the next step on gradients come multiplied by `scale`, the same on all ranks, and so do means go."""
+        library.tw_reducer_set_gradient_scale(self._handle, scale)
+
+    @property
+    def momentum(self) -> Tuple[float, bool]:
+        """The momentum that the scheme applies itself, and whether in Nesterov's form. 0: it leaves it to the optimiser."""
+        nesterov = ctypes.c_int()
+        return library.tw_reducer_momentum(self._handle, ctypes.byref(nesterov)), bool(nesterov.value)
+
+    def plan(self) -> Dict[str, str]:
+        """What becomes of each tensor after any warm-up."""
+        return {name: library.tw_reducer_plan(self._handle, i).decode() for i, (name, _) in enumerate(self.tensors)}
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, bytes and seconds since the reducer was made: the fields of tw_reducer_counts in thinwire.h."""
+        return table.counts_of(library.tw_reducer_stats, self._handle, ReducerCounts)
+
+    def state(self) -> Dict[str, table.Entry]:
+        """All that the scheme remembers on this rank."""
+        return table.saved(library.tw_reducer_save_state, self._handle)
+
+    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+        """Takes what state() gave. Where an entry does not fit, the text names it and nothing has changed."""
+        table.loaded(library.tw_reducer_load_state, self._handle, entries)
+
+
+def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]], old_size: int,
+              rank: int, size: int) -> Dict[str, table.Entry]:
+    """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, and
+    asked for those alone whose part this rank takes over. The sum over the ranks of what they held back is kept."""
+    return _regroup.regrouped(library.tw_reducer_regroup_state, spec, tensors, old, old_size, rank, size)

@@ -1,0 +1,43 @@
+"""The text that names a scheme and its options: "scheme:option=value,option=value"."""
+
+import ctypes
+from typing import Dict, Tuple
+
+from ._library import OptionInfo, library
+
+
+def name_of(spec: str) -> str:
+    return spec.split(":")[0]
+
+
+def options_of(spec: str) -> Dict[str, str]:
+    """What the spec sets."""
+    pairs = (option.partition("=") for option in spec.partition(":")[2].split(",") if option)
+    return {name: value for name, _, value in pairs}
+
+
+def defaults_of(scheme: str) -> Dict[str, str]:
+    """Each option of a scheme that agrees on gradients, and its value where a spec says none."""
+    for index in range(library.tw_schemes_count()):
+        if library.tw_schemes_name(index).decode() == scheme:
+            return dict(option_at(index, number) for number in range(library.tw_schemes_option_count(index)))
+    return {}
+
+
+def option_at(index: int, number: int) -> Tuple[str, str]:
+    info = OptionInfo(struct_size=ctypes.sizeof(OptionInfo))
+    library.tw_schemes_option(index, number, ctypes.byref(info))
+    return info.name.decode(), info.fallback.decode()
+
+
+def with_option(spec: str, option: str, value: str) -> str:
+    """The spec with another value of an option; as it is, where the scheme has no such option."""
+    scheme = name_of(spec)
+    if option not in defaults_of(scheme):
+        return spec
+    return f"{scheme}:" + ",".join(f"{name}={what}" for name, what in {**options_of(spec), option: value}.items())
+
+
+def minds_rates(spec: str) -> bool:
+    """Whether what the scheme holds back is in units of the learning rate, which it has to be told then."""
+    return {**defaults_of(name_of(spec)), **options_of(spec)}.get("revision") == "rate"

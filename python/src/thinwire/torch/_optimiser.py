@@ -1,0 +1,58 @@
+"""What a scheme has to know of the optimiser: its learning rates, and whether it has momentum of its own."""
+
+import weakref
+from importlib import import_module  # torch.optim takes the name of its module away
+from typing import Any, Callable, List, Optional
+
+import torch
+
+from ..errors import Error
+
+
+def momentum_of(optimiser: torch.optim.Optimizer) -> str:
+    """In words, the momentum that the optimiser applies; "" for none."""
+    for group in optimiser.param_groups:
+        if group.get("momentum"):
+            return f"momentum={group['momentum']:g}"
+        if "betas" in group:
+            return f"betas={tuple(group['betas'])}"
+    return ""
+
+
+def refuse_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float) -> None:
+    """A scheme that corrects momentum gives a direction, and no gradient to take moments of."""
+    if optimiser is None or not momentum or getattr(optimiser, "takes_directions", False):
+        return
+    has = momentum_of(optimiser)
+    if has:
+        scheme = spec.split(":")[0]
+        raise Error(f"{scheme} applies momentum={momentum:g} before it sends, and {type(optimiser).__name__} has {has}: "
+                    f"it would be applied twice; use SGD with momentum=0, thinwire.torch.SGD, or {scheme}:momentum=0")
+
+
+def rates_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -> Optional[List[float]]:
+    """The learning rate of each parameter; None where the optimiser does not have all of them."""
+    rates = {id(p): float(group["lr"]) for group in optimiser.param_groups for p in group["params"]}
+    found = [rates[id(p)] for p in parameters if id(p) in rates]
+    return found if len(found) == len(parameters) else None
+
+
+def steps_any_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -> bool:
+    wanted = {id(p) for p in parameters}
+    return any(id(p) in wanted for group in optimiser.param_groups for p in group["params"])
+
+
+def before_each_step(noticed: Callable[[Any], None]) -> Callable[[], None]:
+    """Has the bound method `noticed` told of every optimiser before it steps, where torch can do that (from 2.0 on), for
+    as long as its object lives. Gives what ends it."""
+    register = getattr(import_module("torch.optim.optimizer"), "register_optimizer_step_pre_hook", None)
+    if register is None:
+        return lambda: None
+    weakly = weakref.WeakMethod(noticed)
+
+    def hook(optimiser: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        method = weakly()
+        if method:
+            method(optimiser)
+
+    return register(hook).remove

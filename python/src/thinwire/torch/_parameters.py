@@ -1,0 +1,77 @@
+"""Which parameters a scheme takes, under which names and in which order of dimensions."""
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..errors import Error
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # exchanged as fp32; others are left to torch
+
+
+class Row(NamedTuple):
+    """A parameter of the table. `order` is None, or the dimensions as they lie in memory, where that is another order
+    than that of the shape, as with channels_last: a bucket holds the gradient as it lies in memory."""
+
+    name: str
+    parameter: torch.Tensor
+    order: Tuple[int, ...]
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return tuple(self.parameter.shape[i] for i in self.order)
+
+
+def order_in_memory(tensor: torch.Tensor) -> Tuple[int, ...]:
+    dimensions = range(tensor.dim())
+    if tensor.is_contiguous():
+        return tuple(dimensions)
+    return tuple(sorted(dimensions, key=lambda i: (-tensor.stride(i), i)))
+
+
+def with_sparse_gradients(module: nn.Module) -> Iterable[int]:
+    embeddings = (m for m in module.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag)))
+    return {id(m.weight) for m in embeddings if m.sparse}
+
+
+def why_left_out(parameter: torch.Tensor, sparse: Iterable[int]) -> str:
+    if parameter.numel() == 0:
+        return "empty"
+    if id(parameter) in sparse:
+        return "sparse gradients: torch's own all-reduce"
+    if parameter.dtype not in DTYPES:
+        return f"{str(parameter.dtype).split('.')[1]}: torch's own all-reduce"
+    return ""
+
+
+def table_of(module: nn.Module, ignored: Iterable[str] = (), of_weights: bool = False) -> Tuple[List[Row], Dict[str, str]]:
+    """The rows of the table, of gradients or of weights, and of what is left out the reason. Parameters with several
+    names have the first."""
+    sparse = () if of_weights else with_sparse_gradients(module)
+    rows, left_out = [], {}
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad or name in ignored:
+            continue
+        reason = why_left_out(parameter, sparse)
+        if reason:
+            left_out[name] = reason
+        else:
+            rows.append(Row(name, parameter, order_in_memory(parameter)))
+    if not rows:
+        raise Error("the module has no parameter to compress: all are frozen, empty, sparse or left out")
+    return rows, left_out
+
+
+def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
+    """Of those that lie otherwise than their shape says, how."""
+    return {row.name: list(row.order) for row in rows if list(row.order) != sorted(row.order)}
+
+
+def start_alike(module: nn.Module, group: Any) -> None:
+    """Gives all ranks the parameters and buffers of rank 0."""
+    first = dist.get_global_rank(group, 0) if group is not None else 0
+    for tensor in [*module.parameters(), *module.buffers()]:
+        if tensor.numel():
+            dist.broadcast(tensor.detach(), first, group=group)

@@ -1,0 +1,72 @@
+"""What the library remembers, as plain tensors by name, and back."""
+
+import ctypes
+from typing import Any, Dict, Sequence
+
+import torch
+
+from ..errors import Error
+from ..table import Entry
+
+# Unsigned integers are kept in the signed type of their size, since torch has had them only from 2.3 on.
+KEPT_AS = {"uint32": torch.int32, "uint64": torch.int64}
+ABOUT = "thinwire/"  # what is no tensor of the scheme's
+
+
+def to_tensor(entry: Entry) -> torch.Tensor:
+    dtype = KEPT_AS.get(entry.dtype) or getattr(torch, entry.dtype)
+    if not entry.data:
+        return torch.empty(entry.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(entry.data), dtype=dtype).reshape(entry.shape)
+
+
+def from_tensor(tensor: torch.Tensor, dtype: str) -> Entry:
+    whole = tensor.detach().to("cpu").contiguous()
+    data = ctypes.string_at(whole.data_ptr(), whole.numel() * whole.element_size()) if whole.numel() else b""
+    return Entry(dtype, tuple(whole.shape), data)
+
+
+def to_dict(entries: Dict[str, Entry], about: Dict[str, Any]) -> Dict[str, Any]:
+    """`about` is what else there is to know: numbers, texts, and lists of them."""
+    tensors = {name: to_tensor(entry) for name, entry in entries.items()}
+    unsigned = {name: entry.dtype for name, entry in entries.items() if entry.dtype in KEPT_AS}
+    return {**{ABOUT + key: value for key, value in {**about, "unsigned": unsigned}.items()}, **tensors}
+
+
+def from_dict(state: Dict[str, Any]) -> Dict[str, Entry]:
+    unsigned = state.get(ABOUT + "unsigned", {})
+    tensors = {name: value for name, value in state.items() if not name.startswith(ABOUT)}
+    return {name: from_tensor(t, unsigned.get(name, str(t.dtype).split(".")[1])) for name, t in tensors.items()}
+
+
+def is_of_fallback(state: Dict[str, Any]) -> bool:
+    """Whether torch did the exchange when it was saved."""
+    return bool(state.get(ABOUT + "fallback"))
+
+
+def refuse_mixed(of_fallback: Sequence[bool]) -> None:
+    """`of_fallback` is what the states of all ranks say, in order of rank, the same list everywhere."""
+    for rank, one in enumerate(of_fallback):
+        if one != of_fallback[0]:
+            by_torch, by_scheme = (rank, 0) if one else (0, rank)
+            raise Error(f"rank {by_torch} has the state of a run whose exchange torch did itself, and rank {by_scheme} that of "
+                        "one that compressed: load on all ranks what one run saved", 5, "TW_ERROR_STATE")
+
+
+def does_not_fit(name: str, shape: Sequence[int], count: int) -> Error:
+    return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 5, "TW_ERROR_STATE")
+
+
+def check(state: Dict[str, Any], about: Dict[str, Any]) -> None:
+    """Each rank has its own: a residual of another rank would be sent a second time, and one's own be lost."""
+    there: Dict[str, Any] = {key: state.get(ABOUT + key) for key in ("rank", "size", "order")}
+    if there["rank"] is None:
+        raise Error("this is no state of a compressor: it does not say whose it is")
+    if (there["rank"], there["size"]) != (about["rank"], about["size"]):
+        raise Error(f"this is the state of rank {there['rank']} of {there['size']}, and that of rank {about['rank']} of "
+                    f"{about['size']} is wanted: each rank saves its own, and loads that; load_state_dicts is for "
+                    "another number of ranks")
+    for name in {**there["order"], **about["order"]}:
+        if there["order"].get(name) != about["order"].get(name):
+            raise Error(f"{name} has another memory format than when its state was saved: channels_last in one, not in "
+                        "the other")

@@ -1,0 +1,427 @@
+"""The object behind attach(): a table of parameters, a scheme, and what it remembers."""
+
+import contextlib
+import sys
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import torch
+
+from ..comm import Comm
+from ..errors import Error, NonFinite
+from ..reducer import Reducer, regrouped
+from ..spec import minds_rates, name_of, options_of
+from ..table import Entry
+from . import _costs, _optimiser, _state, _transport
+from ._bucket import spans
+from ._fallback import Fallback
+from ._parameters import Row, orders_of
+
+FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
+RATIO_IS_KNOWN = 10  # steps after the warm-up
+
+
+class Layout(NamedTuple):
+    """A bucket's rows of the table, and at which element of the bucket each begins."""
+
+    indices: List[int]
+    begins: List[int]
+
+
+class Loaded(NamedTuple):
+    """What a state holds, and whether torch did the exchange when it was saved."""
+
+    of_fallback: bool
+    entries: Dict[str, Entry]
+
+
+def dtype_of(values: torch.Tensor) -> str:
+    return str(values.dtype).split(".")[1]
+
+
+class Compressor:
+    """Agrees with the other ranks on the gradients of a table of parameters.
+
+    One is made by `attach`. It holds the scheme's memory of this rank: save state_dict() with each rank's checkpoint.
+
+    `skipped` is whether some rank's gradient was not finite in the last backward pass, the same on all ranks. Gradients
+    are then zero, on which an optimiser with momentum or weight decay, or Adam, moves all the same; to leave the weights
+    as they are write ``if not compressor.skipped: optimizer.step()``. (With the spec "allreduce" nobody looks.)"""
+
+    def __init__(self, rows: List[Row], left_out: Dict[str, str], spec: str, comm: Optional[Comm], *,
+                 owns_comm: bool = True, optimizer: Optional[torch.optim.Optimizer] = None, scaler: Any = None,
+                 nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, group: Any = None,
+                 may_fall_back: bool = False):
+        """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
+        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
+        if self.nonfinite not in FILLED_WITH:
+            raise Error(f"nonfinite={nonfinite!r}: it is one of {', '.join(FILLED_WITH)}")
+        self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
+        self._layouts: Dict[Tuple[int, ...], Layout] = {}
+        self._index = {id(row.parameter): i for i, row in enumerate(rows)}
+        self._optimiser, self._scaler, self._expect_ratio = optimizer, scaler, expect_ratio
+        self._failure: Optional[BaseException] = None
+        self._missing: Optional[Set[int]] = None  # of the step under way
+        self._rates: List[float] = []
+        self.skipped = False
+        self._group, self._may_fall_back = group, may_fall_back
+        self.costs: Optional[_costs.Costs] = None
+        self._fallback: Optional[Fallback] = None
+        self.spec = spec  # a dense exchange torch does itself: at its own speed, and right on any backend
+        self._reducer = None if comm is None else self._made(spec)
+        self._stop_watching = _optimiser.before_each_step(self._notice)
+
+    # The scheme
+
+    def _connected(self) -> Comm:
+        assert self._comm is not None  # that only a dense exchange lacks, of which nobody asks this
+        return self._comm
+
+    def _made(self, spec: str) -> Reducer:
+        reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
+        try:
+            _optimiser.refuse_momentum(self._optimiser, spec, reducer.momentum[0])
+        except Error:
+            reducer.close()
+            raise
+        self._momentum, self._minds_rates = reducer.momentum, minds_rates(spec)
+        return reducer
+
+    def set_scheme(self, spec: str) -> None:
+        """Goes on with another spec, from the next step on: a collective. What the scheme held back stays where it is
+        still the same scheme, and is lost where it is another."""
+        if name_of(spec) == "allreduce" or self._comm is None:
+            raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
+        old, new = self._reducer, self._made(spec)
+        if old is not None and name_of(spec) == name_of(self.spec):
+            with contextlib.ExitStack() as unless_it_fits:
+                unless_it_fits.callback(new.close)
+                new.load_state(old.state())
+                unless_it_fits.pop_all()
+        self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
+        if old is not None:
+            old.close()
+
+    @property
+    def spec_is_dense(self) -> bool:
+        """Whether the spec is "allreduce", which leaves all to torch."""
+        return self._comm is None
+
+    @property
+    def dense(self) -> bool:
+        """Whether torch does the exchange, uncompressed."""
+        return self._comm is None or self._fallback is not None
+
+    @property
+    def momentum(self) -> Tuple[float, bool]:
+        """The momentum that the scheme applies itself, and whether in Nesterov's form; 0 where the optimiser does."""
+        return (0.0, False) if self._comm is None else self._momentum
+
+    def plan(self) -> Dict[str, str]:
+        """What becomes of each parameter after any warm-up."""
+        plan = {row.name: "dense: torch's own all-reduce" for row in self._rows} if self.dense else self._live().plan()
+        return {**plan, **self._left_out}
+
+    # What is faster
+
+    def weigh(self) -> None:
+        """Measures what a step's exchange costs, as a collective, and leaves it to torch from now on where that is faster.
+        (A scheme that clips needs each rank's whole gradient before it sends, and stays.)"""
+        if self._comm is None or float(options_of(self.spec).get("clip", 0)):
+            return
+        self.costs = _costs.measured(self._rows, self.spec, self._comm, self._group)
+        if not self.costs.scheme_pays:
+            self._fall_back()
+
+    def _fall_back(self) -> None:
+        """The connections stay, for a state that wants them."""
+        self._fallback = self._made_fallback()
+        self._live().close()
+        self._reducer = None
+
+    def _made_fallback(self) -> Fallback:
+        """The momentum of the scheme goes on."""
+        return Fallback(self._rows, self._group, self._momentum)
+
+    # Steps: the hooks of ddp.py call these
+
+    def _live(self) -> Reducer:
+        if self._failure is not None:
+            raise self._failure
+        if self._reducer is None or self._reducer.closed:
+            raise Error("the compressor was closed; attach() makes another", 12, "TW_ERROR_ORDER")
+        return self._reducer
+
+    @property
+    def fallback(self) -> Optional[Fallback]:
+        """What does the exchange in place of the scheme; or None."""
+        if self._fallback is not None and self._connected().closed:
+            self._live()
+        return self._fallback
+
+    @property
+    def _scale(self) -> float:
+        """What the gradients of the step under way were multiplied by."""
+        return self._scaler.get_scale() if self._scaler is not None else 1.0
+
+    def _begin(self) -> Set[int]:
+        """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
+        if self._missing is not None:
+            return self._missing
+        reducer = self._live()
+        if self._optimiser is not None and self._minds_rates:
+            self._tell_rates(reducer)
+        if self._scaler is not None:
+            reducer.set_gradient_scale(self._scale)
+        self._missing = set(range(len(self._rows)))
+        return self._missing
+
+    def _tell_rates(self, reducer: Reducer) -> None:
+        rates = _optimiser.rates_of(self._optimiser, [row.parameter for row in self._rows])
+        if rates and rates != self._rates:
+            reducer.set_rates(rates)
+            self._rates = rates
+
+    def submit(self, parameter: torch.Tensor, values: torch.Tensor, absent: bool = False) -> None:
+        """The parameter's gradient, in the order in which the parameter lies in memory; `values` receive the mean."""
+        self.submit_all([self._index_of(parameter)], [values.data_ptr()], dtype_of(values), absent)
+
+    def submit_all(self, indices: Sequence[int], addresses: Sequence[int], dtype: str, absent: bool = False) -> None:
+        """The same, of the rows `indices`, whose gradients lie at `addresses`."""
+        try:
+            missing = self._begin()
+            self._live().submit_all(indices, addresses, dtype, absent)
+            missing.difference_update(indices)
+        except BaseException as error:
+            self._break_off(error)
+            raise
+
+    def layout_of(self, parameters: List[torch.Tensor]) -> Layout:
+        """Of a bucket of these parameters. DDP has few buckets, and changes them once or twice."""
+        key = tuple(map(id, parameters))
+        if key not in self._layouts:
+            rows = [(self._index_of(parameter), begin) for parameter, begin, _ in spans(parameters)]
+            self._layouts[key] = Layout([index for index, _ in rows], [begin for _, begin in rows])
+        return self._layouts[key]
+
+    def _index_of(self, parameter: torch.Tensor) -> int:
+        index = self._index.get(id(parameter))
+        if index is None:
+            raise Error("a gradient came of a parameter that the module did not have, or that was frozen, at attach(); "
+                        "attach again after changing the module")
+        return index
+
+    def finish(self) -> bool:
+        """Ends the step; True when the means are where the gradients were, False when it has to be skipped."""
+        self.skipped = False
+        try:
+            missing = sorted(self._begin())
+            nowhere = [torch.empty(self._rows[i].parameter.numel(), dtype=torch.float32, device="cpu") for i in missing]
+            for index, values in zip(missing, nowhere):
+                self._live().submit(index, values.data_ptr(), absent=True)
+            good = self._live().wait()
+            self._missing = None
+            self.skipped = not good
+            self._look_at_ratio()
+            return good
+        except BaseException as error:
+            self._break_off(error)
+            raise
+
+    def _break_off(self, error: BaseException) -> None:
+        """After a failure, or Ctrl-C, this rank is out of step: the others are not left to wait for it."""
+        if self._failure is None and not self.spec_is_dense:
+            self._failure = error if isinstance(error, Error) else Error(f"an earlier step was broken off: {error!r}")
+            self._leave()
+            if self._reducer is not None:
+                self._reducer.close()  # its threads write into gradients, whose owner has them again now
+
+    def _leave(self) -> None:
+        if self._comm is not None and not self._comm.closed:
+            self._comm.leave()
+
+    def _look_at_ratio(self) -> None:
+        if not self._expect_ratio:
+            return
+        counts = self._live().stats()
+        if counts["steps"] - counts["steps_warmup"] < RATIO_IS_KNOWN or not counts["message_packet"]:
+            return
+        ratio, wanted, self._expect_ratio = counts["message_fp32"] / counts["message_packet"], self._expect_ratio, None
+        if ratio < wanted:
+            raise Error(f"{self.spec} sends 1/{ratio:.4g} of the bytes, and expect_ratio={wanted:g}; plan() says what is "
+                        "compressed and what is not")
+
+    def _notice(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimiser is about to step. The first that steps these parameters is theirs."""
+        if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            _optimiser.refuse_momentum(optimiser, self.spec, self.momentum[0])
+            self._optimiser = optimiser
+
+    @property
+    def _fill(self) -> float:
+        return FILLED_WITH[self.nonfinite]
+
+    def _raise_skipped(self) -> None:
+        raise NonFinite("a gradient of some rank held NaN or infinity; no rank has taken the step", 13, "TW_SKIPPED")
+
+    # Counts
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, bytes and seconds since the scheme was made, as thinwire.h names them, and `ratio`: how many times
+        smaller this rank's messages are than fp32, after the warm-up. What was measured at attach(): `measured_scheme`
+        and `measured_dense`, seconds a step, and `fallback`: 1 where torch does the exchange for that reason, which
+        counts its steps alone. Empty for the spec "allreduce"."""
+        if self._comm is None:
+            return {}
+        measured = {"measured_scheme": self.costs.scheme, "measured_dense": self.costs.dense} if self.costs else {}
+        if self._fallback:
+            return {"fallback": 1, **measured, "steps": self._fallback.steps, "steps_skipped": self._fallback.skipped}
+        counts = self._live().stats()
+        packet = counts["message_packet"]
+        return {"fallback": 0, **measured, **counts, "ratio": counts["message_fp32"] / packet if packet else 1.0}
+
+    def summary(self) -> str:
+        """The stats in a line."""
+        if self._comm is None:
+            return f"thinwire {self.spec}: torch's own all-reduce"
+        counts = self.stats()
+        steps = max(1, counts["steps"])
+        skipped = f" ({counts['steps_skipped']} skipped)" if counts["steps_skipped"] else ""
+        if self._fallback:
+            return f"thinwire {self.spec}: {counts['steps']} steps{skipped} by torch's own all-reduce, which is faster here"
+        return (f"thinwire {self.spec}: {counts['steps']} steps{skipped}, {counts['bytes_sent'] / steps / 1e6:.3g} MB a "
+                f"step instead of {counts['bytes_dense'] / steps / 1e6:.3g}, waited "
+                f"{1e3 * counts['seconds_wait'] / steps:.3g} ms a step")
+
+    def write_scalars(self, writer: Any, step: int) -> None:
+        """The stats for TensorBoard: `writer` is a SummaryWriter, or has its add_scalar."""
+        for name, value in self.stats().items():
+            writer.add_scalar(f"thinwire/{name}", value, step)
+
+    def banner(self) -> str:
+        """What is about to happen, in a line."""
+        if self._fallback:
+            return (f"thinwire {self.spec}: torch's own all-reduce is taken; {self._costs_in_words()} "
+                    "(fallback=False compresses all the same)")
+        plan = self.plan()
+        compressed = [name for name, what in plan.items() if what.startswith(name_of(self.spec) + ":")]
+        elements = sum(row.parameter.numel() for row in self._rows)
+        momentum = "" if not self.momentum[0] else f"; it applies momentum={self.momentum[0]:g} itself"
+        costs = f"; {self._costs_in_words()}" if self.costs else ""
+        return (f"thinwire {self.spec}: {elements:,} gradients in {len(plan)} tensors, of which {len(compressed)} are "
+                f"compressed{momentum}{costs}")
+
+    def _costs_in_words(self) -> str:
+        if self.costs is None:
+            return "so it was when the state was saved"
+        return (f"the exchange of a step takes {1e3 * self.costs.scheme:.3g} ms with {name_of(self.spec)} here, and "
+                f"{1e3 * self.costs.dense:.3g} ms with torch's own all-reduce")
+
+    # State
+
+    def _about(self) -> Dict[str, Any]:
+        comm = self._connected()
+        return {"spec": self.spec, "rank": comm.rank, "size": comm.size, "order": orders_of(self._rows),
+                "fallback": self._fallback is not None}
+
+    def state_dict(self) -> Dict[str, Any]:
+        """All that the scheme remembers on this rank, between steps: tensors called ``"residual/conv1.weight"`` and the
+        like, and a few texts and numbers. torch.load(weights_only=True) takes it. Each rank saves its own."""
+        if self._comm is None:
+            return {}
+        return _state.to_dict((self._fallback or self._live()).state(), self._about())
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Takes what state_dict() gave on the same rank of as many. The run then goes on bit for bit: compressed or by
+        torch's own all-reduce, as the run did that saved it, whatever is faster here.
+
+        A collective: all ranks load theirs, or none does. What is wrong with that of one rank is an Error on all."""
+        if self._comm is None and not state:
+            return
+        if self._comm is None:
+            raise Error("this state is of a scheme, and the exchange is dense: there is nowhere to put it")
+
+        def read() -> Loaded:
+            _state.check(state, self._about())
+            return Loaded(_state.is_of_fallback(state), _state.from_dict(state))
+
+        self._load(read)
+
+    def load_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
+        """Takes what another number of ranks has saved, as a collective: states[r] is what state_dict() gave on rank r of
+        as many as there are, and asked for only where it is needed. The sum over all ranks of what they held back is
+        kept."""
+        if self._comm is None:
+            return
+        about = self._about()
+
+        def old(rank: int) -> Dict[str, Entry]:
+            _state.check(states[rank], {**about, "rank": rank, "size": len(states)})
+            return _state.from_dict(states[rank])
+
+        def read() -> Loaded:
+            if _state.is_of_fallback(states[0]):  # the same on all ranks, however many there are
+                return Loaded(True, old(0))
+            tensors = [(row.name, row.shape) for row in self._rows]
+            return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
+
+        self._load(read)
+
+    def _load(self, read: Callable[[], Loaded]) -> None:
+        """All ranks take what read() gives, or none of them does."""
+        mine: List[Loaded] = []
+
+        def read_here() -> bool:
+            if self._fallback is None:
+                self._live()
+            mine.append(read())
+            if mine[0].of_fallback and not self._may_fall_back:
+                raise Error("this state is of a run whose exchange torch did itself; attach() to a DistributedDataParallel "
+                            "takes it, an Exchange does not")
+            return mine[0].of_fallback
+
+        _state.refuse_mixed(_transport.gathered_by_all(self._group, read_here))
+        if mine[0].of_fallback:
+            self._load_fallback(mine[0].entries)
+        else:
+            self._load_scheme(mine[0].entries)
+
+    def _load_fallback(self, entries: Dict[str, Entry]) -> None:
+        """What did not compress goes on without, and has the velocity of the means."""
+        fallback = self._made_fallback()
+        _transport.gathered_by_all(self._group, lambda: fallback.load_state(entries, self._rows))
+        self._fallback = fallback
+        if self._reducer is not None:
+            self._reducer.close()
+            self._reducer = None
+
+    def _load_scheme(self, entries: Dict[str, Entry]) -> None:
+        """What compressed has something to send."""
+        with contextlib.ExitStack() as unless_all_do:
+            reducer = self._live() if self._fallback is None else self._made(self.spec)
+            if self._fallback is None:
+                unless_all_do.callback(reducer.load_state, reducer.state())
+            else:
+                unless_all_do.callback(reducer.close)
+            _transport.gathered_by_all(self._group, lambda: reducer.load_state(entries))
+            unless_all_do.pop_all()
+        self._reducer, self._fallback = reducer, None
+
+    # End
+
+    def close(self) -> None:
+        """Ends the scheme, and leaves the group. A backward pass after it is an error."""
+        self._stop_watching()
+        for owned in [self._reducer, self._comm if self._owns_comm else None]:
+            if owned is not None:
+                owned.close()
+
+    def __enter__(self) -> "Compressor":
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self.close()
+
+
+def announce(compressor: Compressor, rank: int) -> None:
+    if rank == 0:
+        print(compressor.banner(), file=sys.stderr, flush=True)

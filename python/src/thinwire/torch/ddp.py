@@ -1,0 +1,226 @@
+"""attach(): a DistributedDataParallel whose gradients are agreed on by thinwire."""
+
+import os
+import warnings
+import weakref
+from typing import Any, List, Optional, Set, Union
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from ..comm import Comm
+from ..errors import Error, SpecError
+from ..spec import name_of, options_of
+from ..tcp import Tcp
+from . import _parameters, _transport
+from ._bucket import Bucket, Pinned, for_the_scheme
+from .compressor import Compressor, announce, dtype_of
+
+# DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
+_bridges: "weakref.WeakKeyDictionary[DistributedDataParallel, _Bridge]" = weakref.WeakKeyDictionary()
+
+
+def _thinwire_hook(state, bucket):  # type: ignore[no-untyped-def]  # no annotations, and these names: DDP looks at both
+    return state.take(bucket)
+
+
+class _Bridge:
+    """Takes the buckets of a backward pass as they become ready, and gives them back together.
+
+    DDP calls the hook for its buckets in order. The library exchanges the gradients meanwhile, on its own threads; the
+    hook of the last bucket waits for it. So no thread of Python's is needed, and no lock of Python's is held."""
+
+    def __init__(self, group: Any, parameters: List[torch.Tensor], may_be_unused: bool):
+        self.compressor: Compressor
+        self._group = group
+        self._pending: List[Bucket] = []
+        self._unsent: List[Bucket] = []  # on their way from a GPU
+        self._pinned = Pinned()
+        self._used = self._watch(parameters) if may_be_unused else None
+
+    @staticmethod
+    def _watch(parameters: List[torch.Tensor]) -> Set[int]:
+        """DDP gives zeros for a parameter that the pass did not use, and does not say so."""
+        used: Set[int] = set()
+        for parameter in parameters:
+            parameter.register_hook(lambda gradient, key=id(parameter): used.add(key))
+        return used
+
+    def serve(self, compressor: Compressor) -> None:
+        """From now on, and no more the one before."""
+        before = getattr(self, "compressor", None)
+        self.compressor, self._pending, self._unsent = compressor, [], []
+        if before is not None:
+            before.close()
+
+    def __reduce__(self) -> Any:
+        """A copy of a module has no hook in DDP, and this comes along with it all the same."""
+        warnings.warn("a copy of a DistributedDataParallel, and one that is loaded, exchanges by torch itself until attach() is "
+                      "called for it", stacklevel=2)
+        return type(None), ()
+
+    def take(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
+        """What happens in here besides the library's calls is short, and Ctrl-C may come in it all the same."""
+        try:
+            return self._taken(bucket)
+        except BaseException as error:
+            self.compressor._break_off(error)
+            raise
+
+    def _taken(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
+        buffer, fallback = bucket.buffer(), self.compressor.fallback
+        if self.compressor.spec_is_dense or not for_the_scheme(buffer):
+            future = self._mean_by_torch(buffer)
+        elif fallback:
+            future = fallback.take(bucket)
+        else:
+            future = self._take(Bucket(bucket, self._pinned))
+        if bucket.is_last() and not self.compressor.spec_is_dense:
+            self._finish()
+        return future
+
+    def _mean_by_torch(self, buffer: torch.Tensor) -> "torch.futures.Future[torch.Tensor]":
+        buffer.div_(dist.get_world_size(self._group))
+        work = dist.all_reduce(buffer, group=self._group, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    def _take(self, bucket: Bucket) -> "torch.futures.Future[torch.Tensor]":
+        self._pending.append(bucket)
+        self._unsent.append(bucket)
+        while self._unsent and self._unsent[0].is_here():
+            self._send(self._unsent.pop(0))
+        return bucket.future
+
+    def _send(self, bucket: Bucket) -> None:
+        layout, dtype = self.compressor.layout_of(bucket.parameters), dtype_of(bucket.values)
+        if self._used is None:  # to make a tensor of each takes longer than all else here
+            self.compressor.submit_all(layout.indices, bucket.addresses(layout.begins), dtype)
+            return
+        for index, (parameter, values), address in zip(layout.indices, bucket.slices(), bucket.addresses(layout.begins)):
+            has_gradient = id(parameter) in self._used or bool(values.any())
+            self.compressor.submit_all([index], [address], dtype, absent=not has_gradient)
+
+    def _finish(self) -> None:
+        fallback = self.compressor.fallback
+        if fallback:
+            good = fallback.finish(self.compressor._scale, self.compressor._fill, self._used is not None)
+            self.compressor.skipped = not good
+        else:
+            good = self._finish_scheme()
+        if self._used is not None:
+            self._used.clear()
+        if not good and self.compressor.nonfinite == "raise":
+            self._raise_later()
+
+    def _finish_scheme(self) -> bool:
+        for bucket in self._unsent:
+            bucket.wait()
+            self._send(bucket)
+        pending, self._pending, self._unsent = self._pending, [], []
+        good = self.compressor.finish()
+        for bucket in pending:
+            bucket.complete(good, self.compressor._fill)
+        return good
+
+    def _raise_later(self) -> None:
+        """DDP does not survive an exception in a hook. It has two things left to do when the hook of the last bucket
+        returns, of which the second is a callback at the end of the pass; what that in turn queues comes after it."""
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        queue(lambda: queue(self.compressor._raise_skipped))
+
+
+def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch.optim.Optimizer] = None,
+           scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0,
+           nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, fallback: Optional[bool] = None,
+           banner: bool = True) -> Compressor:
+    """Has `ddp` exchange its gradients with the scheme that `spec` names, such as ``"dgc:density=0.001"``.
+
+    A collective: all ranks of the module's process group call it, before the first backward pass.
+
+    optimizer     whose learning rate and momentum are looked at. From torch 2.0 on it is found by itself when it steps
+    scaler        a GradScaler: a step that is not finite is given to it as NaN, which it knows to skip
+    transport     "tcp", connections of thinwire's own; "mpi" under mpirun; a thinwire.Tcp with options, or a Comm
+    timeout       seconds until a rank that does not answer is a PeerError
+    nonfinite     what becomes of a step in which some rank had NaN or infinity: "skip" (gradients of zero, on which an
+                  optimiser with momentum or weight decay still moves; Compressor.skipped tells), "raise" (NonFinite, after
+                  backward, on all ranks), "nan" (as with a scaler)
+    expect_ratio  an Error is raised if messages are not so many times smaller than fp32
+    fallback      whether to measure first what the exchange of a step costs, and to leave it to torch's own all-reduce where
+                  that is faster than the scheme: yes, unless THINWIRE_FALLBACK=off or expect_ratio says otherwise
+    banner        rank 0 says in a line on stderr what is going to happen
+
+    The spec "allreduce" leaves the exchange to torch. A second attach to the same module takes the place of the first."""
+    ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
+    group = ddp.process_group
+    dense = _agreed_to_be_dense(spec, group)
+    rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
+    if not dense:
+        _refuse_devices(rows)
+    comm = None if dense else _transport.comm_of(transport, group, timeout)
+    compressor = Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
+                            owns_comm=comm is not transport, expect_ratio=expect_ratio, group=group,
+                            may_fall_back=True)
+    if comm is not None and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
+        compressor.weigh()
+    if ddp not in _bridges and comm is not None:  # a DDP without a hook is plain DDP
+        _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
+    if ddp in _bridges:
+        _bridges[ddp].serve(compressor)
+    if banner:
+        announce(compressor, dist.get_rank(group))
+    return compressor
+
+
+def _registered(ddp: DistributedDataParallel, compressor: Compressor, parameters: List[torch.Tensor]) -> _Bridge:
+    bridge = _Bridge(ddp.process_group, parameters, ddp.find_unused_parameters or ddp.static_graph)
+    try:
+        ddp.register_comm_hook(bridge, _thinwire_hook)
+    except RuntimeError as error:
+        compressor.close()
+        raise Error("this DistributedDataParallel has a communication hook already, another one or that of its mixed precision or "
+                    f"of an optimiser in backward; attach() to one without: {error}") from error
+    return bridge
+
+
+def _wanted(fallback: Optional[bool], expect_ratio: Optional[float]) -> bool:
+    """Who says how many times smaller messages have to be wants them compressed."""
+    if fallback is None:
+        return not expect_ratio and os.environ.get("THINWIRE_FALLBACK") != "off"
+    return fallback
+
+
+def _agreed_to_be_dense(spec: str, group: Any) -> bool:
+    """Whether torch does the exchange: on all ranks or on none. (That the schemes are the same their reducer sees to.)"""
+    def here() -> bool:
+        _refuse_options_of_torch(spec)
+        return name_of(spec) == "allreduce"
+
+    dense = _transport.gathered_by_all(group, here)
+    if True in dense and False in dense:
+        raise SpecError(f"rank {dense.index(True)} has the spec \"allreduce\", and rank {dense.index(False)} has another one: "
+                        "give all ranks the same", 2, "TW_ERROR_SPEC")
+    return dense[0]
+
+
+def _refuse_options_of_torch(spec: str) -> None:
+    if name_of(spec) == "allreduce" and options_of(spec):
+        raise SpecError(f"allreduce: no option \"{next(iter(options_of(spec)))}\" here, where the dense exchange is torch's own; "
+                        "write \"allreduce\"", 2, "TW_ERROR_SPEC")
+
+
+def _refuse_devices(rows: List[_parameters.Row]) -> None:
+    """The address of any other device's memory is none that the library could read."""
+    for row in rows:
+        if row.parameter.device.type not in ("cpu", "cuda"):
+            raise Error(f"{row.name} is on {row.parameter.device}; thinwire takes parameters in the host's memory and on CUDA "
+                        "devices, and the spec \"allreduce\" leaves all others to torch")
+
+
+def _unless_refused(ddp: Any) -> DistributedDataParallel:
+    if not isinstance(ddp, DistributedDataParallel):
+        raise Error(f"attach() takes a DistributedDataParallel, and this is a {type(ddp).__name__}; wrap the module first")
+    if getattr(ddp, "_use_python_reducer", False):
+        raise Error("DDP's Python reducer gives its hooks no buckets; set torch._dynamo.config.optimize_ddp to True, or "
+                    "to \"ddp_optimizer\"")
+    return ddp

@@ -1,0 +1,142 @@
+"""Exchange: gradients agreed on without DistributedDataParallel, where they lie."""
+
+import contextlib
+import weakref
+from typing import Any, Callable, Iterator, Optional, Set, Union
+
+import torch
+import torch.distributed as dist
+
+from ..comm import Comm
+from ..errors import Error
+from ..tcp import Tcp
+from . import _parameters, _transport
+from .compressor import Compressor, announce
+
+
+# An Exchange lives until it is closed, or nobody has its module any more. The hooks do not hold it: Python's collector
+# of cycles does not see them.
+_exchanges: "weakref.WeakKeyDictionary[torch.nn.Module, Exchange]" = weakref.WeakKeyDictionary()
+
+
+class Exchange:
+    """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
+
+    A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. From torch 2.1
+    on, and for parameters in the host's memory. The other arguments are those of `attach`.
+
+    It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
+    somebody has the Exchange. A module has one at a time."""
+
+    def __init__(self, module: torch.nn.Module, spec: str, *, group: Any = None,
+                 optimizer: Optional[torch.optim.Optimizer] = None, scaler: Any = None,
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, nonfinite: Optional[str] = None,
+                 expect_ratio: Optional[float] = None, banner: bool = True):
+        if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+            raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
+        rows, left_out = _parameters.table_of(module)
+        _refuse(rows, left_out)
+        if module in _exchanges:
+            raise Error("this module has an Exchange; close() it before making another")
+        _parameters.start_alike(module, group)
+        comm = _transport.comm_of(transport, group, timeout)
+        self.compressor = Compressor(rows, left_out, spec, comm, owns_comm=comm is not transport, optimizer=optimizer,
+                                     scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
+        self._parameters = [row.parameter for row in rows]
+        self._syncs = True
+        self._under_way: Set[int] = set()
+        self._hooks = [p.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for p in self._parameters]
+        _exchanges[module] = self
+        if banner:
+            announce(self.compressor, dist.get_rank(group))
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes in here accumulate, and send nothing. The next one outside sends the sum."""
+        self._syncs = False
+        try:
+            yield
+        finally:
+            self._syncs = True
+
+    def _ready(self, parameter: torch.Tensor) -> None:
+        if not self._syncs:
+            return
+        if id(parameter) in self._under_way:
+            raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
+                        "close this Exchange and make another, on all ranks")
+        if not self._under_way:
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._submit(parameter)
+
+    def _submit(self, parameter: torch.Tensor) -> None:
+        self._under_way.add(id(parameter))
+        if parameter.grad.stride() != parameter.stride():  # the table goes by how the parameter lies
+            parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
+        self.compressor.submit(parameter, parameter.grad)
+
+    def _finish(self) -> None:
+        """The end of the pass. What it did not use has what accumulated before, or nothing."""
+        if torch._C._current_autograd_node() is not None:  # a pass inside of another one, which goes on
+            raise Error("the first gradients of a backward pass came from a checkpoint with use_reentrant=True, whose end "
+                        "would be taken for the end of the pass; use checkpoint(..., use_reentrant=False), or attach()")
+        absent = []
+        for parameter in self._parameters:
+            if id(parameter) in self._under_way:
+                continue
+            if parameter.grad is not None:
+                self._submit(parameter)
+            else:
+                absent.append((parameter, torch.zeros_like(parameter)))
+                self.compressor.submit(*absent[-1], absent=True)
+        self._under_way.clear()
+        good = self.compressor.finish()
+        for parameter, mean in absent:
+            if good and bool(mean.any()):
+                parameter.grad = mean
+        if not good:
+            self._skip()
+
+    def _skip(self) -> None:
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                parameter.grad.fill_(self.compressor._fill)
+        if self.compressor.nonfinite == "raise":
+            self.compressor._raise_skipped()
+
+    def close(self) -> None:
+        """Ends the exchange: from now on a backward pass is the module's own."""
+        for hook in self._hooks:
+            hook.remove()
+        for module in [module for module, exchange in _exchanges.items() if exchange is self]:
+            del _exchanges[module]
+        self.compressor.close()
+
+    def __enter__(self) -> "Exchange":
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self.close()
+
+
+def ready_of(exchange: "weakref.ref[Exchange]") -> Callable[[torch.Tensor], None]:
+    """A parameter may outlive the module: its gradients are then told to be nobody's, and not left as they are."""
+    def ready(parameter: torch.Tensor) -> None:
+        there = exchange()
+        if there is None:
+            raise Error("nobody has the module any more that an Exchange was made for, and its parameters are trained; make "
+                        "the Exchange for a module that is kept, or close() it first")
+        there._ready(parameter)
+
+    return ready
+
+
+def _refuse(rows: Any, left_out: Any) -> None:
+    for name, reason in left_out.items():
+        if reason != "empty":
+            raise Error(f"{name} cannot go through an Exchange ({reason}); attach() to a DistributedDataParallel takes it")
+    for row in rows:
+        if row.parameter.device.type != "cpu":
+            raise Error(f"{row.name} is on {row.parameter.device}, and an Exchange takes parameters in the host's memory; "
+                        "attach() to a DistributedDataParallel copies")

@@ -1,0 +1,118 @@
+"""GossipDataParallel: every rank steps by itself, and weights are averaged beside it."""
+
+from typing import Any, Callable, Dict, Optional, Sequence, Union
+
+import torch
+import torch.distributed as dist
+
+from ..comm import Comm
+from ..errors import Error
+from ..gossip import Gossip, regrouped
+from ..table import Entry
+from ..tcp import Tcp
+from . import _parameters, _state, _transport
+
+
+class GossipDataParallel(torch.nn.Module):
+    """A module whose weights are drawn together by gossip. With the asynchronous schemes, such as ``"adpsgd-random"``,
+    no rank waits for a slower one.
+
+        model = GossipDataParallel(model, "adpsgd-random", optimizer=optimizer)
+        ...
+            loss.backward()
+            model.step()        # the optimiser's step, which then goes to the others, and theirs come in
+        model.finish()          # all ranks have the mean of their weights
+
+    A collective: every rank of `group` makes one, and all begin with the weights of rank 0. The optimiser has the
+    module's parameters, which are fp32 in the host's memory; it may have momentum, or be Adam. Buffers, such as the
+    statistics of batch norms, stay each rank's own until finish(), which gives their mean."""
+
+    def __init__(self, module: torch.nn.Module, spec: str, *, optimizer: torch.optim.Optimizer, group: Any = None,
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0):
+        super().__init__()
+        self.module = module
+        self._optimiser, self._group = optimizer, group
+        rows, left_out = _parameters.table_of(module, of_weights=True)
+        _refuse(rows, left_out)
+        _parameters.start_alike(module, group)
+        self._orders = _parameters.orders_of(rows)
+        self._weights = [row.parameter for row in rows]
+        self._comm = _transport.comm_of(transport, group, timeout)
+        self._owns_comm = self._comm is not transport
+        self._tensors = [(row.name, row.shape) for row in rows]
+        self._gossip = Gossip(self._comm, spec, self._tensors, self._addresses())
+        self._has_read = self._finished = False
+
+    def _addresses(self) -> list:
+        return [weight.data_ptr() for weight in self._weights]
+
+    def _read_first(self) -> None:
+        """Nothing of the gossip runs before this, so that a state can be loaded."""
+        if not self._has_read:
+            self._gossip.read(self._addresses())
+            self._has_read = True
+
+    def forward(self, *inputs: Any, **more: Any) -> Any:
+        if not self._finished:
+            self._read_first()
+        return self.module(*inputs, **more)
+
+    def step(self, closure: Optional[Callable] = None) -> bool:
+        """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been."""
+        self._read_first()
+        self._optimiser.step(closure) if closure else self._optimiser.step()
+        return self._gossip.step(self._addresses())
+
+    def finish(self) -> None:
+        """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers."""
+        self._gossip.finish(self._addresses())
+        self._finished = True
+        for buffer in self.module.buffers():
+            if buffer.is_floating_point():
+                dist.all_reduce(buffer, group=self._group)
+                buffer.div_(dist.get_world_size(self._group))
+        self.close()
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, rounds, bytes and seconds, as tw_gossip_counts in thinwire.h names them."""
+        return self._gossip.stats()
+
+    def gossip_state_dict(self) -> Dict[str, Any]:
+        """This rank's weights and what its scheme holds back, as plain tensors. Each rank saves its own."""
+        return _state.to_dict(self._gossip.state(), self._about())
+
+    def load_gossip_state_dict(self, state: Dict[str, Any]) -> None:
+        """Takes that, before the first forward pass."""
+        _state.check(state, self._about())
+        self._gossip.load_state(_state.from_dict(state))
+
+    def load_gossip_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
+        """Takes what another number of ranks has saved, before the first forward pass: states[r] is what
+        gossip_state_dict() gave on rank r of as many as there are. The mean over all ranks of their weights is kept."""
+        about = self._about()
+
+        def old(rank: int) -> Dict[str, Entry]:
+            _state.check(states[rank], {**about, "rank": rank, "size": len(states)})
+            return _state.from_dict(states[rank])
+
+        self._gossip.load_state(regrouped(self._gossip.spec, self._tensors, old, len(states), about["rank"],
+                                          about["size"]))
+
+    def _about(self) -> Dict[str, Any]:
+        return {"spec": self._gossip.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders}
+
+    def close(self) -> None:
+        """Leaves the others. Before finish() they go on without this rank, or get a PeerError."""
+        self._gossip.close()
+        if self._owns_comm:
+            self._comm.close()
+
+
+def _refuse(rows: Any, left_out: Any) -> None:
+    for name, reason in left_out.items():
+        if reason != "empty":
+            raise Error(f"{name} cannot be averaged by gossip: it is {reason.split(':')[0]}")
+    for row in rows:
+        if row.parameter.dtype != torch.float32 or row.parameter.device.type != "cpu":
+            raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device}; gossip averages fp32 weights in the "
+                        "host's memory")

@@ -1,0 +1,71 @@
+"""Starts a script on several ranks, as torchrun does or by torchrun itself.
+
+(That of PyTorch 1.13 does not run under Python 3.11: then its part is done here.)"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import ranks
+
+
+def environment(**more):
+    kept = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+            "THINWIRE_FALLBACK": "off"}  # whether torch's own exchange is faster on this machine is chance
+    return {**kept, **more}
+
+
+def meeting_point(size):
+    """The store that ranks meet at is the launcher's, and listens before they begin. (A port that is only chosen before may
+    be somebody else's by the time that the first rank listens, and then the others wait for half an hour.)"""
+    from torch.distributed import TCPStore
+    return TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
+
+
+def wait(processes, seconds):
+    """Until all have ended, one has failed, or time is over; then none is left."""
+    deadline = time.monotonic() + seconds
+    while any(p.poll() is None for p in processes) and not any(p.poll() for p in processes) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    codes = [process.poll() for process in processes]
+    for process in processes:
+        process.kill()
+        process.wait()
+    return codes
+
+
+def started_as_torchrun_does(words, size):
+    """What each rank wrote: its ends, its output and its errors."""
+    store = meeting_point(size)
+    common = environment(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
+                         MASTER_PORT=str(store.port), GLOO_SOCKET_IFNAME="lo", THINWIRE_BIND="127.0.0.1",
+                         TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
+    with contextlib.ExitStack() as stack:
+        files = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in "oe"] for _ in range(size)]
+        processes = [subprocess.Popen([sys.executable, *map(str, words)], start_new_session=True, stdout=out, stderr=err,
+                                      env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                     for rank, (out, err) in enumerate(files)]
+        codes = wait(processes, 2 * ranks.SECONDS)
+        for file in (file for pair in files for file in pair):
+            file.seek(0)
+        return [(code, out.read(), err.read()) for code, (out, err) in zip(codes, files)]
+
+
+def folder_with_torchrun(folder):
+    """A folder in which `torchrun` is this Python's, or None where this torch has none that runs."""
+    import torch
+    if torch.__version__.startswith("1.") and sys.version_info >= (3, 11):
+        return None
+    beside = pathlib.Path(sys.executable).with_name("torchrun")
+    program = folder / "torchrun"
+    if beside.exists():
+        shutil.copy(beside, program)
+    else:
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torch.distributed.run "$@"\n')
+    program.chmod(0o755)
+    return folder

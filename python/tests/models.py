@@ -1,0 +1,54 @@
+"""Small models, and what a run of steps leaves."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def small(seed=0):
+    """A convolution, a norm, and linear layers, so that there are tensors of four, two and one dimension."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 32),
+                         nn.ReLU(), nn.Linear(32, 10))
+
+
+def batch(rank, step, rows=8):
+    """The same on every run, another on each rank and in each step."""
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(rows, 3, 8, 8, generator=generator), torch.randint(0, 10, (rows,), generator=generator)
+
+
+def backward(ddp, rank, step):
+    x, y = batch(rank, step)
+    loss = nn.functional.cross_entropy(ddp(x), y)
+    loss.backward()
+    return float(loss.detach())
+
+
+def gradients(module):
+    return {name: p.grad.detach().clone() for name, p in module.named_parameters() if p.grad is not None}
+
+
+def weights(module):
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def train(ddp, optimiser, rank, steps):
+    for step in steps:
+        optimiser.zero_grad()
+        backward(ddp, rank, step)
+        optimiser.step()
+
+
+def wrapped(model, **more):
+    return DistributedDataParallel(model, gradient_as_bucket_view=more.pop("gradient_as_bucket_view", True), **more)
+
+
+def same_everywhere(module):
+    """Whether all ranks have the same bits."""
+    flat = torch.cat([p.detach().double().reshape(-1) for p in module.parameters()])
+    low, high = flat.clone(), flat.clone()
+    dist.all_reduce(low, dist.ReduceOp.MIN)
+    dist.all_reduce(high, dist.ReduceOp.MAX)
+    return bool((low == high).all())

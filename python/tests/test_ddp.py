@@ -1,0 +1,634 @@
+#!/usr/bin/env python3
+"""attach() in the corners of DistributedDataParallel. Each gradient of a step is either sent or kept: nothing is lost."""
+
+import contextlib
+import copy
+import io
+import unittest
+
+import ranks
+
+TOPK = "topk:density=0.05,leftovers=fp32"
+EVERYTHING = "topk:density=0.05,min_dims=0,min_elements=1"
+
+
+def attached(model, spec=TOPK, attach=None, **more):
+    import models
+    import thinwire.torch
+    ddp = models.wrapped(model, **more)
+    return ddp, thinwire.torch.attach(ddp, spec, **{"banner": False, "timeout": ranks.SECONDS, **(attach or {})})
+
+
+def mass(compressor, name):
+    """What this rank holds back of a tensor."""
+    return compressor.state_dict()[f"residual/{name}"].double()
+
+
+def over_ranks(tensor):
+    import torch.distributed as dist
+    total = tensor.clone().double()
+    dist.all_reduce(total)
+    return total
+
+
+# One step over an exact oracle: what all ranks held back and computed is what was applied, times N, and what they hold now.
+
+def conserved(rank, size, spec, more, steps, prepare=None):
+    import models
+    model = models.small()
+    if prepare:
+        globals()[prepare](model)
+    ddp, compressor = attached(copy.deepcopy(model), spec, **more)
+    reference = copy.deepcopy(model)
+    names = [n for n, p in model.named_parameters() if f"residual/{n}" in compressor.state_dict()]
+    assert names
+    worst = 0.0
+    before = {n: over_ranks(mass(compressor, n)) for n in names}
+    for step in range(steps):
+        ddp.zero_grad(), reference.zero_grad()
+        models.backward(ddp, rank, step), models.backward(reference, rank, step)
+        given, got = models.gradients(reference), models.gradients(ddp.module)
+        for n in names:
+            held = over_ranks(mass(compressor, n))
+            there = over_ranks(in_memory_order(given[n]) / size) + before[n] - in_memory_order(got[n]).double()
+            worst = max(worst, float((held - there).abs().max()))
+            before[n] = held
+    assert models.same_everywhere(ddp.module)
+    return worst
+
+
+def in_memory_order(tensor):
+    """A tensor's values as they lie in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def channels_last(model):
+    import torch
+    model.to(memory_format=torch.channels_last)
+
+
+class TwoParts:
+    """Made in the ranks: torch is imported there only."""
+
+    @staticmethod
+    def model():
+        import torch
+        from torch import nn
+
+        class Parts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)
+
+            def forward(self, x, with_b):
+                return self.b(self.a(x)).square().mean() if with_b else self.a(x).square().mean()
+
+        torch.manual_seed(0)
+        return Parts()
+
+
+def inputs(rank, step):
+    import torch
+    return torch.randn(4, 16, generator=torch.Generator().manual_seed(10 * step + rank))
+
+
+def unused(rank, size, uses, more):
+    """uses[step] is who uses b. After each step: the mean of b.weight (0 where there is none), and what ranks hold back."""
+    ddp, compressor = attached(TwoParts.model(), TOPK, **{"find_unused_parameters": True, **more})
+    results = []
+    for step, users in enumerate(uses):
+        ddp.zero_grad()
+        before = mass(compressor, "b.weight")
+        ddp(inputs(rank, step), rank in users).backward()
+        grad = ddp.module.b.weight.grad
+        results.append((None if grad is None else float(grad.abs().sum()), float(before.abs().sum()),
+                        bool((mass(compressor, "b.weight") == before).all())))
+    return results
+
+
+def accumulated(rank, size):
+    """Four micro-steps, of which the last sends, give the mean of their sum."""
+    import models
+    model = models.small().eval()
+    ddp, compressor = attached(copy.deepcopy(model), "topk:density=1,leftovers=fp32,values=fp32")
+    alone = copy.deepcopy(model)
+    for step in range(4):
+        with ddp.no_sync() if step < 3 else contextlib.nullcontext():
+            models.backward(ddp, rank, step)
+        models.backward(alone, rank, step)
+    worst = max(float((over_ranks(g) / size - models.gradients(ddp.module)[n]).abs().max())
+                for n, g in models.gradients(alone).items())
+    return worst, compressor.stats()["steps"]
+
+
+def odd_parameters(rank, size):
+    """Scalars, empty, sparse, frozen, tied, half and double parameters side by side."""
+    import torch
+    from torch import nn
+
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scalar, self.empty = nn.Parameter(torch.tensor(2.0)), nn.Parameter(torch.zeros(0))
+            self.table = nn.Embedding(50, 8, sparse=True)
+            self.first = nn.Linear(8, 8, bias=False)
+            self.again = self.first
+            self.frozen = nn.Linear(8, 8)
+            self.frozen.requires_grad_(False)
+            self.doubled = nn.Linear(8, 24).double()
+            self.halved = nn.Parameter(torch.ones(40, 8, dtype=torch.float16))
+
+        def forward(self, at):
+            x = self.again(self.first(self.table(at))) * self.scalar + self.empty.sum()
+            x = self.frozen(x) + (self.halved.float() * x.sum()).sum()
+            return self.doubled(x.double()).square().mean()
+
+    torch.manual_seed(0)
+    model = Odd()
+    ddp, compressor = attached(copy.deepcopy(model), "topk:density=1,min_dims=0,min_elements=1,values=fp32",
+                               gradient_as_bucket_view=False)
+    at = torch.tensor([rank, rank + 1, 7])
+    ddp(at).backward()
+    model(at).backward()
+    worst = 0.0
+    for (name, p), q in zip(ddp.module.named_parameters(), model.parameters()):
+        if q.grad is None or q.numel() == 0:
+            continue
+        expected = over_ranks(q.grad.to_dense() if q.grad.is_sparse else q.grad) / size
+        got = p.grad.to_dense() if p.grad.is_sparse else p.grad
+        precision = 1e-2 if p.dtype is torch.float16 else 1e-6
+        worst = max(worst, float((got - expected).abs().max() / expected.abs().max().clamp(min=1e-3)) / precision)
+        assert got.dtype is p.dtype
+    plan = compressor.plan()
+    return worst, {name: plan.get(name) for name in ("empty", "table.weight", "frozen.weight", "again.weight")}
+
+
+def uneven(rank, size):
+    """Rank 0 has fewer batches; join() has it take part all the same."""
+    import models
+    import torch
+    ddp, compressor = attached(models.small().eval(), EVERYTHING)
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    with ddp.join():
+        for step in range(2 + 2 * rank):
+            optimiser.zero_grad()
+            models.backward(ddp, rank, step)
+            optimiser.step()
+    return models.same_everywhere(ddp.module), compressor.stats()["steps"]
+
+
+def another_scheme(rank, size):
+    """A second attach takes the place of the first; set_scheme keeps what is held back."""
+    import models
+    import thinwire.torch
+    ddp, first = attached(models.small(), EVERYTHING)
+    models.backward(ddp, rank, 0)
+    second = thinwire.torch.attach(ddp, TOPK, banner=False)
+    ddp.zero_grad()
+    models.backward(ddp, rank, 1)
+    held = mass(second, "4.weight")
+    second.set_scheme("topk:density=0.5,leftovers=fp32")
+    kept = bool((mass(second, "4.weight") == held).all())
+    models.backward(ddp, rank, 2)
+    dense = thinwire.torch.attach(ddp, "allreduce", banner=False)
+    models.backward(ddp, rank, 3)
+    return first._reducer.closed, kept, second.spec, dense.dense, models.same_everywhere(ddp.module)
+
+
+def refusals(rank, size):
+    import models
+    import thinwire.torch
+    import torch
+    texts = []
+
+    def refused(*arguments, **more):
+        try:
+            thinwire.torch.attach(*arguments, banner=False, **more)
+            texts.append("")
+        except thinwire.Error as error:
+            texts.append(f"{type(error).__name__}: {error}")
+
+    ddp = models.wrapped(models.small())
+    refused(models.small(), "dgc")
+    refused(ddp, "dgc:dens=0.1")
+    refused(ddp, "topk" if rank else "topk:density=2")
+    refused(ddp, "topk" if rank else "allreduce")
+    refused(ddp, "topk" if rank else "allreduce:message_kb=4")
+    refused(ddp, "dgc", optimizer=torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9))
+    refused(ddp, "dgc", optimizer=torch.optim.Adam(ddp.parameters()))
+    refused(ddp, "dgc", transport="pigeons")
+    refused(ddp, "dgc", nonfinite="never")
+    refused(ddp, "dgc:momentum=0", optimizer=torch.optim.Adam(ddp.parameters()))
+    return texts
+
+
+def momentum_noticed(rank, size):
+    """From torch 2.0 on an optimiser that nobody told of is looked at when it steps."""
+    import models
+    import thinwire
+    import torch
+    ddp, compressor = attached(models.small(), "dgc")
+    models.backward(ddp, rank, 0)
+    optimiser, texts = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9), []
+    for _ in range(2):
+        try:
+            optimiser.step()
+        except thinwire.Error as error:
+            texts.append(str(error))
+    torch.optim.SGD(ddp.parameters(), lr=0.1).step()
+    return texts
+
+
+def two_on_one_comm(rank, size):
+    """Two modules share connections; each exchanges as if it were alone."""
+    import models
+    import thinwire.torch
+    import torch
+    from thinwire.torch import _transport
+    comm = _transport.comm_of("tcp", None, ranks.SECONDS)
+    shared = [attached(models.small(seed), EVERYTHING, {"transport": comm})[0] for seed in (1, 2)]
+    alone = [attached(models.small(seed), EVERYTHING)[0] for seed in (1, 2)]
+    same = []
+    for step in range(3):
+        for ddp in shared + alone:
+            ddp.zero_grad()
+            models.backward(ddp, rank, step)
+        same += [torch.equal(a, b) for one, other in zip(shared, alone)
+                 for a, b in zip(models.gradients(one).values(), models.gradients(other).values())]
+    return all(same)
+
+
+def skips_unused(rank, size):
+    """DDP may leave out the buckets that nobody used, where all ranks use the same."""
+    return unused(rank, size, [{0, 1}, set(), set(), {0, 1}], {"skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.001})
+
+
+def delayed(rank, size):
+    """DDP exchanges the parameters it was told to delay by itself; the others are thinwire's."""
+    import models
+    import torch
+    model, results = models.small(), []
+    for ours in (False, True):
+        copied = copy.deepcopy(model)
+        last = dict(copied.named_parameters())["6.weight"]
+        more = {"delay_all_reduce_named_params": [("6.weight", last)], "param_to_hook_all_reduce": copied[0].weight}
+        if ours:
+            ddp, compressor = attached(copied, "topk:density=1,min_dims=0,min_elements=1,values=fp32", **more)
+        else:
+            ddp = models.wrapped(copied, **more)
+        models.backward(ddp, rank, 0)
+        results.append(models.gradients(ddp.module))
+    worst = max(float((results[0][n] - results[1][n]).abs().max()) for n in results[0])
+    return worst, "6.weight" in compressor.plan(), set(results[1]) == set(dict(model.named_parameters()))
+
+
+def alone(rank, size):
+    """What needs no other rank: the room for gradients that no hook was called for, under another default type; a step
+    that is broken off in the middle; DDP's Python reducer."""
+    import models
+    import thinwire.torch
+    import torch
+    from unittest import mock
+    ddp, compressor = attached(models.small(), EVERYTHING)
+    made, empty = [], torch.empty
+    torch.set_default_dtype(torch.float16)
+    try:
+        with mock.patch.object(torch, "empty", lambda *a, **b: made.append(empty(*a, **b)) or made[-1]):
+            compressor.finish()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    room = [(t.dtype is torch.float32, t.numel()) for t in made]
+    fits = room == [(True, p.numel()) for p in ddp.parameters()]
+    submit, calls = thinwire.reducer.library.tw_reducer_submit, []
+
+    def breaks(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        submit(*arguments)
+
+    try:
+        with mock.patch.object(thinwire.reducer.library, "tw_reducer_submit", breaks):
+            models.backward(ddp, rank, 0)
+        broken = ""
+    except (KeyboardInterrupt, RuntimeError) as error:
+        broken = repr(error)
+    other = models.wrapped(models.small())
+    other._use_python_reducer = True
+    texts = []
+    for spec in ("topk", "allreduce:message_kb=4096", "allreduce,message_kb=4096"):
+        try:
+            thinwire.torch.attach(other, spec, banner=False)
+        except thinwire.Error as error:
+            texts.append(str(error))
+        other._use_python_reducer = False
+    return fits, broken, compressor._reducer.closed, texts
+
+
+def odd_modules(rank, size):
+    """One that has a hook already; one that is compiled; a copy; a Ctrl-C between the library's calls."""
+    import warnings
+    from unittest import mock
+
+    import models
+    import thinwire.torch
+    import torch
+    from thinwire.torch import _bucket
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    taken, made = models.wrapped(models.small()), []
+    taken.register_comm_hook(None, default_hooks.allreduce_hook)
+    comm_of = thinwire.torch.ddp._transport.comm_of
+    with mock.patch.object(thinwire.torch.ddp._transport, "comm_of", lambda *a: made.append(comm_of(*a)) or made[-1]):
+        try:
+            thinwire.torch.attach(taken, TOPK, banner=False)
+            text = ""
+        except thinwire.Error as error:
+            text = str(error)
+    ddp = models.wrapped(models.small())
+    compiled = torch.compile(ddp, backend="aot_eager") if hasattr(torch, "compile") else ddp
+    compressor = thinwire.torch.attach(compiled, TOPK, banner=False)
+    models.backward(ddp, rank, 0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        copied = copy.deepcopy(ddp)
+    models.backward(copied, rank, 0)
+    steps, broken = compressor.stats()["steps"], ""
+    with mock.patch.object(_bucket.Bucket, "addresses", mock.Mock(side_effect=KeyboardInterrupt)):
+        try:
+            models.backward(ddp, rank, 1)
+        except (KeyboardInterrupt, RuntimeError) as error:
+            broken = repr(error)
+    return text, made[0].closed, steps, [str(one.message) for one in warned], broken, compressor._reducer.closed
+
+
+def ratio(rank, size):
+    import models
+    import thinwire
+    ddp, compressor = attached(models.small(), "topk:density=0.1", {"expect_ratio": 1000})
+    try:
+        for step in range(20):
+            models.backward(ddp, rank, step)
+    except RuntimeError as error:
+        return step, str(error)
+
+
+def told(rank, size):
+    import models
+    import thinwire.torch
+    ddp, text = models.wrapped(models.small()), io.StringIO()
+    with contextlib.redirect_stderr(text):
+        compressor = thinwire.torch.attach(ddp, "dgc:density=0.02")
+    models.backward(ddp, rank, 0)
+    scalars = {}
+
+    class Writer:
+        def add_scalar(self, name, value, step):
+            scalars[name] = value, step
+
+    compressor.write_scalars(Writer(), 7)
+    return text.getvalue(), compressor.summary(), scalars
+
+
+def compiled(rank, size):
+    """torch.compile leaves the hook, and the bits, as they are."""
+    import models
+    import torch
+    model = models.small()
+    plain, other = (attached(copy.deepcopy(model))[0] for _ in range(2))
+    faster, same = torch.compile(other, backend="aot_eager"), []
+    for step in range(3):
+        plain.zero_grad(), other.zero_grad()
+        models.backward(plain, rank, step), models.backward(faster, rank, step)
+        one, two = models.gradients(plain.module), models.gradients(other.module)
+        same += [torch.equal(one[name], two[name]) for name in one]
+    return all(same)
+
+
+class Gpu:
+    """What _bucket uses of torch, with streams that only write down what is queued, in order."""
+
+    def __init__(self):
+        self.log, self.cuda, self.futures = [], self, self
+        self.now = "backward"
+
+    def note(self, what, result=None):
+        self.log.append((self.now, what))
+        return result
+
+    def Stream(self, device):
+        return self
+
+    def current_stream(self, device):
+        return self.now
+
+    def wait_stream(self, other):
+        self.log.append(("side", f"waits for {other}"))
+
+    @contextlib.contextmanager
+    def stream(self, one):
+        self.now = "side"
+        yield
+        self.now = "backward"
+
+    def record_event(self):
+        return self.note("event", self)
+
+    def query(self):
+        return False
+
+    def synchronize(self):
+        self.log.append(("host", "waits for event"))
+
+    def Future(self, devices=None):
+        self.note(f"future of {devices}")
+        return self
+
+    def set_result(self, buffer):
+        self.note("result")
+
+    def empty(self, count, dtype, pin_memory):
+        assert pin_memory
+        return Copied(self, "pinned")
+
+
+class Copied:
+    """A tensor of a GPU, or of pinned memory."""
+
+    is_cuda, device, dtype = True, "cuda:0", "float32"
+
+    def __init__(self, gpu, name):
+        self.gpu, self.name = gpu, name
+
+    def numel(self):
+        return 4
+
+    def copy_(self, other, non_blocking):
+        assert non_blocking
+        self.gpu.note(f"{other.name} to {self.name}")
+
+    def record_stream(self, stream):
+        self.gpu.note(f"uses {self.name}")
+
+    def fill_(self, value):
+        self.gpu.note(f"{self.name} = {value}")
+
+
+class BucketTest(unittest.TestCase):
+    """No GPU is needed to see what would be queued on which stream."""
+
+    def test_what_is_queued_for_a_gpu_is_in_order(self):
+        from unittest import mock
+
+        from thinwire.torch import _bucket
+        gpu = Gpu()
+        of_ddp = mock.Mock(**{"buffer.return_value": Copied(gpu, "bucket"), "index.return_value": 0})
+        with mock.patch.object(_bucket, "torch", gpu):
+            memory = _bucket.Pinned()
+            for good in (True, False):
+                bucket = _bucket.Bucket(of_ddp, memory)
+                self.assertFalse(bucket.is_here())
+                bucket.wait()
+                bucket.complete(good, 0.0)
+        there = [("backward", "future of ['cuda:0']"), ("side", "waits for backward"), ("side", "bucket to pinned"),
+                 ("side", "uses bucket"), ("side", "event"), ("host", "waits for event")]
+        self.assertEqual(gpu.log, [*there, ("backward", "pinned to bucket"), ("backward", "result"),
+                                   *there, ("backward", "bucket = 0.0"), ("backward", "result")])
+
+    def test_other_devices_are_refused(self):
+        import thinwire.torch
+        import torch
+        from thinwire.torch import _parameters, ddp
+        rows, _ = _parameters.table_of(torch.nn.Linear(2, 2, device="meta"))
+        with self.assertRaisesRegex(thinwire.torch.Error, "weight is on meta; thinwire takes parameters in the host"):
+            ddp._refuse_devices(rows)
+
+
+class DdpTest(unittest.TestCase):
+    def assert_conserved(self, size=2, spec=TOPK, more=None, steps=5, prepare=None):
+        for worst in ranks.on_ranks(size, conserved, spec, more or {}, steps, prepare):
+            self.assertLess(worst, 1e-6)
+
+    def test_what_is_computed_is_sent_or_kept(self):
+        self.assert_conserved(size=4)
+
+    def test_also_when_all_tensors_are_compressed_in_small_buckets(self):
+        self.assert_conserved(spec=EVERYTHING, more={"bucket_cap_mb": 0.01, "gradient_as_bucket_view": False})
+
+    def test_also_with_channels_last(self):
+        self.assert_conserved(spec=EVERYTHING, prepare="channels_last")
+
+    def test_an_unused_parameter_keeps_what_it_holds_back(self):
+        everybody, nobody, first = {0, 1}, set(), {0}
+        results = ranks.on_ranks(2, unused, [everybody, everybody, nobody, nobody, first, everybody], {})
+        for rank, steps in enumerate(results):
+            for mean, held, unchanged in steps[2:4]:
+                self.assertIn(mean, (None, 0.0))
+                self.assertGreater(held, 0)
+                self.assertTrue(unchanged)
+            self.assertGreater(steps[4][0], 0)
+            self.assertEqual(steps[4][2], rank != 0)
+        self.assertEqual(*[[mean for mean, _, _ in steps] for steps in results])
+
+    def test_no_sync_sends_the_sum(self):
+        for worst, steps in ranks.on_ranks(2, accumulated):
+            self.assertLess(worst, 1e-6)
+            self.assertEqual(steps, 1)
+
+    def test_parameters_of_all_kinds(self):
+        for worst, plan in ranks.on_ranks(2, odd_parameters):
+            self.assertLess(worst, 1)
+            self.assertEqual(plan["empty"], "empty")
+            self.assertIn("sparse", plan["table.weight"])
+            self.assertIsNone(plan["frozen.weight"])
+            self.assertIsNone(plan["again.weight"])
+
+    def test_join_with_uneven_inputs(self):
+        self.assertEqual(ranks.on_ranks(2, uneven), [(True, 4), (True, 4)])
+
+    def test_the_scheme_can_be_changed(self):
+        self.assertEqual(ranks.on_ranks(2, another_scheme), [(True, True, "topk:density=0.5,leftovers=fp32", True, True)] * 2)
+
+    def test_what_cannot_be_is_refused_in_a_sentence(self):
+        parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
+                 "applied twice", "applied twice",
+                 "pigeons", "nonfinite", ""]
+        first, second = ranks.on_ranks(2, refusals)
+        self.assertIn("density=2", first[2])
+        first[2] = second[2]
+        for texts in (first, second):
+            self.assertEqual(len(texts), len(parts))
+            for text, part in zip(texts, parts):
+                self.assertIn(part, text)
+            self.assertEqual(texts[-1], "")
+
+    def test_an_optimiser_with_momentum_is_noticed(self):
+        import torch
+        if not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
+            self.skipTest("this torch does not say when an optimiser steps; attach() takes optimizer=")
+        for texts in ranks.on_ranks(2, momentum_noticed):
+            self.assertEqual(len(texts), 2)
+            self.assertIn("applied twice", texts[0])
+
+    def test_two_modules_on_one_comm(self):
+        self.assertEqual(ranks.on_ranks(2, two_on_one_comm), [True, True])
+
+    def test_a_compiled_module(self):
+        import torch
+        if not hasattr(torch, "compile"):
+            self.skipTest("this torch has no torch.compile")
+        self.assertEqual(ranks.on_ranks(2, compiled), [True, True])
+
+    def test_buckets_that_are_left_out(self):
+        from inspect import signature
+
+        from torch.nn.parallel import DistributedDataParallel
+        if "skip_all_reduce_unused_params" not in signature(DistributedDataParallel.__init__).parameters:
+            self.skipTest("this torch leaves none out")
+        for steps in ranks.on_ranks(2, skips_unused):
+            self.assertIn(steps[1][0], (None, 0.0))
+            self.assertGreater(steps[1][1], 0)
+            self.assertEqual([unchanged for _, _, unchanged in steps], [False, True, True, False])
+            self.assertGreater(steps[3][0], 0)
+
+    def test_parameters_that_ddp_delays(self):
+        from inspect import signature
+
+        from torch.nn.parallel import DistributedDataParallel
+        if "delay_all_reduce_named_params" not in signature(DistributedDataParallel.__init__).parameters:
+            self.skipTest("this torch delays none")
+        for worst, in_plan, all_there in ranks.on_ranks(2, delayed):
+            self.assertLess(worst, 1e-6)
+            self.assertEqual((in_plan, all_there), (False, True))
+
+    def test_what_a_rank_alone_can_meet(self):
+        fits, broken, closed, texts = ranks.on_ranks(1, alone)[0]
+        self.assertTrue(fits)
+        self.assertIn("KeyboardInterrupt", broken)
+        self.assertTrue(closed)
+        for text, part in zip(texts, ["Python reducer", 'no option "message_kb"', 'no scheme "allreduce,message_kb=4096"']):
+            self.assertIn(part, text)
+
+    def test_modules_that_are_taken_compiled_or_copied(self):
+        import torch
+        text, closed, steps, warned, broken, broken_off = ranks.on_ranks(1, odd_modules)[0]
+        self.assertIn("has a communication hook already", text)
+        self.assertEqual((closed, steps, broken_off), (True, 1, True))
+        self.assertIn("KeyboardInterrupt", broken)
+        if not torch.__version__.startswith("1."):  # which leaves the hook out of a copy
+            self.assertIn("exchanges by torch itself until attach()", "".join(warned))
+
+    def test_a_ratio_that_is_not_reached_is_told(self):
+        for step, text in ranks.on_ranks(2, ratio):
+            self.assertEqual(step, 9)
+            self.assertIn("expect_ratio=1000", text)
+
+    def test_banner_summary_and_scalars(self):
+        first, second = ranks.on_ranks(2, told)
+        self.assertIn("applies momentum=0.9", first[0])
+        self.assertEqual(second[0], "")
+        self.assertIn("1 steps", first[1])
+        self.assertEqual(first[2]["thinwire/steps"], (1, 7))
+
+
+if __name__ == "__main__":
+    ranks.main()

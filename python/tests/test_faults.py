@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Values that are not finite, ranks that are killed or stop, Ctrl-C, and processes that fork or end: nobody hangs, and
+the others are told who it was."""
+
+import os
+import signal
+import time
+import unittest
+
+import ranks
+
+if not ranks.torch_is_missing():
+    import torch
+
+EVERYTHING = "dgc:density=0.05,warmup_steps=0"
+FOREVER = 10_000
+
+
+def attached(spec=EVERYTHING, timeout=ranks.SECONDS, ddp_more=None, **more):
+    import models
+    import thinwire.torch
+    ddp = models.wrapped(models.small(), **(ddp_more or {}))
+    return ddp, thinwire.torch.attach(ddp, spec, banner=False, timeout=timeout, **more)
+
+
+def not_finite(rank, size, nonfinite):
+    """Rank 0 has an infinite gradient in steps 1 and 2. What each rank's gradients are then, and that all goes on."""
+    import models
+    ddp, compressor = attached(nonfinite=nonfinite)
+    kinds, raised, skips = [], [], []
+    for step in range(4):
+        ddp.zero_grad()
+        x, y = models.batch(rank, step)
+        loss = torch.nn.functional.cross_entropy(ddp(x), y)
+        try:
+            (loss * (float("inf") if rank == 0 and step in (1, 2) else 1.0)).backward()
+        except RuntimeError as error:
+            raised.append((step, str(error)))
+        skips.append(compressor.skipped)
+        sums = [float(g.abs().sum()) for g in models.gradients(ddp.module).values()]
+        kinds.append("nan" if all(s != s for s in sums) else "zero" if not any(sums) else "numbers")
+    held = torch.cat([v.reshape(-1).double() for k, v in compressor.state_dict().items() if k.startswith("residual/")])
+    assert skips == [False, True, True, False]
+    return kinds, raised, compressor.stats()["steps_skipped"], bool(torch.isfinite(held).all())
+
+
+class Scaler:
+    """As torch's GradScaler, which 1.13 has for GPUs only."""
+
+    scale = 1024.0
+
+    def get_scale(self):
+        return self.scale
+
+
+def scaled(rank, size):
+    """With a scaler, what is held back is in units of the loss, whatever the scale was: steps with a scale that changes
+    give what steps without one give."""
+    import models
+    results = []
+    for changing in (False, True):
+        scaler = Scaler()
+        ddp, compressor = attached(scaler=scaler)
+        last = None
+        for step in range(4):
+            scaler.scale = 2.0 ** (3 * step) if changing else 1.0
+            ddp.zero_grad()
+            x, y = models.batch(rank, step)
+            (torch.nn.functional.cross_entropy(ddp(x), y) * scaler.scale).backward()
+            last = torch.cat([g.reshape(-1) / scaler.scale for g in models.gradients(ddp.module).values()])
+        held = torch.cat([v.reshape(-1) for k, v in sorted(compressor.state_dict().items()) if k.startswith("residual/")])
+        results.append((last, held))
+        compressor.close()
+    return [bool(torch.equal(a, b)) for a, b in zip(*results)]
+
+
+def with_grad_scaler(rank, size):
+    """torch's own: an infinite gradient on rank 0 has all ranks skip the step and halve the scale."""
+    import models
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10)
+    ddp, compressor = attached(scaler=scaler)
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    scales = []
+    for step in range(3):
+        optimiser.zero_grad()
+        x, y = models.batch(rank, step)
+        loss = torch.nn.functional.cross_entropy(ddp(x), y) * (float("inf") if rank == 0 and step == 1 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimiser)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales, models.same_everywhere(ddp.module)
+
+
+def killed(rank, size):
+    """Rank 1 kills itself in its fourth pass, with half of its gradients sent; rank 0 says what it got."""
+    import models
+    import thinwire
+    ddp, compressor = attached(timeout=600.0, ddp_more={"broadcast_buffers": False})
+    for step in range(FOREVER):
+        if rank == 1 and step == 3:
+            ddp.module[0].weight.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
+        try:
+            models.backward(ddp, rank, step)
+        except RuntimeError as error:
+            return isinstance(error, thinwire.PeerError), str(error)
+
+
+def say_when_it_waits():
+    """This rank comes to "waits" in its next exchange, inside thinwire's own call: a Ctrl-C before it, in the forward pass
+    say, would be none of thinwire's business, and the group would rightly wait for a rank that lives on."""
+    from thinwire.reducer import Reducer
+    wait = Reducer.wait
+
+    def wait_and_say(reducer):
+        ranks.reached("waits")
+        return wait(reducer)
+
+    Reducer.wait = wait_and_say
+
+
+def stop(rank, size, timeout):
+    """Rank 1 stops in its fourth pass, with half of its gradients not there."""
+    import models
+    import thinwire
+    ddp, compressor = attached(timeout=timeout, ddp_more={"broadcast_buffers": False})
+    for step in range(FOREVER):
+        if rank == 1 and step == 3:
+            ddp.module[0].weight.register_hook(lambda gradient: (ranks.reached("stop"), time.sleep(FOREVER))[0])
+        if rank == 0 and step == 3:
+            ranks.meet("stop", 1)
+            say_when_it_waits()
+        try:
+            models.backward(ddp, rank, step)
+        except RuntimeError as error:
+            return isinstance(error, thinwire.PeerError), str(error)
+
+
+def interrupted(rank, size):
+    """Rank 1 never comes to its last gradient; rank 0 waits for it, and gets a Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return stop(rank, size, 600.0)[1]  # torch 1 makes a RuntimeError of all that a hook raises
+    except KeyboardInterrupt as error:
+        return repr(error)
+
+
+def all_interrupted(rank, size):
+    """Rank 0 gets a Ctrl-C and goes on to live; rank 1 comes back later, and learns that rank 0 has left."""
+    import models
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ddp, compressor = attached(timeout=600.0, ddp_more={"broadcast_buffers": False})
+    models.backward(ddp, rank, 0)
+    if rank == 1:
+        ddp.module[0].weight.register_hook(lambda gradient: ranks.meet("left", 0))
+    else:
+        say_when_it_waits()
+    try:
+        models.backward(ddp, rank, 1)
+    except (KeyboardInterrupt, RuntimeError) as error:
+        ranks.reached("left")
+        ranks.meet("left", 1 - rank)
+        return repr(error)
+
+
+def breaks_in_backward(rank, size):
+    """An exception of the user's in one rank's backward pass: the other does not wait for the deadline."""
+    import models
+    ddp, compressor = attached(timeout=600.0)
+    models.backward(ddp, rank, 0)
+
+    def breaks(gradient):
+        raise ValueError("the user's own")
+
+    if rank == 1:
+        ddp.module[0].weight.register_hook(breaks)
+    models.backward(ddp, rank, 1)
+
+
+def ends_without_closing(rank, size):
+    import models
+    ddp, compressor = attached()
+    models.backward(ddp, rank, 0)
+    data = torch.utils.data.DataLoader(list(range(8)), num_workers=2, multiprocessing_context="fork")
+    seen = sum(int(b) for b in data)
+    ranks.kept = compressor
+    return seen
+
+
+def closes(rank, size):
+    """No thread of thinwire's is left."""
+    import models
+    before = set(os.listdir("/proc/self/task"))
+    ddp, compressor = attached()
+    reducer_and_transport = set(os.listdir("/proc/self/task")) - before
+    models.backward(ddp, rank, 0)
+    compressor.close()
+    end = time.monotonic() + ranks.SECONDS
+    while reducer_and_transport & set(os.listdir("/proc/self/task")) and time.monotonic() < end:
+        time.sleep(0.005)
+    left = reducer_and_transport & set(os.listdir("/proc/self/task"))
+    try:
+        models.backward(ddp, rank, 1)
+    except RuntimeError as error:
+        return len(left), str(error)
+
+
+class FaultsTest(unittest.TestCase):
+    def check_not_finite(self, nonfinite, kind):
+        results = ranks.on_ranks(2, not_finite, nonfinite)
+        for kinds, raised, skipped, finite in results:
+            self.assertEqual(kinds, ["numbers", kind, kind, "numbers"])
+            self.assertEqual(skipped, 2)
+            self.assertTrue(finite)
+            self.assertEqual([step for step, _ in raised], [1, 2] if nonfinite == "raise" else [])
+            self.assertTrue(all("no rank has taken the step" in text for _, text in raised))
+
+    def test_a_step_that_is_not_finite_is_zero(self):
+        self.check_not_finite(None, "zero")
+
+    def test_or_raises_and_leaves_ddp_whole(self):
+        self.check_not_finite("raise", "zero")
+
+    def test_or_is_nan(self):
+        self.check_not_finite("nan", "nan")
+
+    def test_what_is_held_back_keeps_its_worth_when_the_scale_changes(self):
+        self.assertEqual(ranks.on_ranks(2, scaled), [[True, True]] * 2)
+
+    def test_a_grad_scaler_skips_the_step_on_all_ranks(self):
+        if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+            self.skipTest("this torch has no GradScaler for CPUs")
+        self.assertEqual(ranks.on_ranks(2, with_grad_scaler), [([1024.0, 512.0, 512.0], True)] * 2)
+
+    def check_named(self, crew):
+        code, text = crew.end(0)
+        self.assertEqual(code, 0, text)
+        is_peer_error, error = crew.result(0)
+        self.assertIn("rank 1", error)
+        if not torch.__version__.startswith("1."):  # which turns what a hook raises into a RuntimeError
+            self.assertTrue(is_peer_error)
+
+    def test_a_rank_killed_in_the_pass_is_named(self):
+        with ranks.Crew(killed, 2) as crew:
+            self.assertEqual(crew.end(1)[0], -signal.SIGKILL)
+            self.check_named(crew)
+
+    def test_a_rank_that_is_silent_is_named_at_the_deadline(self):
+        with ranks.Crew(stop, 2, 1.0) as crew:
+            self.check_named(crew)
+
+    def test_ctrl_c_ends_the_wait(self):
+        with ranks.Crew(interrupted, 2) as crew:
+            ranks.wait_for(ranks.pathlib.Path(crew.folder.name, "waits0"))
+            os.kill(crew.processes[0].pid, signal.SIGINT)
+            code, text = crew.end(0)
+            self.assertEqual(code, 0, text)
+            self.assertIn("KeyboardInterrupt", crew.result(0))
+
+    def test_ctrl_c_ends_the_other_ranks(self):
+        with ranks.Crew(all_interrupted, 2) as crew:
+            ranks.wait_for(ranks.pathlib.Path(crew.folder.name, "waits0"))
+            os.kill(crew.processes[0].pid, signal.SIGINT)
+            first, second = crew.results()
+            self.assertIn("KeyboardInterrupt", first)
+            self.assertIn("rank 0", second)
+
+    def test_an_exception_in_one_ranks_backward_ends_the_others(self):
+        with ranks.Crew(breaks_in_backward, 2) as crew:
+            code, text = crew.end(1)
+            self.assertIn("the user's own", text)
+            code, text = crew.end(0)
+            self.assertNotEqual(code, 0)
+            self.assertIn("rank 1", text)
+
+    def test_the_end_of_python_closes_what_is_open_and_forks_do_not(self):
+        self.assertEqual(ranks.on_ranks(2, ends_without_closing), [28, 28])
+
+    def test_close_leaves_no_thread_and_a_later_pass_is_told(self):
+        for left, text in ranks.on_ranks(2, closes):
+            self.assertEqual(left, 0)
+            self.assertIn("the compressor was closed", text)
+
+
+if __name__ == "__main__":
+    ranks.main()

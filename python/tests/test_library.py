@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""The C library's objects from Python, over ranks that are threads; no torch is needed."""
+
+import array
+import contextlib
+import copy
+import gc
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import ranks
+import thinwire
+
+TENSORS = [("first.weight", (8, 32)), ("first.bias", (32,))]
+
+
+def values(count, value):
+    return array.array("f", [value] * count)
+
+
+def on_threads(size, play):
+    """play(rank, comm) on each rank, and what each returned or raised."""
+    outcomes = [None] * size
+
+    def run(rank, comm):
+        try:
+            outcomes[rank] = play(rank, comm)
+        except Exception as error:
+            outcomes[rank] = error
+        finally:
+            comm.close()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(thinwire.Comm.threads(size))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def step(reducer, numbers):
+    buffers = [values(n, numbers) for n in (256, 32)]
+    for i, buffer in enumerate(buffers):
+        reducer.submit(i, buffer.buffer_info()[0])
+    return reducer.wait(), buffers
+
+
+def until(test, there):
+    end = time.monotonic() + ranks.SECONDS
+    while not there():
+        if time.monotonic() > end:
+            test.fail("it did not come")
+        time.sleep(0.005)
+
+
+def kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+class LibraryTest(unittest.TestCase):
+    def test_the_mean_comes_back(self):
+        def play(rank, comm):
+            with thinwire.Reducer(comm, "allreduce", TENSORS) as reducer:
+                good, buffers = step(reducer, rank + 1.0)
+                return good, set(buffers[0]) | set(buffers[1]), reducer.stats()["steps"]
+        self.assertEqual(on_threads(3, play), [(True, {2.0}, 1)] * 3)
+
+    def test_a_step_that_is_not_finite_is_skipped_and_no_error(self):
+        def play(rank, comm):
+            with thinwire.Reducer(comm, "topk:density=0.1", TENSORS) as reducer:
+                outcomes = [step(reducer, float("nan") if rank and skip else 1.0)[0] for skip in (True, False)]
+                return outcomes, reducer.stats()["steps_skipped"]
+        self.assertEqual(on_threads(2, play), [([False, True], 1)] * 2)
+
+    def test_state_goes_round(self):
+        def play(rank, comm):
+            spec = "dgc:density=0.1,warmup_steps=0"
+            first, second = (thinwire.Reducer(comm, spec, TENSORS) for _ in range(2))
+            for number in range(3):
+                step(first, rank + number + 1.0)
+            second.load_state(first.state())
+            return [list(buffer) for buffer in step(first, 3.0)[1]] == [list(buffer) for buffer in step(second, 3.0)[1]]
+        self.assertEqual(on_threads(2, play), [True, True])
+
+    def test_state_that_does_not_fit_is_named(self):
+        def play(rank, comm):
+            reducer = thinwire.Reducer(comm, "topk:density=0.1", TENSORS)
+            state = reducer.state()
+            del state["residual/first.weight"]
+            with self.assertRaisesRegex(thinwire.Error, "residual/first.weight"):
+                reducer.load_state(state)
+            return True
+        self.assertEqual(on_threads(2, play), [True, True])
+
+    def test_ctrl_c_while_states_are_regrouped_comes_out(self):
+        from thinwire import gossip, reducer
+
+        def interrupted(rank):
+            raise KeyboardInterrupt
+
+        for regrouped, spec in ((reducer.regrouped, "topk"), (gossip.regrouped, "dpsgd")):
+            with self.assertRaises(KeyboardInterrupt):
+                regrouped(spec, TENSORS, interrupted, 4, 0, 2)
+
+    def test_a_wrong_spec_names_the_option(self):
+        outcomes = on_threads(2, lambda rank, comm: thinwire.Reducer(comm, "dgc:dens=1", TENSORS))
+        for error in outcomes:
+            self.assertIsInstance(error, thinwire.SpecError)
+            self.assertIn("dens", str(error))
+
+    def test_a_peer_that_left_is_named(self):
+        left = threading.Event()
+
+        def play(rank, comm):
+            reducer = thinwire.Reducer(comm, "topk:density=0.1", TENSORS)
+            if rank == 1:
+                comm.close()
+                return left.set()
+            left.wait()
+            return step(reducer, 1.0)
+        error = on_threads(2, play)[0]
+        self.assertIsInstance(error, thinwire.PeerError)
+        self.assertEqual(error.rank, 1)
+
+    def test_a_gossip_ends_with_the_mean(self):
+        def play(rank, comm):
+            weights = [values(256, 1.0), values(32, 1.0)]
+            pointers = [w.buffer_info()[0] for w in weights]
+            gossip = thinwire.Gossip(comm, "dpsgd", TENSORS, pointers)
+            gossip.read(pointers)
+            for w in weights:
+                for i in range(len(w)):
+                    w[i] += rank
+            good = gossip.step(pointers)
+            gossip.finish(pointers)
+            return good, set(weights[0]) | set(weights[1]), gossip.stats()["steps"]
+        self.assertEqual(on_threads(2, play), [(True, {1.5}, 1)] * 2)
+
+    def test_a_closed_object_says_so(self):
+        comm, = thinwire.Comm.threads(1)
+        reducer = thinwire.Reducer(comm, "topk", TENSORS)
+        comm.close()
+        self.assertTrue(reducer.closed)
+        with self.assertRaisesRegex(thinwire.Error, "this Reducer was closed"):
+            reducer.wait()
+
+    def test_what_nobody_has_goes_in_the_right_order(self):
+        before = set(os.listdir("/proc/self/task"))  # the threads
+        comm, = thinwire.Comm.threads(1)
+        reducer = thinwire.Reducer(comm, "topk", TENSORS)
+        cycle = [comm, reducer]
+        cycle.append(cycle)
+        del comm, reducer, cycle
+        gc.collect()
+        until(self, lambda: set(os.listdir("/proc/self/task")) <= before)  # the kernel takes a moment to list no more
+
+    def test_a_forked_child_leaves_the_parents_objects_alone(self):
+        comm, = thinwire.Comm.threads(1)
+        reducer = thinwire.Reducer(comm, "topk", TENSORS)
+        child = os.fork()
+        if child == 0:
+            reducer.close()
+            comm.close()
+            os._exit(0)
+        self.addCleanup(kill, child)
+        until(self, lambda: os.waitpid(child, os.WNOHANG) != (0, 0))
+        self.assertTrue(step(reducer, 1.0)[0])
+
+    def test_errors_cross_processes(self):
+        error = pickle.loads(pickle.dumps(thinwire.PeerError("rank 3 is gone", 7, "TW_ERROR_PEER")))
+        self.assertEqual((error.rank, error.status, error.name), (3, 7, "TW_ERROR_PEER"))
+
+    def test_sealed_messages_give_the_same_and_the_comm_underneath_is_gone(self):
+        def play(rank, comm):
+            with thinwire.sealed(comm, b"k" * 32) as upon, thinwire.Reducer(upon, "allreduce", TENSORS) as reducer:
+                good, buffers = step(reducer, rank + 1.0)
+                return good, set(buffers[0]), comm.closed, upon.rank
+        self.assertEqual(on_threads(2, play), [(True, {1.5}, True, 0), (True, {1.5}, True, 1)])
+
+    def test_a_rank_with_another_key_is_named(self):
+        for error in on_threads(2, lambda rank, comm: thinwire.sealed(comm, bytes([rank]) * 32)):
+            self.assertIsInstance(error, thinwire.Error)
+            self.assertEqual(error.name, "TW_ERROR_PACKET")
+
+    def test_a_comm_that_is_in_use_is_not_sealed(self):
+        comm, = thinwire.Comm.threads(1)
+        reducer = thinwire.Reducer(comm, "topk", TENSORS)
+        with self.assertRaisesRegex(thinwire.Error, "in use"):
+            thinwire.sealed(comm, b"k" * 32)
+        self.assertTrue(step(reducer, 1.0)[0])
+
+    def test_a_key_of_another_type_is_refused_and_the_comm_lives(self):
+        comm, = thinwire.Comm.threads(1)
+        for key, kind in (("a text", "str"), (None, "NoneType"), (7, "int")):
+            with self.assertRaisesRegex(thinwire.Error, f"a key is bytes.*and this is a {kind}"):
+                thinwire.sealed(comm, key)
+        comm.barrier()
+        comm.close()
+
+    def test_arguments_that_c_would_read_too_much_of_are_refused(self):
+        comm, = thinwire.Comm.threads(1)
+        with thinwire.Reducer(comm, "topk", TENSORS) as reducer:
+            state = reducer.state()
+            name = "residual/first.weight"
+            for entry, part in ((state[name]._replace(data=b"1234"), "has 4 bytes, and its shape .256,. of float32 has 1024"),
+                                (state[name]._replace(shape=(257,)), "has 1024 bytes"),
+                                (state[name]._replace(dtype="complex64"), "of the type complex64")):
+                with self.assertRaisesRegex(thinwire.Error, f"{name} .*{part}"):
+                    reducer.load_state({**state, name: entry})
+            with self.assertRaisesRegex(thinwire.Error, "1 rates were given, and there are 2 tensors"):
+                reducer.set_rates([0.1])
+        buffers = [values(n, 1.0) for n in (256, 32)]
+        there = [buffer.buffer_info()[0] for buffer in buffers]
+        with self.assertRaisesRegex(thinwire.Error, "1 addresses were given, and there are 2 tensors"):
+            thinwire.Gossip(comm, "dpsgd", TENSORS, there[:1])
+        with thinwire.Gossip(comm, "dpsgd", TENSORS, there) as gossip:
+            for call in (gossip.read, gossip.step, gossip.finish):
+                with self.assertRaisesRegex(thinwire.Error, "3 addresses were given, and there are 2 tensors"):
+                    call(there + there[:1])
+            gossip.finish(there)
+
+    def test_what_lives_in_one_process_is_not_copied(self):
+        comm, = thinwire.Comm.threads(1)
+        with thinwire.Reducer(comm, "topk", TENSORS) as reducer:
+            for act in (copy.deepcopy, copy.copy, pickle.dumps):
+                with self.assertRaisesRegex(thinwire.Error, "a Reducer lives in this process"):
+                    act(reducer)
+
+    def test_keys_are_read_and_exposed_ones_told(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(bytes(range(128, 160)))
+            file.flush()
+            self.assertEqual(thinwire.read_key(file.name), bytes(range(128, 160)))
+            os.chmod(file.name, 0o644)
+            with self.assertWarnsRegex(UserWarning, "chmod 600"):
+                thinwire.read_key(pathlib.Path(file.name))
+        with self.assertRaisesRegex(thinwire.Error, "nowhere"):
+            thinwire.read_key("/nowhere")
+
+    def test_options_are_listed_with_their_defaults(self):
+        self.assertEqual(thinwire.options("dgc")["density"], "0.001")
+        self.assertEqual(thinwire.options("pigeons"), {})
+
+    def test_schemes_are_listed(self):
+        self.assertIn("dgc", dict(thinwire.schemes()))
+        self.assertIn("adpsgd-random", dict(thinwire.gossip_schemes()))
+
+    def refusal(self, library):
+        """What `import thinwire` says with that library."""
+        environment = {**os.environ, "THINWIRE_LIBRARY": library, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", "import thinwire"], env=environment, text=True, stderr=subprocess.PIPE)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr.splitlines()[-1]
+
+    def test_a_library_of_another_version_is_refused(self):
+        class Next:
+            _name = "libthinwire.so.1"
+
+            @staticmethod
+            def tw_version():
+                return b"1.0.0"
+        with self.assertRaisesRegex(ImportError, r"package for thinwire 0\.1, and libthinwire\.so\.1 is 1\.0\.0"):
+            thinwire._library.checked(Next)
+        self.assertTrue(thinwire.__version__.startswith(thinwire._library.INTERFACE + "."))
+
+    def test_what_is_no_library_of_thinwire_is_refused(self):
+        self.assertIn("libm.so.6 has no tw_version: it is no library of thinwire 0.1", self.refusal("libm.so.6"))
+        self.assertIn("the C library of thinwire cannot be loaded: /nowhere.so", self.refusal("/nowhere.so"))
+
+    def test_without_a_part_the_rest_works(self):
+        words = "import thinwire; print(len(thinwire.schemes())); thinwire.read_key('a file')"
+        with tempfile.TemporaryDirectory() as folder:
+            alone = os.path.join(folder, "libthinwire.so.0")
+            os.symlink(os.path.realpath(thinwire._library.path_of_library()), alone)
+            ended = subprocess.run([sys.executable, "-c", words], text=True, capture_output=True,
+                                   env={**os.environ, "THINWIRE_LIBRARY": alone, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(ended.stdout, f"{len(thinwire.schemes())}\n")
+        self.assertIn("thinwire.errors.Error: messages cannot be sealed: ", ended.stderr)
+        self.assertIn("libthinwire_sealed is in the wheel", ended.stderr)
+
+    def test_a_key_is_not_shown(self):
+        self.assertNotIn("known to all ranks", repr(thinwire.Tcp(key=b"known to all ranks")))
+
+    def test_what_is_installed_is_told(self):
+        told = subprocess.run([sys.executable, "-m", "thinwire"], text=True, stdout=subprocess.PIPE, check=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}).stdout
+        lines = dict(line.split(":", 1) for line in told.splitlines())
+        self.assertEqual(lines["thinwire"].strip(), thinwire.__version__)
+        self.assertEqual(lines["library"].strip(), thinwire._library.path_of_library())
+        self.assertEqual(lines["schemes"].split(), [name for name, _ in thinwire.schemes()])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Exchange and GossipDataParallel, which do without DDP, and thinwire.torch.SGD."""
+
+import contextlib
+import copy
+import unittest
+
+import ranks
+
+if not ranks.torch_is_missing():
+    import torch
+
+SPEC = "dgc:density=0.05,warmup_steps=2"
+
+
+def has_hooks():
+    return hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
+
+
+def beside_ddp(rank, size):
+    """The same gradients through DDP's buckets and through an Exchange; every other pass accumulates first."""
+    import models
+    import thinwire.torch
+    model = models.small()
+    ddp, alone = models.wrapped(copy.deepcopy(model)), copy.deepcopy(model)
+    first = thinwire.torch.attach(ddp, SPEC, banner=False, timeout=ranks.SECONDS)
+    second = thinwire.torch.Exchange(alone, SPEC, banner=False, timeout=ranks.SECONDS)
+    same = []
+    for step in range(6):
+        ddp.zero_grad(), alone.zero_grad()
+        for module, sync in ((ddp, ddp.no_sync), (alone, second.no_sync)):
+            if step % 2:
+                with sync():
+                    models.backward(module, rank, step + 100)
+            models.backward(module, rank, step)
+        got, expected = models.gradients(alone), models.gradients(ddp.module)
+        same.append(all(torch.equal(got[name], expected[name]) for name in expected))
+    first.close(), second.close()
+    models.backward(alone, rank, 0)
+    return same
+
+
+def partly_used(rank, size):
+    """b is used by rank 0 alone, then by nobody: what rank 1 gets, and that nothing is made up."""
+    import thinwire.torch
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
+    with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
+        results = []
+        for users in ({0}, set()):
+            model.zero_grad(set_to_none=True)
+            x = torch.full((2, 8), rank + 1.0)
+            y = model["a"](x)
+            (model["b"](y) if rank in users else y).square().mean().backward()
+            grad = model["b"].weight.grad
+            results.append(None if grad is None else grad.clone())
+    return results
+
+
+def refused(make):
+    import thinwire
+    try:
+        make()
+        return ""
+    except thinwire.Error as error:
+        return str(error)
+
+
+def layers():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+
+
+def exchange_of(module, **more):
+    import thinwire.torch
+    return thinwire.torch.Exchange(module, "topk", banner=False, timeout=ranks.SECONDS, **more)
+
+
+def nobody_has_it(rank, size):
+    """The Exchange goes on while the module is there, and goes with it."""
+    import gc
+    import weakref
+    module = layers()
+    exchange = exchange_of(module)
+    compressor, seen = exchange.compressor, weakref.ref(exchange)
+    second = refused(lambda: exchange_of(module))
+    del exchange
+    gc.collect()
+    module(torch.ones(1, 8)).sum().backward()
+    steps, parameter = compressor.stats()["steps"], module[0].weight
+    del module
+    gc.collect()
+    gone = refused(lambda: (parameter * 2).sum().backward())
+    return second, steps, seen() is None, gone
+
+
+def closed_and_made_again(rank, size):
+    """After close() a backward pass is the module's own, and the module is free for another."""
+    module = layers()
+    with exchange_of(module) as first:
+        pass
+    module(torch.ones(1, 8)).sum().backward()
+    with exchange_of(module) as second:
+        module(torch.ones(1, 8)).sum().backward()
+        return second.compressor.stats()["steps"], first.compressor._reducer.closed
+
+
+def in_a_checkpoint(rank, size):
+    """The first gradients come from inside a pass of its own, whose end is not that of the whole."""
+    from torch.utils.checkpoint import checkpoint
+    texts = []
+    for reentrant in (True, False):
+        module = layers()
+        with exchange_of(module) as exchange:
+            x = torch.ones(1, 8, requires_grad=True)
+            y = checkpoint(module[1], module[0](x), use_reentrant=reentrant)
+            texts.append(refused(lambda: y.sum().backward()) or exchange.compressor.stats()["steps"])
+    return texts
+
+
+def elsewhere(rank, size):
+    """Parameters that are not in the host's memory, and what to do about it."""
+    import thinwire.torch
+    from thinwire.torch import fsdp
+    meta, halves = torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2).double()
+    compressor = fsdp.ShardCompressor("topk", thinwire.Comm.threads(1)[0], True, {})
+    return [refused(lambda: exchange_of(meta)),
+            refused(lambda: thinwire.torch.GossipDataParallel(meta, "dpsgd", optimizer=None)),
+            refused(lambda: thinwire.torch.GossipDataParallel(halves, "dpsgd", optimizer=None)),
+            refused(lambda: compressor._exchange("model", torch.empty(3, device="meta")))]
+
+
+def alone(rank, size):
+    """What needs no other rank, in one process."""
+    return nobody_has_it(rank, size), closed_and_made_again(rank, size), in_a_checkpoint(rank, size), elsewhere(rank, size)
+
+
+def gossiped(rank, size, spec, steps):
+    """Each rank takes steps of its own length, and finish() gives the mean."""
+    import models
+    import thinwire.torch
+    model = models.small(seed=rank)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    with contextlib.closing(thinwire.torch.GossipDataParallel(model, spec, optimizer=optimiser)) as gossip:
+        for step in range(steps):
+            optimiser.zero_grad()
+            models.backward(gossip, rank, step)
+            assert gossip.step()
+        taken = gossip.stats()["steps"]
+        gossip.finish()
+        models.backward(gossip, rank, steps)
+    return taken, models.same_everywhere(model), [bool(torch.isfinite(p).all()) for p in model.parameters()]
+
+
+def averaged(rank, size):
+    """One step of dpsgd by hand: the mean of what the ranks stepped to. Rank r moves every weight by r + 1."""
+    import models
+    import thinwire.torch
+    model = models.small(seed=rank)
+
+    class Moves(torch.optim.Optimizer):
+        def step(self):
+            for p in model.parameters():
+                p.data.add_(rank + 1.0)
+
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=Moves(model.parameters(), {}))
+    start = models.weights(models.small(seed=0))
+    gossip.step()
+    gossip.finish()
+    return max(float((p - start[n] - 1.5).abs().max()) for n, p in models.weights(model).items())
+
+
+def resumed(rank, size):
+    """dpsgd of six steps, and of three and three."""
+    import models
+    import thinwire.torch
+
+    def run(steps, state=None):
+        model = models.small().eval()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+        gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser)
+        if state:
+            gossip.load_gossip_state_dict(state)
+        for step in steps:
+            optimiser.zero_grad()
+            models.backward(gossip, rank, step)
+            gossip.step()
+        kept = gossip.gossip_state_dict()
+        gossip.finish()
+        return kept, models.weights(model)
+
+    _, whole = run(range(6))
+    state, _ = run(range(3))
+    _, again = run(range(3, 6), state)
+    return all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def two_optimisers(rank, size):
+    """SGD with momentum and weight decay over a dense exchange, and thinwire's over a dgc that sends everything: the
+    same course but for rounding, as the momentum of a mean is the mean of momenta."""
+    import models
+    import thinwire.torch
+    model, ends = models.small().eval(), []
+    for spec in ("allreduce", "dgc:density=1,momentum=0.9,masking=off,warmup_steps=0,values=fp32"):
+        ddp = models.wrapped(copy.deepcopy(model))
+        compressor = thinwire.torch.attach(ddp, spec, banner=False, timeout=ranks.SECONDS)
+        if spec == "allreduce":
+            optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+        else:
+            optimiser = thinwire.torch.SGD(ddp.parameters(), 0.05, weight_decay=0.01, compressor=compressor)
+        models.train(ddp, optimiser, rank, range(5))
+        ends.append(torch.cat([p.detach().reshape(-1) for p in ddp.parameters()]))
+        compressor.close()
+    start = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    return float((ends[0] - ends[1]).abs().max()), float((ends[0] - start).abs().max())
+
+
+def as_torchs(rank, size):
+    """thinwire's SGD beside a scheme without momentum is torch's, Nesterov's form included."""
+    import models
+    import thinwire.torch
+    differences = []
+    for nesterov in (False, True):
+        model, ends = models.small().eval(), []
+        for ours in (False, True):
+            copied = copy.deepcopy(model)
+            more = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "nesterov": nesterov}
+            nothing = type("Nothing", (), {"momentum": (0.0, False)})()
+            optimiser = (thinwire.torch.SGD(copied.parameters(), compressor=nothing, **more) if ours else
+                         torch.optim.SGD(copied.parameters(), **more))
+            models.train(copied, optimiser, rank, range(4))
+            ends.append(torch.cat([p.detach().reshape(-1) for p in copied.parameters()]))
+        differences.append(float((ends[0] - ends[1]).abs().max()))
+    return differences
+
+
+class ModulesTest(unittest.TestCase):
+    def test_an_exchange_has_the_bits_of_ddp(self):
+        if not has_hooks():
+            self.skipTest("this torch has no hooks after accumulation")
+        self.assertEqual(ranks.on_ranks(2, beside_ddp), [[True] * 6] * 2)
+
+    def test_an_exchange_gives_the_mean_also_to_who_did_not_use_it(self):
+        if not has_hooks():
+            self.skipTest("this torch has no hooks after accumulation")
+        (first, nothing), (second, nothing_either) = ranks.on_ranks(2, partly_used)
+        self.assertTrue(torch.equal(first, second))
+        self.assertGreater(float(first.abs().max()), 0)
+        self.assertIsNone(nothing)
+        self.assertIsNone(nothing_either)
+
+    def test_an_exchange_lives_with_its_module(self):
+        if not has_hooks():
+            self.skipTest("this torch has no hooks after accumulation")
+        dropped, again, (reentrant, other), texts = ranks.on_ranks(1, alone)[0]
+        self.assertIn("this module has an Exchange", dropped[0])
+        self.assertEqual(dropped[1:3], (1, True))
+        self.assertIn("nobody has the module any more", dropped[3])
+        self.assertEqual(again, (1, True))
+        self.assertIn("use_reentrant=False", reentrant)
+        self.assertEqual(other, 1)
+        for text, part in zip(texts, ["on meta", "on meta", "float64 on cpu", "on meta"]):
+            self.assertIn(part, text)
+            self.assertIn("host's memory", text)
+
+    def test_gossip_ends_with_the_same_weights_everywhere(self):
+        for spec in ("dpsgd", "adpsgd-random"):
+            for taken, same, finite in ranks.on_ranks(2, gossiped, spec, 5):
+                self.assertEqual(taken, 5)
+                self.assertTrue(same)
+                self.assertTrue(all(finite))
+
+    def test_a_step_of_gossip_is_the_mean_of_steps(self):
+        for worst in ranks.on_ranks(2, averaged):
+            self.assertLess(worst, 1e-6)
+
+    def test_gossip_resumes(self):
+        self.assertEqual(ranks.on_ranks(2, resumed), [True, True])
+
+    def test_momentum_in_the_scheme_is_momentum_in_the_optimiser(self):
+        for difference, moved in ranks.on_ranks(2, two_optimisers):
+            self.assertLess(difference, 1e-5)
+            self.assertGreater(moved, 1e-2)
+
+    def test_sgd_beside_a_scheme_without_momentum_is_torchs(self):
+        for differences in ranks.on_ranks(1, as_torchs):
+            self.assertLess(max(differences), 1e-6)
+
+
+if __name__ == "__main__":
+    ranks.main()

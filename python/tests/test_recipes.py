@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The examples for PyTorch: what matters is as without thinwire, replicas are equal, and a resumed run is the whole one.
+
+    test_recipes.py NAME
+
+runs those of examples/pytorch/NAME.py, which are skipped where what it imports is not installed. Every rank runs one after
+another what `jobs` says, in a process of its own (`--play`), and leaves its weights and losses."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import socket
+import sys
+import tempfile
+import unittest
+
+import launched
+import ranks
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"
+SMALL = {  # what makes each of them small
+    "gpt": "--steps 30 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --scheme powersgd:rank=2",
+    "resnet": "--epochs 2 --batch 128 --width 4 --scheme dgc:density=0.1,warmup_steps=10",
+    "with_lightning": "--epochs 2 --scheme dgc:density=0.05,warmup_steps=10",
+    "with_accelerate": "--steps 60 --every 30 --scheme topk:density=0.05",
+    "with_trainer": "--steps 30 --every 15 --width 32 --length 32 --scheme topk:density=0.1",
+}
+NEEDS = {"with_lightning": "lightning", "with_accelerate": "accelerate", "with_trainer": "transformers"}
+RESUME = {"with_lightning": ["--resume"], "with_trainer": ["--resume"]}
+LAST = {"gpt": "step-30", "resnet": "step-20", "with_accelerate": "step-60", "with_trainer": "checkpoint-30"}
+SAME = 2e-5  # what rounding may do to weights of about 1 in some dozens of steps: torch's own sums change order, too
+
+
+def jobs(name, folder):
+    """(what it is called, words, what has to go first). The last goes on from the middle."""
+    small, first, second = SMALL[name].split(), folder / "first", folder / "second"
+    for scheme in ("none", "allreduce"):
+        yield scheme, [*small, "--scheme", scheme, "--out", folder / scheme], None
+    yield "whole", [*small, "--out", first], None
+    if name == "with_lightning":  # it keeps one checkpoint, and has the same rate however long it takes
+        yield "half", [*small, "--epochs", "1", "--out", second], None
+        yield "resumed", [*small, "--out", second, *RESUME[name]], None
+    else:
+        yield "resumed", [*small, "--out", first, *RESUME.get(name, [])], first / LAST[name]
+
+
+def play(name, folder):
+    import torch
+    import torch.distributed as dist
+    sys.path.insert(0, str(EXAMPLES))
+    rank = int(os.environ["RANK"])
+    example = importlib.import_module(name)
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # a store serves one group, and each job makes its own
+    for number, (job, words, gone) in enumerate(jobs(name, folder)):
+        meet(folder, f"{number}", rank)
+        if rank == 0:
+            (folder / f"port{number}").write_text(str(free_port()))
+            if gone:
+                shutil.rmtree(gone)
+        meet(folder, f"{number}begin", rank)
+        os.environ["MASTER_PORT"] = (folder / f"port{number}").read_text()
+        model, losses = example.main([str(word) for word in words])
+        torch.save({"weights": dict(model.named_parameters()), "losses": losses}, folder / f"{job}{rank}.pt")
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if "accelerate" in sys.modules:  # it remembers the group
+            sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def meet(folder, place, rank):
+    (folder / f"{place}-{rank}").touch()
+    ranks.wait_for(folder / f"{place}-{1 - rank}")
+
+
+def distance(one, other):
+    return max(float((one[key] - other[key]).detach().abs().max()) for key in one)
+
+
+class RecipeTest(unittest.TestCase):
+    def test_the_recipe(self):
+        import torch
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            ends = launched.started_as_torchrun_does([__file__, NAME, "--play", folder], 2)
+            self.assertEqual([code for code, _, _ in ends], [0, 0], "\n".join(out + err[-4000:] for _, out, err in ends))
+            left = {job: [torch.load(folder / f"{job}{rank}.pt") for rank in range(2)] for job, _, _ in jobs(NAME, folder)}
+        for job, (first, second) in left.items():
+            with self.subTest("replicas are equal", job=job):
+                self.assertEqual(distance(first["weights"], second["weights"]), 0)
+        weights = {job: first["weights"] for job, (first, _) in left.items()}
+        self.assertLess(distance(weights["none"], weights["allreduce"]), SAME)
+        self.assertGreater(distance(weights["none"], weights["whole"]), SAME)
+        self.assertEqual(distance(weights["whole"], weights["resumed"]), 0)
+        losses = left["whole"][0]["losses"]
+        third = len(losses) // 3
+        self.assertLess(sum(losses[-third:]), sum(losses[:third]))
+        self.assertIn("instead of", ends[0][1])
+        self.assertNotIn("instead of", ends[1][1])
+
+
+if __name__ == "__main__":
+    ranks.skip_without_torch()
+    NAME = sys.argv.pop(1)
+    if importlib.util.find_spec(NEEDS.get(NAME, "torch")) is None:
+        print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
+        sys.exit(77)
+    import torch
+    if NAME == "resnet" and torch.__version__.startswith("1."):
+        print("skipped: PyTorch 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, which waits "
+              "for Python to free the tensor of a collective")
+        sys.exit(77)
+    if sys.argv[1:2] == ["--play"]:
+        play(NAME, pathlib.Path(sys.argv[2]))
+    else:
+        unittest.main()

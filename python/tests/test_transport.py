@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""How the ranks of a torch process group get connections of their own: addresses, keys, and who is told what went wrong."""
+
+import unittest
+import unittest.mock
+
+import ranks
+
+KEY = b"0123456789abcdef"
+
+
+def refused(make):
+    import thinwire
+    try:
+        make()
+        return ""
+    except thinwire.Error as error:
+        return f"{type(error).__name__} {error.name}: {error}"
+
+
+def exchanged(rank, size):
+    """The mean of rank + 1 over connections with these options."""
+    import models
+    import thinwire.torch
+    import torch
+    results = []
+    for options in ({}, {"key": KEY}, {"seal": True}, {"seal": True, "key": KEY}, {"streams": 2, "seal": True}):
+        ddp = models.wrapped(torch.nn.Linear(4, 4, bias=False))
+        compressor = thinwire.torch.attach(ddp, "bf16", transport=thinwire.torch.Tcp(**options), banner=False,
+                                           timeout=ranks.SECONDS)
+        (ddp(torch.ones(1, 4)).sum() * (rank + 1)).backward()
+        results.append((ddp.module.weight.grad.unique().tolist(), compressor.stats()["steps"]))
+        compressor.close()
+    return results
+
+
+def not_alike(rank, size):
+    """A seal on one rank alone; another key than rank 0 drew; two keys."""
+    return [connect(rank, [{}, {"seal": True}], 60.0),
+            connect(rank, [{"seal": True}] * 2, 60.0, bytes(32)),
+            connect(rank, [{"key": KEY}, {"key": KEY[::-1]}], 3.0)]
+
+
+def connect(rank, options, seconds, changed=None):
+    """options[rank] are this rank's; `changed` replaces the key that rank 1 is told."""
+    import thinwire.torch
+    from thinwire.torch import _transport
+    gathered = _transport.gathered_by_all
+
+    def tampered(group, make):
+        offers = gathered(group, make)
+        return [one._replace(key=changed) for one in offers] if changed and rank == 1 else offers
+
+    with unittest.mock.patch.object(_transport, "gathered_by_all", tampered):
+        return refused(lambda: _transport.comm_of(thinwire.torch.Tcp(**options[rank]), None, seconds))
+
+
+def cannot_listen(rank, size):
+    """Rank 1 has no such interface."""
+    import thinwire.torch
+    from thinwire.torch import _transport
+    tcp = thinwire.torch.Tcp(bind="no-such-interface" if rank else "127.0.0.1")
+    return refused(lambda: _transport.comm_of(tcp, None, 600.0))
+
+
+def numbered_otherwise(rank, size):
+    """A comm of this process alone."""
+    import thinwire
+    from thinwire.torch import _transport
+    comm, = thinwire.Comm.threads(1)
+    return refused(lambda: _transport.comm_of(comm, None, 1.0))
+
+
+class TransportTest(unittest.TestCase):
+    def test_sealed_connections_carry_the_same(self):
+        self.assertEqual(ranks.on_ranks(2, exchanged), [[([1.5], 1)] * 5] * 2)
+
+    def test_who_seals_alone_and_who_has_another_key_is_told(self):
+        for alone, other_seal, other_key in ranks.on_ranks(2, not_alike):
+            self.assertIn("rank 1 seals its messages, and rank 0 does not", alone)
+            self.assertIn("TW_ERROR_PACKET", other_seal)  # the key that was drawn is that of the seals
+            self.assertIn("PeerError", other_key)
+
+    def test_a_rank_that_cannot_listen_tells_the_others(self):
+        first, second = ranks.on_ranks(2, cannot_listen)
+        self.assertIn("no-such-interface", second)
+        self.assertIn("rank 1: ", first)
+        self.assertIn("no-such-interface", first)
+
+    def test_a_comm_with_other_numbers_is_refused(self):
+        for rank, text in enumerate(ranks.on_ranks(2, numbered_otherwise)):
+            self.assertIn(f"rank {rank} of 2 in torch's process group is rank 0 of 1 of the transport", text)
+
+
+if __name__ == "__main__":
+    ranks.main()

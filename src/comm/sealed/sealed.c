@@ -1,0 +1,298 @@
+/* sealed - a transport upon another comm's.
+ *
+ * A message becomes a block: its check word, its bytes, and 16 bytes that prove both. The key is of this sender, this
+ * receiver and this session alone; the nonce is the channel and the number of the message on it, so that no pair of key
+ * and nonce is used twice, and a message fits one place only. The number is not sent: the receiver knows which one it
+ * waits for. It is used up when a message is started, whatever becomes of it. */
+#include "blocks.h"
+#include "flows.h"
+#include "key_file.h"
+#include "session.h"
+
+#include <thinwire/thinwire_sealed.h>
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tw_status try_status = (call);                                                                                 \
+        if (try_status != TW_OK) return try_status;                                                                    \
+    } while (0)
+
+enum { REASON = 512, NONCE = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES };
+enum { PROOF = crypto_aead_xchacha20poly1305_ietf_ABYTES, WORD = sizeof(uint32_t), OVERHEAD = WORD + PROOF };
+
+typedef struct request request;
+
+typedef struct transport {
+    tw_comm *inner;
+    tw_beneath beneath;
+    tw_session session;
+    tw_flows flows;
+    tw_blocks blocks;
+    pthread_mutex_t lock;
+    request *spare; /* guarded by the lock */
+} transport;
+
+struct request {
+    request *next; /* among the spare ones */
+    void *inner;
+    tw_flow *flow;
+    uint64_t number; /* of the message on its flow */
+    tw_block *block;
+    void *dst;   /* a receive's */
+    size_t size; /* bytes to send, or room to receive */
+};
+
+static tw_status fail_memory(size_t size)
+{
+    return tw_fail(TW_ERROR_MEMORY, "no memory to seal a message of %zu bytes", size);
+}
+
+/* ---- requests ---- */
+
+static request *take_request(transport *me)
+{
+    pthread_mutex_lock(&me->lock);
+    request *one = me->spare;
+    if (one) me->spare = one->next;
+    pthread_mutex_unlock(&me->lock);
+    return one ? one : malloc(sizeof *one);
+}
+
+static void give_request(transport *me, request *one)
+{
+    if (one->block) tw_blocks_give(&me->blocks, one->block);
+    pthread_mutex_lock(&me->lock);
+    one->next = me->spare;
+    me->spare = one;
+    pthread_mutex_unlock(&me->lock);
+}
+
+/* A request with a flow, a number on it, and a block for a message of `size` bytes. */
+static tw_status prepare(transport *me, int outgoing, int peer, unsigned channel, size_t size, request **made)
+{
+    if (size > SIZE_MAX / 8) return fail_memory(size);
+    request *one = take_request(me);
+    if (!one) return fail_memory(size);
+    *one = (request){.flow = tw_flows_find(&me->flows, outgoing, peer, channel), .size = size};
+    one->block = tw_blocks_take(&me->blocks, size + PROOF);
+    if (!one->flow || !one->block) {
+        give_request(me, one);
+        return fail_memory(size);
+    }
+    one->number = one->flow->started++;
+    *made = one;
+    return TW_OK;
+}
+
+/* ---- the seal ---- */
+
+static void write_nonce(const request *one, unsigned char nonce[NONCE])
+{
+    memset(nonce, 0, NONCE);
+    for (int i = 0; i < 4; i++) nonce[i] = (unsigned char)(one->flow->channel >> 8 * i);
+    for (int i = 0; i < 8; i++) nonce[4 + i] = (unsigned char)(one->number >> 8 * i);
+}
+
+/* What the block holds: the word right before its bytes, and they. */
+static unsigned char *message_of(const request *one)
+{
+    return (unsigned char *)one->block + offsetof(tw_block, check);
+}
+
+static void seal(const transport *me, const request *one, const void *src, uint32_t check)
+{
+    unsigned char nonce[NONCE], *message = message_of(one);
+    write_nonce(one, nonce);
+    memcpy(message, &check, WORD);
+    if (one->size) memcpy(message + WORD, src, one->size);
+    crypto_aead_xchacha20poly1305_ietf_encrypt(message, NULL, message, WORD + one->size, NULL, 0, NULL, nonce,
+                                               me->session.to[one->flow->peer]);
+}
+
+static tw_status refuse(const request *one)
+{
+    return tw_fail(
+        TW_ERROR_PACKET,
+        "message %llu from rank %d on channel %u is not sealed for this place: it is damaged, forged, or not "
+        "the one whose turn it is",
+        (unsigned long long)one->number, one->flow->peer, one->flow->channel);
+}
+
+/* The caller's memory is written to once the seal is found right. */
+static tw_status unseal(const transport *me, const request *one, size_t sealed, size_t *size, uint32_t *check)
+{
+    unsigned char nonce[NONCE], *message = message_of(one);
+    if (sealed < OVERHEAD) return refuse(one);
+    write_nonce(one, nonce);
+    if (crypto_aead_xchacha20poly1305_ietf_decrypt(message, NULL, NULL, message, sealed, NULL, 0, nonce,
+                                                   me->session.from[one->flow->peer]) != 0)
+        return refuse(one);
+    *size = sealed - OVERHEAD;
+    memcpy(check, message, WORD);
+    if (*size) memcpy(one->dst, message + WORD, *size);
+    return TW_OK;
+}
+
+/* ---- the transport ---- */
+
+static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
+{
+    transport *me = self;
+    request *one;
+    TRY(prepare(me, 1, peer, channel, size, &one));
+    seal(me, one, src, check);
+    tw_status status =
+        me->beneath.ops.start_send(me->beneath.self, peer, channel, message_of(one), size + OVERHEAD, 0, &one->inner);
+    if (status == TW_OK)
+        *handle = one;
+    else
+        give_request(me, one);
+    return status;
+}
+
+static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+{
+    transport *me = self;
+    request *one;
+    TRY(prepare(me, 0, peer, channel, capacity, &one));
+    one->dst = dst;
+    tw_status status =
+        me->beneath.ops.start_recv(me->beneath.self, peer, channel, message_of(one), capacity + OVERHEAD, &one->inner);
+    if (status == TW_OK) {
+        *handle = one;
+        return TW_OK;
+    }
+    one->flow->started--;
+    give_request(me, one);
+    return status;
+}
+
+/* The last receive of a channel that is taken back leaves its message to the next one. */
+static void take_number_back(const request *one)
+{
+    if (!one->flow->outgoing && one->number + 1 == one->flow->started) one->flow->started--;
+}
+
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+{
+    transport *me = self;
+    request *one = handle;
+    size_t sealed = 0;
+    uint32_t unused;
+    tw_status status = me->beneath.ops.wait(me->beneath.self, one->inner, timeout, &sealed, &unused);
+    if (status == TW_ERROR_PEER) take_number_back(one);
+    if (status == TW_OK && one->flow->outgoing) *size = one->size;
+    if (status == TW_OK && !one->flow->outgoing) status = unseal(me, one, sealed, size, check);
+    give_request(me, one);
+    return status;
+}
+
+static int poll_request(void *self, void *handle, double timeout)
+{
+    const transport *me = self;
+    const request *one = handle;
+    return me->beneath.ops.poll(me->beneath.self, one->inner, timeout);
+}
+
+static void leave(void *self)
+{
+    const transport *me = self;
+    if (me->beneath.ops.leave) me->beneath.ops.leave(me->beneath.self);
+}
+
+static void destroy(void *self)
+{
+    transport *me = self;
+    tw_comm_destroy(me->inner);
+    while (me->spare) {
+        request *one = me->spare;
+        me->spare = one->next;
+        free(one);
+    }
+    tw_session_close(&me->session);
+    tw_flows_destroy(&me->flows);
+    tw_blocks_destroy(&me->blocks);
+    pthread_mutex_destroy(&me->lock);
+    free(me);
+}
+
+/* ---- the whole ---- */
+
+static tw_status check_key(const void *key, size_t key_bytes, tw_comm **comm)
+{
+    if (!key) return tw_fail(TW_ERROR_ARGUMENT, "key is NULL");
+    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL");
+    if (key_bytes < TW_SEAL_KEY_BYTES_LEAST || key_bytes > TW_SEAL_KEY_BYTES_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a key of %zu bytes: want %d to %d", key_bytes, TW_SEAL_KEY_BYTES_LEAST,
+                       TW_SEAL_KEY_BYTES_MOST);
+    if (sodium_init() < 0) return tw_fail(TW_ERROR_SYSTEM, "libsodium finds no random numbers on this machine");
+    return TW_OK;
+}
+
+static tw_status borrow(tw_comm *inner, tw_beneath *beneath)
+{
+    beneath->ops.struct_size = sizeof beneath->ops;
+    beneath->rank = tw_comm_rank(inner);
+    beneath->size = tw_comm_size(inner);
+    beneath->timeout = tw_comm_timeout(inner);
+    return tw_comm_lend(inner, &beneath->ops, &beneath->self);
+}
+
+static tw_status create(tw_comm *inner, const void *key, size_t key_bytes, transport **made)
+{
+    tw_beneath beneath;
+    tw_session session;
+    TRY(borrow(inner, &beneath));
+    tw_status status = tw_session_open(&beneath, key, key_bytes, &session);
+    *made = status == TW_OK ? malloc(sizeof **made) : NULL;
+    if (!*made) {
+        tw_session_close(&session);
+        return status == TW_OK ? fail_memory(0) : status;
+    }
+    **made = (transport){.inner = inner, .beneath = beneath, .session = session};
+    tw_flows_create(&(*made)->flows);
+    tw_blocks_create(&(*made)->blocks);
+    pthread_mutex_init(&(*made)->lock, NULL); /* does not fail with default attributes */
+    return TW_OK;
+}
+
+/* The comm beneath goes, and what was wrong stays. */
+static tw_status give_up(tw_comm *inner, tw_status status)
+{
+    char reason[REASON];
+    snprintf(reason, sizeof reason, "%s", tw_last_error());
+    tw_comm_destroy(inner);
+    return tw_fail(status, "%s", reason);
+}
+
+tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm)
+{
+    transport *made;
+    if (!inner) return tw_fail(TW_ERROR_ARGUMENT, "inner is NULL");
+    tw_status status = check_key(key, key_bytes, comm);
+    if (status == TW_OK) status = create(inner, key, key_bytes, &made);
+    if (status != TW_OK) return give_up(inner, status);
+    const tw_transport_ops ops = {.struct_size = sizeof ops,
+                                  .version = TW_TRANSPORT_VERSION,
+                                  .name = tw_comm_transport(inner),
+                                  .start_send = start_send,
+                                  .start_recv = start_recv,
+                                  .wait = wait_request,
+                                  .poll = poll_request,
+                                  .leave = leave,
+                                  .destroy = destroy};
+    double timeout = made->beneath.timeout;
+    TRY(tw_comm_create_custom(&ops, made, made->beneath.rank, made->beneath.size, comm)); /* or it destroys `made` */
+    return tw_comm_set_timeout(*comm, timeout);
+}
+
+tw_status tw_seal_read_key(const char *path, unsigned char key[TW_SEAL_KEY_BYTES], int *exposed)
+{
+    return tw_key_file_read(path, key, exposed);
+}

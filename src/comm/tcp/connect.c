@@ -1,0 +1,297 @@
+/* Connecting a group: each rank goes to those below it, and lets in those above it, all at once in one loop. */
+#include "dial.h"
+#include "group.h"
+#include "listener.h"
+
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DIALS = 64 /* under way at a time */, MOST_RANKS = 16384 };
+
+#define LONGEST_NAP 0.2 /* seconds: how soon a caller that wants no more is heard */
+#define FAR 5e-3        /* a round trip after which small messages may be larger */
+#define LONGEST_DEADLINE 1e9
+
+typedef struct meeting {
+    tw_tcp *tcp;
+    int rank, size;
+    tcp_address *addresses;
+    struct addrinfo **lists; /* of the ranks below */
+    tcp_dial *dials;
+    size_t dial_count, missing;
+    int *fds; /* [rank * TCP_MOST_STREAMS + stream] */
+    unsigned char *far;
+    double *round_trips; /* the shortest, of each rank */
+    tcp_dial *under_way[DIALS];
+    struct pollfd polls[TCP_DOOR_POLLS + DIALS];
+} meeting;
+
+static int streams_with(const meeting *all, int peer)
+{
+    int own = all->addresses[all->rank].streams, other = all->addresses[peer].streams;
+    return own < other ? own : other;
+}
+
+/* --- connections that hold ----------------------------------------------------------------------------------- */
+
+static void set(int fd, int level, int option, int value)
+{
+    setsockopt(fd, level, option, &value, sizeof value); /* where it cannot be had, it goes without */
+}
+
+/* What the system has not sent yet stays small, so that a small message does not wait behind a large one; a connection
+ * on which nothing moves is tried now and then, so that a machine that is gone is noticed. */
+static void tune(int fd)
+{
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 256 * 1024);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 6);
+}
+
+/* One that comes again has lost the first: its proof is as good. */
+static void hold(meeting *all, int peer, uint32_t stream, int fd, double round_trip)
+{
+    int *place = &all->fds[(size_t)peer * TCP_MOST_STREAMS + stream];
+    tune(fd);
+    if (*place >= 0)
+        close(*place);
+    else
+        all->missing--;
+    *place = fd;
+    if (round_trip < all->round_trips[peer]) all->round_trips[peer] = round_trip;
+    all->far[peer] = all->round_trips[peer] > FAR;
+}
+
+/* --- those who come ------------------------------------------------------------------------------------------ */
+
+static const char *admit(void *context, tcp_knock *knock, tcp_place place)
+{
+    meeting *all = context;
+    if (place.to != (uint32_t)all->rank || place.from <= place.to || place.from >= (uint32_t)all->size)
+        return "it takes this rank for another";
+    if (place.stream >= (uint32_t)streams_with(all, (int)place.from)) return "it has too many connections";
+    if (!tcp_door_answer(&all->tcp->door, knock)) return "it hung up";
+    hold(all, (int)place.from, place.stream, knock->fd, tw_clock() - knock->since);
+    return NULL;
+}
+
+/* --- one round ----------------------------------------------------------------------------------------------- */
+
+static double earlier(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static int list_dials(meeting *all, struct pollfd *polls, double now, double *wake)
+{
+    int count = 0;
+    for (size_t i = 0; i < all->dial_count && count < DIALS; i++) {
+        tcp_dial *dial = &all->dials[i];
+        if (tcp_dial_begin(dial, now)) {
+            all->under_way[count] = dial;
+            polls[count++] = tcp_dial_poll(dial);
+        }
+        if (dial->state != TCP_CONNECTED) *wake = earlier(*wake, dial->when);
+    }
+    return count;
+}
+
+static void serve_dial(meeting *all, tcp_dial *dial, int happened, double now)
+{
+    tcp_dial_serve(dial, happened, now, all->tcp->door.secret);
+    if (dial->state != TCP_CONNECTED) return;
+    hold(all, (int)dial->place.to, dial->place.stream, dial->fd, dial->round_trip);
+    dial->fd = -1;
+}
+
+static void go_round(meeting *all, double deadline)
+{
+    double now = tw_clock(), wake = earlier(deadline, now + LONGEST_NAP);
+    int at_door = tcp_door_list(&all->tcp->door, all->polls);
+    int dials = list_dials(all, all->polls + at_door, now, &wake);
+    int milliseconds = (int)ceil(fmax(wake - now, 0) * 1e3);
+    if (poll(all->polls, (nfds_t)at_door + (nfds_t)dials, milliseconds) < 0) return; /* a signal */
+    now = tw_clock();
+    for (int i = 0; i < dials; i++) serve_dial(all, all->under_way[i], all->polls[at_door + i].revents != 0, now);
+    tcp_door_serve(&all->tcp->door, all->polls, admit, all);
+}
+
+/* --- who is missing ------------------------------------------------------------------------------------------ */
+
+static int is_missing(const meeting *all, int peer)
+{
+    for (int s = 0; s < streams_with(all, peer); s++)
+        if (all->fds[(size_t)peer * TCP_MOST_STREAMS + (size_t)s] < 0) return 1;
+    return 0;
+}
+
+static const char *reason_of(const meeting *all, int peer)
+{
+    for (size_t i = 0; i < all->dial_count; i++)
+        if (all->dials[i].place.to == (uint32_t)peer && all->dials[i].state != TCP_CONNECTED && all->dials[i].why)
+            return all->dials[i].why;
+    return "it did not come";
+}
+
+/* The first few by name. */
+static void list_missing(const meeting *all, char *text, size_t room)
+{
+    int named = 0, more = 0;
+    size_t used = 0;
+    for (int r = 0; r < all->size; r++) {
+        char where[TCP_ADDRESS];
+        if (r == all->rank || !is_missing(all, r)) continue;
+        if (named == 4) {
+            more++;
+            continue;
+        }
+        tcp_meeting_write(&all->addresses[r], where);
+        used += (size_t)snprintf(text + used, room - used, "%srank %d at %.80s (%.80s)", named++ ? ", " : "", r, where,
+                                 reason_of(all, r));
+    }
+    if (more) snprintf(text + used, room - used, " and %d more", more);
+}
+
+static tw_status tell_missing(const meeting *all, double seconds)
+{
+    char missing[1024], refused[TCP_REASON + 128] = "";
+    const tcp_door *door = &all->tcp->door;
+    list_missing(all, missing, sizeof missing);
+    if (door->refused)
+        snprintf(refused, sizeof refused,
+                 "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
+                 (unsigned long long)door->refused, door->last);
+    return tw_fail(TW_ERROR_PEER, "rank %d is not connected within %g seconds with %s%s", all->rank, seconds, missing,
+                   refused);
+}
+
+static tw_status connect_all(meeting *all, double seconds)
+{
+    double deadline = tw_clock() + seconds;
+    while (all->missing && tw_clock() < deadline) {
+        if (tcp_is_stopped(&all->tcp->options))
+            return tw_fail(TW_ERROR_PEER, "connecting was stopped by this rank's own program");
+        go_round(all, deadline);
+    }
+    return all->missing ? tell_missing(all, seconds) : TW_OK;
+}
+
+/* --- the whole ----------------------------------------------------------------------------------------------- */
+
+static tw_status read_addresses(meeting *all, const char *const *addresses)
+{
+    for (int r = 0; r < all->size; r++) {
+        char what[32];
+        snprintf(what, sizeof what, "addresses[%d]", r);
+        if (!addresses[r]) return tw_fail(TW_ERROR_ARGUMENT, "%s is NULL", what);
+        TRY(tcp_address_read(addresses[r], what, &all->addresses[r]));
+    }
+    const char *own = addresses[all->rank];
+    if (strcmp(own, all->tcp->text) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "addresses[%d] is \"%.100s\", but this rank listens at \"%.100s\"", all->rank,
+                   own, all->tcp->text);
+}
+
+/* Everything that all must agree on is in the secret: the addresses, with their random numbers, are this group's alone.
+ */
+static void make_secret(const meeting *all, const char *const *addresses)
+{
+    const tw_tcp *tcp = all->tcp;
+    tcp_secret_make(tcp->key, tcp->options.key_size, "a group's connections", addresses, (size_t)all->size,
+                    all->tcp->door.secret);
+}
+
+static tw_status make_dials(meeting *all)
+{
+    for (int r = 0; r < all->rank; r++) {
+        TRY(tcp_resolve(all->addresses[r].host, all->addresses[r].port, 0, &all->lists[r]));
+        for (int s = 0; s < streams_with(all, r); s++) {
+            tcp_place place = {(uint32_t)all->rank, (uint32_t)r, (uint32_t)s};
+            tcp_dial_create(&all->dials[all->dial_count++], place, all->lists[r]);
+        }
+    }
+    for (int r = 0; r < all->size; r++)
+        if (r != all->rank) all->missing += (size_t)streams_with(all, r);
+    return TW_OK;
+}
+
+static void clear(meeting *all)
+{
+    for (size_t i = 0; i < all->dial_count; i++) tcp_dial_destroy(&all->dials[i]);
+    for (int r = 0; all->lists && r < all->rank; r++)
+        if (all->lists[r]) freeaddrinfo(all->lists[r]);
+    for (size_t i = 0; all->fds && i < (size_t)all->size * TCP_MOST_STREAMS; i++)
+        if (all->fds[i] >= 0) close(all->fds[i]);
+    free(all->addresses);
+    free((void *)all->lists);
+    free(all->dials);
+    free(all->fds);
+    free(all->far);
+    free(all->round_trips);
+    free(all);
+}
+
+static tw_status make_room(meeting *all)
+{
+    size_t size = (size_t)all->size, connections = size * TCP_MOST_STREAMS;
+    all->addresses = calloc(size, sizeof *all->addresses);
+    all->lists = calloc(size, sizeof *all->lists);
+    all->dials = calloc(connections, sizeof *all->dials);
+    all->fds = malloc(connections * sizeof *all->fds);
+    all->far = calloc(size, 1);
+    all->round_trips = malloc(size * sizeof *all->round_trips);
+    for (size_t i = 0; all->fds && i < connections; i++) all->fds[i] = -1;
+    for (size_t r = 0; all->round_trips && r < size; r++) all->round_trips[r] = (double)INFINITY;
+    if (all->addresses && all->lists && all->dials && all->fds && all->far && all->round_trips) return TW_OK;
+    return tw_fail(TW_ERROR_MEMORY, "no memory to connect %d ranks", all->size);
+}
+
+static tw_status bring_together(meeting *all, const char *const *addresses, double seconds, tw_comm **comm)
+{
+    TRY(make_room(all));
+    TRY(read_addresses(all, addresses));
+    make_secret(all, addresses);
+    TRY(make_dials(all));
+    TRY(connect_all(all, seconds));
+    tcp_porter *porter = all->tcp->porter;
+    all->tcp->porter = NULL;
+    return tcp_group_create(all->rank, all->size, all->fds, all->far, porter, comm);
+}
+
+static tw_status check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,
+                       tw_comm **comm)
+{
+    const char *missing = !tcp ? "tcp" : !addresses ? "addresses" : !comm ? "comm" : NULL;
+    if (missing) return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", missing);
+    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0", rank, size, MOST_RANKS);
+    if (!(seconds > 0 && seconds <= LONGEST_DEADLINE))
+        return tw_fail(TW_ERROR_ARGUMENT, "a deadline of %g seconds: want more than 0, at most %g", seconds,
+                       LONGEST_DEADLINE);
+    if (tcp->used) return tw_fail(TW_ERROR_ORDER, "tw_tcp_connect was called before; listen anew for another group");
+    return TW_OK;
+}
+
+tw_status tw_tcp_connect(tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds, tw_comm **comm)
+{
+    TRY(check(tcp, rank, size, addresses, seconds, comm));
+    meeting *all = calloc(1, sizeof *all);
+    if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to connect %d ranks", size);
+    all->tcp = tcp;
+    all->rank = rank;
+    all->size = size;
+    tcp->used = 1;
+    tw_status status = bring_together(all, addresses, seconds, comm);
+    clear(all);
+    tcp_door_close(&tcp->door);
+    return status;
+}

@@ -1,0 +1,136 @@
+#include "dial.h"
+
+#include "door.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_PAUSE 0.02
+#define LONGEST_PAUSE 1.0
+#define TRIAL 10.0 /* seconds: the other may have many to hear */
+
+void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *list)
+{
+    *dial = (tcp_dial){.place = place, .list = list, .next = list, .fd = -1, .pause = FIRST_PAUSE};
+}
+
+void tcp_dial_destroy(tcp_dial *dial)
+{
+    if (dial->fd >= 0) close(dial->fd);
+    dial->fd = -1;
+}
+
+static void try_later(tcp_dial *dial, double now, const char *why)
+{
+    tcp_dial_destroy(dial);
+    dial->state = TCP_IDLE;
+    dial->why = why;
+    dial->when = now + dial->pause;
+    dial->pause = fmin(dial->pause * 1.5, LONGEST_PAUSE);
+    dial->next = dial->next && dial->next->ai_next ? dial->next->ai_next : dial->list;
+}
+
+/* 0: it is told already. */
+static int open_socket(tcp_dial *dial, double now)
+{
+    dial->fd = socket(dial->next->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (dial->fd >= 0 && tcp_make_ready(dial->fd)) return 1;
+    try_later(dial, now, strerror(errno));
+    return 0;
+}
+
+int tcp_dial_begin(tcp_dial *dial, double now)
+{
+    if (dial->state != TCP_IDLE) return dial->state != TCP_CONNECTED;
+    if (now < dial->when || !open_socket(dial, now)) return 0;
+    dial->heard = 0;
+    dial->answered = 0;
+    dial->when = now + TRIAL;
+    dial->state = TCP_CONNECTING;
+    if (connect(dial->fd, dial->next->ai_addr, dial->next->ai_addrlen) == 0 || errno == EINPROGRESS) return 1;
+    try_later(dial, now, strerror(errno));
+    return 0;
+}
+
+struct pollfd tcp_dial_poll(const tcp_dial *dial)
+{
+    return (struct pollfd){.fd = dial->fd, .events = dial->state == TCP_CONNECTING ? POLLOUT : POLLIN};
+}
+
+/* A port that nobody listens at may be given to the very socket that tries it, which is then connected with itself. */
+static int is_own_end(int fd)
+{
+    struct sockaddr_storage own = {0}, other = {0};
+    socklen_t own_size = sizeof own, other_size = sizeof other;
+    return getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&other, &other_size) == 0 && own_size == other_size &&
+           memcmp(&own, &other, own_size) == 0;
+}
+
+static void see_connected(tcp_dial *dial, double now)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error || is_own_end(dial->fd))
+        try_later(dial, now, error ? strerror(error) : "Connection refused");
+    else
+        dial->state = TCP_LISTENING, dial->answered = 1;
+}
+
+/* 1 when all of it is there. */
+static int hear(tcp_dial *dial, unsigned char *into, size_t size, double now)
+{
+    ssize_t bytes = recv(dial->fd, into + dial->heard, size - dial->heard, MSG_DONTWAIT);
+    if (bytes > 0) dial->heard += (size_t)bytes;
+    if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) {
+        try_later(dial, now,
+                  dial->state == TCP_PROVING ? "it hung up: it may know another key or other addresses" : "it hung up");
+        return 0;
+    }
+    return dial->heard == size;
+}
+
+static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secret)
+{
+    if (!hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
+    tcp_verdict language = tcp_challenge_judge(dial->challenge);
+    if (language != TCP_WELCOME) {
+        try_later(dial, now,
+                  language == TCP_STRANGER ? "what listens there does not speak thinwire's language"
+                                           : "what listens there is another version of thinwire");
+        return;
+    }
+    tcp_hello_make(secret, dial->challenge, dial->place, dial->hello);
+    dial->heard = 0;
+    dial->said_at = now;
+    dial->state = TCP_PROVING;
+    if (!tcp_say(dial->fd, dial->hello, TCP_HELLO)) try_later(dial, now, "it hung up");
+}
+
+static void hear_answer(tcp_dial *dial, double now, const unsigned char *secret)
+{
+    if (!hear(dial, dial->answer, TCP_PROOF, now)) return;
+    if (!tcp_answer_is_right(secret, dial->challenge, dial->hello, dial->answer)) {
+        try_later(dial, now, "what listens there did not prove that it knows this group and its key");
+        return;
+    }
+    dial->round_trip = now - dial->said_at;
+    dial->state = TCP_CONNECTED;
+}
+
+void tcp_dial_serve(tcp_dial *dial, int happened, double now, const unsigned char secret[TCP_SECRET])
+{
+    if (!happened) {
+        if (now > dial->when)
+            try_later(dial, now, dial->state == TCP_CONNECTING ? "it does not answer" : "it answered too slowly");
+    } else if (dial->state == TCP_CONNECTING) {
+        see_connected(dial, now);
+    } else if (dial->state == TCP_LISTENING) {
+        hear_challenge(dial, now, secret);
+    } else {
+        hear_answer(dial, now, secret);
+    }
+}

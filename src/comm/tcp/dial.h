@@ -1,0 +1,35 @@
+/* dial.h - one connection that this side begins, and its proof; tried again until it holds. Nothing here waits. */
+#ifndef TW_COMM_TCP_DIAL_H
+#define TW_COMM_TCP_DIAL_H
+
+#include "address.h"
+#include "hello.h"
+
+#include <poll.h>
+
+typedef enum tcp_dial_state { TCP_IDLE, TCP_CONNECTING, TCP_LISTENING, TCP_PROVING, TCP_CONNECTED } tcp_dial_state;
+
+typedef struct tcp_dial {
+    tcp_place place;
+    const struct addrinfo *list, *next; /* where to try, and where next; the list is not its own */
+    tcp_dial_state state;
+    int fd;
+    double when; /* to try again, or to give up this trial */
+    double pause, said_at;
+    double round_trip; /* seconds; once connected */
+    size_t heard;
+    unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
+    int answered;    /* the last trial reached somebody */
+    const char *why; /* the last trial failed; NULL: there was none */
+} tcp_dial;
+
+void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *list);
+void tcp_dial_destroy(tcp_dial *dial);
+
+/* Tries again, where it is time to; 1 when it is under way. */
+int tcp_dial_begin(tcp_dial *dial, double now);
+struct pollfd tcp_dial_poll(const tcp_dial *dial);
+/* After poll. When it has become TCP_CONNECTED, dial->fd is the caller's. */
+void tcp_dial_serve(tcp_dial *dial, int happened, double now, const unsigned char secret[TCP_SECRET]);
+
+#endif

@@ -1,0 +1,383 @@
+/* The transport: requests of many threads, and one thread that moves bytes whether or not anybody waits. */
+#include "group.h"
+
+#include "children.h"
+#include "own_thread.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS = 32 };
+
+#define PARTING 10.0
+#define LAST_WORDS 0.5 /* instead of it, after a failure */
+#define LONGEST_WAIT 1e9
+
+/* --- the thread ---------------------------------------------------------------------------------------------- */
+
+static void serve(tcp_stream *stream, uint32_t events)
+{
+    tcp_peer *peer = stream->peer;
+    tcp_peer_lock(peer);
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) tcp_stream_pull(stream);
+    if (events & EPOLLOUT)
+        tcp_stream_go_on(stream);
+    else
+        tcp_stream_push(peer); /* what came may have set something free */
+    tcp_peer_unlock(peer);
+}
+
+static void *run(void *argument)
+{
+    const tcp_group *group = argument;
+    struct epoll_event events[EVENTS];
+    for (;;) {
+        int count = epoll_wait(group->poller, events, EVENTS, -1);
+        for (int i = 0; i < count; i++) {
+            if (!events[i].data.ptr) return NULL;
+            serve(events[i].data.ptr, events[i].events);
+        }
+    }
+}
+
+/* --- requests ------------------------------------------------------------------------------------------------ */
+
+/* With the peer's lock. */
+static tw_status prepare(tcp_peer *peer, unsigned channel, tcp_flow **flow, tcp_request **request)
+{
+    *flow = tcp_flow_of(peer, channel);
+    *request = *flow ? tcp_request_take(peer) : NULL;
+    return *request ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
+}
+
+static tw_status post_send(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
+{
+    tcp_flow *flow;
+    tcp_request *send;
+    if (peer->gone) return tw_fail(peer->why, "%s", peer->text);
+    TRY(prepare(peer, channel, &flow, &send));
+    *send = *what;
+    tcp_outbox_post(flow, send);
+    tcp_stream_push(peer);
+    *handle = send;
+    return TW_OK;
+}
+
+static tw_status start_send(void *self, int rank, unsigned channel, const void *src, size_t size, uint32_t check,
+                            void **handle)
+{
+    const tcp_group *group = self;
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    tcp_request what = {.peer = peer, .is_send = 1, .src = src, .size = size, .check = check};
+    tw_status status = post_send(peer, channel, &what, handle);
+    tcp_peer_unlock(peer);
+    return status;
+}
+
+static tw_status post_receive(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
+{
+    tcp_flow *flow;
+    tcp_request *receive;
+    TRY(prepare(peer, channel, &flow, &receive));
+    *receive = *what;
+    tw_status status = tcp_inbox_post(flow, receive);
+    if (status != TW_OK) {
+        tcp_request_give(receive);
+        return status;
+    }
+    tcp_stream_push(peer);
+    *handle = receive;
+    return TW_OK;
+}
+
+static tw_status start_recv(void *self, int rank, unsigned channel, void *dst, size_t capacity, void **handle)
+{
+    const tcp_group *group = self;
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    tcp_request what = {.peer = peer, .dst = dst, .size = capacity};
+    tw_status status = post_receive(peer, channel, &what, handle);
+    tcp_peer_unlock(peer);
+    return status;
+}
+
+static struct timespec time_of(double seconds)
+{
+    double whole = floor(seconds);
+    return (struct timespec){(time_t)whole, (long)((seconds - whole) * 1e9)};
+}
+
+/* With the peer's lock. */
+static void sleep_until_settled(tcp_request *one, double timeout)
+{
+    struct timespec deadline = time_of(tw_clock() + fmin(timeout, LONGEST_WAIT));
+    one->awaited = 1;
+    while (one->outcome == TCP_PENDING && timeout > 0 &&
+           pthread_cond_timedwait(&one->peer->changed, &one->peer->mutex, &deadline) != ETIMEDOUT) {
+    }
+}
+
+static int poll_request(void *self, void *handle, double timeout)
+{
+    tcp_request *one = handle;
+    (void)self;
+    tcp_peer_lock(one->peer);
+    sleep_until_settled(one, timeout);
+    int over = one->outcome != TCP_PENDING;
+    tcp_peer_unlock(one->peer);
+    return over;
+}
+
+static tw_status tell(const tcp_peer *peer, tcp_outcome outcome, double timeout)
+{
+    if (outcome == TCP_DONE) return TW_OK;
+    if (outcome == TCP_PENDING)
+        return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", peer->rank, timeout);
+    if (outcome == TCP_TOO_LONG)
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent a message larger than was agreed", peer->rank);
+    return tw_fail(peer->why, "%s", peer->text);
+}
+
+/* With the peer's lock. The request's memory is its owner's again, and the request nobody's. */
+static void release(tcp_request *one, int pending)
+{
+    if (pending && one->is_send) {
+        tcp_outbox_withdraw(one);
+        return;
+    }
+    if (pending) tcp_inbox_withdraw(one);
+    tcp_request_give(one);
+}
+
+static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+{
+    tcp_request *one = handle;
+    tcp_peer *peer = one->peer;
+    (void)self;
+    tcp_peer_lock(peer);
+    sleep_until_settled(one, timeout);
+    tcp_outcome outcome = one->outcome;
+    *size = one->size;
+    if (!one->is_send) *check = one->check;
+    tw_status status = tell(peer, outcome, timeout);
+    release(one, outcome == TCP_PENDING);
+    if (outcome == TCP_PENDING) tcp_stream_push(peer); /* taking back may have something to say */
+    tcp_peer_unlock(peer);
+    return status;
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------- */
+
+static void leave(void *self)
+{
+    tcp_group *group = self;
+    group->left = 1;
+    tcp_porter_stop(group->porter);
+    for (int r = 0; r < group->size; r++) {
+        tcp_peer *peer = &group->peers[r];
+        if (r == group->rank) continue;
+        tcp_peer_lock(peer);
+        tcp_peer_leave(peer);
+        tcp_peer_unlock(peer);
+    }
+}
+
+static void begin_to_part(tcp_peer *peer)
+{
+    tcp_peer_lock(peer);
+    peer->bye_due = peer->closing = 1;
+    tcp_stream_push(peer);
+    tcp_peer_unlock(peer);
+}
+
+/* What was begun goes out. */
+static void part(tcp_peer *peer, double deadline)
+{
+    struct timespec at = time_of(deadline);
+    tcp_peer_lock(peer);
+    while (!peer->shut && !peer->gone && pthread_cond_timedwait(&peer->changed, &peer->mutex, &at) != ETIMEDOUT) {
+    }
+    tcp_peer_unlock(peer);
+}
+
+/* 1 when the peer's machine has all of it, its end included: nothing that we do can take it away any more. */
+static int has_arrived(tcp_peer *peer)
+{
+    int bytes = 0;
+    tcp_peer_lock(peer);
+    int all = peer->shut || peer->gone;
+    for (int s = 0; s < peer->streams && (peer->left || !peer->gone); s++)
+        if (ioctl(peer->stream[s].fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) all = 0;
+    tcp_peer_unlock(peer);
+    return all;
+}
+
+/* The system tells nobody when the other side has it, so this looks. */
+static int see_it_arrive(tcp_peer *peer, double deadline)
+{
+    int all;
+    while (!(all = has_arrived(peer)) && tw_clock() < deadline)
+        nanosleep(&(struct timespec){.tv_nsec = 200 * 1000L}, NULL);
+    return all;
+}
+
+static void part_from_all(tcp_group *group)
+{
+    double deadline = tw_clock() + (group->left ? LAST_WORDS : group->parting);
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && group->runs) begin_to_part(&group->peers[r]);
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && group->runs) part(&group->peers[r], deadline);
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && group->runs && !see_it_arrive(&group->peers[r], deadline) && !group->left)
+            tw_log(TW_LOG_WARNING, "rank %d: when its comm ended, rank %d had not received all that was sent to it",
+                   group->rank, r);
+}
+
+static void stop_thread(tcp_group *group)
+{
+    uint64_t one = 1;
+    if (!group->runs) return;
+    (void)!write(group->stop, &one, sizeof one);
+    pthread_join(group->thread, NULL);
+}
+
+static void close_streams(const tcp_peer *peer)
+{
+    for (int s = 0; s < peer->streams; s++) tcp_close(peer->stream[s].fd);
+}
+
+static void destroy(void *self)
+{
+    tcp_group *group = self;
+    tcp_porter_destroy(group->porter);
+    part_from_all(group);
+    stop_thread(group);
+    for (int r = 0; group->peers && r < group->size; r++) {
+        tcp_peer_fail(&group->peers[r], TW_ERROR_PEER, "this rank has left the group"); /* frees what was given up */
+        close_streams(&group->peers[r]);
+        tcp_peer_destroy(&group->peers[r]);
+    }
+    if (group->poller >= 0) close(group->poller);
+    if (group->stop >= 0) close(group->stop);
+    free(group->peers);
+    free(group);
+}
+
+static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
+                                     .version = TW_TRANSPORT_VERSION,
+                                     .name = "tcp",
+                                     .start_send = start_send,
+                                     .start_recv = start_recv,
+                                     .wait = wait_request,
+                                     .poll = poll_request,
+                                     .leave = leave,
+                                     .destroy = destroy};
+
+/* --- who comes too late -------------------------------------------------------------------------------------- */
+
+/* All others are there, and none has said that it goes. */
+static int is_whole(void *self)
+{
+    tcp_group *group = self;
+    int all = !group->left;
+    for (int r = 0; r < group->size; r++) {
+        tcp_peer *peer = &group->peers[r];
+        if (r == group->rank) continue;
+        tcp_peer_lock(peer);
+        if (peer->gone || peer->said_bye) all = 0;
+        tcp_peer_unlock(peer);
+    }
+    return all;
+}
+
+/* --- the beginning ------------------------------------------------------------------------------------------- */
+
+static int watch(int poller, int fd, void *what)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+    return epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static int count_streams(const int *fds)
+{
+    int count = 0;
+    while (count < TCP_MOST_STREAMS && fds[count] >= 0) count++;
+    return count;
+}
+
+/* Takes the connections. */
+static int add_streams(tcp_group *group, tcp_peer *peer, int *fds)
+{
+    int count = count_streams(fds);
+    peer->stream = calloc((size_t)count, sizeof *peer->stream);
+    if (!peer->stream) return 0;
+    peer->poller = group->poller;
+    peer->streams = peer->open_streams = count;
+    for (int s = 0; s < count; s++) {
+        peer->stream[s] = (tcp_stream){.peer = peer, .fd = fds[s], .index = s};
+        tcp_keep_from_children(fds[s]);
+        fds[s] = -1;
+    }
+    for (int s = 0; s < count; s++)
+        if (!watch(group->poller, peer->stream[s].fd, &peer->stream[s])) return 0;
+    return 1;
+}
+
+static int create_peers(tcp_group *group, int *fds, const unsigned char *far)
+{
+    group->peers = calloc((size_t)group->size, sizeof *group->peers);
+    if (!group->peers) return 0;
+    for (int r = 0; r < group->size; r++) tcp_peer_create(&group->peers[r], r);
+    for (int r = 0; r < group->size; r++) {
+        tcp_peer *peer = &group->peers[r];
+        if (r == group->rank) continue;
+        if (far[r]) peer->eager = TCP_FAR_EAGER, peer->window = TCP_FAR_WINDOW;
+        if (!add_streams(group, peer, fds + (size_t)r * TCP_MOST_STREAMS)) return 0;
+    }
+    return 1;
+}
+
+static tw_status begin(tcp_group *group, int *fds, const unsigned char *far)
+{
+    group->poller = epoll_create1(EPOLL_CLOEXEC);
+    group->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (group->poller < 0 || group->stop < 0 || !watch(group->poller, group->stop, NULL))
+        return tw_fail(TW_ERROR_SYSTEM, "the system has no file descriptor left for the group's connections");
+    if (!create_peers(group, fds, far))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for connections to %d ranks", group->size - 1);
+    group->runs = tcp_thread_start(&group->thread, run, group);
+    if (group->runs && group->porter) tcp_porter_begin(group->porter, is_whole, group);
+    return group->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for the group's connections");
+}
+
+static void close_rest(const int *fds, int size)
+{
+    for (size_t i = 0; i < (size_t)size * TCP_MOST_STREAMS; i++)
+        if (fds[i] >= 0) close(fds[i]);
+}
+
+tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_porter *porter, tw_comm **comm)
+{
+    tcp_group *group = calloc(1, sizeof *group);
+    tw_status status = TW_ERROR_MEMORY;
+    if (group) {
+        *group =
+            (tcp_group){.rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .porter = porter};
+        status = begin(group, fds, far);
+        if (status != TW_OK) destroy(group);
+    }
+    close_rest(fds, size);
+    if (!group) tcp_porter_destroy(porter);
+    if (!group) return tw_fail(TW_ERROR_MEMORY, "no memory for the group's connections");
+    return status == TW_OK ? tw_comm_create_custom(&ops, group, rank, size, comm) : status;
+}

@@ -1,0 +1,222 @@
+/* Going to a meeting point, and waiting there for the group. */
+#include "dial.h"
+#include "join.h"
+#include "letter.h"
+#include "peer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONGEST_NAP 0.2
+#define PUT_OFF 0.5 /* seconds */
+enum { TRIALS = 12 /* proofs that are turned away one after the other, in some ten seconds */ };
+
+typedef struct guest {
+    const tcp_joining *joining;
+    tcp_dial dial;
+    tw_tcp *tcp; /* this rank's own listener */
+    unsigned char own_key[TCP_SECRET], host_key[TCP_SECRET];
+    unsigned char *reply;
+    size_t size, heard;
+    int turned_away;
+    int put_off;     /* and that is told */
+    int may_be_host; /* the meeting point is on this machine */
+} guest;
+
+static tw_status give_up(const guest *me)
+{
+    const tcp_joining *joining = me->joining;
+    const char *why = me->dial.why ? me->dial.why : joining->why;
+    return tw_fail(TW_ERROR_PEER,
+                   "nobody brought the group together at %s within %g seconds (%s): start the process that listens "
+                   "there, on the machine with that address",
+                   joining->meeting, joining->seconds, why ? why : "it said nothing");
+}
+
+/* TW_OK: there is time left. */
+static tw_status look_at_clock(const guest *me)
+{
+    if (tcp_is_stopped(&me->joining->options))
+        return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
+    return tw_clock() < me->joining->deadline ? TW_OK : give_up(me);
+}
+
+/* Whether something happened at a socket before it was time to look up. */
+static int wait_a_little(struct pollfd socket, double until)
+{
+    double nap = fmin(fmax(until - tw_clock(), 0), LONGEST_NAP);
+    return poll(&socket, socket.fd >= 0, (int)ceil(nap * 1e3)) > 0;
+}
+
+/* --- the way there ------------------------------------------------------------------------------------------- */
+
+/* The last trial found nobody, at the last of the addresses. */
+static int is_deserted(const guest *me)
+{
+    const tcp_dial *dial = &me->dial;
+    return me->may_be_host && dial->state == TCP_IDLE && dial->why && !dial->answered && dial->next == dial->list;
+}
+
+/* Or finds that nobody is there. */
+static tw_status reach_host(guest *me)
+{
+    tcp_dial *dial = &me->dial;
+    while (dial->state != TCP_CONNECTED && !is_deserted(me)) {
+        TRY(look_at_clock(me));
+        int trying = tcp_dial_begin(dial, tw_clock()), proving = dial->state == TCP_PROVING;
+        struct pollfd idle = {.fd = -1};
+        int happened = wait_a_little(trying ? tcp_dial_poll(dial) : idle, dial->when);
+        if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->joining->secret);
+        me->turned_away += proving && dial->state == TCP_IDLE;
+        if (me->turned_away == TRIALS)
+            return tw_fail(TW_ERROR_PEER,
+                           "what listens at %s turns this process away: it may have another key, or none",
+                           me->joining->meeting);
+    }
+    me->turned_away = 0;
+    tcp_session_make(me->joining->secret, dial->challenge, dial->hello, 0, me->own_key);
+    tcp_session_make(me->joining->secret, dial->challenge, dial->hello, 1, me->host_key);
+    return TW_OK;
+}
+
+static tw_status listen_here(guest *me)
+{
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    char host[TCP_NAME];
+    if (getsockname(me->dial.fd, (struct sockaddr *)&own, &size) != 0)
+        return tw_fail(TW_ERROR_SYSTEM, "this process's own address is unknown: %s", strerror(errno));
+    tcp_host_name((const struct sockaddr *)&own, host);
+    return tcp_join_listen(me->joining, host, host, &me->tcp);
+}
+
+/* --- what is said there -------------------------------------------------------------------------------------- */
+
+static int say_wish(const guest *me)
+{
+    unsigned char bytes[TCP_REQUEST];
+    tcp_wish wish = {.size = me->joining->size, .rank = me->joining->rank, .sealed = me->joining->options.sealed != 0};
+    strcpy(wish.address, tw_tcp_address(me->tcp));
+    tcp_request_write(&wish, me->own_key, bytes);
+    return tcp_say(me->dial.fd, bytes, sizeof bytes);
+}
+
+/* The head first, which says how long the rest is. 0: no memory, or it is none. */
+static int make_room(guest *me)
+{
+    size_t rest = me->size ? tcp_reply_rest(me->reply) : 0, size = me->size ? me->size + rest : TCP_REPLY_HEAD;
+    unsigned char *larger = me->size && !rest ? NULL : realloc(me->reply, size);
+    if (!larger) return 0;
+    me->reply = larger;
+    me->size = size;
+    return 1;
+}
+
+/* One look. *gone: the host is. */
+static void hear_some(guest *me, int *gone)
+{
+    ssize_t bytes = recv(me->dial.fd, me->reply + me->heard, me->size - me->heard, MSG_DONTWAIT);
+    if (bytes > 0) me->heard += (size_t)bytes;
+    *gone = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static tw_status hear_reply(guest *me, int *gone)
+{
+    me->size = me->heard = 0;
+    *gone = !make_room(me);
+    while (!*gone && me->heard < me->size) {
+        TRY(look_at_clock(me));
+        struct pollfd socket = {.fd = me->dial.fd, .events = POLLIN};
+        if (wait_a_little(socket, me->joining->deadline)) hear_some(me, gone);
+        if (me->heard == TCP_REPLY_HEAD && me->size == TCP_REPLY_HEAD && !make_room(me)) *gone = 1;
+    }
+    return TW_OK;
+}
+
+/* Said once. */
+static void tell_put_off(guest *me, const char *text)
+{
+    char line[TCP_REASON + TCP_HOST];
+    const tw_tcp_options *options = &me->joining->options;
+    if (!me->put_off && options->refused) {
+        snprintf(line, sizeof line, "this process waits: %s (said by %s)", text, me->joining->meeting);
+        options->refused(options->context, line);
+    }
+    me->put_off = 1;
+}
+
+static void hang_up(guest *me, const char *why, double pause)
+{
+    const struct addrinfo *list = me->dial.list;
+    tcp_dial_destroy(&me->dial);
+    tcp_dial_create(&me->dial, me->dial.place, list);
+    me->dial.why = why;
+    me->dial.when = tw_clock() + pause;
+}
+
+static tw_status join_group(guest *me, int rank, char *text, tw_comm **comm)
+{
+    tw_tcp *tcp = me->tcp;
+    tcp_dial_destroy(&me->dial);
+    me->tcp = NULL;
+    return tcp_join_group(me->joining, tcp, rank, text, comm);
+}
+
+/* *over: not if it is put off. */
+static tw_status follow_reply(guest *me, int *over, tw_comm **comm)
+{
+    tcp_reply_kind kind;
+    int rank;
+    char *text;
+    *over = 1;
+    if (!tcp_reply_read(me->reply, me->size, me->host_key, &kind, &rank, &text))
+        return tw_fail(TW_ERROR_PACKET, "the answer from %s was changed on its way", me->joining->meeting);
+    if (kind == TCP_REFUSED) return tw_fail(TW_ERROR_PEER, "%s (said by %s)", text, me->joining->meeting);
+    if (kind == TCP_GROUP) return join_group(me, rank, text, comm);
+    *over = 0;
+    tell_put_off(me, text);
+    hang_up(me, "a group that is ending, or has lost some of its ranks, has that port", PUT_OFF);
+    me->dial.answered = 1;
+    return TW_OK;
+}
+
+static tw_status speak(guest *me, int *over, tw_comm **comm)
+{
+    int gone;
+    if (!me->tcp) TRY(listen_here(me));
+    gone = !say_wish(me);
+    if (!gone) TRY(hear_reply(me, &gone));
+    if (!gone) return follow_reply(me, over, comm);
+    hang_up(me, "what listened there has gone", 0);
+    return TW_OK;
+}
+
+/* A host that goes away before it has answered may come again. */
+static tw_status visit(guest *me, tw_comm **comm)
+{
+    for (int over = 0; !over;) {
+        TRY(reach_host(me));
+        if (is_deserted(me)) return TW_OK;
+        TRY(speak(me, &over, comm));
+    }
+    return TW_OK;
+}
+
+tw_status tcp_join_as_guest(tcp_joining *joining, int may_be_host, int *is_free, tw_comm **comm)
+{
+    struct addrinfo *list;
+    guest me = {.joining = joining, .may_be_host = may_be_host};
+    TRY(tcp_resolve(joining->at.host, joining->at.port, 0, &list));
+    tcp_dial_create(&me.dial, (tcp_place){0}, list);
+    tw_status status = visit(&me, comm);
+    *is_free = status == TW_OK && is_deserted(&me);
+    tcp_dial_destroy(&me.dial);
+    tw_tcp_destroy(me.tcp);
+    free(me.reply);
+    freeaddrinfo(list);
+    return status;
+}

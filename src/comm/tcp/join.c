@@ -1,0 +1,167 @@
+/* Who brings a group together, and what follows when it has. */
+#include "join.h"
+
+#include "children.h"
+#include "peer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 16384 };
+
+#define FIRST_PAUSE 0.02  /* seconds, before a port is tried again that is taken, and nobody listens */
+#define LONGEST_PAUSE 0.2 /* how soon a caller that wants no more is heard */
+
+/* --- after the meeting --------------------------------------------------------------------------------------- */
+
+tw_status tcp_join_listen(const tcp_joining *joining, const char *bind, const char *host, tw_tcp **tcp)
+{
+    tw_tcp_options options = joining->options;
+    if (!options.bind && !options.advertise) options.bind = bind;
+    if (!options.advertise) options.advertise = host;
+    return tw_tcp_listen(&options, tcp);
+}
+
+/* Cuts the text into its lines. */
+static int list_lines(char *text, const char **lines, int size)
+{
+    int count = 0;
+    for (char *end; (end = strchr(text, '\n')); text = end + 1) {
+        if (count == size) return 0;
+        *end = 0;
+        lines[count++] = text;
+    }
+    return count == size && !*text;
+}
+
+/* What tw_tcp_connect takes for its caller's mistake was said by the host. */
+static tw_status check_group(const tcp_joining *joining, const tw_tcp *tcp, int rank, const char *const *addresses)
+{
+    tcp_address address;
+    int bad = rank >= joining->size || strcmp(addresses[rank], tw_tcp_address(tcp)) != 0;
+    for (int r = 0; r < joining->size && !bad; r++) bad = tcp_address_read(addresses[r], "", &address) != TW_OK;
+    if (!bad) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "what brings the group together at %s sent a list of addresses that cannot be",
+                   joining->meeting);
+}
+
+tw_status tcp_join_group(const tcp_joining *joining, tw_tcp *tcp, int rank, char *text, tw_comm **comm)
+{
+    double left = joining->deadline - tw_clock();
+    const char **addresses = calloc((size_t)joining->size, sizeof *addresses);
+    tw_status status;
+    if (!addresses)
+        status = tw_fail(TW_ERROR_MEMORY, "no memory for the addresses of %d ranks", joining->size);
+    else if (!list_lines(text, addresses, joining->size))
+        status = tw_fail(TW_ERROR_PACKET, "what brings the group together at %s sent no list of %d ranks",
+                         joining->meeting, joining->size);
+    else if ((status = check_group(joining, tcp, rank, addresses)) == TW_OK)
+        status = tw_tcp_connect(tcp, rank, joining->size, addresses, left > 1 ? left : 1, comm);
+    free((void *)addresses);
+    tw_tcp_destroy(tcp);
+    return status;
+}
+
+/* --- who is host --------------------------------------------------------------------------------------------- */
+
+static int is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+static int is_among(const char *name, const char *const *names)
+{
+    while (*names && strcmp(name, *names) != 0) names++;
+    return *names != NULL;
+}
+
+/* Many a machine finds its own name at the loopback, where nobody else would reach it. */
+static int is_name_of_this_machine(const char *host, const struct addrinfo *list)
+{
+    static const char *const loopback[] = {"localhost",     "localhost.localdomain", "localhost4", "localhost6",
+                                           "ip6-localhost", "ip6-loopback",          NULL};
+    struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST}, *number;
+    if (!is_loopback(list->ai_addr) || is_among(host, loopback)) return 0;
+    int is_number = getaddrinfo(host, NULL, &wanted, &number) == 0;
+    if (is_number) freeaddrinfo(number);
+    return !is_number;
+}
+
+static tw_status open_door(const tcp_joining *joining, tcp_door *door, int *why)
+{
+    const tcp_address *at = &joining->at;
+    struct addrinfo *list;
+    TRY(tcp_resolve(at->host, at->port, 0, &list));
+    const char *where = is_name_of_this_machine(at->host, list) ? NULL : at->host;
+    freeaddrinfo(list);
+    tw_status status = tcp_door_open(door, where, at->port, at->port, why);
+    if (status != TW_OK && joining->rank == 0 && *why == EADDRNOTAVAIL)
+        status = tcp_door_open(door, NULL, at->port, at->port, why);
+    return status;
+}
+
+/* *open: NULL, where somebody else is the host: *is_taken, on this machine. Who wants another rank than 0 leaves it to
+ * others: rank 0 would come too late. */
+static tw_status try_door(const tcp_joining *joining, tcp_door **open, int *is_taken)
+{
+    int why = 0;
+    *open = NULL;
+    *is_taken = 0;
+    if (joining->rank > 0) return TW_OK;
+    tcp_door *door = malloc(sizeof *door);
+    if (!door) return tw_fail(TW_ERROR_MEMORY, "no memory to join a group");
+    tw_status status = open_door(joining, door, &why);
+    if (status == TW_OK)
+        tcp_keep_from_children((*open = door)->fd);
+    else
+        free(door);
+    *is_taken = why == EADDRINUSE;
+    return why == EADDRINUSE || why == EADDRNOTAVAIL ? TW_OK : status;
+}
+
+/* A guest on the host's machine takes its place when it goes before the group is complete. */
+static tw_status meet(tcp_joining *joining, tw_comm **comm)
+{
+    for (double pause = FIRST_PAUSE;; pause = fmin(pause * 1.5, LONGEST_PAUSE)) {
+        tcp_door *door;
+        int is_taken, is_free;
+        TRY(try_door(joining, &door, &is_taken));
+        if (door) return tcp_join_as_host(joining, door, comm);
+        TRY(tcp_join_as_guest(joining, is_taken, &is_free, comm));
+        if (!is_free) return TW_OK;
+        joining->why = "the port is taken, and nobody listens there";
+        poll(NULL, 0, (int)(pause * 1e3));
+    }
+}
+
+static tw_status check(const char *meeting, int rank, int size, double seconds, tw_comm **comm)
+{
+    if (!meeting || !comm)
+        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
+                       meeting ? "comm" : "meeting");
+    if (size < 1 || size > MOST_RANKS || rank < -1 || rank >= size)
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0, or rank -1 for any", rank,
+                       size, MOST_RANKS);
+    if (!(seconds > 0 && seconds <= 1e9))
+        return tw_fail(TW_ERROR_ARGUMENT, "a deadline of %g seconds: want more than 0, at most 1e9", seconds);
+    return TW_OK;
+}
+
+tw_status tw_tcp_join(const char *meeting, int rank, int size, const tw_tcp_options *options, double seconds,
+                      tw_comm **comm)
+{
+    tcp_joining joining = {.meeting = meeting, .rank = rank, .size = size, .seconds = seconds};
+    TRY(check(meeting, rank, size, seconds, comm));
+    TRY(tcp_options_read(options, &joining.options));
+    TRY(tcp_meeting_read(meeting, &joining.at));
+    if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
+    joining.deadline = tw_clock() + seconds;
+    tcp_secret_make(joining.options.key, joining.options.key_size, "a meeting point", NULL, 0, joining.secret);
+    return meet(&joining, comm);
+}

@@ -1,0 +1,136 @@
+#include "listener.h"
+
+#include "peer.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_KEY = 16, LONGEST_KEY = 4096 };
+
+/* --- options ------------------------------------------------------------------------------------------------- */
+
+static tw_status check_ports(const tw_tcp_options *options)
+{
+    int first = options->first_port, last = options->last_port;
+    if (first >= 0 && first <= 65535 && last >= 0 && last <= 65535 && (last == 0 || (first && first <= last)))
+        return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "ports %d to %d: want 1 to 65535, the first first, or 0 for any", first, last);
+}
+
+static tw_status check_options(const tw_tcp_options *options)
+{
+    TRY(check_ports(options));
+    if (options->streams < 0 || options->streams > TCP_MOST_STREAMS)
+        return tw_fail(TW_ERROR_ARGUMENT, "%d streams: want 1 to %d", options->streams, TCP_MOST_STREAMS);
+    if ((options->key || options->key_size) &&
+        (!options->key || options->key_size < LEAST_KEY || options->key_size > LONGEST_KEY))
+        return tw_fail(TW_ERROR_ARGUMENT, "a key of %zu bytes: want %d to %d, or no key and 0", options->key_size,
+                       LEAST_KEY, LONGEST_KEY);
+    return TW_OK;
+}
+
+tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options)
+{
+    *options = (tw_tcp_options){.struct_size = sizeof *options};
+    if (given && given->struct_size < sizeof given->struct_size)
+        return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_tcp_options)");
+    if (given) memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
+    return check_options(options);
+}
+
+int tcp_is_stopped(const tw_tcp_options *options)
+{
+    return options->stopped && options->stopped(options->context);
+}
+
+/* --- listening ----------------------------------------------------------------------------------------------- */
+
+static tw_status set_host(tw_tcp *tcp, const tw_tcp_options *options)
+{
+    char interface[TCP_HOST];
+    const char *host = options->advertise ? options->advertise : options->bind;
+    if (host && !options->advertise && tcp_interface_address(host, interface)) host = interface;
+    if (host && (strlen(host) >= TCP_HOST || !*host || strpbrk(host, " \t\n[]#/")))
+        return tw_fail(TW_ERROR_ARGUMENT, "\"%.100s\" is no host name or address", host);
+    if (host)
+        strcpy(tcp->address.host, host);
+    else
+        tcp_own_address(tcp->address.host);
+    return TW_OK;
+}
+
+static void draw_token(char token[TCP_TOKEN + 1])
+{
+    unsigned char bytes[TCP_TOKEN / 2];
+    randombytes_buf(bytes, sizeof bytes);
+    sodium_bin2hex(token, TCP_TOKEN + 1, bytes, sizeof bytes);
+}
+
+static tw_status set_key(tw_tcp *tcp, const tw_tcp_options *options)
+{
+    tcp->options.key = NULL;
+    if (!options->key) return TW_OK;
+    tcp->key = malloc(options->key_size);
+    if (!tcp->key) return tw_fail(TW_ERROR_MEMORY, "no memory for a key");
+    memcpy(tcp->key, options->key, options->key_size);
+    return TW_OK;
+}
+
+static tw_status begin(tw_tcp *tcp, const tw_tcp_options *options)
+{
+    int why;
+    tcp->options = *options;
+    tcp->options.bind = tcp->options.advertise = NULL;
+    TRY(set_key(tcp, options));
+    TRY(set_host(tcp, options));
+    TRY(tcp_door_open(&tcp->door, options->bind, options->first_port, options->last_port, &why));
+    tcp->door.tell = options->refused;
+    tcp->door.context = options->context;
+    tcp->address.port = tcp->door.port;
+    tcp->address.streams = options->streams ? options->streams : 1;
+    draw_token(tcp->address.token);
+    tcp_address_write(&tcp->address, tcp->text);
+    return TW_OK;
+}
+
+tw_status tw_tcp_listen(const tw_tcp_options *given, tw_tcp **tcp)
+{
+    tw_tcp_options options;
+    if (!tcp) return tw_fail(TW_ERROR_ARGUMENT, "the argument tcp is NULL, and this call needs it");
+    TRY(tcp_options_read(given, &options));
+    if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
+    tw_tcp *made = calloc(1, sizeof *made);
+    if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory to listen");
+    made->door.fd = -1;
+    tw_status status = begin(made, &options);
+    if (status == TW_OK)
+        *tcp = made;
+    else
+        tw_tcp_destroy(made);
+    return status;
+}
+
+const char *tw_tcp_address(const tw_tcp *tcp)
+{
+    return tcp ? tcp->text : "";
+}
+
+uint64_t tw_tcp_refused(const tw_tcp *tcp, const char **last)
+{
+    if (last) *last = tcp ? tcp->door.last : "";
+    return tcp ? tcp->door.refused : 0;
+}
+
+void tw_tcp_destroy(tw_tcp *tcp)
+{
+    if (!tcp) return;
+    tcp_porter_destroy(tcp->porter);
+    tcp_door_close(&tcp->door);
+    if (tcp->key) {
+        sodium_memzero(tcp->key, tcp->options.key_size);
+        free(tcp->key);
+    }
+    sodium_memzero(tcp->door.secret, sizeof tcp->door.secret);
+    free(tcp);
+}

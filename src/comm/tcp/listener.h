@@ -1,0 +1,26 @@
+/* listener.h - what a tw_tcp is. */
+#ifndef TW_COMM_TCP_LISTENER_H
+#define TW_COMM_TCP_LISTENER_H
+
+#include "address.h"
+#include "porter.h"
+
+#include <thinwire/thinwire_tcp.h>
+
+struct tw_tcp {
+    tw_tcp_options options; /* without texts and key, which are in the next two */
+    unsigned char *key;
+    tcp_address address;
+    char text[TCP_ADDRESS];
+    tcp_door door;
+    int used;           /* tw_tcp_connect has been called */
+    tcp_porter *porter; /* for the group that comes of it; NULL: none */
+};
+
+/* What the caller gave, however old its struct is, and checked. */
+tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options);
+
+/* 1: the caller wants no more. */
+int tcp_is_stopped(const tw_tcp_options *options);
+
+#endif

@@ -1,0 +1,127 @@
+/* What tw_comm_open("tcp") calls: a meeting point that the environment tells of. */
+#include "door.h"
+#include "key_file.h"
+#include "peer.h"
+
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <thinwire/thinwire_tcp.h>
+
+enum { MOST_TOLD = 20, REMEMBERED = 8 };
+
+TW_API tw_status tw_transport_open(tw_comm **comm);
+
+/* thinwire's own name first, then those of torchrun, Slurm and MPI's launchers. */
+static const char *const ranks[] = {"THINWIRE_RANK", "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
+static const char *const sizes[] = {"THINWIRE_SIZE",        "WORLD_SIZE", "SLURM_NTASKS",
+                                    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   NULL};
+
+/* The first that is set; *value stays where none is. */
+static tw_status read_number(const char *const *names, int *value)
+{
+    const char *text = NULL;
+    char *rest;
+    while (*names && !(text = getenv(*names))) names++;
+    if (!text) return TW_OK;
+    long number = strtol(text, &rest, 10);
+    if (rest == text || *rest || number < INT_MIN || number > INT_MAX)
+        return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\" in the environment: want a number", *names, text);
+    *value = (int)number;
+    return TW_OK;
+}
+
+static tw_status read_seconds(double *seconds)
+{
+    const char *text = getenv("THINWIRE_JOIN_SECONDS");
+    char *rest;
+    if (!text) return TW_OK;
+    *seconds = strtod(text, &rest);
+    if (rest != text && !*rest) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds", text);
+}
+
+static tw_status read_key(unsigned char key[TW_SEAL_KEY_BYTES], tw_tcp_options *options)
+{
+    const char *path = getenv("THINWIRE_KEY_FILE");
+    if (!path) return TW_OK;
+    TRY(tw_key_file_read(path, key, NULL));
+    options->key = key;
+    options->key_size = TW_SEAL_KEY_BYTES;
+    return TW_OK;
+}
+
+/* What tw_comm_open("sealed") was told. */
+static int will_be_sealed(void)
+{
+    const char *over = getenv("THINWIRE_SEAL_OVER");
+    return over && strcmp(over, "tcp") == 0;
+}
+
+static tw_status read_options(tw_tcp_options *options)
+{
+    static const char *const streams[] = {"THINWIRE_STREAMS", NULL}, *const first[] = {"THINWIRE_PORT", NULL},
+                             *const last[] = {"THINWIRE_LAST_PORT", NULL};
+    options->advertise = getenv("THINWIRE_ADVERTISE");
+    options->bind = getenv("THINWIRE_BIND");
+    TRY(read_number(streams, &options->streams));
+    TRY(read_number(first, &options->first_port));
+    return read_number(last, &options->last_port);
+}
+
+/* --- who is turned away ---------------------------------------------------------------------------------------- */
+
+/* A person is told the same but once, and of strangers no more than fit on a screen. */
+typedef struct news {
+    char texts[REMEMBERED][TCP_REASON];
+    int count;
+} news;
+
+static int is_known(const news *all, const char *text)
+{
+    for (int i = 0; i < all->count && i < REMEMBERED; i++)
+        if (strcmp(all->texts[i], text) == 0) return 1;
+    return 0;
+}
+
+static void tell(void *context, const char *text)
+{
+    news *all = context;
+    if (is_known(all, text) || all->count > MOST_TOLD) return;
+    snprintf(all->texts[all->count % REMEMBERED], TCP_REASON, "%s", text);
+    if (all->count++ == MOST_TOLD) text = "more connections are refused than are told of here";
+    tw_log(TW_LOG_WARNING, "%s", text);
+}
+
+/* --- the whole ------------------------------------------------------------------------------------------------- */
+
+static tw_status read_group(int *rank, int *size, double *seconds)
+{
+    TRY(read_number(ranks, rank));
+    TRY(read_number(sizes, size));
+    if (!*size) return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs the number of ranks: set THINWIRE_SIZE");
+    return read_seconds(seconds);
+}
+
+tw_status tw_transport_open(tw_comm **comm)
+{
+    unsigned char key[TW_SEAL_KEY_BYTES];
+    news all = {.count = 0};
+    tw_tcp_options options = {
+        .struct_size = sizeof options, .refused = tell, .context = &all, .sealed = will_be_sealed()};
+    const char *meeting = getenv("THINWIRE_JOIN");
+    int rank = -1, size = 0;
+    double seconds = 600;
+    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
+    if (!meeting)
+        return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs a meeting point: set THINWIRE_JOIN to HOST:PORT");
+    TRY(read_group(&rank, &size, &seconds));
+    TRY(read_options(&options));
+    TRY(read_key(key, &options));
+    tw_status status = tw_tcp_join(meeting, rank, size, &options, seconds, comm);
+    sodium_memzero(key, sizeof key);
+    return status;
+}

@@ -1,0 +1,156 @@
+#include "peer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+void tcp_peer_create(tcp_peer *peer, int rank)
+{
+    pthread_condattr_t steady;
+    *peer = (tcp_peer){.rank = rank, .poller = -1, .eager = TCP_EAGER, .window = TCP_WINDOW};
+    pthread_mutex_init(&peer->mutex, NULL); /* these do not fail with such attributes */
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&peer->changed, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+static void free_spares(tcp_peer *peer)
+{
+    for (tcp_request *one = peer->spare, *next; one; one = next) next = one->next, free(one);
+    for (tcp_slot *one = peer->spare_slots, *next; one; one = next) next = one->next, free(one);
+    for (tcp_permit *one = peer->spare_permits, *next; one; one = next) next = one->next, free(one);
+}
+
+void tcp_peer_destroy(tcp_peer *peer)
+{
+    for (tcp_flow *flow = peer->flows, *next; flow; flow = next) {
+        next = flow->other;
+        tcp_inbox_free(flow);
+        tcp_outbox_free(flow);
+        free(flow);
+    }
+    free_spares(peer);
+    free(peer->stream);
+    pthread_cond_destroy(&peer->changed);
+    pthread_mutex_destroy(&peer->mutex);
+}
+
+void tcp_peer_lock(tcp_peer *peer)
+{
+    pthread_mutex_lock(&peer->mutex);
+}
+
+void tcp_peer_unlock(tcp_peer *peer)
+{
+    int wake = peer->wake;
+    peer->wake = 0;
+    pthread_mutex_unlock(&peer->mutex);
+    if (wake) pthread_cond_broadcast(&peer->changed);
+}
+
+/* Its sockets stay open until the whole transport goes, so that no number is used for two. */
+static void cut(tcp_peer *peer)
+{
+    for (int s = 0; s < peer->streams; s++) {
+        if (peer->poller >= 0) epoll_ctl(peer->poller, EPOLL_CTL_DEL, peer->stream[s].fd, NULL);
+        shutdown(peer->stream[s].fd, SHUT_RDWR);
+    }
+}
+
+static void forget_under_way(tcp_peer *peer)
+{
+    for (int s = 0; s < peer->streams; s++) {
+        peer->stream[s].slot = NULL;
+        peer->stream[s].out_count = 0;
+    }
+}
+
+static void end_all(tcp_peer *peer, tw_status why)
+{
+    peer->why = why;
+    peer->gone = 1;
+    peer->wake = 1;
+    for (tcp_flow *flow = peer->flows; flow; flow = flow->other) {
+        tcp_inbox_fail(flow);
+        tcp_outbox_fail(flow);
+    }
+    forget_under_way(peer);
+}
+
+void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...)
+{
+    va_list arguments;
+    if (peer->gone) return;
+    va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun in the line before */
+    vsnprintf(peer->text, sizeof peer->text, format, arguments);
+    va_end(arguments);
+    cut(peer);
+    end_all(peer, why);
+}
+
+/* Unless it would stand in the middle of another frame. */
+static void say_bye(const tcp_stream *stream)
+{
+    unsigned char header[TCP_FRAME_BYTES];
+    tcp_frame_write(&(tcp_frame){.kind = TCP_BYE}, header);
+    if (!stream->out_count || !stream->out[stream->out_first].done)
+        (void)!send(stream->fd, header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void tcp_peer_leave(tcp_peer *peer)
+{
+    if (peer->gone) return;
+    snprintf(peer->text, sizeof peer->text, "the exchange with rank %d ended because another one failed", peer->rank);
+    peer->left = 1;
+    say_bye(&peer->stream[0]);
+    for (int s = 0; s < peer->streams; s++) shutdown(peer->stream[s].fd, SHUT_WR);
+    end_all(peer, TW_ERROR_PEER);
+}
+
+static tcp_flow *add_flow(tcp_peer *peer, unsigned channel)
+{
+    if (peer->flow_count == TCP_MOST_FLOWS) return NULL;
+    tcp_flow *flow = calloc(1, sizeof *flow);
+    if (!flow) return NULL;
+    flow->peer = peer;
+    flow->channel = channel;
+    flow->next = peer->bucket[channel % TCP_BUCKETS];
+    flow->other = peer->flows;
+    peer->bucket[channel % TCP_BUCKETS] = peer->flows = flow;
+    peer->flow_count++;
+    return flow;
+}
+
+tcp_flow *tcp_flow_of(tcp_peer *peer, unsigned channel)
+{
+    tcp_flow *flow = peer->bucket[channel % TCP_BUCKETS];
+    while (flow && flow->channel != channel) flow = flow->next;
+    return flow ? flow : add_flow(peer, channel);
+}
+
+tcp_request *tcp_request_take(tcp_peer *peer)
+{
+    tcp_request *one = peer->spare;
+    if (one)
+        peer->spare = one->next;
+    else
+        one = malloc(sizeof *one);
+    if (one) *one = (tcp_request){.peer = peer};
+    return one;
+}
+
+void tcp_request_give(tcp_request *request)
+{
+    request->next = request->peer->spare;
+    request->peer->spare = request;
+}
+
+void tcp_request_end(tcp_request *request, tcp_outcome outcome)
+{
+    request->outcome = outcome;
+    if (request->awaited) request->peer->wake = 1;
+}

@@ -1,0 +1,74 @@
+/* What a reducer of another number of workers goes on with. Neither the old workers nor the new ones need to be there:
+ * schemes are made for one of each at a time, to know what is remembered and what it means. */
+#include "error.h"
+#include "hosts.h"
+#include "memory.h"
+#include "regroup.h"
+
+/* Whose schemes are made, of the ranks that act for themselves or for their host. */
+typedef struct regrouper {
+    const char *spec, *prefix;
+    const tw_tensor *tensors;
+    size_t count;
+    tw_regrouping to;
+    tw_scheme *scheme; /* the new rank's */
+} regrouper;
+
+static tw_status make(const regrouper *self, int rank, int size, tw_scheme **scheme)
+{
+    return tw_scheme_create_between(self->spec, self->tensors, self->count, rank, size, scheme);
+}
+
+static tw_status take_over(void *context, int old, const tw_state *state)
+{
+    const regrouper *self = context;
+    tw_scheme *scheme = NULL;
+    TW_TRY(make(self, old, self->to.old_size, &scheme));
+    tw_status status = tw_scheme_load_state(scheme, self->prefix, state);
+    if (status == TW_OK) status = tw_scheme_take_over(self->scheme, scheme, &self->to, old);
+    tw_scheme_destroy(scheme);
+    return status;
+}
+
+/* As many ranks as before have what they had. */
+static tw_status take_own(void *context, int old, const tw_state *state)
+{
+    const regrouper *self = context;
+    return old == self->to.rank ? tw_scheme_load_state(self->scheme, self->prefix, state) : TW_OK;
+}
+
+static tw_status regroup(regrouper *self, int per_host, tw_state_source source, void *context, tw_state *state)
+{
+    TW_TRY(make(self, self->to.rank, self->to.size, &self->scheme));
+    tw_status status = tw_regrouping_each(&self->to, 1, per_host, source, context,
+                                          self->to.size == self->to.old_size ? take_own : take_over, self);
+    if (status == TW_OK) status = tw_scheme_check_remembered(self->scheme, self->prefix);
+    if (status == TW_OK) status = tw_scheme_save_state(self->scheme, self->prefix, state);
+    tw_scheme_destroy(self->scheme);
+    return status;
+}
+
+static tw_status read_per_host(const char *spec, int *per_host)
+{
+    tw_common_options options = {0};
+    TW_TRY(tw_common_options_read(spec, &options));
+    *per_host = (int)options.per_host;
+    tw_free(options.dense);
+    return TW_OK;
+}
+
+tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                   tw_state_source source, void *context, int rank, int size, const char *prefix,
+                                   tw_state *state)
+{
+    int per_host;
+    tw_regrouping to = {old_size, rank, size};
+    TW_TRY(tw_regrouping_check_call(spec, source, prefix, state));
+    TW_TRY(tw_regrouping_check(&to));
+    TW_TRY(read_per_host(spec, &per_host));
+    TW_TRY(tw_hosts_check(old_size, per_host));
+    TW_TRY(tw_hosts_check(size, per_host));
+    if (rank % per_host != 0) return TW_OK;
+    regrouper self = {spec, prefix, tensors, count, {old_size / per_host, rank / per_host, size / per_host}, NULL};
+    return regroup(&self, per_host, source, context, state);
+}

@@ -1,0 +1,234 @@
+/* A program's own allocator: all that the library takes comes from it, as it asked, and goes back. It is set once, so
+ * each test is a process of its own. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <thinwire/thinwire_sim.h>
+#include <unistd.h>
+
+#include "support/assert.h"
+
+enum { RANKS = 2, COUNT = 4096 };
+static const tw_tensor table[] = {{.name = "w", .dims = 2, .shape = {64, 64}}};
+
+/* What the allocator has given, in front of each block and counted. */
+typedef struct ledger {
+    pthread_mutex_t lock;
+    long given, live, refuse_at; /* refuse_at: the number of the one that gets nothing; 0: none */
+    int wrong;
+} ledger;
+
+typedef struct head {
+    ledger *owner;
+    void *start;
+} head;
+
+static void *take(void *context, size_t alignment, size_t bytes)
+{
+    ledger *all = context;
+    pthread_mutex_lock(&all->lock);
+    int refused = ++all->given == all->refuse_at;
+    all->wrong += alignment < 64 || alignment > 2 << 20 || (alignment & (alignment - 1)) || bytes % alignment || !bytes;
+    all->live += !refused;
+    pthread_mutex_unlock(&all->lock);
+    if (refused) return NULL;
+    char *start = aligned_alloc(alignment, bytes + alignment);
+    assert_non_null(start);
+    head *at = (head *)(void *)(start + alignment) - 1;
+    *at = (head){all, start};
+    return start + alignment;
+}
+
+static void give(void *context, void *block)
+{
+    ledger *all = context;
+    head *at = (head *)block - 1;
+    pthread_mutex_lock(&all->lock);
+    all->wrong += !block || at->owner != all;
+    all->live--;
+    pthread_mutex_unlock(&all->lock);
+    free(at->start);
+}
+
+/* ---- one of everything ------------------------------------------------------------------------------------------- */
+
+static tw_status reduce(tw_comm *comm, tw_state *state)
+{
+    static _Thread_local float gradient[COUNT];
+    tw_reducer *reducer;
+    tw_status status = tw_reducer_create(comm, "dgc:density=0.01,warmup_steps=0", table, 1, &reducer);
+    if (status != TW_OK) return status;
+    for (int step = 0; status == TW_OK && step < 3; step++) {
+        for (int i = 0; i < COUNT; i++) gradient[i] = (float)(i % 17);
+        status = tw_reducer_submit(reducer, 0, gradient);
+        if (status == TW_OK) status = tw_reducer_wait(reducer);
+    }
+    if (status == TW_OK) status = tw_reducer_save_state(reducer, "", state);
+    tw_reducer_destroy(reducer);
+    return status;
+}
+
+static tw_status gossip(tw_comm *comm)
+{
+    static _Thread_local float weights[COUNT];
+    const float *start[] = {weights};
+    float *out[] = {weights};
+    tw_gossip *all;
+    tw_status status = tw_gossip_create(comm, "dpsgd", table, 1, start, &all);
+    if (status != TW_OK) return status;
+    status = tw_gossip_finish(all, out);
+    tw_gossip_destroy(all);
+    return status;
+}
+
+static void *work(void *argument)
+{
+    tw_comm *comm = argument;
+    tw_state *state = NULL;
+    tw_status status = tw_state_create(&state);
+    if (status == TW_OK) status = reduce(comm, state);
+    if (status == TW_OK) status = gossip(comm);
+    tw_state_destroy(state);
+    tw_comm_destroy(comm);
+    return status == TW_OK ? NULL : (void *)tw_status_name(status);
+}
+
+static const char *work_together(void)
+{
+    tw_comm *comms[RANKS];
+    pthread_t threads[RANKS];
+    const char *why = NULL;
+    tw_status status = tw_comm_create_threads(RANKS, comms);
+    if (status != TW_OK) return tw_status_name(status);
+    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, work, comms[r]), 0);
+    for (int r = 0; r < RANKS; r++) {
+        void *said;
+        pthread_join(threads[r], &said);
+        if (said && (!why || strcmp(why, "TW_ERROR_PEER") == 0)) why = said;
+    }
+    return why;
+}
+
+static void in_a_world(void *context, int rank, tw_comm *comm)
+{
+    (void)rank;
+    if (gossip(comm) != TW_OK) ++*(int *)context;
+}
+
+static void run_world(void)
+{
+    int failures = 0;
+    tw_world *world;
+    const tw_world_options options = {.struct_size = sizeof options, .workers = 3, .bandwidth = 1e9};
+    assert_ok(tw_world_create(&options, &world));
+    assert_ok(tw_world_run(world, in_a_world, &failures));
+    assert_int_equal(failures, 0);
+    tw_world_destroy(world);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* The allocator can be set once in a process. */
+static void in_a_child(void (*test)(void))
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        test();
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void use(ledger *all)
+{
+    const tw_allocator mine = {.struct_size = sizeof mine, .context = all, .allocate = take, .release = give};
+    assert_ok(tw_set_allocator(&mine));
+}
+
+static void everything(void)
+{
+    static ledger all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    use(&all);
+    assert_null(work_together());
+    run_world();
+    assert_true(all.given > 50);
+    assert_int_equal(all.live, 0);
+    assert_int_equal(all.wrong, 0);
+}
+
+/* Whichever block is refused, a call says so, or gets the loss of the rank that said so, and all goes back. */
+static void each_refused(void)
+{
+    static ledger all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    use(&all);
+    assert_null(work_together());
+    long count = all.given, told = 0;
+    for (long n = 1; n <= count; n += 1 + count / 40) {
+        all.refuse_at = all.given + n;
+        const char *why = work_together();
+        if (why && strcmp(why, "TW_ERROR_MEMORY") != 0) fail_msg("block %ld: %s", n, why);
+        told += why != NULL;
+        assert_int_equal(all.live, 0);
+    }
+    assert_true(told > 10);
+    assert_int_equal(all.wrong, 0);
+}
+
+static void too_late(void)
+{
+    const tw_allocator mine = {.struct_size = sizeof mine, .allocate = take, .release = give};
+    tw_state *state;
+    assert_ok(tw_state_create(&state));
+    assert_fails(tw_set_allocator(&mine), TW_ERROR_ORDER, "already");
+    tw_state_destroy(state);
+}
+
+static void not_whole(void)
+{
+    tw_allocator mine = {.struct_size = sizeof mine, .release = give};
+    assert_fails(tw_set_allocator(&mine), TW_ERROR_ARGUMENT, "both functions");
+    mine = (tw_allocator){.struct_size = sizeof mine, .allocate = take};
+    assert_fails(tw_set_allocator(&mine), TW_ERROR_ARGUMENT, "both functions");
+    mine = (tw_allocator){.allocate = take, .release = give};
+    assert_fails(tw_set_allocator(&mine), TW_ERROR_ARGUMENT, "struct_size");
+}
+
+static void test_everything_comes_from_it_and_goes_back(void **state)
+{
+    (void)state;
+    in_a_child(everything);
+}
+
+static void test_each_block_may_be_refused(void **state)
+{
+    (void)state;
+    in_a_child(each_refused);
+}
+
+static void test_it_is_set_before_anything_is_allocated(void **state)
+{
+    (void)state;
+    in_a_child(too_late);
+}
+
+static void test_it_has_both_functions_and_a_size(void **state)
+{
+    (void)state;
+    in_a_child(not_whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_everything_comes_from_it_and_goes_back),
+        cmocka_unit_test(test_each_block_may_be_refused),
+        cmocka_unit_test(test_it_is_set_before_anything_is_allocated),
+        cmocka_unit_test(test_it_has_both_functions_and_a_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

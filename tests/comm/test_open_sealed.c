@@ -1,0 +1,40 @@
+/* tw_comm_open("sealed"): over a transport that is opened by name, too. */
+#include "support/folder.h"
+
+#include <thinwire/thinwire.h>
+
+static void assert_refused(const char *over, const char *path, tw_status status, const char *says)
+{
+    tw_comm *comm = NULL;
+    if (over) setenv("THINWIRE_SEAL_OVER", over, 1);
+    if (path) setenv("THINWIRE_KEY_FILE", path, 1);
+    assert_int_equal(tw_comm_open("sealed", &comm), status);
+    assert_null(comm);
+    if (!strstr(tw_last_error(), says)) fail_msg("'%s' does not say '%s'", tw_last_error(), says);
+}
+
+static void test_the_environment_says_what_to_seal(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    assert_refused(NULL, NULL, TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER");
+    assert_refused("solo", NULL, TW_ERROR_ARGUMENT, "THINWIRE_KEY_FILE");
+    assert_refused("sealed", "/nonexistent", TW_ERROR_ARGUMENT, "another transport");
+    assert_refused("nobody", "/nonexistent", TW_ERROR_UNSUPPORTED, "nobody");
+    assert_refused("solo", "/nonexistent/key", TW_ERROR_IO, "/nonexistent/key");
+    write_text("key", "a line of text that is long enough");
+    setenv("THINWIRE_KEY_FILE", in_folder("key"), 1);
+    setenv("THINWIRE_SEAL_SECONDS", "soon", 1);
+    assert_refused("solo", NULL, TW_ERROR_ARGUMENT, "THINWIRE_SEAL_SECONDS");
+    setenv("THINWIRE_SEAL_SECONDS", "30", 1);
+    assert_int_equal(tw_comm_open("sealed", &comm), TW_OK);
+    assert_string_equal(tw_comm_transport(comm), "solo");
+    assert_int_equal(tw_comm_barrier(comm), TW_OK);
+    tw_comm_destroy(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_environment_says_what_to_seal)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,655 @@
+/* A sealed comm over a line that somebody else holds: whatever he does to a message is noticed, and nothing that he
+ * sees says anything twice. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka.h"
+
+#include <thinwire/thinwire_plugin.h>
+#include <thinwire/thinwire_sealed.h>
+
+enum { RANKS = 3, CHANNEL = 4, BYTES = 50, SEALED = BYTES + 20, HELLO = 84, PROOF = 32, MOST = 256, RECORDED = 64 };
+
+static const unsigned char key[32] = {1, 2, 3};
+static const unsigned char other_key[32] = {1, 2, 4};
+
+/* ---- somebody on the line ------------------------------------------------------------------------------------ */
+
+/* One message on its way. */
+typedef struct letter {
+    int from, to;
+    unsigned channel;
+    size_t size;
+    unsigned char bytes[MOST];
+} letter;
+
+typedef struct line line;
+
+/* What is done to a message before it goes on; 0: it does not. */
+typedef int (*meddler)(line *all, letter *one);
+
+/* What the line of a group has seen, in the order in which messages left. */
+struct line {
+    meddler meddle; /* NULL: none */
+    int place;      /* where, of a byte or of a bit */
+    pthread_mutex_t lock;
+    int count;
+    letter seen[RECORDED];
+    const line *earlier; /* of another session */
+};
+
+typedef struct tapped {
+    tw_transport_ops ops;
+    void *self;
+    tw_comm *inner;
+    line *all;
+    int rank;
+} tapped;
+
+/* What a sender waits for: nothing beneath where his message was swallowed. */
+typedef struct parcel {
+    void *inner;
+    int sends;
+    letter message;
+} parcel;
+
+static int record_and_meddle(line *all, letter *one)
+{
+    pthread_mutex_lock(&all->lock);
+    assert_true(all->count < RECORDED);
+    all->seen[all->count++] = *one;
+    int passes = !all->meddle || all->meddle(all, one);
+    pthread_mutex_unlock(&all->lock);
+    return passes;
+}
+
+static tw_status tapped_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                             void **request)
+{
+    tapped *me = self;
+    parcel *made = calloc(1, sizeof *made);
+    made->sends = 1;
+    made->message = (letter){.from = me->rank, .to = peer, .channel = channel, .size = size};
+    assert_true(size <= MOST);
+    memcpy(made->message.bytes, src, size);
+    letter *out = &made->message;
+    tw_status status = TW_OK;
+    if (record_and_meddle(me->all, out))
+        status = me->ops.start_send(me->self, out->to, out->channel, out->bytes, out->size, check ^ 0xffffffff,
+                                    &made->inner);
+    *request = made;
+    if (status != TW_OK) free(made);
+    return status;
+}
+
+static tw_status tapped_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    tapped *me = self;
+    parcel *made = calloc(1, sizeof *made);
+    tw_status status = me->ops.start_recv(me->self, peer, channel, dst, capacity, &made->inner);
+    *request = made;
+    if (status != TW_OK) free(made);
+    return status;
+}
+
+static tw_status tapped_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+{
+    tapped *me = self;
+    parcel *one = request;
+    tw_status status = one->inner ? me->ops.wait(me->self, one->inner, timeout, size, check) : TW_OK;
+    free(one);
+    return status;
+}
+
+static int tapped_poll(void *self, void *request, double timeout)
+{
+    const tapped *me = self;
+    const parcel *one = request;
+    return !one->inner || me->ops.poll(me->self, one->inner, timeout);
+}
+
+static void tapped_leave(void *self)
+{
+    const tapped *me = self;
+    me->ops.leave(me->self);
+}
+
+static void tapped_destroy(void *self)
+{
+    tapped *me = self;
+    tw_comm_destroy(me->inner);
+    free(me);
+}
+
+static tw_comm *tap(tw_comm *inner, line *all)
+{
+    static const tw_transport_ops ops = {.struct_size = sizeof ops,
+                                         .version = TW_TRANSPORT_VERSION,
+                                         .name = "tapped",
+                                         .start_send = tapped_send,
+                                         .start_recv = tapped_recv,
+                                         .wait = tapped_wait,
+                                         .poll = tapped_poll,
+                                         .leave = tapped_leave,
+                                         .destroy = tapped_destroy};
+    tw_comm *made = NULL;
+    tapped *me = calloc(1, sizeof *me);
+    *me = (tapped){.ops = {.struct_size = sizeof me->ops}, .inner = inner, .all = all, .rank = tw_comm_rank(inner)};
+    assert_int_equal(tw_comm_lend(inner, &me->ops, &me->self), TW_OK);
+    assert_int_equal(tw_comm_create_custom(&ops, me, me->rank, tw_comm_size(inner), &made), TW_OK);
+    return made;
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------- */
+
+typedef struct member {
+    pthread_t thread;
+    tw_comm *tapped, *comm; /* comm: NULL where it was not made */
+    const unsigned char *key;
+    tw_status status;
+    char reason[512];
+    tw_transport_ops ops;
+    void *self;
+} member;
+
+static void *join(void *argument)
+{
+    member *me = argument;
+    me->status = tw_comm_create_sealed(me->tapped, me->key, sizeof key, &me->comm);
+    if (me->status != TW_OK) snprintf(me->reason, sizeof me->reason, "%s", tw_last_error());
+    return NULL;
+}
+
+static void open_group(int size, line *all, member *members, const unsigned char *last_key, double timeout)
+{
+    tw_comm *comms[RANKS];
+    pthread_mutex_init(&all->lock, NULL);
+    assert_int_equal(tw_comm_create_threads(size, comms), TW_OK);
+    for (int r = 0; r < size; r++) {
+        members[r] = (member){.tapped = tap(comms[r], all), .key = r == size - 1 ? last_key : key};
+        assert_int_equal(tw_comm_set_timeout(members[r].tapped, timeout), TW_OK);
+    }
+    for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&members[r].thread, NULL, join, &members[r]), 0);
+    for (int r = 0; r < size; r++) pthread_join(members[r].thread, NULL);
+}
+
+/* A group whose session stands, and whose members' transports the test plays with on its own thread. */
+static void open_sound_group(int size, line *all, member *members)
+{
+    open_group(size, all, members, key, 60);
+    for (int r = 0; r < size; r++) {
+        if (members[r].status != TW_OK) fail_msg("rank %d: %s", r, members[r].reason);
+        members[r].ops.struct_size = sizeof members[r].ops;
+        assert_int_equal(tw_comm_lend(members[r].comm, &members[r].ops, &members[r].self), TW_OK);
+    }
+}
+
+static void close_group(int size, line *all, member *members)
+{
+    for (int r = 0; r < size; r++) tw_comm_destroy(members[r].comm);
+    pthread_mutex_destroy(&all->lock);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------ */
+
+static void fill(unsigned char bytes[BYTES], int number)
+{
+    for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i + 17 * number);
+}
+
+static void *start_sending(member *from, int to, unsigned channel, unsigned char bytes[BYTES])
+{
+    void *request;
+    assert_int_equal(from->ops.start_send(from->self, to, channel, bytes, BYTES, 0xabcd, &request), TW_OK);
+    return request;
+}
+
+/* Returns what the receiver makes of it; what it holds afterwards is right, or is as it was. */
+static tw_status pass(member *members, int from, int to, unsigned channel, int number)
+{
+    unsigned char sent[BYTES], received[BYTES + 100], before[BYTES + 100];
+    void *receiving;
+    size_t size = 0;
+    uint32_t check = 0;
+    fill(sent, number);
+    memset(received, 0x55, sizeof received);
+    memset(before, 0x55, sizeof before);
+    member *end = &members[to];
+    assert_int_equal(end->ops.start_recv(end->self, from, channel, received, sizeof received, &receiving), TW_OK);
+    void *sending = start_sending(&members[from], to, channel, sent);
+    tw_status status = end->ops.wait(end->self, receiving, 0, &size, &check);
+    if (status == TW_OK) {
+        assert_true(size == BYTES && check == 0xabcd);
+        assert_memory_equal(received, sent, BYTES);
+        memset(received, 0x55, BYTES);
+    }
+    assert_memory_equal(received, before, sizeof received);
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", tw_last_error());
+    members[from].ops.wait(members[from].self, sending, 0, &size, &check);
+    tw_fail(status, "%s", reason);
+    return status;
+}
+
+static void assert_says(const char *word)
+{
+    if (!strstr(tw_last_error(), word)) fail_msg("'%s' does not say '%s'", tw_last_error(), word);
+}
+
+/* Messages 0 and 1 from rank 0 to rank 1 pass, the next one is meddled with: refused, and its sender named. */
+static void check_refused(meddler meddle, int place, const line *earlier)
+{
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    open_sound_group(RANKS, all, members);
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 1), TW_OK);
+    assert_int_equal(pass(members, 1, 0, CHANNEL, 0), TW_OK);
+    assert_int_equal(pass(members, 1, 0, CHANNEL, 1), TW_OK);
+    assert_int_equal(pass(members, 1, 0, CHANNEL, 2), TW_OK);
+    for (int number = 0; number < 3; number++) { /* the last one of each has the number that is meddled with */
+        assert_int_equal(pass(members, 0, 1, CHANNEL + 1, number), TW_OK);
+        assert_int_equal(pass(members, 0, 2, CHANNEL, number), TW_OK);
+    }
+    all->meddle = meddle;
+    all->place = place;
+    all->earlier = earlier;
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 2), TW_ERROR_PACKET);
+    assert_says("rank 0");
+    assert_says("channel 4");
+    all->meddle = NULL;
+    assert_int_equal(pass(members, 2, 1, CHANNEL, 0), TW_OK); /* other ranks' messages go on */
+    close_group(RANKS, all, members);
+    free(all);
+}
+
+/* The last message of these that was seen. */
+static const letter *find(const line *all, int from, int to, unsigned channel, int from_the_end)
+{
+    for (int i = all->count; i-- > 0;) {
+        const letter *one = &all->seen[i];
+        if (one->from == from && one->to == to && one->channel == channel && one->size == SEALED && from_the_end-- == 0)
+            return one;
+    }
+    fail_msg("no such message was seen");
+    return NULL;
+}
+
+static int replace(letter *one, const letter *by)
+{
+    memcpy(one->bytes, by->bytes, by->size);
+    one->size = by->size;
+    return 1;
+}
+
+static int flip(line *all, letter *one)
+{
+    one->bytes[all->place / 8] ^= (unsigned char)(1 << all->place % 8);
+    return 1;
+}
+
+static int cut(line *all, letter *one)
+{
+    one->size = (size_t)all->place;
+    return 1;
+}
+
+static int lengthen(line *all, letter *one)
+{
+    one->size += (size_t)all->place;
+    return 1;
+}
+
+static int replay(line *all, letter *one)
+{
+    return replace(one, find(all, 0, 1, CHANNEL, all->place)); /* 0 is the message itself */
+}
+
+static int take_from_another_channel(line *all, letter *one)
+{
+    return replace(one, find(all, 0, 1, CHANNEL + 1, 0));
+}
+
+static int take_from_another_receiver(line *all, letter *one)
+{
+    return replace(one, find(all, 0, 2, CHANNEL, 0));
+}
+
+static int reflect(line *all, letter *one)
+{
+    return replace(one, find(all, 1, 0, CHANNEL, 0)); /* message 2 of the other direction */
+}
+
+static int take_from_another_session(line *all, letter *one)
+{
+    return replace(one, find(all->earlier, 0, 1, CHANNEL, 0)); /* message 2 there, too */
+}
+
+static int make_up(line *all, letter *one)
+{
+    (void)all;
+    memset(one->bytes, 0, one->size);
+    return 1;
+}
+
+static void test_any_changed_bit_is_noticed(void **state)
+{
+    (void)state;
+    for (int bit = 0; bit < 8 * SEALED; bit += bit % 8 == 0 ? 7 : 1) check_refused(flip, bit, NULL);
+}
+
+static void test_a_message_of_another_length_is_refused(void **state)
+{
+    (void)state;
+    for (int size = 0; size < SEALED; size++) check_refused(cut, size, NULL);
+    check_refused(lengthen, 1, NULL);
+    check_refused(lengthen, 16, NULL);
+}
+
+static void test_what_was_sent_before_is_refused(void **state)
+{
+    (void)state;
+    check_refused(replay, 1, NULL);
+    check_refused(replay, 2, NULL);
+}
+
+static void test_what_was_sent_elsewhere_is_refused(void **state)
+{
+    (void)state;
+    check_refused(take_from_another_channel, 0, NULL);
+    check_refused(take_from_another_receiver, 0, NULL);
+    check_refused(reflect, 0, NULL);
+    check_refused(make_up, 0, NULL);
+}
+
+/* ---- order --------------------------------------------------------------------------------------------------- */
+
+static int swallow_one(line *all, letter *one)
+{
+    (void)one;
+    return all->place-- != 0;
+}
+
+static void test_a_swallowed_message_is_missed(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    unsigned char bytes[BYTES];
+    size_t size;
+    uint32_t check;
+    open_sound_group(2, all, members);
+    all->meddle = swallow_one;
+    fill(bytes, 0);
+    void *lost = start_sending(&members[0], 1, CHANNEL, bytes);
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 1), TW_ERROR_PACKET); /* in the place of the first */
+    assert_says("message 0 from rank 0");
+    assert_int_equal(members[0].ops.wait(members[0].self, lost, 0, &size, &check), TW_OK);
+    close_group(2, all, members);
+    free(all);
+}
+
+/* Holds the first message back, and lets it go after the second. */
+static int swap(line *all, letter *one)
+{
+    if (all->place++ == 0) return replace(one, &all->seen[RECORDED - 1]);
+    return replace(one, &all->seen[all->count - 2]);
+}
+
+static void test_swapped_messages_are_refused(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    open_sound_group(2, all, members);
+    for (int number = 0; number < 2; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
+    /* What message 3 will be, the line learns from a twin of message 2's place: any other bytes do as well. */
+    all->seen[RECORDED - 1] = *find(all, 0, 1, CHANNEL, 0);
+    all->meddle = swap;
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 2), TW_ERROR_PACKET);
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 3), TW_ERROR_PACKET); /* gets message 2 */
+    close_group(2, all, members);
+    free(all);
+}
+
+static void test_a_receive_that_is_taken_back_leaves_its_message_to_the_next(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    unsigned char bytes[BYTES];
+    void *receiving;
+    size_t size;
+    uint32_t check;
+    open_sound_group(2, all, members);
+    assert_int_equal(members[1].ops.start_recv(members[1].self, 0, CHANNEL, bytes, BYTES, &receiving), TW_OK);
+    assert_int_equal(members[1].ops.wait(members[1].self, receiving, 0, &size, &check), TW_ERROR_PEER);
+    for (int number = 0; number < 3; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
+    close_group(2, all, members);
+    free(all);
+}
+
+/* ---- what the line sees -------------------------------------------------------------------------------------- */
+
+static int contains(const letter *one, const unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i + size <= one->size; i++)
+        if (memcmp(one->bytes + i, bytes, size) == 0) return 1;
+    return 0;
+}
+
+static void assert_nothing_twice(const line *one, const line *other)
+{
+    unsigned char plain[BYTES];
+    fill(plain, 0);
+    for (int i = 0; i < one->count; i++) {
+        const letter *message = &one->seen[i];
+        assert_false(contains(message, plain, 4));
+        for (int k = 0; k < other->count; k++) {
+            const letter *second = &other->seen[k];
+            if (message == second || message->size != second->size) continue;
+            if (message->size == HELLO && message->from == second->from && one == other)
+                continue; /* one number for all */
+            for (size_t at = 0; at + 16 <= message->size;
+                 at++) { /* from 52 on in a hello it is its number, or signature */
+                if (message->size == HELLO && at < 20) continue;
+                assert_false(memcmp(message->bytes + at, second->bytes + at, 16) == 0);
+            }
+        }
+    }
+}
+
+/* Of two sessions with one key, and in each the same message three times on two channels and to two ranks. */
+static void test_the_same_message_never_looks_the_same(void **state)
+{
+    (void)state;
+    line *sessions[2];
+    for (int s = 0; s < 2; s++) {
+        line *all = sessions[s] = calloc(1, sizeof *all);
+        member members[RANKS];
+        open_sound_group(RANKS, all, members);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
+            assert_int_equal(pass(members, 0, 1, CHANNEL + 1, 0), TW_OK);
+            assert_int_equal(pass(members, 0, 2, CHANNEL, 0), TW_OK);
+            assert_int_equal(pass(members, 1, 0, CHANNEL, 0), TW_OK);
+        }
+        close_group(RANKS, all, members);
+    }
+    assert_nothing_twice(sessions[0], sessions[0]);
+    assert_nothing_twice(sessions[0], sessions[1]);
+    assert_nothing_twice(sessions[1], sessions[1]);
+    for (int s = 0; s < 2; s++) free(sessions[s]);
+}
+
+static void test_what_was_sent_in_another_session_is_refused(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    open_sound_group(RANKS, all, members);
+    for (int number = 0; number < 3; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
+    close_group(RANKS, all, members);
+    check_refused(take_from_another_session, 0, all);
+    free(all);
+}
+
+/* ---- beginning a session ------------------------------------------------------------------------------------- */
+
+/* Nobody has a comm; what each rank says holds both words. */
+static void assert_none(int size, member *members, tw_status status, const char *const *words)
+{
+    for (int r = 0; r < size; r++) {
+        assert_null(members[r].comm);
+        if (members[r].status != status || !strstr(members[r].reason, words[0]) || !strstr(members[r].reason, words[1]))
+            fail_msg("rank %d: %s: '%s' does not say '%s' and '%s'", r, tw_status_name(members[r].status),
+                     members[r].reason, words[0], words[1]);
+    }
+}
+
+static void test_a_rank_with_another_key_is_named_by_all(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= RANKS; size++) {
+        line *all = calloc(1, sizeof *all);
+        member members[RANKS];
+        open_group(size, all, members, other_key, 60);
+        assert_none(size, members, TW_ERROR_PACKET, (const char *const[]){size == 2 ? "rank 1" : "rank 2", "key"});
+        pthread_mutex_destroy(&all->lock);
+        free(all);
+    }
+}
+
+/* Changes what rank 1 says to rank 0 first, or second. */
+static int flip_beginning(line *all, letter *one)
+{
+    size_t at = (size_t)all->place;
+    if (one->from != 1 || one->to != 0) return 1;
+    if (one->size == HELLO && at < HELLO) one->bytes[at] ^= 1;
+    if (one->size == PROOF && at >= HELLO) one->bytes[at - HELLO] ^= 1;
+    return 1;
+}
+
+static void test_a_changed_beginning_is_refused(void **state)
+{
+    (void)state;
+    for (int at = 0; at < HELLO + PROOF; at++) {
+        line *all = calloc(1, sizeof *all);
+        member members[RANKS];
+        all->meddle = flip_beginning;
+        all->place = at;
+        open_group(RANKS, all, members, key, 60);
+        assert_int_equal(members[0].status, TW_ERROR_PACKET);
+        assert_non_null(strstr(members[0].reason, "rank 1"));
+        for (int r = 0; r < RANKS; r++) tw_comm_destroy(members[r].comm);
+        pthread_mutex_destroy(&all->lock);
+        free(all);
+    }
+}
+
+/* Rank 1 seems to say what it said in an earlier session, all of it. */
+static int repeat_session(line *all, letter *one)
+{
+    if (one->from != 1) return 1;
+    for (int i = 0; i < all->earlier->count; i++) {
+        const letter *old = &all->earlier->seen[i];
+        if (old->from == 1 && old->to == one->to && old->size == one->size) return replace(one, old);
+    }
+    return 1;
+}
+
+static void test_an_earlier_session_cannot_be_played_again(void **state)
+{
+    (void)state;
+    line *earlier = calloc(1, sizeof *earlier), *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    open_sound_group(RANKS, earlier, members);
+    close_group(RANKS, earlier, members);
+    all->meddle = repeat_session;
+    all->earlier = earlier;
+    open_group(RANKS, all, members, key, 60);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(members[r].status, TW_ERROR_PACKET);
+        assert_non_null(
+            strstr(members[r].reason, r == 1 ? "rank 0 is not in the session of rank 1" : "is not in the session"));
+    }
+    pthread_mutex_destroy(&all->lock);
+    free(earlier);
+    free(all);
+}
+
+static int swallow_rank_1(line *all, letter *one)
+{
+    (void)all;
+    return one->from != 1;
+}
+
+static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    all->meddle = swallow_rank_1;
+    open_group(RANKS, all, members, key, 0.2);
+    assert_int_equal(members[0].status, TW_ERROR_PEER);
+    assert_non_null(strstr(members[0].reason, "rank 1"));
+    for (int r = 0; r < RANKS; r++) tw_comm_destroy(members[r].comm);
+    pthread_mutex_destroy(&all->lock);
+    free(all);
+}
+
+/* ---- what everybody can rely on ------------------------------------------------------------------------------- */
+
+static void test_bytes_are_counted_as_ever(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    tw_traffic traffic = {.struct_size = sizeof traffic};
+    open_sound_group(2, all, members);
+    assert_string_equal(tw_comm_transport(members[0].comm), "tapped");
+    assert_true(tw_comm_rank(members[1].comm) == 1 && tw_comm_size(members[1].comm) == 2);
+    assert_true(tw_comm_timeout(members[1].comm) == 60);
+    assert_int_equal(tw_comm_traffic(members[0].comm, &traffic), TW_OK);
+    assert_int_equal(traffic.bytes_sent, 0); /* of the beginning of a session nothing is payload */
+    close_group(2, all, members);
+    free(all);
+}
+
+static void test_a_key_has_a_length(void **state)
+{
+    (void)state;
+    static const size_t wrong[] = {0, 15, 4097};
+    static const unsigned char long_key[4097];
+    for (size_t i = 0; i < 5; i++) {
+        tw_comm *inner, *made = NULL;
+        size_t bytes = i < 3 ? wrong[i] : i == 3 ? 16 : 4096;
+        assert_int_equal(tw_comm_create_threads(1, &inner), TW_OK);
+        assert_int_equal(tw_comm_create_sealed(inner, long_key, bytes, &made), i < 3 ? TW_ERROR_ARGUMENT : TW_OK);
+        tw_comm_destroy(made);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_changed_bit_is_noticed),
+        cmocka_unit_test(test_a_message_of_another_length_is_refused),
+        cmocka_unit_test(test_what_was_sent_before_is_refused),
+        cmocka_unit_test(test_what_was_sent_elsewhere_is_refused),
+        cmocka_unit_test(test_what_was_sent_in_another_session_is_refused),
+        cmocka_unit_test(test_a_swallowed_message_is_missed),
+        cmocka_unit_test(test_swapped_messages_are_refused),
+        cmocka_unit_test(test_a_receive_that_is_taken_back_leaves_its_message_to_the_next),
+        cmocka_unit_test(test_the_same_message_never_looks_the_same),
+        cmocka_unit_test(test_a_rank_with_another_key_is_named_by_all),
+        cmocka_unit_test(test_a_changed_beginning_is_refused),
+        cmocka_unit_test(test_an_earlier_session_cannot_be_played_again),
+        cmocka_unit_test(test_a_rank_that_says_nothing_is_named_within_the_deadline),
+        cmocka_unit_test(test_bytes_are_counted_as_ever),
+        cmocka_unit_test(test_a_key_has_a_length),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

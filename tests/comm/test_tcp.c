@@ -1,0 +1,1233 @@
+/* The transport over sockets: who is let in, what a message does when its other half is late, does not come or is taken
+ * back, and what a peer is told that breaks the rules. */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <group.h> /* the transport's, not the one beside this file */
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/cmocka.h"
+#include "support/tsan.h"
+
+#include "channel.h"
+#include "hello.h"
+#include "letter.h"
+#include "listener.h"
+#include "peer.h"
+
+enum { PATIENCE = 60, RANKS = 3, STRANGERS = 1000, LARGE = 3 << 20, SMALL = 100 };
+
+static const char key[] = "what all ranks know, 32 letters!", other_key[] = "what only one of the ranks knows";
+
+/* --- groups ---------------------------------------------------------------------------------------------------- */
+
+typedef struct player {
+    pthread_t thread;
+    tw_tcp *tcp;
+    int rank, size;
+    double seconds;
+    tw_comm *comm;
+    tw_status status;
+    char text[1024];
+} player;
+
+static const char *addresses[RANKS];
+
+static void *connect_player(void *argument)
+{
+    player *me = argument;
+    me->status = tw_tcp_connect(me->tcp, me->rank, me->size, addresses, me->seconds, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void listen_with(player *me, int rank, int size, const char *secret)
+{
+    const tw_tcp_options options = {
+        .struct_size = sizeof options, .bind = "127.0.0.1", .key = secret, .key_size = secret ? strlen(secret) : 0};
+    *me = (player){.rank = rank, .size = size, .seconds = 60};
+    assert_int_equal(tw_tcp_listen(&options, &me->tcp), TW_OK);
+    addresses[rank] = tw_tcp_address(me->tcp);
+}
+
+static void listen_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++) listen_with(&players[r], r, size, key);
+}
+
+static void connect_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++)
+        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
+    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+}
+
+static void destroy_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++) tw_tcp_destroy(players[r].tcp);
+    for (int r = 0; r < size; r++)
+        if (players[r].comm) tw_comm_leave(players[r].comm);
+    for (int r = 0; r < size; r++) tw_comm_destroy(players[r].comm);
+}
+
+/* --- strangers ------------------------------------------------------------------------------------------------- */
+
+static int knock_at(const tw_tcp *tcp)
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)tcp->door.port)};
+    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&there, sizeof there), 0); /* the system lets it wait */
+    return fd;
+}
+
+/* Says what one who knows the group's key said on another connection. */
+static void replay(int fd, const unsigned char secret[TCP_SECRET])
+{
+    unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO];
+    tcp_challenge_make(challenge);
+    tcp_hello_make(secret, challenge, (tcp_place){1, 0, 0}, hello);
+    (void)!send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+}
+
+/* Silent, with half a word, with a web browser's, with noise of a hello's length, and with another's word. */
+static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
+{
+    static const char web[] =
+        "GET / HTTP/1.1\r\nHost: here\r\nUser-Agent: a browser\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+    unsigned char noise[TCP_HELLO];
+    memset(noise, i, sizeof noise);
+    if (i % 5 == 1) (void)!send(fd, "twtcp 2\n", 8, MSG_NOSIGNAL);
+    if (i % 5 == 2) (void)!send(fd, web, sizeof web, MSG_NOSIGNAL);
+    if (i % 5 == 3) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
+    if (i % 5 == 4) replay(fd, secret);
+}
+
+/* They are there before the group is. */
+static void a_thousand_strangers_keep_nobody_out(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    int fds[STRANGERS];
+    unsigned char secret[TCP_SECRET];
+    const char *last;
+    listen_all(players, RANKS);
+    tcp_secret_make(key, strlen(key), "a group's connections", addresses, RANKS, secret);
+    for (int i = 0; i < STRANGERS; i++) say_something(fds[i] = knock_at(players[0].tcp), i, secret);
+    connect_all(players, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        if (players[r].status != TW_OK) fail_msg("rank %d: %s", r, players[r].text);
+    assert_true(tw_tcp_refused(players[0].tcp, &last) > 0 && strstr(last, "127.0.0.1"));
+    for (int i = 0; i < STRANGERS; i++) close(fds[i]);
+    destroy_all(players, RANKS);
+}
+
+/* One who comes alone, and whom the group waits for in vain. */
+static void refuse(void (*say)(int fd, const unsigned char *secret), const char *reason)
+{
+    player players[2];
+    unsigned char secret[TCP_SECRET];
+    const char *last;
+    listen_all(players, 2);
+    players[0].seconds = 0.5;
+    tcp_secret_make(key, strlen(key), "a group's connections", addresses, 2, secret);
+    int fd = knock_at(players[0].tcp);
+    say(fd, secret);
+    connect_player(&players[0]);
+    assert_int_equal(players[0].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[0].text, "rank 1"));
+    assert_int_equal(tw_tcp_refused(players[0].tcp, &last), 1);
+    if (!strstr(last, reason)) fail_msg("\"%s\" lacks \"%s\"", last, reason);
+    close(fd);
+    destroy_all(players, 2);
+}
+
+static void say_noise(int fd, const unsigned char *secret)
+{
+    say_something(fd, 3, secret);
+}
+
+/* A word of the right length that begins as that of another version does. */
+static void say_version(int fd, const unsigned char *secret)
+{
+    unsigned char hello[TCP_HELLO] = "twtcp 9\n";
+    (void)secret;
+    (void)!send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+}
+
+static void hang_up(int fd, const unsigned char *secret)
+{
+    (void)secret;
+    shutdown(fd, SHUT_RDWR);
+}
+
+static void strangers_are_named(void **state)
+{
+    (void)state;
+    refuse(say_noise, "does not speak");
+    refuse(say_version, "another version");
+    refuse(hang_up, "hung up");
+    refuse(replay, "did not prove");
+}
+
+static void another_key_is_refused(void **state)
+{
+    (void)state;
+    player players[2];
+    listen_with(&players[0], 0, 2, key);
+    listen_with(&players[1], 1, 2, other_key);
+    players[0].seconds = players[1].seconds = 0.5;
+    connect_all(players, 2);
+    for (int r = 0; r < 2; r++) assert_int_equal(players[r].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[0].text, "did not prove"));
+    assert_non_null(strstr(players[1].text, "another key"));
+    destroy_all(players, 2);
+}
+
+static void addresses_are_checked(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",
+                                        "host",
+                                        "10.0.0.1:0#00112233445566778899aabbccddeeff/1",
+                                        "1.2.3.4:5",
+                                        "1.2.3.4:5#short/1",
+                                        "a:1#00112233445566778899aabbccddeeff/99",
+                                        "a:1#00112233445566778899aabbccddeeff/ 1",
+                                        "a:1#00112233445566778899aabbccddeeff/+1",
+                                        "::1:5#00112233445566778899aabbccddeeff/1"};
+    player one;
+    tw_comm *comm = NULL;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        listen_with(&one, 0, 2, NULL);
+        addresses[1] = wrong[i];
+        assert_int_equal(tw_tcp_connect(one.tcp, 0, 2, addresses, 1, &comm), TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(tw_last_error(), "addresses[1]"));
+        assert_int_equal(tw_tcp_connect(one.tcp, 0, 2, addresses, 1, &comm), TW_ERROR_ORDER);
+        tw_tcp_destroy(one.tcp);
+    }
+    listen_with(&one, 0, 1, NULL);
+    addresses[0] = "1.2.3.4:5#00112233445566778899aabbccddeeff/1";
+    assert_int_equal(tw_tcp_connect(one.tcp, 0, 1, addresses, 1, &comm), TW_ERROR_ARGUMENT);
+    tw_tcp_destroy(one.tcp);
+}
+
+/* --- a meeting point ------------------------------------------------------------------------------------------- */
+
+enum { HEARD = 8 };
+
+typedef struct joiner {
+    pthread_t thread;
+    const char *secret;
+    int rank, size, sealed;
+    double seconds;
+    tw_comm *comm;
+    tw_status status;
+    char text[1024];
+    pthread_mutex_t lock; /* guards the next two */
+    char heard[HEARD][TCP_REASON];
+    int count;
+    _Atomic int tired; /* it wants no more */
+} joiner;
+
+static char meeting[64];
+
+static void hear_of_it(void *context, const char *text)
+{
+    joiner *me = context;
+    pthread_mutex_lock(&me->lock);
+    if (me->count < HEARD) snprintf(me->heard[me->count++], TCP_REASON, "%s", text);
+    pthread_mutex_unlock(&me->lock);
+}
+
+static int is_tired(void *context)
+{
+    const joiner *me = context;
+    return me->tired;
+}
+
+static void *play_joiner(void *argument)
+{
+    joiner *me = argument;
+    const tw_tcp_options options = {.struct_size = sizeof options,
+                                    .key = me->secret,
+                                    .key_size = me->secret ? strlen(me->secret) : 0,
+                                    .refused = hear_of_it,
+                                    .stopped = is_tired,
+                                    .context = me,
+                                    .sealed = me->sealed};
+    me->status = tw_tcp_join(meeting, me->rank, me->size, &options, me->seconds, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void begin_joiner(joiner *me, joiner what)
+{
+    *me = what;
+    me->secret = what.secret ? what.secret : key;
+    me->size = what.size ? what.size : 2;
+    me->seconds = what.seconds > 0 ? what.seconds : 60;
+    pthread_mutex_init(&me->lock, NULL);
+    assert_int_equal(pthread_create(&me->thread, NULL, play_joiner, me), 0);
+}
+
+static void end_joiner(joiner *me, tw_status status)
+{
+    pthread_join(me->thread, NULL);
+    pthread_mutex_destroy(&me->lock);
+    if (me->status != status) fail_msg("status %d: %s", me->status, me->text);
+}
+
+static int has_heard(joiner *me, const char *what)
+{
+    int found = 0;
+    pthread_mutex_lock(&me->lock);
+    for (int i = 0; i < me->count; i++) found |= strstr(me->heard[i], what) != NULL;
+    pthread_mutex_unlock(&me->lock);
+    return found;
+}
+
+static void wait_until_it_hears(joiner *me, const char *what)
+{
+    for (double deadline = tw_clock() + 60; !has_heard(me, what);) {
+        assert_true(tw_clock() < deadline);
+        usleep(1000);
+    }
+}
+
+static int find_port(const char *host)
+{
+    tcp_door door;
+    int why;
+    assert_int_equal(tcp_door_open(&door, host, 0, 0, &why), TW_OK);
+    int port = door.port;
+    tcp_door_close(&door);
+    return port;
+}
+
+static int choose_meeting(void **state)
+{
+    (void)state;
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
+    return 0;
+}
+
+static struct sockaddr_in meeting_address(void)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)atoi(strchr(meeting, ':') + 1)),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void make_meeting_secret(unsigned char secret[TCP_SECRET])
+{
+    tcp_secret_make(key, strlen(key), "a meeting point", NULL, 0, secret);
+}
+
+static int is_listening(void)
+{
+    const struct sockaddr_in there = meeting_address();
+    int fd = socket(AF_INET, SOCK_STREAM, 0), found = connect(fd, (const void *)&there, sizeof there) == 0;
+    close(fd);
+    return found;
+}
+
+static int is_port_free(void)
+{
+    tcp_door door;
+    int why, port = ntohs(meeting_address().sin_port),
+             is_free = tcp_door_open(&door, "127.0.0.1", port, port, &why) == TW_OK;
+    tcp_door_close(&door);
+    return is_free;
+}
+
+static void begin_host(joiner *me, joiner what)
+{
+    begin_joiner(me, what);
+    for (double deadline = tw_clock() + 60; !is_listening();) {
+        assert_true(tw_clock() < deadline);
+        usleep(1000);
+    }
+}
+
+/* Who cannot join is told why, and so is the host, while it waits; and the group comes together without him. */
+static void who_may_not_join_is_told_to_both(void **state)
+{
+    (void)state;
+    const struct {
+        joiner guest;
+        const char *reason;
+    } cases[] = {{{.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
+                 {{.rank = -1, .size = 3}, "has 2 ranks, not 3"},
+                 {{.rank = 0}, "rank 0 is taken"}};
+    joiner host, wrong, right;
+    begin_host(&host, (joiner){.rank = 0});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        begin_joiner(&wrong, cases[i].guest);
+        end_joiner(&wrong, TW_ERROR_PEER);
+        assert_non_null(strstr(wrong.text, cases[i].reason));
+        wait_until_it_hears(&host, cases[i].reason);
+    }
+    begin_joiner(&right, (joiner){.rank = -1});
+    end_joiner(&host, TW_OK);
+    end_joiner(&right, TW_OK);
+    tw_comm_destroy(right.comm);
+    tw_comm_destroy(host.comm);
+}
+
+static void a_group_that_seals_lets_in_none_that_does_not(void **state)
+{
+    (void)state;
+    static const char reason[] = "seals its messages, and the process that came does not: seal on all ranks or on none";
+    joiner host, guest;
+    begin_host(&host, (joiner){.rank = 0, .sealed = 1});
+    begin_joiner(&guest, (joiner){.rank = -1});
+    end_joiner(&guest, TW_ERROR_PEER);
+    assert_non_null(strstr(guest.text, reason));
+    wait_until_it_hears(&host, reason);
+    begin_joiner(&guest, (joiner){.rank = -1, .sealed = 1});
+    end_joiner(&host, TW_OK);
+    end_joiner(&guest, TW_OK);
+    tw_comm_destroy(guest.comm);
+    tw_comm_destroy(host.comm);
+}
+
+/* The host hears of it at the first trial, not when all of them are over. */
+static void another_key_is_told_to_the_host_at_once(void **state)
+{
+    (void)state;
+    joiner host, stranger;
+    begin_host(&host, (joiner){.rank = 0});
+    begin_joiner(&stranger, (joiner){.rank = -1, .secret = other_key});
+    wait_until_it_hears(&host, "did not prove that it knows this group and its key");
+    stranger.tired = host.tired = 1;
+    end_joiner(&stranger, TW_ERROR_PEER);
+    end_joiner(&host, TW_ERROR_PEER);
+}
+
+static void one_too_many_is_told_so_at_once(void **state)
+{
+    (void)state;
+    joiner group[2], late;
+    begin_host(&group[0], (joiner){.rank = 0});
+    begin_joiner(&group[1], (joiner){.rank = 1});
+    for (int i = 0; i < 2; i++) end_joiner(&group[i], TW_OK);
+    for (int rank = -1; rank < 2; rank++) {
+        begin_joiner(&late, (joiner){.rank = rank, .seconds = 1e9});
+        end_joiner(&late, TW_ERROR_PEER);
+        assert_non_null(strstr(late.text, "the group is complete, with all of its 2 ranks"));
+    }
+    tw_comm_destroy(group[1].comm);
+    tw_comm_destroy(group[0].comm);
+    assert_false(is_listening());
+}
+
+/* The next group at the same port may begin to come while the one before has not ended everywhere. */
+static void the_next_group_waits_for_the_one_before(void **state)
+{
+    (void)state;
+    joiner first[2], next[2];
+    begin_host(&first[0], (joiner){.rank = 0});
+    begin_joiner(&first[1], (joiner){.rank = 1});
+    for (int i = 0; i < 2; i++) end_joiner(&first[i], TW_OK);
+    tw_comm_destroy(first[1].comm);
+    for (int i = 0; i < 2; i++) begin_joiner(&next[i], (joiner){.rank = -1});
+    for (int i = 0; i < 2; i++) wait_until_it_hears(&next[i], "is ending");
+    tw_comm_destroy(first[0].comm);
+    for (int i = 0; i < 2; i++) end_joiner(&next[i], TW_OK);
+    assert_int_equal(tw_comm_rank(next[0].comm) + tw_comm_rank(next[1].comm), 1);
+    for (int i = 0; i < 2; i++) tw_comm_leave(next[i].comm);
+    for (int i = 0; i < 2; i++) tw_comm_destroy(next[i].comm);
+}
+
+/* Proves that it knows the key, and says nothing more. */
+static int visit_meeting(void)
+{
+    const struct sockaddr_in there = meeting_address();
+    unsigned char secret[TCP_SECRET], challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (const void *)&there, sizeof there), 0);
+    assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    make_meeting_secret(secret);
+    tcp_hello_make(secret, challenge, (tcp_place){0}, hello);
+    assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    return fd;
+}
+
+/* A comm that is given up needs no porter, and nobody waits for an answer from it. */
+static void who_leaves_closes_the_port(void **state)
+{
+    (void)state;
+    joiner group[2];
+    char more;
+    begin_host(&group[0], (joiner){.rank = 0});
+    begin_joiner(&group[1], (joiner){.rank = 1});
+    for (int i = 0; i < 2; i++) end_joiner(&group[i], TW_OK);
+    int visitor = visit_meeting();
+    tw_comm_leave(group[0].comm);
+    for (double deadline = tw_clock() + 60; is_listening();) assert_true(tw_clock() < deadline);
+    const struct timeval longest = {.tv_sec = 60};
+    setsockopt(visitor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    assert_int_equal(recv(visitor, &more, 1, 0), 0);
+    close(visitor);
+    for (int i = 0; i < 2; i++) tw_comm_destroy(group[i].comm);
+}
+
+/* Rank 0 of two. It says which child it has. */
+static void be_a_parent(int out)
+{
+    const tw_tcp_options options = {.struct_size = sizeof options, .key = key, .key_size = strlen(key)};
+    tw_comm *comm;
+    alarm(PATIENCE);
+    if (tw_tcp_join(meeting, 0, 2, &options, PATIENCE, &comm) != TW_OK) _exit(1);
+    pid_t child = fork();
+    alarm(4 * PATIENCE); /* longer than anybody waits for its end */
+    if (child) (void)!write(out, &child, sizeof child);
+    for (;;) pause();
+}
+
+static void who_is_killed_is_gone_though_a_child_lives(void **state)
+{
+    (void)state;
+#ifdef TSAN
+    skip(); /* it does not allow threads in the child of a process that has had some */
+#else
+    int ends[2], status;
+    joiner peer;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child, parent = fork();
+    if (parent == 0) be_a_parent(ends[1]);
+    begin_joiner(&peer, (joiner){.rank = 1});
+    end_joiner(&peer, TW_OK);
+    assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+    assert_int_equal(tw_comm_set_timeout(peer.comm, PATIENCE), TW_OK);
+    kill(parent, SIGKILL);
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_int_equal(tw_comm_barrier(peer.comm), TW_ERROR_PEER);
+    assert_null(strstr(tw_last_error(), "did not answer"));
+    for (double deadline = tw_clock() + PATIENCE; !is_port_free();) assert_true(tw_clock() < deadline);
+    kill(child, SIGKILL);
+    tw_comm_destroy(peer.comm);
+    close(ends[0]);
+    close(ends[1]);
+#endif
+}
+
+/* The place of one that has gone before the group was complete. Rank 1 never takes it, so the guest does. */
+static void a_guest_takes_the_place_of_a_host_that_goes(void **state)
+{
+    (void)state;
+    joiner host, guest, other;
+    begin_host(&host, (joiner){.rank = -1, .size = 3});
+    begin_joiner(&guest, (joiner){.rank = -1, .size = 3});
+    begin_joiner(&other, (joiner){.rank = -1, .size = 2}); /* when it is refused, so much has been heard */
+    end_joiner(&other, TW_ERROR_PEER);
+    host.tired = 1;
+    end_joiner(&host, TW_ERROR_PEER);
+    begin_joiner(&host, (joiner){.rank = 1, .size = 3});
+    begin_joiner(&other, (joiner){.rank = 2, .size = 3});
+    end_joiner(&guest, TW_OK);
+    end_joiner(&host, TW_OK);
+    end_joiner(&other, TW_OK);
+    assert_int_equal(tw_comm_rank(guest.comm), 0);
+    tw_comm_leave(guest.comm);
+    tw_comm_leave(host.comm);
+    tw_comm_leave(other.comm);
+    tw_comm_destroy(guest.comm);
+    tw_comm_destroy(host.comm);
+    tw_comm_destroy(other.comm);
+}
+
+/* A port of another program's, which is not at it. */
+static void a_port_where_nobody_listens_is_told_of(void **state)
+{
+    (void)state;
+    const struct sockaddr_in here = meeting_address();
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    joiner alone;
+    assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
+    begin_joiner(&alone, (joiner){.rank = 0, .seconds = 0.5});
+    end_joiner(&alone, TW_ERROR_PEER);
+    assert_non_null(strstr(alone.text, "the port is taken, and nobody listens there"));
+    close(fd);
+}
+
+/* --- a meeting point that the test plays --- */
+
+/* Hears a proof, and hangs up where it is not to be believed; else gives what both sign with. */
+static int receive_guest(int door, int believed, unsigned char host_key[TCP_SECRET])
+{
+    unsigned char secret[TCP_SECRET], challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
+    int fd = accept(door, NULL, NULL);
+    make_meeting_secret(secret);
+    tcp_challenge_make(challenge);
+    assert_int_equal(send(fd, challenge, sizeof challenge, MSG_NOSIGNAL), sizeof challenge);
+    assert_int_equal(recv(fd, hello, sizeof hello, MSG_WAITALL), sizeof hello);
+    if (believed) {
+        tcp_answer_make(secret, challenge, hello, answer);
+        assert_int_equal(send(fd, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+        tcp_session_make(secret, challenge, hello, 1, host_key);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+/* A host under siege draws by lot who makes room. Only who is never believed may have another key. */
+static void trials_are_counted_from_the_last_proof_on(void **state)
+{
+    (void)state;
+    enum { LOST = 6 }; /* twice as many are too many */
+    static const char no[] = "this group has other plans";
+    unsigned char host_key[TCP_SECRET];
+    const struct sockaddr_in here = meeting_address();
+    const struct timeval longest = {.tv_sec = 60};
+    int door = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    size_t size;
+    joiner guest;
+    setsockopt(door, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_int_equal(bind(door, (const void *)&here, sizeof here), 0);
+    assert_int_equal(listen(door, 8), 0);
+    begin_joiner(&guest, (joiner){.rank = 1});
+    for (int i = 0; i < LOST; i++) receive_guest(door, 0, host_key);
+    close(receive_guest(door, 1, host_key));
+    for (int i = 0; i < LOST; i++) receive_guest(door, 0, host_key);
+    int fd = receive_guest(door, 1, host_key);
+    unsigned char *reply = tcp_reply_write(TCP_REFUSED, 0, no, host_key, &size);
+    assert_int_equal(send(fd, reply, size, MSG_NOSIGNAL), size);
+    end_joiner(&guest, TW_ERROR_PEER);
+    assert_non_null(strstr(guest.text, no));
+    free(reply);
+    close(fd);
+    close(door);
+}
+
+/* As getaddrinfo of the C library, but "both.test" is the loopback of IPv6 and of IPv4. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *wanted, struct addrinfo **list)
+{
+    typedef int function(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    function *real = (function *)dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!host || strcmp(host, "both.test") != 0) return real(host, service, wanted, list);
+    int error = real("::1", service, wanted, list);
+    struct addrinfo *last = error ? NULL : *list; /* an address has an entry for each kind of socket */
+    while (last && last->ai_next) last = last->ai_next;
+    return error ? error : real("127.0.0.1", service, wanted, &last->ai_next);
+}
+
+/* Not one an address each, where neither would find the other. */
+static void a_name_of_two_addresses_has_one_host(void **state)
+{
+    (void)state;
+    tcp_door one, other;
+    int why = 0, port = find_port("both.test");
+    assert_int_equal(tcp_door_open(&one, "both.test", port, port, &why), TW_OK);
+    assert_int_equal(tcp_door_open(&other, "both.test", port, port, &why), TW_ERROR_SYSTEM);
+    assert_int_equal(why, EADDRINUSE);
+    tcp_door_close(&one);
+}
+
+/* Somebody else has its port at the first of them, and is not at it. */
+static void a_host_is_found_at_the_second_address(void **state)
+{
+    (void)state;
+    const int port = ntohs(meeting_address().sin_port);
+    const struct sockaddr_in6 first = {
+        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    joiner host, guest;
+    if (fd < 0 || bind(fd, (const void *)&first, sizeof first) != 0) skip(); /* this machine has no IPv6 */
+    begin_host(&host, (joiner){.rank = 0});
+    snprintf(meeting, sizeof meeting, "both.test:%d", port);
+    begin_joiner(&guest, (joiner){.rank = -1});
+    end_joiner(&guest, TW_OK);
+    end_joiner(&host, TW_OK);
+    tw_comm_destroy(guest.comm);
+    tw_comm_destroy(host.comm);
+    close(fd);
+}
+
+/* --- proofs ---------------------------------------------------------------------------------------------------- */
+
+static void a_proof_is_for_one_connection_and_place(void **state)
+{
+    (void)state;
+    unsigned char secret[TCP_SECRET], other[TCP_SECRET], a[TCP_CHALLENGE], b[TCP_CHALLENGE], hello[TCP_HELLO],
+        proof[TCP_PROOF];
+    const char *texts[] = {"one", "two"}, *joined[] = {"onet", "wo"};
+    tcp_place place;
+    tcp_secret_make(key, strlen(key), "p", texts, 2, secret);
+    tcp_secret_make(key, strlen(key), "p", joined, 2, other);
+    assert_memory_not_equal(secret, other, TCP_SECRET);
+    tcp_challenge_make(a);
+    tcp_challenge_make(b);
+    tcp_hello_make(secret, a, (tcp_place){5, 3, 1}, hello);
+    assert_int_equal(tcp_hello_judge(secret, a, hello, &place), TCP_WELCOME);
+    assert_true(place.from == 5 && place.to == 3 && place.stream == 1);
+    assert_int_equal(tcp_hello_judge(secret, b, hello, &place), TCP_WRONG_KEY);
+    assert_int_equal(tcp_hello_judge(other, a, hello, &place), TCP_WRONG_KEY);
+    tcp_answer_make(secret, a, hello, proof);
+    assert_true(tcp_answer_is_right(secret, a, hello, proof));
+    assert_false(tcp_answer_is_right(secret, b, hello, proof));
+    assert_false(tcp_answer_is_right(secret, a, hello, hello + TCP_HELLO - TCP_PROOF)); /* sent back */
+    for (int i = TCP_MAGIC; i < TCP_HELLO; i++) {
+        hello[i] ^= 1;
+        assert_int_equal(tcp_hello_judge(secret, a, hello, &place), TCP_WRONG_KEY);
+        hello[i] ^= 1;
+    }
+}
+
+/* --- messages -------------------------------------------------------------------------------------------------- */
+
+static player pair[2];
+static unsigned char sent[LARGE], received[LARGE];
+
+static int pair_up(void **state)
+{
+    (void)state;
+    listen_all(pair, 2);
+    connect_all(pair, 2);
+    for (size_t i = 0; i < LARGE; i++) sent[i] = (unsigned char)(i * 7 + i / 251);
+    memset(received, 0, LARGE);
+    return pair[0].status != TW_OK || pair[1].status != TW_OK;
+}
+
+static int part(void **state)
+{
+    (void)state;
+    destroy_all(pair, 2);
+    return 0;
+}
+
+static void *start_send(unsigned channel, size_t at, size_t size)
+{
+    void *request = NULL;
+    tw_comm *comm = pair[0].comm;
+    assert_int_equal(comm->ops.start_send(comm->self, 1, channel, sent + at, size, (uint32_t)at, &request), TW_OK);
+    return request;
+}
+
+static void *start_receive(unsigned channel, size_t at, size_t capacity)
+{
+    void *request = NULL;
+    tw_comm *comm = pair[1].comm;
+    assert_int_equal(comm->ops.start_recv(comm->self, 0, channel, received + at, capacity, &request), TW_OK);
+    return request;
+}
+
+static tw_status end_within(int rank, void *request, double seconds, size_t *size)
+{
+    uint32_t check;
+    return pair[rank].comm->ops.wait(pair[rank].comm->self, request, seconds, size, &check);
+}
+
+static void end(int rank, void *request, size_t size)
+{
+    size_t got = 0;
+    assert_int_equal(end_within(rank, request, 60, &got), TW_OK);
+    assert_int_equal(got, size);
+}
+
+static int is_over(int rank, void *request)
+{
+    return pair[rank].comm->ops.poll(pair[rank].comm->self, request, 0);
+}
+
+/* What nobody receives holds up its own channel, and no other. */
+static void a_channel_that_stands_holds_up_no_other(void **state)
+{
+    (void)state;
+    void *large = start_send(1, 0, LARGE), *many[5000];
+    for (int i = 0; i < 5000; i++) many[i] = start_send(2, (size_t)i, SMALL);
+    assert_false(is_over(0, many[4999])); /* its credit is at an end */
+    for (int i = 0; i < 3; i++) {
+        void *receive = start_receive(3, 0, LARGE);
+        end(0, start_send(3, 0, LARGE), LARGE);
+        end(1, receive, LARGE);
+    }
+    assert_false(is_over(0, large));
+    for (int i = 0; i < 5000; i++) end(1, start_receive(2, (size_t)i, SMALL), SMALL);
+    for (int i = 0; i < 5000; i++) end(0, many[i], SMALL);
+    memset(received, 0, LARGE);
+    end(1, start_receive(1, 0, LARGE), LARGE);
+    end(0, large, LARGE);
+    assert_memory_equal(sent, received, LARGE);
+}
+
+/* The next receive gets it. */
+static void a_receive_that_was_taken_back_takes_nothing(void **state)
+{
+    (void)state;
+    for (size_t size = SMALL; size <= LARGE; size = size == SMALL ? LARGE : LARGE + 1) {
+        size_t got = 0;
+        void *first = start_receive(1, 0, size), *second = start_receive(1, size / 2, size / 2);
+        assert_int_equal(end_within(1, first, 0, &got), TW_ERROR_PEER);
+        memset(received, 3, LARGE);
+        void *send = start_send(1, 0, size / 2);
+        end(1, second, size / 2);
+        end(0, send, size / 2);
+        assert_memory_equal(received + size / 2, sent, size / 2);
+        for (size_t i = 0; i < size / 2; i++) assert_int_equal(received[i], 3);
+    }
+}
+
+static void a_send_that_was_taken_back_is_not_sent(void **state)
+{
+    (void)state;
+    size_t got = 0;
+    void *large = start_send(1, 0, LARGE), *behind = start_send(1, 5, SMALL);
+    assert_int_equal(end_within(0, large, 0.02, &got), TW_ERROR_PEER); /* it has been offered by now, or has not */
+    end(1, start_receive(1, 0, LARGE), SMALL);
+    end(0, behind, SMALL);
+    assert_memory_equal(received, sent + 5, SMALL);
+}
+
+/* In the middle of a message, its memory comes back on either side, and is not touched any more. */
+static void memory_comes_back_in_the_middle(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        size_t got = 0;
+        void *receive = start_receive(1, 0, LARGE), *send = start_send(1, 0, LARGE);
+        tw_status sender = end_within(0, send, i * 1e-4, &got);
+        memset(sent, 9, LARGE);
+        tw_status receiver = end_within(1, receive, i * 1e-4, &got);
+        memset(received, 5, LARGE);
+        end(0, start_send(2, 0, 1), 1);
+        end(1, start_receive(2, 0, 1), 1);
+        assert_true(sender == TW_OK || sender == TW_ERROR_PEER);
+        if (receiver == TW_OK) assert_true(got == LARGE);
+        for (size_t j = 1; j < LARGE; j++)
+            if (received[j] != 5) fail_msg("trial %d: byte %zu was written", i, j);
+        if (receiver == TW_OK) continue;
+        tw_comm_leave(pair[0].comm); /* what is under way on channel 1 has no meaning any more */
+        part(NULL);
+        assert_int_equal(pair_up(NULL), 0);
+    }
+}
+
+static void too_long_at_every_moment(void **state)
+{
+    (void)state;
+    const size_t rooms[] = {SMALL, 100 * 1000}, sizes[] = {SMALL + 1, LARGE};
+    for (int r = 0; r < 2; r++)
+        for (int s = 0; s < 2; s++)
+            for (int first = 0; first < 2; first++) {
+                size_t got = 0;
+                if (sizes[s] <= rooms[r]) continue;
+                void *receive = first ? start_receive(4, 0, rooms[r]) : NULL;
+                void *send = start_send(4, 0, sizes[s]);
+                if (!receive) receive = start_receive(4, 0, rooms[r]);
+                assert_int_equal(end_within(1, receive, 60, &got), TW_ERROR_PACKET);
+                end(0, send, sizes[s]);
+                end(0, start_send(4, 1, SMALL), SMALL); /* and the next is as good as ever */
+                end(1, start_receive(4, 0, SMALL), SMALL);
+            }
+}
+
+/* What came before its sender left is still to be had. */
+static void what_came_in_time_is_there(void **state)
+{
+    (void)state;
+    size_t got;
+    void *missing = start_receive(2, 0, SMALL);
+    end(0, start_send(1, 0, SMALL), SMALL);
+    tw_comm_destroy(pair[0].comm);
+    pair[0].comm = NULL;
+    assert_int_equal(end_within(1, missing, 60, &got), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "rank 0 has left"));
+    end(1, start_receive(1, 0, SMALL), SMALL);
+}
+
+/* The text tells it from a process that has died. */
+static void who_leaves_says_so(void **state)
+{
+    (void)state;
+    size_t got;
+    void *missing = start_receive(2, 0, SMALL);
+    tw_comm_leave(pair[0].comm);
+    assert_int_equal(end_within(1, missing, 60, &got), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "rank 0 has left"));
+}
+
+static void keep_text(void *context, tw_log_level level, const char *text)
+{
+    snprintf(context, TCP_REASON, "%d %s", (int)level, text);
+}
+
+static void wait_until_begun(tcp_peer *peer, const tcp_request *send)
+{
+    for (double deadline = tw_clock() + PATIENCE; tw_clock() < deadline; usleep(1000)) {
+        tcp_peer_lock(peer);
+        int begun = send->begun;
+        tcp_peer_unlock(peer);
+        if (begun) return;
+    }
+    fail_msg("the message has not begun");
+}
+
+/* The other end is there, and reads nothing. */
+static void what_destroy_loses_is_told(void **state)
+{
+    (void)state;
+    char told[TCP_REASON] = "";
+    size_t got;
+    tcp_group *one = pair[0].comm->self, *other = pair[1].comm->self;
+    void *receive = start_receive(1, 0, LARGE);
+    tcp_peer_lock(&other->peers[0]);
+    void *send = start_send(1, 0, LARGE);
+    wait_until_begun(&one->peers[1], send);
+    (void)end_within(0, send, 0, &got);
+    one->parting = 0.1;
+    tw_set_log(keep_text, told);
+    tw_comm_destroy(pair[0].comm);
+    tw_set_log(NULL, NULL);
+    pair[0].comm = NULL;
+    tcp_peer_unlock(&other->peers[0]);
+    assert_int_equal(end_within(1, receive, PATIENCE, &got), TW_ERROR_PEER);
+    assert_string_equal(told, "1 rank 0: when its comm ended, rank 1 had not received all that was sent to it");
+}
+
+/* Without a key anybody may write one, and it is shown on a terminal. */
+static void what_a_letter_says_is_printable(void **state)
+{
+    (void)state;
+    unsigned char secret[TCP_SECRET] = {0}, bytes[TCP_REQUEST];
+    tcp_wish wish = {.size = 2, .rank = -1, .address = "\x1b[2Jhost:1\n#"}, got;
+    tcp_reply_kind kind;
+    size_t size;
+    int rank;
+    char *text;
+    tcp_request_write(&wish, secret, bytes);
+    assert_true(tcp_request_read(bytes, secret, &got));
+    assert_string_equal(got.address, "?[2Jhost:1?#");
+    unsigned char *reply = tcp_reply_write(TCP_REFUSED, 0, "one\ntwo\x1b\x7f\r", secret, &size);
+    assert_non_null(reply);
+    assert_true(tcp_reply_read(reply, size, secret, &kind, &rank, &text));
+    assert_string_equal(text, "one\ntwo???");
+    free(reply);
+}
+
+/* --- one end alone ----------------------------------------------------------------------------------------------- */
+
+static tcp_flow *begin_alone(tcp_peer *peer)
+{
+    tcp_peer_create(peer, 7);
+    tcp_flow *flow = tcp_flow_of(peer, 0);
+    assert_non_null(flow);
+    return flow;
+}
+
+static tcp_request *post_small(tcp_peer *peer, tcp_flow *flow)
+{
+    tcp_request *send = tcp_request_take(peer);
+    *send = (tcp_request){.peer = peer, .is_send = 1, .src = sent, .size = SMALL};
+    tcp_outbox_post(flow, send);
+    return send;
+}
+
+/* Whether a message of the flow goes now, which it then does. */
+static int goes(tcp_peer *peer)
+{
+    tcp_outgoing frame;
+    if (!tcp_outbox_next(peer, 0, &frame)) return 0;
+    tcp_outbox_written(frame.message);
+    return 1;
+}
+
+/* To the byte, before and after some of it has come back. */
+static void a_sender_keeps_to_its_credit(void **state)
+{
+    (void)state;
+    enum { COST = SMALL + TCP_MESSAGE_COST, FIT = TCP_WINDOW / COST, MANY = 2 * FIT };
+    tcp_peer peer;
+    tcp_flow *flow = begin_alone(&peer);
+    tcp_request *sends[MANY];
+    int gone = 0;
+    for (int i = 0; i < MANY; i++) sends[i] = post_small(&peer, flow);
+    while (goes(&peer)) gone++;
+    assert_int_equal(gone, FIT);
+    assert_true(tcp_outbox_take(&peer, &(tcp_frame){.kind = TCP_CREDIT, .size = 10 * COST}, flow));
+    while (goes(&peer)) gone++;
+    assert_int_equal(gone, FIT + 10);
+    for (int i = 0; i < MANY; i++) assert_int_equal(sends[i]->outcome, i < gone ? TCP_DONE : TCP_PENDING);
+    tcp_peer_fail(&peer, TW_ERROR_PEER, "it is over");
+    for (int i = 0; i < MANY; i++) tcp_request_give(sends[i]);
+    tcp_peer_destroy(&peer);
+}
+
+/* A receiver with much room says READY before it knows that the message is small. So it may for ever. */
+static void what_goes_on_credit_uses_its_permit_up(void **state)
+{
+    (void)state;
+    tcp_peer peer;
+    tcp_flow *flow = begin_alone(&peer);
+    for (uint64_t seq = 0; seq < 2 * TCP_MOST_FLOWS; seq++) {
+        assert_true(tcp_outbox_take(&peer, &(tcp_frame){.kind = TCP_READY, .seq = seq, .size = LARGE}, flow));
+        tcp_request *send = post_small(&peer, flow);
+        assert_true(goes(&peer));
+        flow->owed = 0;
+        assert_int_equal(send->outcome, TCP_DONE);
+        assert_true(peer.permits <= 1);
+        tcp_request_give(send);
+    }
+    tcp_peer_destroy(&peer);
+}
+
+/* A header of 48 bytes names a message far ahead, and so has places made for those before it. */
+static void what_a_peer_sends_makes_so_many_places(void **state)
+{
+    (void)state;
+    tcp_peer peer;
+    tcp_slot *slot;
+    tcp_flow *flow = begin_alone(&peer);
+    peer.slots = TCP_MOST_SLOTS - 5;
+    assert_int_equal(tcp_inbox_take(&peer, &(tcp_frame){.kind = TCP_OFFER, .seq = 4, .size = 9}, flow, &slot), 1);
+    assert_int_equal(peer.slots, TCP_MOST_SLOTS);
+    assert_int_equal(tcp_inbox_take(&peer, &(tcp_frame){.kind = TCP_OFFER, .seq = 5, .size = 9}, flow, &slot), 0);
+    assert_int_equal(peer.why, TW_ERROR_PACKET);
+    tcp_peer_destroy(&peer);
+}
+
+/* What it sent before it closed is there, though the first that is noticed is that it takes nothing more. */
+static void what_came_before_a_broken_pipe_is_read(void **state)
+{
+    (void)state;
+    int fds[2];
+    tcp_peer peer;
+    unsigned char bytes[TCP_FRAME_BYTES], word[SMALL];
+    tcp_flow *flow = begin_alone(&peer);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    peer.stream = calloc(1, sizeof *peer.stream);
+    peer.stream[0] = (tcp_stream){.peer = &peer, .fd = fds[0]};
+    peer.streams = peer.open_streams = 1;
+    tcp_request *receive = tcp_request_take(&peer);
+    *receive = (tcp_request){.peer = &peer, .dst = word, .size = sizeof word};
+    assert_int_equal(tcp_inbox_post(flow, receive), TW_OK);
+    tcp_frame_write(&(tcp_frame){.kind = TCP_DATA, .length = SMALL, .size = SMALL}, bytes);
+    assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
+    assert_int_equal(write(fds[1], sent, SMALL), SMALL);
+    close(fds[1]);
+    tcp_request *send = post_small(&peer, flow);
+    tcp_stream_push(&peer);
+    assert_int_equal(receive->outcome, TCP_DONE);
+    assert_int_equal(send->outcome, TCP_FAILED);
+    assert_true(peer.gone);
+    assert_memory_equal(word, sent, SMALL);
+    tcp_request_give(receive);
+    tcp_request_give(send);
+    close(fds[0]);
+    tcp_peer_destroy(&peer);
+}
+
+/* One of two connections ends, and the poller says so once: whoever waits for the other sleeps. */
+static void an_end_is_told_once(void **state)
+{
+    (void)state;
+    int fds[2], others[2];
+    tcp_peer peer;
+    struct epoll_event event = {.events = EPOLLIN};
+    begin_alone(&peer);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
+    peer.poller = epoll_create1(0);
+    peer.stream = calloc(2, sizeof *peer.stream);
+    peer.stream[0] = (tcp_stream){.peer = &peer, .fd = fds[0]};
+    peer.stream[1] = (tcp_stream){.peer = &peer, .fd = others[0], .index = 1};
+    peer.streams = peer.open_streams = 2;
+    assert_int_equal(epoll_ctl(peer.poller, EPOLL_CTL_ADD, fds[0], &event), 0);
+    close(fds[1]);
+    tcp_stream_pull(&peer.stream[0]);
+    assert_false(peer.gone);
+    (void)epoll_wait(peer.poller, &event, 1, 0);
+    assert_int_equal(epoll_wait(peer.poller, &event, 1, 0), 0);
+    close(fds[0]);
+    close(others[0]);
+    close(others[1]);
+    close(peer.poller);
+    tcp_peer_destroy(&peer);
+}
+
+/* --- a peer that breaks the rules -------------------------------------------------------------------------------- */
+
+typedef struct wild {
+    const char *rule; /* in the text; NULL: it is none */
+    tcp_frame frames[2];
+} wild;
+
+/* By one of so many connections. */
+static tw_status hear(const wild *what, int streams, char text[256])
+{
+    int fds[2];
+    tcp_peer peer;
+    unsigned char bytes[TCP_FRAME_BYTES], zeros[TCP_SEGMENT] = {0};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    tcp_peer_create(&peer, 7);
+    peer.stream = calloc((size_t)streams, sizeof *peer.stream);
+    peer.streams = streams;
+    peer.open_streams = 1;
+    peer.stream[0] = (tcp_stream){.peer = &peer, .fd = fds[0]};
+    for (int i = 0; i < 2 && what->frames[i].kind; i++) {
+        tcp_frame_write(&what->frames[i], bytes);
+        assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
+        if (what->frames[i].length && what->frames[i].length <= TCP_SEGMENT)
+            assert_int_equal(write(fds[1], zeros, what->frames[i].length), what->frames[i].length);
+    }
+    shutdown(fds[1], SHUT_WR);
+    while (!peer.gone) tcp_stream_pull(&peer.stream[0]);
+    tw_status why = peer.why;
+    snprintf(text, 256, "%s", peer.text);
+    close(fds[0]);
+    close(fds[1]);
+    tcp_peer_destroy(&peer);
+    return why;
+}
+
+static void a_peer_that_breaks_the_rules_is_named(void **state)
+{
+    (void)state;
+    const tcp_frame good = {.kind = TCP_DATA, .length = 10, .size = 30};
+    tcp_frame second = good, other = good, end_of_it = good;
+    second.offset = 10;
+    other.check = 1, other.offset = 10;
+    end_of_it.length = 30;
+    const wild cases[] = {
+        {NULL, {good, second}},
+        {NULL, {{.kind = TCP_OFFER, .size = 1 << 30}}},
+        {NULL, {{.kind = TCP_READY, .size = 5}}},
+        {"header", {{.kind = TCP_KINDS}}},
+        {"header", {{.kind = TCP_DATA, .length = TCP_SEGMENT + 1, .size = 1 << 30}}},
+        {"header", {{.kind = TCP_DATA, .length = 10, .size = 9}}},
+        {"header", {{.kind = TCP_DATA, .length = 10, .size = 30, .offset = 21}}},
+        {"header", {{.kind = TCP_DATA, .length = 10, .size = 30, .offset = UINT64_MAX - 4}}},
+        {"header", {{.kind = TCP_DATA, .length = 0, .size = 30}}},
+        {"header", {{.kind = TCP_BYE, .length = 1}}},
+        {"out of turn", {{.kind = TCP_DATA, .seq = TCP_MOST_AHEAD, .length = 1, .size = 1}}},
+        {"out of turn", {{.kind = TCP_OFFER, .seq = UINT64_MAX, .size = 1}}},
+        {"credit", {{.kind = TCP_DATA, .length = 1, .size = TCP_FAR_EAGER + 1}}},
+        {"ready for", {{.kind = TCP_GRANTED, .length = 1, .size = 1 << 20}}},
+        {"more pieces", {end_of_it, good}},
+        {"fit together", {good, other}},
+        {"has begun", {good, {.kind = TCP_OFFER, .size = 9}}},
+        {"never got", {{.kind = TCP_CREDIT, .size = 1}}},
+        {"far ahead", {{.kind = TCP_READY, .seq = TCP_MOST_AHEAD, .size = 1}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        tw_status why = hear(&cases[i], 1, text);
+        if (why != (cases[i].rule ? TW_ERROR_PACKET : TW_ERROR_PEER) || !strstr(text, "rank 7") ||
+            (cases[i].rule && !strstr(text, cases[i].rule)))
+            fail_msg("case %zu: \"%s\"", i, text);
+    }
+}
+
+/* It goes by the first connection, and the message may be faster by another. Nothing else may come out of turn. */
+static void an_offer_may_come_after_its_message(void **state)
+{
+    (void)state;
+    char text[256];
+    const tcp_frame whole = {.kind = TCP_DATA, .length = 10, .size = 10},
+                    begun = {.kind = TCP_DATA, .length = 5, .size = 9};
+    const tcp_frame offer = {.kind = TCP_OFFER, .size = 9};
+    assert_int_equal(hear(&(wild){.frames = {begun, offer}}, 2, text), TW_ERROR_PEER);
+    assert_int_equal(hear(&(wild){.frames = {whole, offer}}, 2, text), TW_ERROR_PEER);
+    assert_int_equal(hear(&(wild){.frames = {whole, whole}}, 2, text), TW_ERROR_PACKET);
+    assert_int_equal(hear(&(wild){.frames = {begun, offer}}, 1, text), TW_ERROR_PACKET);
+    assert_int_equal(hear(&(wild){.frames = {{.kind = TCP_OFFER, .seq = UINT64_MAX, .size = 1}}}, 2, text),
+                     TW_ERROR_PACKET);
+}
+
+/* The same when the message has been received, and its place is gone. */
+static void an_offer_may_come_after_its_message_is_over(void **state)
+{
+    (void)state;
+    tcp_peer peer;
+    tcp_slot *slot;
+    unsigned char word[4];
+    const tcp_frame message = {.kind = TCP_DATA, .size = 0}, offer = {.kind = TCP_OFFER, .size = 9};
+    tcp_peer_create(&peer, 7);
+    peer.stream = calloc(2, sizeof *peer.stream);
+    tcp_flow *flow = tcp_flow_of(&peer, 0);
+    for (peer.streams = 2; peer.streams >= 1; peer.streams--) {
+        tcp_request *receive = tcp_request_take(&peer);
+        *receive = (tcp_request){.peer = &peer, .dst = word, .size = sizeof word};
+        tcp_frame next = message, late = offer;
+        next.seq = late.seq = flow->base;
+        assert_int_equal(tcp_inbox_post(flow, receive), TW_OK);
+        assert_int_equal(tcp_inbox_take(&peer, &next, flow, &slot), 1);
+        assert_int_equal(receive->outcome, TCP_DONE);
+        assert_int_equal(tcp_inbox_take(&peer, &late, flow, &slot), peer.streams == 2);
+        tcp_request_give(receive);
+    }
+    tcp_peer_destroy(&peer);
+}
+
+static void a_changed_bit_of_a_header_is_noticed(void **state)
+{
+    (void)state;
+    unsigned char bytes[TCP_FRAME_BYTES];
+    tcp_frame frame = {.kind = TCP_DATA, .channel = 3, .check = 9, .length = 10, .seq = 4, .size = 30, .offset = 20},
+              read;
+    tcp_frame_write(&frame, bytes);
+    assert_true(tcp_frame_read(bytes, &read));
+    assert_memory_equal(&frame, &read, sizeof frame);
+    for (int bit = 0; bit < 8 * TCP_FRAME_BYTES; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_false(tcp_frame_read(bytes, &read));
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_strangers_keep_nobody_out),
+        cmocka_unit_test(strangers_are_named),
+        cmocka_unit_test(another_key_is_refused),
+        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test_setup(who_may_not_join_is_told_to_both, choose_meeting),
+        cmocka_unit_test_setup(a_group_that_seals_lets_in_none_that_does_not, choose_meeting),
+        cmocka_unit_test_setup(another_key_is_told_to_the_host_at_once, choose_meeting),
+        cmocka_unit_test_setup(one_too_many_is_told_so_at_once, choose_meeting),
+        cmocka_unit_test_setup(the_next_group_waits_for_the_one_before, choose_meeting),
+        cmocka_unit_test_setup(who_leaves_closes_the_port, choose_meeting),
+        cmocka_unit_test_setup(who_is_killed_is_gone_though_a_child_lives, choose_meeting),
+        cmocka_unit_test_setup(a_guest_takes_the_place_of_a_host_that_goes, choose_meeting),
+        cmocka_unit_test_setup(a_port_where_nobody_listens_is_told_of, choose_meeting),
+        cmocka_unit_test_setup(trials_are_counted_from_the_last_proof_on, choose_meeting),
+        cmocka_unit_test(a_name_of_two_addresses_has_one_host),
+        cmocka_unit_test_setup(a_host_is_found_at_the_second_address, choose_meeting),
+        cmocka_unit_test(a_proof_is_for_one_connection_and_place),
+        cmocka_unit_test_setup_teardown(a_channel_that_stands_holds_up_no_other, pair_up, part),
+        cmocka_unit_test_setup_teardown(a_receive_that_was_taken_back_takes_nothing, pair_up, part),
+        cmocka_unit_test_setup_teardown(a_send_that_was_taken_back_is_not_sent, pair_up, part),
+        cmocka_unit_test_setup_teardown(memory_comes_back_in_the_middle, pair_up, part),
+        cmocka_unit_test_setup_teardown(too_long_at_every_moment, pair_up, part),
+        cmocka_unit_test_setup_teardown(what_came_in_time_is_there, pair_up, part),
+        cmocka_unit_test_setup_teardown(who_leaves_says_so, pair_up, part),
+        cmocka_unit_test_setup_teardown(what_destroy_loses_is_told, pair_up, part),
+        cmocka_unit_test(what_a_letter_says_is_printable),
+        cmocka_unit_test(an_end_is_told_once),
+        cmocka_unit_test(a_sender_keeps_to_its_credit),
+        cmocka_unit_test(what_goes_on_credit_uses_its_permit_up),
+        cmocka_unit_test(what_a_peer_sends_makes_so_many_places),
+        cmocka_unit_test(what_came_before_a_broken_pipe_is_read),
+        cmocka_unit_test(a_peer_that_breaks_the_rules_is_named),
+        cmocka_unit_test(an_offer_may_come_after_its_message),
+        cmocka_unit_test(an_offer_may_come_after_its_message_is_over),
+        cmocka_unit_test(a_changed_bit_of_a_header_is_noticed),
+    };
+    return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What the documents name exists: files and headings that they link to, paths, tests, commands and their options. Pages
+for users name no tests: docs/how-we-know.md does, and repeats the sentence that each of them is for.
+
+usage: documents.py BUILD [THINWIRE]
+
+BUILD is a configured build folder, which knows the tests. With THINWIRE, the program, its commands are looked at, too."""
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = r"(?:bench|docs|examples|fuzz|include|python|src|tests|tools|trainer)"
+HISTORY = "CHANGELOG.md"  # it names what there was, too
+KNOWN = "how-we-know.md"
+NAME_TESTS = re.compile(r"docs/(?:architecture|mutations|reliability|abi|wire-format|how-to-.*)\.md|C[A-Z]+\.md")
+FENCE = re.compile(r"^\s*```.*?^\s*```", re.M | re.S)
+WORD = r"[a-z][a-z0-9_]*\*?"
+TESTS = re.compile(rf"\(tests? ({WORD}(?: \[[^\]]*\])?(?:,? (?:and )?{WORD}(?: \[[^\]]*\])?)*)\)")
+
+
+def documents():
+    return sorted(path for pattern in ("*.md", "docs/*.md", "python/*.md", "examples/**/*.md") for path in ROOT.glob(pattern))
+
+
+def anchor(heading):
+    """The name that a heading gets on GitHub."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@functools.lru_cache
+def anchors(path):
+    text = FENCE.sub("", path.read_text())
+    return {anchor(heading) for heading in re.findall(r"^#+ +(.*)$", text, re.M)}
+
+
+def check_links(path, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, heading = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists():
+            yield f"links to {target}, which does not exist"
+        elif heading and heading not in anchors(file):
+            yield f"links to {target}, but {file.name} has no such heading"
+
+
+def check_paths(text):
+    for name in re.findall(rf"`(?:sudo )?({FOLDERS}/[\w./*-]*)", text):
+        if not list(ROOT.glob(re.sub(r"\b[A-Z]+\b", "*", name.rstrip("/.")))):
+            yield f"names {name}, which does not exist"
+
+
+def named_tests(text):
+    for names in TESTS.findall(" ".join(text.split())):
+        yield from re.findall(WORD, re.sub(r"\[[^\]]*\]| and ", " ", names))
+
+
+def check_tests(text, tests):
+    for name in named_tests(text):
+        if not any(re.fullmatch(name.replace("*", ".*"), test) for test in tests):
+            yield f"names the test {name}, which does not exist"
+
+
+def rows_below(heading, text):
+    """The rows, as lists of two cells, of the tables with such a heading, and the heading's match."""
+    for table in re.finditer(rf"^{heading}\n\|-.*\n((?:\|.*\n)+)", text, re.M):
+        for row in table.groups()[-1].splitlines():
+            yield table, [cell.strip() for cell in row.strip("|").rpartition(" | ")[::2]]
+
+
+@functools.lru_cache
+def words_of_tests():
+    files = [path for folder in ("tests", "python/tests") for path in (ROOT / folder).rglob("*")
+             if path.suffix in (".c", ".h", ".py", ".txt", ".cmake", ".sh")]
+    return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text(errors="replace")))
+
+
+def check_known(text, tests):
+    """Each sentence stands in its page; each test and each of its cases exists."""
+    for table, (said, _) in rows_below(r"\| \[[^]]*\]\(([^)]*)\) says \| test \|", text):
+        if said not in " ".join((ROOT / "docs" / table[1]).read_text().split()):
+            yield f"quotes what {table[1]} does not say: {said}"
+    for _, (_, names) in rows_below(r"\| .* \| test \|", text):
+        for name in re.sub(r" \[[^]]*\]", "", names).split(", "):
+            if not any(re.fullmatch(name.replace("*", ".*"), test) for test in tests):
+                yield f"names the test {name}, which does not exist"
+        for case in re.findall(r"`(\w+)`", names):
+            if case not in words_of_tests():
+                yield f"names the case {case}, which no test has"
+
+
+def check_no_tests(text, tests):
+    outside = re.sub(r"`[^`]*`", "", FENCE.sub("", text))
+    yield from (f"names the test {test}, which belongs into {KNOWN}" for test in tests
+                if "_" in test and re.search(rf"(?<![\w/.-]){test}(?![\w/.-])", outside))
+    yield from (f"names the case {case}, which belongs into {KNOWN}" for case in re.findall(r"\[`(\w+)`", text)
+                if case in words_of_tests() and case.count("_") > 1)
+
+
+def commands(text):
+    """The command lines of thinwire's in fenced and indented blocks, as lists of words."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    blocks = "\n".join(FENCE.findall(text) + re.findall(r"^ {4}.*$", text, re.M))
+    for line in re.findall(r"^\s*(?:\S+ )*?(?:\S*/)?thinwire ([a-z].*)$", blocks, re.M):
+        yield shlex.split(line, comments=True)
+
+
+@functools.lru_cache
+def help_page(program, words):
+    run = subprocess.run([program, *words, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    return run.stdout if run.returncode == 0 else ""
+
+
+def check_command(program, words):
+    page = help_page(program, tuple(words[:2])) or help_page(program, (words[0],))
+    if not page:
+        yield f"shows thinwire {' '.join(words)}, and thinwire {words[0]} is no command"
+        return
+    for option in {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)}:
+        if not re.search(rf"(?<![\w-]){option}(?![\w-])", page):
+            yield f"shows thinwire {' '.join(words)}, but that has no option {option}"
+
+
+def complaints(path, tests, program):
+    text = path.read_text()
+    yield from check_links(path, text)
+    if path.name == HISTORY:
+        return
+    yield from check_paths(text)
+    yield from check_tests(text, tests)
+    if path.name == KNOWN:
+        yield from check_known(text, tests)
+    elif not NAME_TESTS.fullmatch(str(path.relative_to(ROOT))):
+        yield from check_no_tests(text, tests)
+    for words in commands(text) if program else ():
+        yield from check_command(program, words)
+
+
+def tests_of(build):
+    listed = json.loads(subprocess.check_output(["ctest", "--show-only=json-v1"], cwd=build, text=True))
+    return [test["name"] for test in listed["tests"]]
+
+
+def main():
+    build, program = sys.argv[1], os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+    tests = tests_of(build)
+    wrong = [f"{path.relative_to(ROOT)} {complaint}" for path in documents() for complaint in complaints(path, tests, program)]
+    print("\n".join(wrong) or f"{len(documents())} documents, {len(tests)} tests: all that is named exists")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

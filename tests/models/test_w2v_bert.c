@@ -1,0 +1,499 @@
+/* w2v-BERT: its losses and all its gradients against a second writing in double; what is drawn; several workers; what
+ * the statistics say. */
+#include "w2v_bert.h"
+
+#include "contrast.h"
+#include "quantiser.h"
+#include "training.h"
+#include "w2v_bert_reference.h"
+
+enum { FEATURES = 6, CROPS = 3, FRAMES = 78, PROBES = 8 };
+
+/* Rows: 1, 2 and 17. */
+static const size_t firsts[] = {0, 3, 10, FRAMES};
+static const uint64_t places[] = {4, 5, 6};
+
+static w2v_bert_config small(void)
+{
+    return (w2v_bert_config){
+        .encoder = {.features = FEATURES, .channels = 3, .width = 8, .heads = 2, .kernel = 3, .keep = 0.8f},
+        .contrastive_blocks = 1,
+        .masked_blocks = 1,
+        .groups = 2,
+        .codes = 5,
+        .code_width = 6,
+        .compared_width = 4,
+        .code_scale = 1.0f,
+        .mask_probability = 0.3,
+        .mask_span = 2,
+        .distractors = 5,
+        .diversity_weight = 0.5f,
+        .similarity = 0.3f};
+}
+
+static w2v_bert_batch batch_of(const float *frames)
+{
+    return (w2v_bert_batch){{CROPS, firsts}, frames, places};
+}
+
+static w2v_bert_step_options usual(void)
+{
+    return (w2v_bert_step_options){.draws = {7, 3}, .dropout = {8, 3}, .temperature = 0.7f};
+}
+
+/* ---- losses and gradients ---- */
+
+static void check_tensor(reference *r, const parameter_set *set, size_t t)
+{
+    const size_t begin = set->table->offsets[t], count = nn_table_elements(set->table, t);
+    const double step = 1e-5;
+    double scale = 0.0;
+    for (size_t i = 0; i < count; i++) scale = fmax(scale, fabs((double)set->gradients[begin + i]));
+    if (!(scale > 0.0)) fail_msg("%s has no gradient", set->table->tensors[t].name);
+    for (size_t i = 0; i < PROBES; i++) {
+        const size_t at = begin + draw(t, i, (uint32_t)count);
+        const double old = r->values[at];
+        r->values[at] = old + step;
+        const double above = reference_losses(r);
+        r->values[at] = old - step;
+        const double expected = (above - reference_losses(r)) / (2.0 * step);
+        r->values[at] = old;
+        if (!(fabs(set->gradients[at] - expected) <= 1e-4 * scale + 1e-6))
+            fail_msg("%s[%zu]: %.9g, by differences %.9g", set->table->tensors[t].name, at - begin,
+                     (double)set->gradients[at], expected);
+    }
+}
+
+static void check_model(const w2v_bert_config *config)
+{
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES);
+    const w2v_bert_batch batch = batch_of(frames);
+    const w2v_bert_step_options options = usual();
+    w2v_bert_result result;
+    assert_ok(w2v_bert_create(config, &m));
+    w2v_bert_initialise(m, 11);
+    const parameter_set *set = w2v_bert_parameters(m);
+    for (size_t i = 0; i < set->table->elements; i++) set->values[i] += 0.3f * uniform(9, i); /* no bias is 0 */
+    fill_uniform(5, 1.0f, set->gradients, set->table->elements);                              /* nor matters what was */
+    assert_ok(w2v_bert_step(m, &batch, &options, &result));
+    reference r = {.config = config, .table = set->table, .batch = &batch, .options = &options};
+    r.values = malloc(set->table->elements * sizeof *r.values);
+    for (size_t i = 0; i < set->table->elements; i++) r.values[i] = set->values[i];
+    reference_losses(&r);
+    assert_near(result.sums.contrastive / result.sums.hidden, r.contrastive, 1e-5);
+    assert_near(result.sums.masked / result.sums.hidden, r.masked, 1e-5);
+    assert_near(result.diversity, r.diversity, 1e-5);
+    assert_near(result.loss, r.loss, 1e-5);
+    for (size_t t = 0; t < set->table->count; t++) check_tensor(&r, set, t);
+    reference_close(&r);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+static void test_losses_and_gradients(void **state)
+{
+    (void)state;
+    const w2v_bert_config config = small();
+    check_model(&config);
+}
+
+static void test_with_relative_positions_and_a_learned_fill(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.encoder.relative = 1;
+    config.fill = W2V_BERT_FILL_LEARNED;
+    config.groups = 1;
+    config.distractors = 100;
+    check_model(&config);
+}
+
+static void test_contrastive_only(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.masked_blocks = 0;
+    check_model(&config);
+}
+
+static void test_masked_only(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.contrastive_blocks = 0;
+    check_model(&config);
+}
+
+/* ---- the order of gradients ---- */
+
+static void test_gradients_are_announced_from_the_last(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.fill = W2V_BERT_FILL_LEARNED;
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES);
+    const w2v_bert_batch batch = batch_of(frames);
+    w2v_bert_result result;
+    assert_ok(w2v_bert_create(&config, &m));
+    w2v_bert_initialise(m, 11);
+    const parameter_set *set = w2v_bert_parameters(m);
+    announcements a = announcements_open(set);
+    w2v_bert_step_options options = usual();
+    options.ready = note_announcement;
+    options.context = &a;
+    assert_ok(w2v_bert_step(m, &batch, &options, &result));
+    assert_int_equal(a.next, 0);
+    assert_memory_equal(a.copy, set->gradients, set->table->elements * sizeof(float));
+    free(a.copy);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+/* ---- several workers ---- */
+
+/* The sums that the other worker would bring: worked out beforehand. */
+typedef struct other {
+    const float *theirs;
+    float *mine;
+} other;
+
+static tw_status add_other(void *context, float *values, size_t count)
+{
+    const other *o = context;
+    for (size_t i = 0; i < count; i++) {
+        if (o->mine) o->mine[i] = values[i];
+        values[i] += o->theirs ? o->theirs[i] : 0.0f;
+    }
+    return TW_OK;
+}
+
+/* Two workers with a crop of one and crops of the others are one worker with all. */
+static void test_two_workers_are_one_with_both_batches(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.encoder.keep = 1.0f;
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES), shares[2][11] = {{0}};
+    const size_t late[] = {0, FRAMES - 10};
+    const w2v_bert_batch batches[] = {{{2, firsts}, frames, places},
+                                      {{1, late}, frames + (size_t)10 * FEATURES, places + 2}};
+    const w2v_bert_batch whole = batch_of(frames);
+    w2v_bert_step_options options = usual();
+    w2v_bert_result result;
+    double losses = 0.0;
+    assert_ok(w2v_bert_create(&config, &m));
+    w2v_bert_initialise(m, 11);
+    const parameter_set *set = w2v_bert_parameters(m);
+    const size_t count = set->table->elements;
+    double *sum = calloc(count, sizeof *sum);
+    for (size_t pass = 0; pass < 2; pass++)
+        for (size_t w = 0; w < 2; w++) {
+            other o = {pass ? shares[1 - w] : NULL, pass ? NULL : shares[w]};
+            const w2v_bert_sum both = {add_other, &o, 2};
+            options.sum = &both;
+            assert_ok(w2v_bert_step(m, &batches[w], &options, &result));
+            losses += pass ? result.loss / 2 : 0.0;
+            for (size_t i = 0; i < count && pass; i++) sum[i] += set->gradients[i] / 2.0;
+        }
+    options.sum = NULL;
+    assert_ok(w2v_bert_step(m, &whole, &options, &result));
+    assert_near(losses, result.loss, 1e-5);
+    for (size_t i = 0; i < count; i++) assert_near(sum[i], (double)set->gradients[i], 2e-5);
+    free(sum);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+/* ---- random targets ---- */
+
+static void test_random_targets_stand_still(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.contrastive_blocks = 0;
+    config.targets = W2V_BERT_RANDOM;
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES);
+    const w2v_bert_batch batch = batch_of(frames);
+    const w2v_bert_step_options options = usual();
+    w2v_bert_result result;
+    double before[10];
+    assert_ok(w2v_bert_create(&config, &m));
+    w2v_bert_initialise(m, 11);
+    const parameter_set *set = w2v_bert_parameters(m);
+    assert_int_equal(w2v_bert_buffers(m)->table->count, 2);
+    assert_ok(w2v_bert_step(m, &batch, &options, &result));
+    memcpy(before, result.chosen, sizeof before);
+    assert_true(result.sums.masked > 0.0 && result.diversity == 0.0);
+    for (size_t i = 0; i < set->table->elements; i++) set->values[i] -= 0.1f * set->gradients[i];
+    const double loss = result.sums.masked;
+    assert_ok(w2v_bert_step(m, &batch, &options, &result));
+    assert_true(result.sums.masked < loss);
+    assert_memory_equal(before, result.chosen, sizeof before);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+/* ---- what is drawn ---- */
+
+/* Row t is hidden unless none of the `span` rows up to it begins a span. */
+static void test_the_share_of_hidden_rows(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100, CROPS_DRAWN = 2000, SPAN = 5 };
+    const double p = 0.12;
+    const size_t first[] = {0, LENGTH};
+    const nn_rows rows = {1, first};
+    hiding h = {0};
+    size_t hidden[LENGTH] = {0};
+    for (uint64_t crop = 0; crop < CROPS_DRAWN; crop++) {
+        assert_ok(hiding_draw(&h, &rows, &crop, &(nn_noise){3, 4}, p, SPAN));
+        for (size_t i = 0; i < h.count; i++) hidden[h.rows[i]]++;
+    }
+    for (size_t t = 0; t < LENGTH; t++) {
+        const double share = 1.0 - pow(1.0 - p, (double)(t + 1 < SPAN ? t + 1 : SPAN));
+        assert_near((double)hidden[t] / CROPS_DRAWN, share, 4.0 * sqrt(share * (1.0 - share) / CROPS_DRAWN));
+    }
+    hiding_free(&h);
+}
+
+/* A crop hides the same rows wherever it stands in whichever batch. */
+static void test_a_crop_is_hidden_alike_in_any_batch(void **state)
+{
+    (void)state;
+    const size_t both[] = {0, 40, 90}, alone[] = {0, 50};
+    const uint64_t crops[] = {2, 9};
+    hiding h = {0}, single = {0};
+    assert_ok(hiding_draw(&h, &(nn_rows){2, both}, crops, &(nn_noise){3, 4}, 0.1, 5));
+    assert_ok(hiding_draw(&single, &(nn_rows){1, alone}, crops + 1, &(nn_noise){3, 4}, 0.1, 5));
+    assert_true(single.count > 5);
+    assert_int_equal(h.count - h.first[1], single.count);
+    for (size_t i = 0; i < single.count; i++) assert_int_equal(h.rows[h.first[1] + i] - 40, single.rows[i]);
+    hiding_free(&h);
+    hiding_free(&single);
+}
+
+/* ---- comparing ---- */
+
+typedef struct planted {
+    float c[16], q[16];
+    int32_t codes[4];
+} planted;
+
+static contrast_result contrast_of(const planted *p, size_t distractors)
+{
+    const size_t first[] = {0, 4};
+    const nn_rows crops = {1, first};
+    const uint64_t place = 1;
+    const nn_noise draws = {1, 2};
+    const contrast_options options = {4, 1, distractors, 0.1f};
+    float gradients[32];
+    const contrast_call call = {&crops, &place, &draws, p->c, p->q, p->codes, 1.0f, gradients, gradients + 16};
+    contrast_room room = {0};
+    contrast_result result;
+    assert_ok(contrast(&options, &call, &room, &result));
+    contrast_room_free(&room);
+    return result;
+}
+
+/* Of orthogonal codes, each at its own row, the loss is ln(1 + K e^(-1 / similarity)); equal codes are left out, and
+ * where all are equal nothing is compared: that is no success. */
+static void test_planted_codes(void **state)
+{
+    (void)state;
+    planted p = {.codes = {0, 1, 2, 3}};
+    for (size_t i = 0; i < 4; i++) p.c[5 * i] = p.q[5 * i] = 2.0f;
+    contrast_result r = contrast_of(&p, 100);
+    assert_near(r.loss / 4, log(1.0 + 3.0 * exp(-10.0)), 1e-6);
+    assert_near(r.chance / 4, log(4.0), 1e-12);
+    assert_true(r.compared == 4 && r.correct == 4 && r.distractors == 12 && r.same == 0);
+    p.codes[1] = 0;
+    r = contrast_of(&p, 100);
+    assert_near(r.loss, 2 * log(1.0 + 2.0 * exp(-10.0)) + 2 * log(1.0 + 3.0 * exp(-10.0)), 1e-6);
+    assert_true(r.same == 2);
+    p.codes[2] = p.codes[3] = 0;
+    r = contrast_of(&p, 2);
+    assert_true(r.compared == 0 && r.loss == 0 && r.correct == 0 && r.distractors == 8 && r.same == 8);
+}
+
+/* ---- codes ---- */
+
+/* Uniform codes have diversity 0, a single one (V - 1) / V. */
+static void test_diversity_of_certain_codes(void **state)
+{
+    (void)state;
+    double mean[16], slope[16];
+    for (size_t v = 0; v < 16; v++) mean[v] = 1.0 / 8;
+    assert_near(quantiser_diversity(mean, 2, 8, slope), 0.0, 1e-5);
+    for (size_t v = 0; v < 16; v++) mean[v] = v % 8 == 3;
+    assert_near(quantiser_diversity(mean, 2, 8, slope), 7.0 / 8, 1e-6);
+}
+
+static void test_measures(void **state)
+{
+    (void)state;
+    const double probabilities[] = {2, 2, 2, 2, 5, 1, 1, 1}, chosen[] = {4, 4, 0, 0, 8, 0, 0, 0};
+    const w2v_bert_sums sums = {.rows = 20,
+                                .hidden = 8,
+                                .compared = 4,
+                                .contrastive = 6,
+                                .contrastive_chance = 8,
+                                .contrastive_correct = 1,
+                                .correct_chance = 0.5,
+                                .distractors = 10,
+                                .same = 3,
+                                .masked = 4,
+                                .masked_correct = 12,
+                                .row_entropy = 8 * 0.5,
+                                .sampled_best = 4};
+    const w2v_bert_metrics m = w2v_bert_measure(&sums, probabilities, chosen, 2, 4);
+    const double second = -5.0 / 8 * log(5.0 / 8) - 3.0 / 8 * log(1.0 / 8);
+    assert_near(m.contrastive, 1.5, 1e-12);
+    assert_near(m.contrastive_chance, 2.0, 1e-12);
+    assert_near(m.accuracy, 0.25, 1e-12);
+    assert_near(m.accuracy_chance, 0.125, 1e-12);
+    assert_near(m.same_share, 0.3, 1e-12);
+    assert_near(m.masked, 0.5, 1e-12);
+    assert_near(m.masked_chance, log(2.0), 1e-12);
+    assert_near(m.masked_accuracy, 0.75, 1e-12);
+    assert_near(m.soft_perplexity, (4.0 + exp(second)) / 2, 1e-12);
+    assert_near(m.hard_perplexity, 1.5, 1e-12);
+    assert_near(m.least_perplexity, 1.0, 1e-12);
+    assert_near(m.information, (log(4.0) + second) / 2 - 0.25, 1e-12);
+    assert_near(m.sampled_share, 0.25, 1e-12);
+    assert_near(m.diversity, 1.0 - (4.0 + exp(second)) / 8, 1e-12);
+    const w2v_bert_metrics none = w2v_bert_measure(&(w2v_bert_sums){0}, probabilities, chosen, 2, 4);
+    assert_true(none.contrastive == 0 && none.masked == 0 && none.hard_perplexity == 0);
+}
+
+/* ---- evaluation ---- */
+
+/* Without noise it is a function of the draws alone, and changes no gradient. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    const w2v_bert_config config = small();
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES);
+    const w2v_bert_batch batch = batch_of(frames);
+    w2v_bert_result once, again;
+    assert_ok(w2v_bert_create(&config, &m));
+    w2v_bert_initialise(m, 11);
+    assert_ok(w2v_bert_evaluate(m, &batch, &(nn_noise){1, 2}, &once));
+    const double probability = once.probabilities[0];
+    assert_ok(w2v_bert_evaluate(m, &batch, &(nn_noise){1, 2}, &again));
+    assert_memory_equal(&once.sums, &again.sums, sizeof once.sums);
+    assert_true(probability == again.probabilities[0]);
+    assert_true(again.sums.sampled_best == again.sums.hidden * 2 && again.sums.lonely_crops >= 1);
+    assert_ok(w2v_bert_evaluate(m, &batch, &(nn_noise){1, 3}, &again));
+    assert_true(once.loss != again.loss);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+/* Nothing hidden is nothing learned, and no NaN. */
+static void test_nothing_hidden(void **state)
+{
+    (void)state;
+    w2v_bert_config config = small();
+    config.mask_probability = 1e-12;
+    w2v_bert *m;
+    float *frames = random_floats(1, (size_t)FRAMES * FEATURES);
+    const w2v_bert_batch batch = batch_of(frames);
+    const w2v_bert_step_options options = usual();
+    w2v_bert_result result;
+    assert_ok(w2v_bert_create(&config, &m));
+    w2v_bert_initialise(m, 11);
+    const parameter_set *set = w2v_bert_parameters(m);
+    fill_uniform(5, 1.0f, set->gradients, set->table->elements);
+    assert_ok(w2v_bert_step(m, &batch, &options, &result));
+    assert_true(result.loss == 0.0 && result.sums.hidden == 0.0 && result.sums.lonely_crops == CROPS);
+    for (size_t i = 0; i < set->table->elements; i++) assert_true(set->gradients[i] == 0.0f);
+    w2v_bert_destroy(m);
+    free(frames);
+}
+
+/* ---- sizes ---- */
+
+static size_t counted(const char *size, size_t features, int relative)
+{
+    w2v_bert_config config = small();
+    nn_table table;
+    w2v_bert_take_size(w2v_bert_find_size(size), &config);
+    config.encoder.features = features;
+    config.encoder.relative = relative;
+    assert_ok(w2v_bert_describe(&config, &table));
+    const size_t elements = table.elements;
+    nn_table_free(&table);
+    return elements;
+}
+
+/* By the formula of a block, 23 d^2 + (30 + k) d, and d^2 + 2 d more with relative positions, and by hand beside them.
+ */
+static size_t by_formula(size_t d, size_t k, size_t blocks, int relative, size_t channels, size_t bins, size_t codes,
+                         size_t compared)
+{
+    const size_t block = 23 * d * d + (30 + k) * d + (relative ? d * d + 2 * d : 0), features = channels * bins;
+    const size_t front = 10 * channels + channels * channels * 9 + channels + 2 * features + features * d + d;
+    const size_t codebook = codes * d + codes * features + codes;
+    return blocks * block + front + codebook + 2 * (d * compared + compared) + codes * d + codes;
+}
+
+static void test_parameters_are_counted_without_taking_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(counted("tiny", 40, 0), by_formula(128, 15, 8, 0, 32, 10, 128, 64));
+    assert_int_equal(counted("tiny", 40, 0) - (size_t)8 * 10 * 128, 3192288); /* the prototype's, with kernels of 5 */
+    assert_int_equal(counted("xl", 80, 0), by_formula(1024, 5, 24, 0, 256, 20, 1024, 768));
+    assert_int_equal(counted("xl", 80, 1), by_formula(1024, 5, 24, 1, 256, 20, 1024, 768));
+    assert_int_equal(counted("xxl", 40, 1), by_formula(1024, 5, 42, 1, 256, 10, 1024, 768));
+    assert_null(w2v_bert_find_size("huge"));
+}
+
+static void refuses(w2v_bert_config config, const char *word)
+{
+    w2v_bert *m;
+    assert_fails(w2v_bert_create(&config, &m), TW_ERROR_ARGUMENT, word);
+}
+
+static void test_sizes_that_cannot_be(void **state)
+{
+    (void)state;
+    w2v_bert_config c = small();
+    refuses((c = small(), c.encoder.heads = 3, c), "heads");
+    refuses((c = small(), c.encoder.kernel = 4, c), "odd");
+    refuses((c = small(), c.groups = 4, c), "groups");
+    refuses((c = small(), c.contrastive_blocks = c.masked_blocks = 0, c), "block");
+    refuses((c = small(), c.mask_probability = 1.0, c), "probability");
+    refuses((c = small(), c.mask_span = 0, c), "span");
+    refuses((c = small(), c.distractors = 0, c), "distractor");
+    refuses((c = small(), c.targets = W2V_BERT_RANDOM, c), "random targets");
+    refuses((c = small(), c.encoder.keep = 0.0f, c), "keeping");
+    refuses((c = small(), c.code_scale = 0.0f, c), "scale");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_losses_and_gradients),
+        cmocka_unit_test(test_with_relative_positions_and_a_learned_fill),
+        cmocka_unit_test(test_contrastive_only),
+        cmocka_unit_test(test_masked_only),
+        cmocka_unit_test(test_gradients_are_announced_from_the_last),
+        cmocka_unit_test(test_two_workers_are_one_with_both_batches),
+        cmocka_unit_test(test_random_targets_stand_still),
+        cmocka_unit_test(test_the_share_of_hidden_rows),
+        cmocka_unit_test(test_a_crop_is_hidden_alike_in_any_batch),
+        cmocka_unit_test(test_planted_codes),
+        cmocka_unit_test(test_diversity_of_certain_codes),
+        cmocka_unit_test(test_measures),
+        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_nothing_hidden),
+        cmocka_unit_test(test_parameters_are_counted_without_taking_memory),
+        cmocka_unit_test(test_sizes_that_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

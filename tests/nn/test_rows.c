@@ -1,0 +1,432 @@
+/* The layers over packed rows, each against a second implementation, slow and in double, and its gradients against
+ * differences of that. Lengths of 1, 2 and 17 are in every batch. */
+#include "activation.h"
+#include "attention.h"
+#include "depthwise.h"
+#include "layer_norm.h"
+#include "subsampling.h"
+
+#include "support/assert.h"
+#include "support/random.h"
+
+enum { WIDTH = 12, HEADS = 3, KERNEL = 5, BINS = 5, INPUTS = 2, CHANNELS = 3 };
+
+static const size_t firsts[] = {0, 1, 3, 20};
+static const nn_rows rows = {3, firsts};
+enum { ROWS = 20, LONGEST = 17 };
+
+/* ---- a layer, and what it should compute ---- */
+
+typedef struct subject subject;
+
+struct subject {
+    nn_table table;
+    size_t inputs, outputs; /* of all rows */
+    void (*expect)(const subject *s, const double *values, const double *x, double *y);
+    void (*forward)(subject *s, const float *values, const float *x, float *y);
+    void (*backward)(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx);
+    nn_rows rows;
+    int relative;
+    nn_engine *engine;
+    nn_layer_norm norm;
+    nn_depthwise depthwise;
+    nn_attention attention;
+    nn_subsampling subsampling;
+    float moments[2 * ROWS];
+    size_t halved[4];
+    float *y;
+};
+
+static double *as_double(const float *values, size_t count)
+{
+    double *copy = malloc((count + 1) * sizeof *copy);
+    assert_non_null(copy);
+    for (size_t i = 0; i < count; i++) copy[i] = values[i];
+    return copy;
+}
+
+static double weighted(const subject *s, const double *values, const double *x, const double *weights)
+{
+    double *y = calloc(s->outputs, sizeof *y), sum = 0.0;
+    s->expect(s, values, x, y);
+    for (size_t i = 0; i < s->outputs; i++) sum += weights[i] * y[i];
+    free(y);
+    return sum;
+}
+
+/* One coordinate after the other of `moved`, which is values or x. */
+static void check_differences(const subject *s, const double *values, const double *x, double *moved, size_t count,
+                              const double *weights, const float *gradient, const char *what)
+{
+    const double step = 1e-5;
+    double largest = 0.0;
+    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)gradient[i]));
+    for (size_t i = 0; i < count; i++) {
+        const double old = moved[i];
+        moved[i] = old + step;
+        const double above = weighted(s, values, x, weights);
+        moved[i] = old - step;
+        const double expected = (above - weighted(s, values, x, weights)) / (2.0 * step);
+        moved[i] = old;
+        if (!(fabs(gradient[i] - expected) <= 2e-5 * fmax(1.0, largest)))
+            fail_msg("gradient of %s %zu: %.9g, by differences %.9g", what, i, (double)gradient[i], expected);
+    }
+}
+
+static void check_forward(subject *s, const float *values, const float *x, float *y)
+{
+    double *wide_values = as_double(values, s->table.elements), *wide_x = as_double(x, s->inputs);
+    double *expected = calloc(s->outputs, sizeof *expected);
+    s->forward(s, values, x, y);
+    s->expect(s, wide_values, wide_x, expected);
+    for (size_t i = 0; i < s->outputs; i++) assert_near((double)y[i], expected[i], 1e-5 * (1.0 + fabs(expected[i])));
+    free(wide_values);
+    free(wide_x);
+    free(expected);
+}
+
+static void check(subject *s)
+{
+    float *values = random_floats(1, s->table.elements), *x = random_floats(2, s->inputs);
+    float *weights = random_floats(3, s->outputs), *dy = random_floats(3, s->outputs);
+    float *gradients = random_floats(4, s->table.elements), *dx = calloc(s->inputs, sizeof *dx);
+    double *wide_values = as_double(values, s->table.elements), *wide_x = as_double(x, s->inputs);
+    double *wide_weights = as_double(weights, s->outputs);
+    s->y = calloc(s->outputs, sizeof *s->y);
+    check_forward(s, values, x, s->y);
+    s->backward(s, values, x, dy, gradients, dx);
+    check_differences(s, wide_values, wide_x, wide_values, s->table.elements, wide_weights, gradients, "parameter");
+    check_differences(s, wide_values, wide_x, wide_x, s->inputs, wide_weights, dx, "input");
+    void *const all[] = {values, x, weights, dy, gradients, dx, wide_values, wide_x, wide_weights, s->y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    nn_table_free(&s->table);
+}
+
+/* ---- layer norm ---- */
+
+static void norm_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    for (size_t r = 0; r < ROWS; r++, x += WIDTH, y += WIDTH) {
+        double mean = 0.0, variance = 0.0;
+        for (size_t i = 0; i < WIDTH; i++) mean += x[i] / WIDTH;
+        for (size_t i = 0; i < WIDTH; i++) variance += (x[i] - mean) * (x[i] - mean) / WIDTH;
+        for (size_t i = 0; i < WIDTH; i++)
+            y[i] = (x[i] - mean) / sqrt(variance + 1e-5) * values[s->norm.weight + i] + values[s->norm.bias + i];
+    }
+}
+
+static void norm_forward(subject *s, const float *values, const float *x, float *y)
+{
+    nn_layer_norm_forward(&s->norm, values, ROWS, x, y, s->moments);
+}
+
+static void norm_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx)
+{
+    nn_layer_norm_backward(&s->norm, values, ROWS, x, s->moments, dy, gradients, dx);
+}
+
+static void test_layer_norm(void **state)
+{
+    (void)state;
+    subject s = {.inputs = ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = norm_expect,
+                 .forward = norm_forward,
+                 .backward = norm_backward};
+    assert_ok(nn_layer_norm_declare("norm", WIDTH, &s.table, &s.norm));
+    check(&s);
+}
+
+/* A branch begins with a norm, so its gradient joins what has come along the other. */
+static void test_layer_norm_adds_to_the_gradient_of_its_input(void **state)
+{
+    (void)state;
+    nn_table table = {0};
+    nn_layer_norm norm;
+    float moments[4], y[2 * WIDTH], gradients[2 * WIDTH], once[2 * WIDTH] = {0}, more[2 * WIDTH];
+    assert_ok(nn_layer_norm_declare("norm", WIDTH, &table, &norm));
+    float *values = random_floats(1, table.elements), *x = random_floats(2, 2 * WIDTH);
+    for (size_t i = 0; i < 2 * WIDTH; i++) more[i] = 8.0f;
+    nn_layer_norm_forward(&norm, values, 2, x, y, moments);
+    nn_layer_norm_backward(&norm, values, 2, x, moments, x, gradients, once);
+    nn_layer_norm_backward(&norm, values, 2, x, moments, x, gradients, more);
+    for (size_t i = 0; i < 2 * WIDTH; i++) assert_near((double)more[i], 8.0 + (double)once[i], 1e-5);
+    nn_table_free(&table);
+    free(values);
+    free(x);
+}
+
+/* ---- activations ---- */
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static void swish_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    (void)values;
+    for (size_t i = 0; i < s->inputs; i++) y[i] = x[i] * sigmoid(x[i]);
+}
+
+static void swish_forward(subject *s, const float *values, const float *x, float *y)
+{
+    (void)values;
+    nn_swish_forward(x, s->inputs, y);
+}
+
+static void swish_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                           float *dx)
+{
+    (void)values, (void)gradients;
+    memcpy(dx, dy, s->inputs * sizeof *dx);
+    nn_swish_backward(x, s->inputs, dx);
+}
+
+static void test_swish(void **state)
+{
+    (void)state;
+    subject s = {
+        .inputs = 67, .outputs = 67, .expect = swish_expect, .forward = swish_forward, .backward = swish_backward};
+    check(&s);
+}
+
+static void glu_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    (void)s, (void)values;
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t i = 0; i < WIDTH; i++)
+            y[r * WIDTH + i] = x[r * 2 * WIDTH + i] * sigmoid(x[r * 2 * WIDTH + WIDTH + i]);
+}
+
+static void glu_forward(subject *s, const float *values, const float *x, float *y)
+{
+    (void)s, (void)values;
+    nn_glu_forward(x, ROWS, WIDTH, y);
+}
+
+static void glu_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx)
+{
+    (void)s, (void)values, (void)gradients;
+    nn_glu_backward(x, dy, ROWS, WIDTH, dx);
+}
+
+static void test_glu(void **state)
+{
+    (void)state;
+    subject s = {.inputs = 2 * ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = glu_expect,
+                 .forward = glu_forward,
+                 .backward = glu_backward};
+    check(&s);
+}
+
+/* ---- depthwise convolution ---- */
+
+static void depthwise_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    for (size_t u = 0; u < rows.count; u++)
+        for (size_t t = firsts[u]; t < firsts[u + 1]; t++)
+            for (size_t c = 0; c < WIDTH; c++) {
+                double sum = values[s->depthwise.bias + c];
+                for (size_t k = 0; k < KERNEL; k++)
+                    if (t + k >= firsts[u] + KERNEL / 2 && t + k < firsts[u + 1] + KERNEL / 2)
+                        sum += values[s->depthwise.weight + c * KERNEL + k] * x[(t + k - KERNEL / 2) * WIDTH + c];
+                y[t * WIDTH + c] = sum;
+            }
+}
+
+static void depthwise_forward(subject *s, const float *values, const float *x, float *y)
+{
+    assert_ok(nn_depthwise_forward(&s->depthwise, values, &rows, x, y));
+}
+
+static void depthwise_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                               float *dx)
+{
+    assert_ok(nn_depthwise_backward(&s->depthwise, values, &rows, x, dy, gradients, dx));
+}
+
+static void test_depthwise(void **state)
+{
+    (void)state;
+    subject s = {.inputs = ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = depthwise_expect,
+                 .forward = depthwise_forward,
+                 .backward = depthwise_backward};
+    assert_ok(nn_depthwise_declare("conv", WIDTH, KERNEL, &s.table, &s.depthwise));
+    check(&s);
+    nn_depthwise_free(&s.depthwise);
+}
+
+/* ---- attention ---- */
+
+/* r[m][c], by the sum over the sinusoids of m. */
+static double position(const subject *s, const double *values, double m, size_t c)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < WIDTH; i++) {
+        const double angle = m * pow(10000.0, -(double)(i / 2 * 2) / WIDTH);
+        sum += values[s->attention.position_weight + c * WIDTH + i] * (i % 2 ? cos(angle) : sin(angle));
+    }
+    return sum;
+}
+
+static double score(const subject *s, const double *values, const double *x, const double r[2 * LONGEST][WIDTH],
+                    size_t i, size_t j, size_t head)
+{
+    double sum = 0.0;
+    for (size_t c = head * (WIDTH / HEADS); c < (head + 1) * (WIDTH / HEADS); c++) {
+        const double q = x[i * 3 * WIDTH + c], k = x[j * 3 * WIDTH + WIDTH + c];
+        const double u = s->relative ? values[s->attention.bias_u + c] : 0.0;
+        sum += (q + u) * k;
+        if (s->relative) sum += (q + values[s->attention.bias_v + c]) * r[LONGEST + i - j][c];
+    }
+    return sum / sqrt(WIDTH / HEADS);
+}
+
+static void attend(const subject *s, const double *values, const double *x, const double r[2 * LONGEST][WIDTH],
+                   size_t u, size_t i, size_t head, double *y)
+{
+    double weights[LONGEST], total = 0.0;
+    for (size_t j = firsts[u]; j < firsts[u + 1]; j++)
+        total += weights[j - firsts[u]] = exp(score(s, values, x, r, i, j, head));
+    for (size_t c = head * (WIDTH / HEADS); c < (head + 1) * (WIDTH / HEADS); c++) {
+        y[i * WIDTH + c] = 0.0;
+        for (size_t j = firsts[u]; j < firsts[u + 1]; j++)
+            y[i * WIDTH + c] += weights[j - firsts[u]] / total * x[j * 3 * WIDTH + 2 * WIDTH + c];
+    }
+}
+
+static void attention_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    double r[2 * LONGEST][WIDTH];
+    for (size_t m = 0; m < 2 * LONGEST && s->relative; m++)
+        for (size_t c = 0; c < WIDTH; c++) r[m][c] = position(s, values, (double)m - LONGEST, c);
+    for (size_t u = 0; u < rows.count; u++)
+        for (size_t i = firsts[u]; i < firsts[u + 1]; i++)
+            for (size_t head = 0; head < HEADS; head++) attend(s, values, x, (const double(*)[WIDTH])r, u, i, head, y);
+}
+
+static void attention_forward(subject *s, const float *values, const float *x, float *y)
+{
+    assert_ok(nn_attention_forward(&s->attention, values, &rows, x, y));
+}
+
+static void attention_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                               float *dx)
+{
+    assert_ok(nn_attention_backward(&s->attention, values, &rows, x, dy, gradients, dx));
+}
+
+static void check_attention(int relative)
+{
+    subject s = {.inputs = 3 * ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = attention_expect,
+                 .forward = attention_forward,
+                 .backward = attention_backward,
+                 .relative = relative};
+    assert_ok(nn_engine_create(NN_FP32, &s.engine));
+    assert_ok(nn_attention_declare("attention", WIDTH, HEADS, relative, s.engine, &s.table, &s.attention));
+    assert_int_equal(s.table.elements, relative ? WIDTH * WIDTH + 2 * WIDTH : 0);
+    check(&s);
+    nn_attention_free(&s.attention);
+    nn_engine_destroy(s.engine);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    check_attention(0);
+}
+
+static void test_relative_attention(void **state)
+{
+    (void)state;
+    check_attention(1);
+}
+
+/* ---- sub-sampling ---- */
+
+enum { HALF_BINS = (BINS + 1) / 2 };
+
+static double tap(const double *x, size_t u, size_t t, size_t f, size_t i)
+{
+    const size_t length = firsts[u + 1] - firsts[u];
+    if (t == 0 || t > length || f == 0 || f > BINS) return 0.0;
+    return x[((firsts[u] + t - 1) * BINS + f - 1) * INPUTS + i];
+}
+
+static double convolved(const subject *s, const double *values, const double *x, size_t u, size_t t, size_t f, size_t c)
+{
+    double sum = values[s->subsampling.bias + c];
+    for (size_t i = 0; i < INPUTS; i++)
+        for (size_t a = 0; a < 3; a++)
+            for (size_t b = 0; b < 3; b++)
+                sum += values[s->subsampling.weight + ((c * INPUTS + i) * 3 + a) * 3 + b] *
+                       tap(x, u, 2 * t + a, 2 * f + b, i);
+    return sum;
+}
+
+static void subsampling_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    for (size_t u = 0; u < rows.count; u++)
+        for (size_t t = 0; t < s->halved[u + 1] - s->halved[u]; t++)
+            for (size_t f = 0; f < HALF_BINS; f++)
+                for (size_t c = 0; c < CHANNELS; c++) *y++ = fmax(0.0, convolved(s, values, x, u, t, f, c));
+}
+
+static nn_rows halved_of(const subject *s)
+{
+    return (nn_rows){3, s->halved};
+}
+
+static void subsampling_forward(subject *s, const float *values, const float *x, float *y)
+{
+    const nn_rows halved = halved_of(s);
+    assert_ok(nn_subsampling_forward(&s->subsampling, values, &rows, x, &halved, y));
+}
+
+static void subsampling_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                                 float *dx)
+{
+    const nn_rows halved = halved_of(s);
+    float *passed = malloc(s->outputs * sizeof *passed);
+    memcpy(passed, dy, s->outputs * sizeof *passed);
+    assert_ok(nn_subsampling_backward(&s->subsampling, values, &rows, x, &halved, s->y, passed, gradients, dx));
+    free(passed);
+}
+
+static void test_subsampling(void **state)
+{
+    (void)state;
+    subject s = {.inputs = (size_t)ROWS * BINS * INPUTS,
+                 .outputs = (size_t)11 * HALF_BINS * CHANNELS,
+                 .expect = subsampling_expect,
+                 .forward = subsampling_forward,
+                 .backward = subsampling_backward,
+                 .halved = {0, 1, 2, 11}};
+    assert_ok(nn_engine_create(NN_FP32, &s.engine));
+    assert_ok(nn_subsampling_declare("conv", BINS, INPUTS, CHANNELS, s.engine, &s.table, &s.subsampling));
+    check(&s);
+    nn_subsampling_free(&s.subsampling);
+    nn_engine_destroy(s.engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_layer_norm_adds_to_the_gradient_of_its_input),
+        cmocka_unit_test(test_swish),
+        cmocka_unit_test(test_glu),
+        cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_relative_attention),
+        cmocka_unit_test(test_subsampling),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

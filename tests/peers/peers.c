@@ -1,0 +1,265 @@
+/* What is measured of a line: in a world of virtual time, whose lines are known exactly. */
+#include "peers.h"
+#include "support/assert.h"
+#include "support/folder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_sim.h>
+
+enum { MOST = 5 };
+#define BANDWIDTH 12.5e6
+#define LATENCY 1e-3
+
+/* A greeting of the next round's partner, 8 bytes, may pass in between. */
+static void assert_close(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-3 * expected)) fail_msg("%.12g is not %.12g", value, expected);
+}
+
+/* ---- who meets whom ---- */
+
+static void check_schedule(int size)
+{
+    int met[PEERS_MOST][PEERS_MOST] = {0};
+    for (int round = 0; round < peers_rounds(size); round++)
+        for (int rank = 0; rank < size; rank++) {
+            int partner = peers_partner(rank, size, round);
+            assert_true(partner >= -1 && partner < size && partner != rank);
+            if (partner < 0) continue;
+            assert_int_equal(peers_partner(partner, size, round), rank);
+            met[rank][partner]++;
+        }
+    for (int one = 0; one < size; one++)
+        for (int other = 0; other < size; other++) assert_int_equal(met[one][other], one != other);
+}
+
+static void test_every_pair_meets_once_and_nobody_twice_at_a_time(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= PEERS_MOST; size++) {
+        check_schedule(size);
+        assert_true(peers_rounds(size) == size - 1 + size % 2);
+    }
+}
+
+/* ---- worlds ---- */
+
+typedef struct scene {
+    double timeout;
+    void (*play)(struct scene *all, int rank, tw_comm *comm); /* NULL: everybody measures */
+    tw_status status[MOST];
+    char reason[MOST][512];
+    peers_report reports[MOST];
+} scene;
+
+static void measure(scene *all, int rank, tw_comm *comm)
+{
+    const peers_settings settings = {.timeout = all->timeout, .seconds = 0.3, .counters = "/nonexistent"};
+    tw_comm_set_timeout(comm, all->timeout);
+    all->status[rank] = peers_measure(comm, &settings, &all->reports[rank]);
+    if (all->status[rank] != TW_OK) snprintf(all->reason[rank], sizeof all->reason[rank], "%s", tw_last_error());
+}
+
+static void play(void *context, int rank, tw_comm *comm)
+{
+    scene *all = context;
+    if (all->play)
+        all->play(all, rank, comm);
+    else
+        measure(all, rank, comm);
+}
+
+/* Returns the virtual seconds that it took. */
+static double run(scene *all, int workers, int per_host)
+{
+    tw_world *world;
+    const tw_world_options options = {.struct_size = sizeof options,
+                                      .workers = workers,
+                                      .workers_per_host = per_host,
+                                      .bandwidth = BANDWIDTH,
+                                      .latency = LATENCY};
+    assert_int_equal(tw_world_create(&options, &world), TW_OK);
+    assert_int_equal(tw_world_run(world, play, all), TW_OK);
+    double seconds = tw_world_seconds(world);
+    tw_world_destroy(world);
+    return seconds;
+}
+
+static scene *make_scene(double timeout)
+{
+    scene *all = calloc(1, sizeof *all);
+    assert_non_null(all);
+    all->timeout = timeout;
+    return all;
+}
+
+static void test_a_known_line_is_measured_exactly(void **state)
+{
+    (void)state;
+    for (int workers = 2; workers <= MOST; workers++) {
+        scene *all = make_scene(60);
+        double seconds = run(all, workers, 1);
+        const peers_report *report = &all->reports[0];
+        for (int from = 0; from < workers; from++) {
+            assert_int_equal(all->status[from], TW_OK);
+            assert_memory_equal(&all->reports[from], report, sizeof *report);
+            for (int to = 0; to < workers; to++) {
+                const link_figures *link = &report->links[from][to];
+                if (from == to) continue;
+                assert_close(link->rate, BANDWIDTH);
+                assert_close(link->rate_both, BANDWIDTH);
+                assert_close(link->median, LATENCY + 8 / BANDWIDTH);
+                assert_close(link->worst, LATENCY + 8 / BANDWIDTH);
+                assert_string_equal(link->interface, "");
+            }
+        }
+        assert_true(seconds < 2.5 * peers_rounds(workers));
+        free(all);
+    }
+}
+
+/* Two pairs at a time are on it. */
+static void test_ranks_of_one_host_share_its_line(void **state)
+{
+    (void)state;
+    scene *all = make_scene(60);
+    run(all, 4, 2);
+    assert_true(all->reports[3].links[0][1].rate > 1e3 * BANDWIDTH && isfinite(all->reports[3].links[0][1].rate));
+    double rate = all->reports[3].links[1][2].rate;
+    assert_true(rate > 0.4 * BANDWIDTH && rate <= 1.001 * BANDWIDTH);
+    free(all);
+}
+
+/* Rank 2 takes part in the first round, and then in nothing. */
+static void desert(scene *all, int rank, tw_comm *comm)
+{
+    char host[PEERS_HOST_BYTES] = "", hosts[MOST][PEERS_HOST_BYTES];
+    link_figures figures;
+    if (rank != 2) {
+        measure(all, rank, comm);
+        return;
+    }
+    link_end end = {.ops = {.struct_size = sizeof end.ops},
+                    .rank = rank,
+                    .peer = peers_partner(rank, 4, 0),
+                    .timeout = all->timeout,
+                    .seconds = 0.3};
+    end.counters = "/nonexistent";
+    end.out = calloc(2, LINK_BYTES);
+    end.in = end.out + LINK_BYTES;
+    all->status[rank] = tw_comm_allgather(comm, host, sizeof host, hosts);
+    if (all->status[rank] == TW_OK) all->status[rank] = tw_comm_lend(comm, &end.ops, &end.self);
+    if (all->status[rank] == TW_OK) all->status[rank] = link_measure(&end, &figures);
+    free(end.out);
+}
+
+static int names_rank_2(const scene *all)
+{
+    int named = 0;
+    for (int rank = 0; rank < 4; rank++) {
+        if (rank != 2) assert_int_equal(all->status[rank], TW_ERROR_PEER);
+        named |= strstr(all->reason[rank], "rank 2") != NULL;
+    }
+    return named;
+}
+
+static void test_a_rank_that_leaves_is_named(void **state)
+{
+    (void)state;
+    scene *all = make_scene(60);
+    all->play = desert;
+    double seconds = run(all, 4, 1);
+    assert_int_equal(all->status[2], TW_OK);
+    assert_true(names_rank_2(all));
+    assert_true(seconds < 20);
+    free(all);
+}
+
+static void fall_silent(scene *all, int rank, tw_comm *comm)
+{
+    desert(all, rank, comm);
+    if (rank == 2) tw_world_compute(1000);
+}
+
+static void test_a_rank_that_is_silent_is_named_within_the_deadline(void **state)
+{
+    (void)state;
+    scene *all = make_scene(7);
+    all->play = fall_silent;
+    run(all, 4, 1);
+    int told = 0;
+    for (int rank = 0; rank < 4; rank++)
+        told |=
+            strstr(all->reason[rank], "rank 2 did not answer rank") && strstr(all->reason[rank], "within 7 seconds");
+    assert_true(names_rank_2(all) && told);
+    free(all);
+}
+
+static void test_one_rank_has_no_line(void **state)
+{
+    (void)state;
+    tw_comm *comm;
+    peers_report *report = malloc(sizeof *report);
+    const peers_settings settings = {.timeout = 1, .seconds = 0.1, .counters = "/nonexistent"};
+    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+    assert_int_equal(peers_measure(comm, &settings, report), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "2 to 64 ranks"));
+    tw_comm_destroy(comm);
+    free(report);
+}
+
+/* ---- interfaces ---- */
+
+static const char head[] = "Inter-|   Receive                            |  Transmit\n"
+                           " face |bytes packets errs drop fifo frame compressed multicast|bytes packets ...\n";
+
+static void read_counters(const char *folder, const char *lines, interface_counts *counts)
+{
+    char path[FILENAME_MAX];
+    snprintf(path, sizeof path, "%s/dev", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "%s%s", head, lines);
+    fclose(file);
+    interface_read(path, counts);
+}
+
+static void test_the_interface_is_the_one_that_sent(void **state)
+{
+    interface_counts before, after;
+    char name[INTERFACE_BYTES];
+    read_counters(*state, "    lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\n  eth0:9000 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n",
+                  &before);
+    read_counters(*state,
+                  "    lo: 599 1 0 0 0 0 0 0 599 1 0 0 0 0 0 0\n  eth0:9900 1 0 0 0 0 0 0 2000 1 0 0 0 0 0 0\n"
+                  "enx0123456789ab: 1 2 3 4 5 6 7 8 1500 1 0 0 0 0 0 0\n",
+                  &after);
+    assert_int_equal(before.count, 2);
+    assert_int_equal(after.count, 3);
+    interface_find(&before, &after, 1001, name);
+    assert_string_equal(name, "enx0123456789ab"); /* which was not there before */
+    after.count = 2;
+    interface_find(&before, &after, 1000, name);
+    assert_string_equal(name, "eth0");
+    interface_find(&before, &after, 1001, name);
+    assert_string_equal(name, "");
+    interface_read("/nonexistent", &before);
+    assert_int_equal(before.count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_pair_meets_once_and_nobody_twice_at_a_time),
+        cmocka_unit_test(test_a_known_line_is_measured_exactly),
+        cmocka_unit_test(test_ranks_of_one_host_share_its_line),
+        cmocka_unit_test(test_a_rank_that_leaves_is_named),
+        cmocka_unit_test(test_a_rank_that_is_silent_is_named_within_the_deadline),
+        cmocka_unit_test(test_one_rank_has_no_line),
+        cmocka_unit_test_setup_teardown(test_the_interface_is_the_one_that_sent, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* thinwire export: a network that was trained, for other programs: a safetensors file with PyTorch's names and layout,
+ * and a loader in Python that rebuilds the network from it. */
+#include "commands.h"
+#include "error.h"
+#include "launch.h"
+#include "regular_file.h"
+#include "seal.h"
+#include "tensor_table.h"
+#include "trained.h"
+#include "whole_file.h"
+#include <cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct export_settings {
+    char *loader, *checkpoint;
+} export_settings;
+
+static const option_row rows[] = {
+    {"loader", "FILE", OPTION_TEXT, offsetof(export_settings, loader),
+     .help = "Write a loader for PyTorch to FILE, too: a Python program that rebuilds any exported network"},
+    TRAINED_ROW(offsetof(export_settings, checkpoint)),
+};
+
+static const option_page page = {
+    .usage = "thinwire export CHECKPOINT FILE [options]",
+    .description =
+        "Writes a network that was trained into FILE, a safetensors file, under PyTorch's names and in its layout. "
+        "CHECKPOINT is the folder of a run of thinwire train, one of its checkpoints, or a model.safetensors. The "
+        "file's "
+        "metadata describe the network in JSON under the key \"network\": its architecture, what it takes, how that is "
+        "normalised, and what its outputs are called.",
+    .examples = "  thinwire export runs/photos photos.safetensors --loader load_network.py\n"
+                "  python3 -c 'import load_network; print(load_network.load(\"photos.safetensors\"))'\n",
+    .rows = rows,
+    .count = sizeof rows / sizeof *rows,
+    .least_arguments = 2,
+    .most_arguments = 2,
+};
+
+/* trainer/commands/load_network.py, which the build turns into bytes. */
+static const char loader[] = {
+#include <load_network.inc>
+};
+
+static tw_status put_network(const trained *t, tw_state *state)
+{
+    cJSON *network = cJSON_CreateObject();
+    cJSON_AddStringToObject(network, "task", t->ops->name);
+    tw_status status = t->ops->describe_network(t->predictor, network, state);
+    char *text = cJSON_PrintUnformatted(network);
+    if (status == TW_OK) status = text ? tw_state_put_text(state, "network", text) : TW_ERROR_MEMORY;
+    if (!text) tw_fail(TW_ERROR_MEMORY, "no memory for the description of a network");
+    free(text);
+    cJSON_Delete(network);
+    return status;
+}
+
+/* "format" is what other readers of safetensors look for. */
+static tw_status fill(const trained *t, tw_state *state)
+{
+    const task_predictor *p = t->predictor;
+    TW_TRY(tw_state_put_text(state, "format", "pt"));
+    TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
+    TW_TRY(tensor_table_put(state, "", p->tensors, p->tensor_count, p->parameters));
+    TW_TRY(tensor_table_put(state, "", p->buffer_tensors, p->buffer_tensor_count, p->buffers));
+    return put_network(t, state);
+}
+
+static tw_status save(const trained *t, const char *path)
+{
+    tw_state *state;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = fill(t, state);
+    if (status == TW_OK) status = tw_state_save(state, path);
+    tw_state_destroy(state);
+    return status;
+}
+
+static tw_status write_loader(void *path, FILE *file)
+{
+    if (fwrite(loader, 1, sizeof loader, file) == sizeof loader) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "%s: cannot write it: %s", (const char *)path, strerror(errno));
+}
+
+/* Readers go by the ending, and those of these would find something else there. */
+static tw_status check_ending(const char *path)
+{
+    static const char *const others[] = {".pt", ".pth", ".bin", ".onnx", ".npz", ".h5"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
+        if (strcmp(dot, others[i]) == 0)
+            return tw_fail(
+                TW_ERROR_ARGUMENT,
+                "%s: what is written is a safetensors file; name it %.*s.safetensors, and let --loader write "
+                "the program that opens it in PyTorch",
+                path, (int)(dot - path), path);
+    return TW_OK;
+}
+
+/* What a slip of the hand would replace: a checkpoint, by which its run goes on. */
+static tw_status check_target(const char *path, const char *other)
+{
+    tw_state *state;
+    if (other && strcmp(path, other) == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "%s is to be the network and its loader: name two files", path);
+    if (!path_exists(path) || seal_load(path, &state) != TW_OK) return TW_OK;
+    tw_state_destroy(state);
+    return tw_fail(TW_ERROR_ARGUMENT, "%s is a checkpoint, which would be lost; name another file", path);
+}
+
+static tw_status export(const trained *t, const export_settings *s, const char *path)
+{
+    TW_TRY(check_ending(path));
+    TW_TRY(check_target(path, s->loader));
+    if (s->loader) TW_TRY(check_target(s->loader, NULL));
+    TW_TRY(save(t, path));
+    return s->loader ? whole_file_write(s->loader, write_loader, s->loader) : TW_OK;
+}
+
+static int run(void *settings, options *set)
+{
+    trained t;
+    const export_settings *s = settings;
+    if (trained_open(set->arguments[0], s->checkpoint, &t) != TW_OK) return launch_refuse();
+    tw_status status = export(&t, s, set->arguments[1]);
+    trained_close(&t);
+    return status == TW_OK ? EXIT_DONE : launch_refuse();
+}
+
+int command_export(int argc, char **argv)
+{
+    export_settings settings = {0};
+    return command_run(&page, argc, argv, &settings, run);
+}

@@ -1,0 +1,26 @@
+/* report.h - what the files behind `thinwire report` share. */
+#ifndef TRAINER_REPORT_H
+#define TRAINER_REPORT_H
+
+#include "run_log.h"
+#include <stdio.h>
+
+typedef struct report_run {
+    run_log log;
+    char colour[8]; /* "#rrggbb", of its curves */
+} report_run;
+
+typedef struct report {
+    report_run *runs;
+    size_t count;
+    char *picture; /* SVG; NULL: there is none, and `no_picture` says why */
+    char no_picture[512];
+} report;
+
+/* Draws r's curves into r->picture. */
+tw_status report_draw(report *r);
+
+/* The whole page as HTML, which needs no other file. */
+void report_write_page(FILE *file, const report *r);
+
+#endif

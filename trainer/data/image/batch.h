@@ -1,0 +1,34 @@
+/* batch.h - how one image becomes a place in a batch. Private to this folder. */
+#ifndef TRAINER_DATA_BATCH_H
+#define TRAINER_DATA_BATCH_H
+
+#include "dataset.h"
+#include "picture_files.h"
+
+#include <stdbool.h>
+
+/* What a batch does with each of its images. */
+typedef struct image_treatment {
+    const dataset *data;
+    const image_set *set;
+    bool varied;
+    augmentation augment;
+    uint64_t seed, epoch;
+    float tables[3][256]; /* what a channel's values become */
+} image_treatment;
+
+image_treatment image_treatment_of(const dataset *data, const image_set *set, const augmentation *augment,
+                                   uint64_t seed, uint64_t epoch);
+
+/* Image `index`, whose pixels are `src`, cropped, mirrored and normalised. `chance` is what is drawn for: mostly the
+ * index, too. */
+void image_treat(const image_treatment *treatment, const uint8_t *src, uint32_t chance, float *dst);
+
+/* Reads a file: a part of it is brought to the set's size, to grey where the set has one channel, then treated. */
+tw_status image_treat_path(const image_treatment *treatment, picture_desk *desk, const char *path, uint32_t chance,
+                           float *dst);
+/* The same with image `index` of a set in files. */
+tw_status image_treat_file(const image_treatment *treatment, picture_desk *desk, uint32_t index, uint32_t chance,
+                           float *dst);
+
+#endif

@@ -1,0 +1,11 @@
+/* In place of picture_png.c where there was no libpng. */
+#include "error.h"
+#include "picture_format.h"
+
+static tw_status measure(const uint8_t *bytes, size_t size, picture_header *header)
+{
+    (void)bytes, (void)size, (void)header;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "a PNG, but this thinwire was built without libpng");
+}
+
+const picture_format png_format = {"PNG", png_recognised, measure, NULL};

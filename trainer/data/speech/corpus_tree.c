@@ -1,0 +1,72 @@
+/* A tree of folders with sounds in them and nothing else: what there mostly is of speech that nobody has written down.
+ * The sounds of one folder count as one speaker's. */
+#include <fts.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "corpus_format.h"
+#include "error.h"
+
+static const char *const endings[] = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".gsm", ".au", ".aiff"};
+
+static bool is_sound(const FTSENT *entry)
+{
+    const char *ending = strrchr(entry->fts_name, '.');
+    if (entry->fts_info != FTS_F || !ending) return false;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (strcasecmp(ending, endings[i]) == 0) return true;
+    return false;
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static FTS *open_tree(const char *path)
+{
+    char *const roots[] = {(char *)path, NULL};
+    return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+}
+
+static const FTSENT *next_sound(FTS *tree)
+{
+    for (FTSENT *entry; (entry = fts_read(tree));)
+        if (is_sound(entry)) return entry;
+    return NULL;
+}
+
+/* The id is the path from the tree's root on. */
+static tw_status add_sound(const char *root, const FTSENT *entry, speech_list *list)
+{
+    char path[CORPUS_PATH], speaker[CORPUS_PATH], *id;
+    if (snprintf(path, sizeof path, "%s", entry->fts_path) >= CORPUS_PATH)
+        return tw_fail(TW_ERROR_FORMAT, "%.100s...: the path is too long", path);
+    id = path + strlen(root);
+    while (*id == '/') id++;
+    corpus_parent(speaker, id);
+    speech_utterance one = {.id = id, .path = path, .speaker = strcmp(speaker, ".") == 0 ? "" : speaker};
+    return speech_list_add(list, &one);
+}
+
+static tw_status read_tree(const char *path, speech_list *list)
+{
+    tw_status status = TW_OK;
+    FTS *tree = open_tree(path);
+    if (!tree) return tw_fail(TW_ERROR_IO, "%s: cannot walk through its folders", path);
+    for (const FTSENT *entry; status == TW_OK && (entry = next_sound(tree));) status = add_sound(path, entry, list);
+    fts_close(tree);
+    return status;
+}
+
+static bool found_tree(const char *path)
+{
+    FTS *tree = open_tree(path);
+    if (!tree) return false;
+    bool found = next_sound(tree) != NULL;
+    fts_close(tree);
+    return found;
+}
+
+const corpus_format tree_format = {"tree", "folders with sound files", found_tree, read_tree, NULL};

@@ -1,0 +1,344 @@
+/* Finding the format of a corpus, and what is the same for all of them. */
+#include "speech_corpus.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+#include <unistd.h>
+
+#include "corpus_format.h"
+#include "error.h"
+
+/* A new format is one line here. The last one searches a whole tree for its mark. */
+static const corpus_format *const formats[] = {&manifest_format, &kaldi_format, &words_format, &librispeech_format,
+                                               NULL};
+/* Where transcripts do not matter. */
+static const corpus_format *const sound_formats[] = {&manifest_format,    &kaldi_sounds_format, &words_format,
+                                                     &librispeech_format, &tree_format,         NULL};
+
+/* The names under which one folder may hold both parts. */
+static const char *const halves[][2] = {
+    {"train", "test"}, {"train.json", "test.json"}, {"train_manifest.json", "test_manifest.json"}};
+
+enum { TEST_SHARE = 10 }; /* one of so many is for testing, where nothing else says which */
+
+tw_status corpus_path(char path[CORPUS_PATH], const char *folder, const char *name, const char *ending)
+{
+    int length = name[0] == '/' ? snprintf(path, CORPUS_PATH, "%s%s", name, ending)
+                                : snprintf(path, CORPUS_PATH, "%s/%s%s", folder, name, ending);
+    if (length < CORPUS_PATH) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%.100s...: a path of %d bytes is too long", path, length);
+}
+
+void corpus_parent(char folder[CORPUS_PATH], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, CORPUS_PATH, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    else
+        strcpy(folder, ".");
+}
+
+bool corpus_holds(const char *folder, const char *name)
+{
+    char path[CORPUS_PATH];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length < CORPUS_PATH && access(path, F_OK) == 0;
+}
+
+static char *copy(const char *text, bool *failed)
+{
+    char *copied = text ? strdup(text) : NULL;
+    *failed = *failed || (text && !copied);
+    return copied;
+}
+
+static void release_utterance(speech_utterance *one)
+{
+    free(one->id);
+    free(one->path);
+    free(one->text);
+    free(one->speaker);
+}
+
+static tw_status make_room(speech_list *list)
+{
+    if (list->count < list->capacity) return TW_OK;
+    size_t capacity = 2 * list->capacity + 256;
+    speech_utterance *grown = realloc(list->items, capacity * sizeof *grown);
+    if (!grown) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", capacity);
+    list->items = grown;
+    list->capacity = capacity;
+    return TW_OK;
+}
+
+tw_status speech_list_add(speech_list *list, const speech_utterance *one)
+{
+    TW_TRY(make_room(list));
+    bool failed = false;
+    speech_utterance copied = *one;
+    copied.id = copy(one->id, &failed);
+    copied.path = copy(one->path, &failed);
+    copied.text = copy(one->text, &failed);
+    copied.speaker = copy(one->speaker ? one->speaker : "", &failed);
+    if (failed) {
+        release_utterance(&copied);
+        return tw_fail(TW_ERROR_MEMORY, "no memory for utterance %zu", list->count);
+    }
+    list->items[list->count++] = copied;
+    return TW_OK;
+}
+
+static tw_status refuse(const corpus_format *const *known, const char *path)
+{
+    char files[256] = "";
+    if (access(path, R_OK) != 0)
+        return tw_fail(TW_ERROR_IO, "the speech corpus \"%s\" cannot be read: %s", path, strerror(errno));
+    for (size_t i = 0; known[i]; i++) {
+        size_t length = strlen(files);
+        snprintf(files + length, sizeof files - length, "%s%s", i ? ", " : "", known[i]->files);
+    }
+    return tw_fail(TW_ERROR_IO, "%s: no speech corpus here; looked for %s", path, files);
+}
+
+static tw_status read_known(const corpus_format *const *known, const char *path, speech_list *list,
+                            const corpus_format **format)
+{
+    for (size_t i = 0; (*format = known[i]); i++) {
+        if (!known[i]->found(path)) continue;
+        TW_TRY(known[i]->read(path, list));
+        return list->count ? TW_OK : tw_fail(TW_ERROR_FORMAT, "%s: no utterance in it", path);
+    }
+    return refuse(known, path);
+}
+
+static tw_status read_part(const char *path, speech_list *list, const corpus_format **format)
+{
+    return read_known(formats, path, list, format);
+}
+
+/* What is moved from one part of a corpus to another. */
+typedef struct choice {
+    bool (*owners)(const speech_utterance *one); /* the split of the corpus's owners; NULL: by id */
+    double share; /* by a generator at the place of the id; 0: every tenth, by its hash */
+} choice;
+
+static bool is_drawn(const speech_utterance *one, double share)
+{
+    static const uint64_t split_seed = 0x73706c6974; /* the same in every run */
+    uint32_t words[4];
+    tw_random(split_seed, 0, tw_crc32c(0, one->id, strlen(one->id)), words);
+    return (double)words[0] < share * 0x1p32;
+}
+
+static bool is_chosen(const choice *c, const speech_utterance *one)
+{
+    if (c->owners) return c->owners(one);
+    if (c->share > 0) return is_drawn(one, c->share);
+    return tw_crc32c(0, one->id, strlen(one->id)) % TEST_SHARE == 0;
+}
+
+/* Moves what is chosen, keeping the order of both parts. */
+static tw_status split(speech_list *from, const choice *c, speech_list *to)
+{
+    size_t kept = 0, all = from->count;
+    to->items = malloc(all * sizeof *to->items);
+    if (!to->items) return tw_fail(TW_ERROR_MEMORY, "no memory to split %zu utterances", all);
+    to->capacity = all;
+    for (size_t i = 0; i < all; i++) {
+        speech_utterance one = from->items[i];
+        if (is_chosen(c, &one))
+            to->items[to->count++] = one;
+        else
+            from->items[kept++] = one;
+    }
+    from->count = kept;
+    return TW_OK;
+}
+
+static tw_status split_test(const char *path, const choice *c, speech_corpus *corpus)
+{
+    size_t all = corpus->train.count;
+    TW_TRY(split(&corpus->train, c, &corpus->test));
+    if (corpus->train.count && corpus->test.count) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s: of its %zu utterances, %zu would be for testing; name a test set of its own",
+                   path, all, corpus->test.count);
+}
+
+tw_status speech_corpus_hold_out(double share, speech_corpus *corpus)
+{
+    size_t all = corpus->train.count;
+    TW_TRY(split(&corpus->train, &(choice){.share = share}, &corpus->valid));
+    if (corpus->train.count && corpus->valid.count) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--validation %g: of the %zu training utterances, %zu would be held out; name a validation set",
+                   share, all, corpus->valid.count);
+}
+
+tw_status speech_corpus_add_validation(const char *path, speech_corpus *corpus)
+{
+    const corpus_format *format;
+    return read_part(path, &corpus->valid, &format);
+}
+
+static const char *const *find_halves(const char *path)
+{
+    for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
+        if (corpus_holds(path, halves[i][0]) && corpus_holds(path, halves[i][1])) return halves[i];
+    return NULL;
+}
+
+static tw_status load_two(const char *train, const char *test, speech_corpus *corpus)
+{
+    const corpus_format *format, *other;
+    TW_TRY(read_part(train, &corpus->train, &format));
+    TW_TRY(read_part(test, &corpus->test, &other));
+    corpus->format = format->name;
+    return TW_OK;
+}
+
+static tw_status load_one(const char *path, speech_corpus *corpus)
+{
+    const corpus_format *format;
+    const char *const *names = find_halves(path);
+    if (names) {
+        char train[CORPUS_PATH], test[CORPUS_PATH];
+        TW_TRY(corpus_path(train, path, names[0], ""));
+        TW_TRY(corpus_path(test, path, names[1], ""));
+        return load_two(train, test, corpus);
+    }
+    TW_TRY(read_part(path, &corpus->train, &format));
+    corpus->format = format->name;
+    return split_test(path, &(choice){.owners = format->is_test}, corpus);
+}
+
+tw_status speech_corpus_load_unsplit(const char *path, speech_corpus *corpus)
+{
+    *corpus = (speech_corpus){0};
+    tw_status status = find_halves(path) ? load_one(path, corpus) : speech_corpus_add_validation(path, corpus);
+    if (status != TW_OK) speech_corpus_release(corpus);
+    return status;
+}
+
+tw_status speech_corpus_load(const char *train, const char *test, speech_corpus *corpus)
+{
+    *corpus = (speech_corpus){0};
+    tw_status status = test ? load_two(train, test, corpus) : load_one(train, corpus);
+    if (status != TW_OK) speech_corpus_release(corpus);
+    return status;
+}
+
+/* ---- sounds alone ---- */
+
+static tw_status read_sounds(const char *path, speech_list *list, const corpus_format **format)
+{
+    return read_known(sound_formats, path, list, format);
+}
+
+/* Whose an utterance is, in an order that has nothing to do with names. */
+typedef struct owner {
+    uint32_t hash;
+    const char *name;
+} owner;
+
+static owner find_owner(const speech_utterance *one, bool by_speaker)
+{
+    const char *name = by_speaker ? one->speaker : one->id;
+    return (owner){tw_crc32c(0, name, strlen(name)), name};
+}
+
+static int by_owner(const void *a, const void *b)
+{
+    const owner *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* How many there are, who then stand at the beginning, each once. */
+static size_t list_owners(const speech_list *list, bool by_speaker, owner *owners)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) owners[i] = find_owner(&list->items[i], by_speaker);
+    qsort(owners, list->count, sizeof *owners, by_owner);
+    for (size_t i = 0; i < list->count; i++)
+        if (i == 0 || by_owner(&owners[i], &owners[count - 1]) != 0) owners[count++] = owners[i];
+    return count;
+}
+
+/* What belongs to those before `end` is for testing. */
+static void move_owned(speech_corpus *corpus, bool by_speaker, owner end)
+{
+    size_t kept = 0;
+    speech_list *train = &corpus->train, *test = &corpus->test;
+    for (size_t i = 0; i < train->count; i++) {
+        speech_utterance one = train->items[i];
+        owner of = find_owner(&one, by_speaker);
+        if (by_owner(&of, &end) < 0)
+            test->items[test->count++] = one;
+        else
+            train->items[kept++] = one;
+    }
+    train->count = kept;
+}
+
+static tw_status hold_out_speakers(const char *path, speech_corpus *corpus)
+{
+    size_t all = corpus->train.count;
+    owner *owners = calloc(all + 1, sizeof *owners);
+    corpus->test.items = calloc(all + 1, sizeof *corpus->test.items);
+    corpus->test.capacity = all;
+    if (!owners || !corpus->test.items) {
+        free(owners);
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to split %zu sounds", path, all);
+    }
+    bool by_speaker = true;
+    size_t count = list_owners(&corpus->train, by_speaker, owners);
+    if (count < 2) count = list_owners(&corpus->train, by_speaker = false, owners);
+    size_t held = count / TEST_SHARE > 0 ? count / TEST_SHARE : 1;
+    if (count > 1) move_owned(corpus, by_speaker, owners[held]);
+    free(owners);
+    if (count > 1) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s: with one sound there is none left to test with; name a test set of its own",
+                   path);
+}
+
+static tw_status load_sounds(const char *train, const char *test, speech_corpus *corpus)
+{
+    const corpus_format *format, *other;
+    const char *const *names = test ? NULL : find_halves(train);
+    char first[CORPUS_PATH], second[CORPUS_PATH];
+    if (names) {
+        TW_TRY(corpus_path(first, train, names[0], ""));
+        TW_TRY(corpus_path(second, train, names[1], ""));
+        train = first;
+        test = second;
+    }
+    TW_TRY(read_sounds(train, &corpus->train, &format));
+    corpus->format = format->name;
+    return test ? read_sounds(test, &corpus->test, &other) : hold_out_speakers(train, corpus);
+}
+
+tw_status speech_corpus_load_sounds(const char *train, const char *test, speech_corpus *corpus)
+{
+    *corpus = (speech_corpus){0};
+    tw_status status = load_sounds(train, test, corpus);
+    if (status != TW_OK) speech_corpus_release(corpus);
+    return status;
+}
+
+static void release_list(speech_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) release_utterance(&list->items[i]);
+    free(list->items);
+    *list = (speech_list){0};
+}
+
+void speech_corpus_release(speech_corpus *corpus)
+{
+    release_list(&corpus->train);
+    release_list(&corpus->valid);
+    release_list(&corpus->test);
+}

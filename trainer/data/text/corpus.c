@@ -1,0 +1,319 @@
+#include "corpus.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "code_point.h"
+#include "error.h"
+#include "file.h"
+#include "text_folder.h"
+
+enum { LIMIT = 1 << 22 };
+
+static const char *const unit_names[] = {[TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters"};
+
+/* A file's bytes, or a part of them: [at, end). Lines and offsets in messages count from `start`. */
+typedef struct piece {
+    const char *path, *start, *at, *end;
+} piece;
+
+static size_t line_at(const piece *p, const char *at)
+{
+    size_t line = 1;
+    for (const char *c = p->start; c < at; c++) line += *c == '\n';
+    return line;
+}
+
+/* ---- bytes ---- */
+
+static tw_status refuse_byte(const piece *p, const char *at)
+{
+    unsigned char byte = (unsigned char)*at;
+    if (byte == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: a zero byte; a text in UTF-8 has none", p->path,
+                       line_at(p, at), (size_t)(at - p->start));
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s: line %zu, byte offset %zu: 0x%02x is not UTF-8 there; iconv can convert a text", p->path,
+                   line_at(p, at), (size_t)(at - p->start), byte);
+}
+
+static tw_status check_text(const piece *p)
+{
+    const char *at = p->at + utf8_prefix(p->at, (size_t)(p->end - p->at));
+    return at == p->end ? TW_OK : refuse_byte(p, at);
+}
+
+/* Some editors mark UTF-8 by a code point that is not of the text. */
+static void skip_mark(piece *p)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    if (p->end - p->at >= 3 && memcmp(p->at, mark, 3) == 0) p->at += 3;
+}
+
+/* The bytes are *space's, for free(). */
+static tw_status read_text(const char *path, piece *p, char **space)
+{
+    uint8_t *bytes;
+    size_t size;
+    TW_TRY(file_read(path, &bytes, &size));
+    *space = (char *)bytes;
+    *p = (piece){path, *space, *space, *space + size};
+    TW_TRY(check_text(p));
+    skip_mark(p);
+    return TW_OK;
+}
+
+/* ---- tokens ---- */
+
+static tw_status allocate_tokens(const piece *p, text_unit unit, token_stream *stream)
+{
+    token_reader reader = {p->at, p->end, unit};
+    const char *token;
+    size_t length, count = 0;
+    while (token_next(&reader, &token, &length)) count++;
+    if (count == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: no text from there on", p->path,
+                       line_at(p, p->at), (size_t)(p->at - p->start));
+    stream->tokens = malloc(count * sizeof *stream->tokens);
+    if (!stream->tokens) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for its %zu tokens", p->path, count);
+    return TW_OK;
+}
+
+/* Numbers the tokens in the order in which they are met. */
+static tw_status meet_tokens(const piece *p, size_t limit, vocabulary *met, token_stream *stream)
+{
+    text_unit unit = vocabulary_unit(met);
+    token_reader reader = {p->at, p->end, unit};
+    const char *token;
+    size_t length;
+    TW_TRY(allocate_tokens(p, unit, stream));
+    while (token_next(&reader, &token, &length)) {
+        TW_TRY(vocabulary_add(met, token, length, &stream->tokens[stream->count++]));
+        if (vocabulary_count(met) > limit)
+            return tw_fail(TW_ERROR_FORMAT, "%s: line %zu: more than %zu different %s up to there; is it a text?",
+                           p->path, line_at(p, reader.at - 1), limit, unit_names[unit]);
+    }
+    return TW_OK;
+}
+
+/* Ranks what was met, and gives the stream the new numbers. */
+static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *stream, vocabulary **out)
+{
+    size_t count = vocabulary_count(met);
+    uint64_t *often = calloc(count, sizeof *often);
+    uint32_t *id_of = malloc(count * sizeof *id_of);
+    tw_status status = TW_OK;
+    if (!often || !id_of) status = tw_fail(TW_ERROR_MEMORY, "no memory to count %zu different tokens", count);
+    if (status == TW_OK) {
+        for (size_t i = 0; i < stream->count; i++) often[stream->tokens[i]]++;
+        status = vocabulary_rank(met, often, most, out, id_of);
+    }
+    for (size_t i = 0; status == TW_OK && i < stream->count; i++) stream->tokens[i] = id_of[stream->tokens[i]];
+    free(often);
+    free(id_of);
+    return status;
+}
+
+static tw_status encode_training(const piece *p, const corpus_options *options, corpus *c)
+{
+    vocabulary *met;
+    TW_TRY(vocabulary_create(options->unit, &met));
+    tw_status status = meet_tokens(p, options->limit ? options->limit : LIMIT, met, &c->train);
+    if (status == TW_OK) status = rank_tokens(met, options->most, &c->train, &c->vocabulary);
+    vocabulary_destroy(met);
+    return status;
+}
+
+/* The reader stands behind the token. */
+static tw_status refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
+{
+    char shown[TOKEN_SHOWN];
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s: line %zu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
+                   "--vocabulary N, with N below the number of different %s, makes one of the rarest",
+                   p->path, line_at(p, reader->at - 1), code_point_show(token, length, shown, TOKEN_SHOWN),
+                   unit_names[reader->unit]);
+}
+
+/* Numbers the tokens by the vocabulary of the training stream. */
+static tw_status encode(const piece *p, const vocabulary *v, token_stream *stream)
+{
+    token_reader reader = {p->at, p->end, vocabulary_unit(v)};
+    const char *token;
+    size_t length;
+    TW_TRY(allocate_tokens(p, reader.unit, stream));
+    while (token_next(&reader, &token, &length)) {
+        uint32_t id = vocabulary_find(v, token, length);
+        if (id == VOCABULARY_NONE) {
+            id = vocabulary_find_or_unknown(v, token, length);
+            stream->unknown++;
+        }
+        if (id == VOCABULARY_NONE) return refuse_unknown(p, &reader, token, length);
+        stream->tokens[stream->count++] = id;
+    }
+    return TW_OK;
+}
+
+/* ---- files ---- */
+
+/* Where a part of a file ends that should be about `share` of it: behind a line, where one ends soon; behind a word;
+ * between two characters. */
+static const char *cut(const piece *p, double share)
+{
+    size_t size = (size_t)(p->end - p->at), near = size / 40;
+    const char *mark = p->at + (size_t)((double)size * share);
+    const char *behind = memchr(mark, '\n', near);
+    if (!behind) behind = memchr(mark, ' ', near);
+    if (behind) return behind + 1;
+    while (mark < p->end && ((unsigned char)*mark & 0xC0) == 0x80) mark++;
+    return mark;
+}
+
+static tw_status encode_pieces(const piece pieces[3], const corpus_options *options, corpus *c)
+{
+    TW_TRY(encode_training(&pieces[0], options, c));
+    c->sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
+    TW_TRY(encode(&pieces[1], c->vocabulary, &c->valid));
+    return encode(&pieces[2], c->vocabulary, &c->test);
+}
+
+/* ---- texts that stay in their files ---- */
+
+typedef struct part {
+    const char *path;
+    uint64_t begin, end;
+} part;
+
+static tw_status open_stream(const part *p, token_stream *stream)
+{
+    return long_text_open(p->path, p->begin, p->end, &stream->text);
+}
+
+static tw_status number_stream(const vocabulary *v, token_stream *stream, uint32_t *sum)
+{
+    TW_TRY(long_text_number(stream->text, v, sum));
+    stream->count = stream->text->count;
+    stream->unknown = stream->text->unknown;
+    return TW_OK;
+}
+
+static tw_status rank_long(const corpus_options *options, vocabulary *met, corpus *c)
+{
+    uint64_t *often = NULL;
+    uint32_t *id_of = NULL;
+    tw_status status = long_text_meet(c->train.text, options->limit ? options->limit : LIMIT, met, &often);
+    if (status == TW_OK) {
+        id_of = malloc(vocabulary_count(met) * sizeof *id_of);
+        status = id_of ? vocabulary_rank(met, often, options->most, &c->vocabulary, id_of)
+                       : tw_fail(TW_ERROR_MEMORY, "no memory to rank %zu tokens", vocabulary_count(met));
+    }
+    free(often);
+    free(id_of);
+    return status;
+}
+
+static tw_status number_long(const part parts[3], const corpus_options *options, corpus *c)
+{
+    vocabulary *met;
+    uint32_t sum;
+    TW_TRY(open_stream(&parts[0], &c->train));
+    TW_TRY(open_stream(&parts[1], &c->valid));
+    TW_TRY(open_stream(&parts[2], &c->test));
+    TW_TRY(vocabulary_create(options->unit, &met));
+    tw_status status = rank_long(options, met, c);
+    vocabulary_destroy(met);
+    TW_TRY(status);
+    TW_TRY(number_stream(c->vocabulary, &c->train, &c->sum));
+    c->train.unknown = 0; /* those that gave way to <unk> are not missed */
+    TW_TRY(number_stream(c->vocabulary, &c->valid, &sum));
+    return number_stream(c->vocabulary, &c->test, &sum);
+}
+
+static tw_status load_long_file(const char *path, const corpus_options *options, corpus *c)
+{
+    uint64_t begin, valid, test, end;
+    TW_TRY(long_text_bounds(path, &begin, &end));
+    TW_TRY(long_text_cut(path, begin, end, 0.9, &valid));
+    TW_TRY(long_text_cut(path, begin, end, 0.95, &test));
+    const part parts[3] = {{path, begin, valid}, {path, valid, test}, {path, test, end}};
+    return number_long(parts, options, c);
+}
+
+static tw_status load_long_folder(const char *folder, const corpus_options *options, corpus *c)
+{
+    char paths[3][TEXT_PATH];
+    part parts[3];
+    TW_TRY(text_folder_find(folder, paths));
+    for (int i = 0; i < 3; i++) {
+        parts[i].path = paths[i];
+        TW_TRY(long_text_bounds(paths[i], &parts[i].begin, &parts[i].end));
+    }
+    return number_long(parts, options, c);
+}
+
+/* A text in memory takes its bytes and, while it is cut into tokens, four bytes for each of these. */
+static bool is_long(const char *path, bool folder, size_t most_bytes)
+{
+    enum { EACH = 5 };
+    char paths[3][TEXT_PATH];
+    uint64_t bytes = 0;
+    struct stat about;
+    if (most_bytes == 0 || (folder && text_folder_find(path, paths) != TW_OK)) return false;
+    for (int i = 0; i < (folder ? 3 : 1); i++)
+        if (stat(folder ? paths[i] : path, &about) == 0) bytes += (uint64_t)about.st_size;
+    return bytes > most_bytes / EACH;
+}
+
+static tw_status load_file(const char *path, const corpus_options *options, corpus *c)
+{
+    piece whole;
+    char *space = NULL;
+    tw_status status = read_text(path, &whole, &space);
+    if (status == TW_OK) {
+        const char *valid = cut(&whole, 0.9), *test = cut(&whole, 0.95);
+        piece pieces[3] = {whole, whole, whole};
+        pieces[0].end = pieces[1].at = valid;
+        pieces[1].end = pieces[2].at = test;
+        status = encode_pieces(pieces, options, c);
+    }
+    free(space);
+    return status;
+}
+
+static tw_status load_folder(const char *path, const corpus_options *options, corpus *c)
+{
+    char paths[3][TEXT_PATH];
+    piece pieces[3];
+    char *spaces[3] = {NULL};
+    TW_TRY(text_folder_find(path, paths));
+    tw_status status = TW_OK;
+    for (int i = 0; i < 3 && status == TW_OK; i++) status = read_text(paths[i], &pieces[i], &spaces[i]);
+    if (status == TW_OK) status = encode_pieces(pieces, options, c);
+    for (int i = 0; i < 3; i++) free(spaces[i]);
+    return status;
+}
+
+tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
+{
+    struct stat about;
+    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    bool stays = is_long(path, folder, options->most_bytes);
+    tw_status (*const load[2][2])(const char *, const corpus_options *,
+                                  corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
+    *out = (corpus){0};
+    tw_status status = load[stays][folder](path, options, out);
+    if (status != TW_OK) corpus_release(out);
+    return status;
+}
+
+void corpus_release(corpus *c)
+{
+    vocabulary_destroy(c->vocabulary);
+    token_stream *const streams[] = {&c->train, &c->valid, &c->test};
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        free(streams[i]->tokens);
+        long_text_close(streams[i]->text);
+    }
+    *c = (corpus){0};
+}

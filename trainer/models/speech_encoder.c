@@ -1,0 +1,334 @@
+/* speech_encoder.c - two convolutions, a norm, a linear layer, blocks; and back, in pieces. */
+#include "speech_encoder.h"
+
+#include "conformer.h"
+#include "subsampling.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONVOLUTIONS = 2 };
+
+struct speech_encoder {
+    speech_encoder_config config;
+    const nn_table *table;
+    nn_subsampling convolutions[CONVOLUTIONS];
+    nn_layer_norm norm;
+    nn_affine projection;
+    conformer *blocks;
+    size_t block_count;
+    /* of the last forward */
+    nn_rows frames, rows[CONVOLUTIONS]; /* of each convolution's output */
+    size_t *places;                     /* the memory of rows[].first */
+    size_t place_capacity;
+    const float *frame_values, *projected_from;
+    nn_noise noise;
+    int noisy;
+    nn_buffer convolved[CONVOLUTIONS], moments, features, projected;
+    nn_buffer feature_gradient, convolved_gradient[CONVOLUTIONS];
+    conformer_room room;
+};
+
+/* ---- making ---- */
+
+tw_status speech_encoder_check(const speech_encoder_config *c)
+{
+    if (c->features == 0 || c->channels == 0 || c->width == 0 || c->blocks == 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "a speech encoder needs a feature, a channel, a width and a block or more, not %zu, %zu, %zu "
+                       "and %zu",
+                       c->features, c->channels, c->width, c->blocks);
+    if (c->heads == 0 || c->width % c->heads)
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu heads do not divide a width of %zu", c->heads, c->width);
+    if (c->kernel % 2 == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "a kernel has a middle: its length must be odd, not %zu", c->kernel);
+    if (c->features > UINT32_MAX || c->channels > UINT32_MAX || c->width > UINT32_MAX || c->kernel > UINT32_MAX ||
+        c->blocks > 1000)
+        return tw_fail(TW_ERROR_ARGUMENT, "no speech encoder is as large as that");
+    if (!(c->keep > 0.0f && c->keep <= 1.0f))
+        return tw_fail(TW_ERROR_ARGUMENT, "the probability of keeping a value must be above 0 and at most 1, not %g",
+                       (double)c->keep);
+    return TW_OK;
+}
+
+static size_t feature_count(const speech_encoder_config *c)
+{
+    return nn_halved(nn_halved(c->features)) * c->channels;
+}
+
+static tw_status declare_features(speech_encoder *e, nn_engine *engine, nn_table *table)
+{
+    const speech_encoder_config *c = &e->config;
+    TW_TRY(nn_subsampling_declare("feature_extractor.conv_layers.0.conv", c->features, 1, c->channels, engine, table,
+                                  &e->convolutions[0]));
+    TW_TRY(nn_subsampling_declare("feature_extractor.conv_layers.1.conv", nn_halved(c->features), c->channels,
+                                  c->channels, engine, table, &e->convolutions[1]));
+    return nn_layer_norm_declare("feature_projection.layer_norm", feature_count(c), table, &e->norm);
+}
+
+static tw_status declare_projection(speech_encoder *e, nn_engine *engine, nn_table *table)
+{
+    const float range = 1.0f / sqrtf((float)feature_count(&e->config));
+    const nn_affine_options options = {
+        "feature_projection.projection", feature_count(&e->config), e->config.width, range, range, engine};
+    return nn_affine_declare(&options, table, &e->projection);
+}
+
+static tw_status declare_blocks(speech_encoder *e, nn_engine *engine, nn_table *table)
+{
+    const speech_encoder_config *c = &e->config;
+    char name[64];
+    e->blocks = calloc(c->blocks, sizeof *e->blocks);
+    if (!e->blocks) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu conformer blocks", c->blocks);
+    for (; e->block_count < c->blocks; e->block_count++) {
+        snprintf(name, sizeof name, "encoder.layers.%zu", e->block_count);
+        const conformer_options options = {name, c->width, c->heads, c->kernel, c->relative, engine};
+        TW_TRY(conformer_declare(&options, table, &e->blocks[e->block_count]));
+    }
+    return TW_OK;
+}
+
+tw_status speech_encoder_create(const speech_encoder_config *config, nn_engine *engine, nn_table *table,
+                                speech_encoder **encoder)
+{
+    TW_TRY(speech_encoder_check(config));
+    speech_encoder *made = calloc(1, sizeof *made);
+    if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a speech encoder");
+    made->config = *config;
+    made->table = table;
+    tw_status status = declare_features(made, engine, table);
+    if (status == TW_OK) status = declare_projection(made, engine, table);
+    if (status == TW_OK) status = declare_blocks(made, engine, table);
+    if (status == TW_OK)
+        *encoder = made;
+    else
+        speech_encoder_destroy(made);
+    return status;
+}
+
+void speech_encoder_destroy(speech_encoder *e)
+{
+    if (!e) return;
+    for (size_t i = 0; i < CONVOLUTIONS; i++) {
+        nn_subsampling_free(&e->convolutions[i]);
+        nn_buffer_free(&e->convolved[i]);
+        nn_buffer_free(&e->convolved_gradient[i]);
+    }
+    for (size_t i = 0; i < e->block_count; i++) conformer_free(&e->blocks[i]);
+    nn_buffer_free(&e->moments);
+    nn_buffer_free(&e->features);
+    nn_buffer_free(&e->projected);
+    nn_buffer_free(&e->feature_gradient);
+    conformer_room_free(&e->room);
+    free(e->places);
+    free(e->blocks);
+    free(e);
+}
+
+size_t speech_encoder_features(const speech_encoder *e)
+{
+    return feature_count(&e->config);
+}
+
+size_t speech_encoder_frozen(const speech_encoder *e, speech_encoder_freeze freeze)
+{
+    if (freeze == SPEECH_ENCODER_FREEZE_NONE) return 0;
+    return freeze == SPEECH_ENCODER_FREEZE_FEATURES ? e->norm.parameters.end
+                                                    : e->blocks[e->block_count - 1].parameters.end;
+}
+
+/* ---- forward ---- */
+
+size_t speech_encoder_rows(size_t frames)
+{
+    return nn_halved(nn_halved(frames));
+}
+
+static tw_status reserve_places(speech_encoder *e, size_t utterances)
+{
+    if (utterances < e->place_capacity) return TW_OK;
+    free(e->places);
+    e->place_capacity = 0;
+    e->places = malloc(CONVOLUTIONS * (utterances + 1) * sizeof *e->places);
+    if (!e->places) return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu utterances", utterances);
+    e->place_capacity = utterances + 1;
+    return TW_OK;
+}
+
+static tw_status check_frames(const nn_rows *frames)
+{
+    if (frames->count == 0) return tw_fail(TW_ERROR_ARGUMENT, "a batch needs an utterance");
+    for (size_t u = 0; u < frames->count; u++)
+        if (frames->first[u + 1] <= frames->first[u])
+            return tw_fail(TW_ERROR_ARGUMENT, "utterance %zu of a batch has no frame", u);
+    return TW_OK;
+}
+
+static tw_status place_rows(speech_encoder *e, const nn_rows *frames)
+{
+    TW_TRY(check_frames(frames));
+    TW_TRY(reserve_places(e, frames->count));
+    const nn_rows *longer = frames;
+    for (size_t i = 0; i < CONVOLUTIONS; i++) {
+        size_t *first = e->places + i * (frames->count + 1);
+        first[0] = 0;
+        for (size_t u = 0; u < frames->count; u++) first[u + 1] = first[u] + nn_halved(nn_rows_length(longer, u));
+        e->rows[i] = (nn_rows){frames->count, first};
+        longer = &e->rows[i];
+    }
+    return TW_OK;
+}
+
+static size_t convolved_values(const speech_encoder *e, size_t i)
+{
+    return nn_rows_total(&e->rows[i]) * nn_halved(e->convolutions[i].bins) * e->config.channels;
+}
+
+/* What convolution i reads. */
+static const nn_rows *rows_before(const speech_encoder *e, size_t i)
+{
+    return i ? &e->rows[i - 1] : &e->frames;
+}
+
+static const float *values_before(const speech_encoder *e, size_t i)
+{
+    return i ? e->convolved[i - 1].values : e->frame_values;
+}
+
+static size_t total(const speech_encoder *e)
+{
+    return nn_rows_total(&e->rows[CONVOLUTIONS - 1]);
+}
+
+tw_status speech_encoder_forward_features(speech_encoder *e, const float *values, const nn_rows *frames, const float *x,
+                                          nn_rows *rows, const float **features)
+{
+    TW_TRY(place_rows(e, frames));
+    e->frames = *frames;
+    e->frame_values = x;
+    for (size_t i = 0; i < CONVOLUTIONS; i++) {
+        TW_TRY(nn_buffer_reserve(&e->convolved[i], convolved_values(e, i)));
+        TW_TRY(nn_subsampling_forward(&e->convolutions[i], values, rows_before(e, i), values_before(e, i), &e->rows[i],
+                                      e->convolved[i].values));
+    }
+    TW_TRY(nn_buffer_reserve(&e->moments, 2 * total(e)));
+    TW_TRY(nn_buffer_reserve(&e->features, total(e) * feature_count(&e->config)));
+    nn_layer_norm_forward(&e->norm, values, total(e), e->convolved[CONVOLUTIONS - 1].values, e->features.values,
+                          e->moments.values);
+    *rows = e->rows[CONVOLUTIONS - 1];
+    *features = e->features.values;
+    return TW_OK;
+}
+
+/* Dropout at place 0 is the linear layer's; each block has the next six. */
+static conformer_pass pass_of(const speech_encoder *e, const float *values, size_t block)
+{
+    return (conformer_pass){.values = values,
+                            .rows = e->rows[CONVOLUTIONS - 1],
+                            .noise = e->noisy ? &e->noise : NULL,
+                            .place = 1 + block * CONFORMER_DROPOUTS,
+                            .keep = e->config.keep};
+}
+
+static void drop_projected(const speech_encoder *e, float *values)
+{
+    if (e->noisy) nn_dropout(&e->noise, 0, e->config.keep, values, total(e) * e->config.width);
+}
+
+tw_status speech_encoder_forward_blocks(speech_encoder *e, const float *values, const float *x, const nn_noise *noise)
+{
+    e->projected_from = x;
+    e->noisy = noise != NULL;
+    if (noise) e->noise = *noise;
+    TW_TRY(nn_buffer_reserve(&e->projected, total(e) * e->config.width));
+    TW_TRY(nn_affine_forward(&e->projection, values, total(e), x, e->projected.values));
+    drop_projected(e, e->projected.values);
+    for (size_t i = 0; i < e->block_count; i++) {
+        const conformer_pass pass = pass_of(e, values, i);
+        TW_TRY(conformer_forward(&e->blocks[i], &pass, speech_encoder_output(e, i)));
+    }
+    return TW_OK;
+}
+
+const float *speech_encoder_output(const speech_encoder *e, size_t blocks)
+{
+    return blocks ? e->blocks[blocks - 1].y.values : e->projected.values;
+}
+
+tw_status speech_encoder_forward(speech_encoder *e, const float *values, const nn_rows *frames, const float *x,
+                                 const nn_noise *noise, nn_rows *rows, const float **y)
+{
+    const float *features;
+    TW_TRY(speech_encoder_forward_features(e, values, frames, x, rows, &features));
+    TW_TRY(speech_encoder_forward_blocks(e, values, features, noise));
+    *y = speech_encoder_output(e, e->block_count);
+    return TW_OK;
+}
+
+/* ---- backward ---- */
+
+static tw_status announce(const speech_encoder *e, nn_range range, const speech_encoder_gradients *g)
+{
+    return nn_table_announce(e->table, range, g->parameters, g->ready, g->context);
+}
+
+tw_status speech_encoder_backward_blocks(speech_encoder *e, const float *values, size_t begin, size_t end,
+                                         float *gradient, const speech_encoder_gradients *gradients)
+{
+    for (size_t i = end; i-- > begin;) {
+        const conformer_pass pass = pass_of(e, values, i);
+        TW_TRY(conformer_backward(&e->blocks[i], &pass, speech_encoder_output(e, i), gradient, gradients->parameters,
+                                  &e->room));
+        TW_TRY(announce(e, e->blocks[i].parameters, gradients));
+    }
+    return TW_OK;
+}
+
+tw_status speech_encoder_backward_projection(speech_encoder *e, const float *values, float *gradient, float *x_gradient,
+                                             const speech_encoder_gradients *gradients)
+{
+    drop_projected(e, gradient);
+    TW_TRY(nn_affine_backward_parameters(&e->projection, total(e), e->projected_from, gradient, gradients->parameters));
+    TW_TRY(announce(e, e->projection.parameters, gradients));
+    return x_gradient ? nn_affine_backward_source(&e->projection, values, total(e), gradient, x_gradient) : TW_OK;
+}
+
+static tw_status backward_norm(speech_encoder *e, const float *values, const float *gradient,
+                               const speech_encoder_gradients *gradients)
+{
+    const size_t count = total(e) * feature_count(&e->config);
+    nn_buffer *out = &e->convolved_gradient[CONVOLUTIONS - 1];
+    TW_TRY(nn_buffer_reserve(out, count));
+    memset(out->values, 0, count * sizeof *out->values);
+    nn_layer_norm_backward(&e->norm, values, total(e), e->convolved[CONVOLUTIONS - 1].values, e->moments.values,
+                           gradient, gradients->parameters, out->values);
+    return announce(e, e->norm.parameters, gradients);
+}
+
+tw_status speech_encoder_backward_features(speech_encoder *e, const float *values, float *gradient,
+                                           const speech_encoder_gradients *gradients)
+{
+    TW_TRY(backward_norm(e, values, gradient, gradients));
+    for (size_t i = CONVOLUTIONS; i-- > 0;) {
+        if (i) TW_TRY(nn_buffer_reserve(&e->convolved_gradient[i - 1], convolved_values(e, i - 1)));
+        TW_TRY(nn_subsampling_backward(&e->convolutions[i], values, rows_before(e, i), values_before(e, i), &e->rows[i],
+                                       e->convolved[i].values, e->convolved_gradient[i].values, gradients->parameters,
+                                       i ? e->convolved_gradient[i - 1].values : NULL));
+        TW_TRY(announce(e, e->convolutions[i].parameters, gradients));
+    }
+    return TW_OK;
+}
+
+tw_status speech_encoder_backward(speech_encoder *e, const float *values, float *gradient, speech_encoder_freeze freeze,
+                                  const speech_encoder_gradients *gradients)
+{
+    if (freeze == SPEECH_ENCODER_FREEZE_ALL) return TW_OK;
+    const int features = freeze == SPEECH_ENCODER_FREEZE_NONE;
+    TW_TRY(speech_encoder_backward_blocks(e, values, 0, e->block_count, gradient, gradients));
+    TW_TRY(nn_buffer_reserve(&e->feature_gradient, total(e) * feature_count(&e->config)));
+    float *x_gradient = features ? e->feature_gradient.values : NULL;
+    TW_TRY(speech_encoder_backward_projection(e, values, gradient, x_gradient, gradients));
+    return features ? speech_encoder_backward_features(e, values, x_gradient, gradients) : TW_OK;
+}

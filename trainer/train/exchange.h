@@ -1,0 +1,77 @@
+/* exchange.h - how the workers of a run come to agree. A way is a table of functions. To add one, write a file with a
+ * table, NAME_exchange, and name it in EXCHANGES. Inside train/ and sim/ only. */
+#ifndef TRAINER_EXCHANGE_H
+#define TRAINER_EXCHANGE_H
+
+#include "worker.h"
+
+/* The ways there are. */
+#define EXCHANGES(X)                                                                                                   \
+    X(gradients)                                                                                                       \
+    X(weights)
+
+/* The schemes that go one way, counted from 0, as the library lists them and those of plug-ins. */
+typedef struct scheme_list {
+    const char *what; /* workers exchange: "gradients" */
+    size_t (*count)(void);
+    const char *(*name)(size_t scheme);
+    const char *(*summary)(size_t scheme);
+    size_t (*option_count)(size_t scheme);
+    tw_status (*option)(size_t scheme, size_t number, tw_option_info *option);
+    size_t (*help)(size_t scheme, char *text, size_t capacity); /* NULL: its name and summary are its page */
+    int (*is_synchronous)(size_t scheme); /* whether all workers take a step together; NULL: with each of them */
+} scheme_list;
+
+/* Every rank calls all functions. begin, apply, plan and add_totals must be there, and destroy where bytes is not 0. Of
+ * the others those that have nothing to do are NULL; without regroup a checkpoint is resumed by as many workers only.
+ */
+typedef struct exchange {
+    scheme_list schemes;
+    /* 1: after every step all ranks have the same weights and momentum. 0: from begin to end each has its own, and may
+     * be at a step of its own. */
+    int replicas;
+    int counts_hosts; /* add_totals knows which bytes went between hosts */
+    size_t bytes;     /* of what it keeps in worker.way, which begins as zeros */
+
+    /* TW_ERROR_ARGUMENT where an option of the run means nothing here. */
+    tw_status (*check)(const worker *w);
+    /* Makes what the run needs from its start to its end. A collective. */
+    tw_status (*create)(worker *w);
+    void (*destroy)(worker *w); /* also when create failed half way, or was not called */
+    /* The momentum that the scheme applies itself, and whether in Nesterov's form; 0 where it leaves it to the
+     * optimiser. */
+    float (*momentum)(const worker *w, int *nesterov);
+
+    /* The workers begin from rank 0's weights, and go on until end: a run has several such stretches where checkpoints
+     * are between them. Collectives. After end all ranks have the same weights; lost workers may then be left out of
+     * w->comm, and ranks be new. */
+    tw_status (*begin)(worker *w);
+    tw_status (*end)(worker *w);
+
+    /* A step: the model's weights become what they are now; the scheme hears the rate; it gets every gradient when that
+     * is complete; then the step is applied, or TW_SKIPPED where neither weights nor momentum have felt it. */
+    tw_status (*read)(worker *w);
+    tw_status (*set_rate)(worker *w, float rate);
+    tw_status (*submit)(worker *w, size_t index, float *gradient);
+    tw_status (*apply)(worker *w, float rate);
+
+    /* What happens to tensor `index` on its way to the others, in a few words. */
+    const char *(*plan)(const worker *w, size_t index);
+    /* Adds what is counted and not yet in worker.now. */
+    tw_status (*add_totals)(const worker *w, totals *sums);
+
+    /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
+    tw_status (*save)(worker *w, const char *prefix, tw_state *state);
+    tw_status (*load)(worker *w, const char *prefix, const tw_state *state);
+    /* Takes over what `workers` others have saved, whose states `source` gives. NULL: each worker's is left with it. */
+    tw_status (*regroup)(worker *w, int workers, const char *prefix, tw_state_source source, void *context);
+} exchange;
+
+/* NULL past the end. */
+const exchange *exchange_at(size_t index);
+/* The one whose scheme a spec, "dgc:density=0.001", begins with, and which of its schemes that is; NULL: there is none.
+ */
+const exchange *exchange_find(const char *spec, size_t *scheme);
+int exchange_is_synchronous(const exchange *e, size_t scheme);
+
+#endif

@@ -1,0 +1,156 @@
+/* exchange_gradients.c - a reducer makes the mean of all workers' gradients, and every replica takes the same step. */
+#include "exchange_gradients.h"
+#include "clip.h"
+#include "error.h"
+#include "exchange.h"
+#include "scheme.h"
+#include <stdlib.h>
+
+static gradients_way *way_of(const worker *w)
+{
+    return w->way;
+}
+
+static tw_status create_reducer(const worker *w, const char *spec)
+{
+    const learner *l = w->learner;
+    return tw_reducer_create(w->comm, spec, l->tensors, l->tensor_count, &way_of(w)->reducer);
+}
+
+/* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
+ * --sync does not speak of it, the scheme has none either. */
+static tw_status create(worker *w)
+{
+    const train_settings *s = &w->settings;
+    gradients_way *way = way_of(w);
+    TW_TRY(create_reducer(w, s->sync));
+    if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_sets(s->sync, "momentum"))
+        return TW_OK;
+    tw_reducer_destroy(way->reducer);
+    way->reducer = NULL;
+    way->without_momentum = scheme_with(s->sync, "momentum", "0");
+    if (!way->without_momentum) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    return create_reducer(w, way->without_momentum);
+}
+
+static void destroy(worker *w)
+{
+    tw_reducer_destroy(way_of(w)->reducer);
+    free(way_of(w)->without_momentum);
+}
+
+static float momentum(const worker *w, int *nesterov)
+{
+    return tw_reducer_momentum(way_of(w)->reducer, nesterov);
+}
+
+/* Rank 0's parameters and momentum go to every rank, so that all begin from the same bits. */
+static tw_status begin(worker *w)
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(w->optimiser, buffers);
+    TW_TRY(tw_comm_broadcast(w->comm, 0, w->learner->parameters, w->learner->parameter_count * sizeof(float)));
+    for (size_t i = 0; i < count; i++)
+        TW_TRY(tw_comm_broadcast(w->comm, 0, buffers[i].values, buffers[i].count * sizeof(float)));
+    return TW_OK;
+}
+
+static tw_status set_rate(worker *w, float rate)
+{
+    return tw_reducer_set_rate(way_of(w)->reducer, rate);
+}
+
+static tw_status submit(worker *w, size_t index, float *gradient)
+{
+    return tw_reducer_submit(way_of(w)->reducer, index, gradient);
+}
+
+static tw_status apply(worker *w, float rate)
+{
+    TW_TRY(tw_reducer_wait(way_of(w)->reducer));
+    if (w->settings.clip > 0 && w->own_clip == 0)
+        clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
+    optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
+    return TW_OK;
+}
+
+static const char *plan(const worker *w, size_t index)
+{
+    return tw_reducer_plan(way_of(w)->reducer, index);
+}
+
+static tw_status add_totals(const worker *w, totals *sums)
+{
+    tw_reducer_counts stats = {.struct_size = sizeof stats};
+    TW_TRY(tw_reducer_stats(way_of(w)->reducer, &stats));
+    double *v = sums->values;
+    v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
+    v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
+    v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
+    v[TOTAL_COMPRESSED_FP32] += (double)stats.compressed_fp32;
+    v[TOTAL_COMPRESSED_PACKET] += (double)stats.compressed_packet;
+    v[TOTAL_MESSAGE_FP32] += (double)stats.message_fp32;
+    v[TOTAL_MESSAGE_PACKET] += (double)stats.message_packet;
+    v[TOTAL_ELEMENTS_SENT] += (double)stats.elements_sent;
+    v[TOTAL_ELEMENTS] += (double)stats.elements_total;
+    v[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
+    v[TOTAL_SECONDS_CODEC] += stats.seconds_codec;
+    v[TOTAL_SECONDS_EXCHANGE] += stats.seconds_exchange;
+    v[TOTAL_SECONDS_WAIT] += stats.seconds_wait;
+    v[TOTAL_BYTES_BETWEEN] += (double)stats.bytes_between;
+    return TW_OK;
+}
+
+static tw_status save(worker *w, const char *prefix, tw_state *state)
+{
+    return tw_reducer_save_state(way_of(w)->reducer, prefix, state);
+}
+
+static tw_status load(worker *w, const char *prefix, const tw_state *state)
+{
+    return tw_reducer_load_state(way_of(w)->reducer, prefix, state);
+}
+
+static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                              tw_state *state)
+{
+    const learner *l = w->learner;
+    const char *spec = way_of(w)->without_momentum ? way_of(w)->without_momentum : w->settings.sync;
+    TW_TRY(tw_reducer_regroup_state(spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
+                                    prefix, state));
+    return load(w, prefix, state);
+}
+
+static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context)
+{
+    tw_state *state;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = regroup_into(w, workers, prefix, source, context, state);
+    tw_state_destroy(state);
+    return status;
+}
+
+const exchange gradients_exchange = {
+    .schemes = {.what = "gradients",
+                .count = tw_schemes_count,
+                .name = tw_schemes_name,
+                .summary = tw_schemes_summary,
+                .option_count = tw_schemes_option_count,
+                .option = tw_schemes_option,
+                .help = tw_schemes_help},
+    .replicas = 1,
+    .counts_hosts = 1,
+    .bytes = sizeof(gradients_way),
+    .create = create,
+    .destroy = destroy,
+    .momentum = momentum,
+    .begin = begin,
+    .set_rate = set_rate,
+    .submit = submit,
+    .apply = apply,
+    .plan = plan,
+    .add_totals = add_totals,
+    .save = save,
+    .load = load,
+    .regroup = regroup,
+};

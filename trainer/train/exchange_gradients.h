@@ -1,0 +1,17 @@
+/* exchange_gradients.h - what a worker keeps whose gradients go through a reducer; for tests that look at it. */
+#ifndef TRAINER_EXCHANGE_GRADIENTS_H
+#define TRAINER_EXCHANGE_GRADIENTS_H
+
+#include "worker.h"
+
+typedef struct gradients_way {
+    tw_reducer *reducer;
+    char *without_momentum; /* its spec, where it is not --sync itself */
+} gradients_way;
+
+static inline tw_reducer *reducer_of(const worker *w)
+{
+    return ((const gradients_way *)w->way)->reducer;
+}
+
+#endif

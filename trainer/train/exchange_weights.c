@@ -1,0 +1,213 @@
+/* exchange_weights.c - each worker trains weights of its own, which a gossip draws towards the others'. */
+#include "agree.h"
+#include "error.h"
+#include "exchange.h"
+#include "scheme.h"
+#include "tensor_table.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct weights_way {
+    tw_gossip *gossip;            /* between begin and end */
+    float **weights, **gradients; /* the learner's, by tensor */
+    uint64_t lost;                /* workers whom the others go on without, since they met last */
+    tw_comm **narrowed;           /* the comms of those that were left each time, the worker's last */
+    size_t narrowed_count;
+} weights_way;
+
+static weights_way *way_of(const worker *w)
+{
+    return w->way;
+}
+
+static tw_status check(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    if (w->schedule.kind == SCHEDULE_PLATEAU)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--schedule %s needs a validation loss that all workers share, which they have only at the end "
+                       "with --sync %s; use constant, cosine, step or decay",
+                       s->schedule, s->sync);
+    if (s->expect_ratio == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--expect-ratio %g: --sync %s exchanges weights, not compressed gradients, so it has no message "
+                   "ratio; leave the option out, and look at ratio.traffic of the summary",
+                   s->expect_ratio, s->sync);
+}
+
+static void destroy(worker *w)
+{
+    weights_way *way = way_of(w);
+    tw_gossip_destroy(way->gossip);
+    while (way->narrowed_count > 0) tw_comm_destroy(way->narrowed[--way->narrowed_count]);
+    free(way->narrowed);
+    free(way->weights);
+    free(way->gradients);
+}
+
+/* ---- beginning --------------------------------------------------------------------------------------------------- */
+
+/* Where each tensor stands in a flat array; the caller frees it. */
+static float **point_into(const learner *l, float *values)
+{
+    float **tensors = calloc(l->tensor_count, sizeof *tensors);
+    if (tensors) tensor_table_place(l->tensors, l->tensor_count, values, tensors);
+    return tensors;
+}
+
+static tw_status locate(const worker *w)
+{
+    weights_way *way = way_of(w);
+    if (!way->weights) way->weights = point_into(w->learner, w->learner->parameters);
+    if (!way->gradients) way->gradients = point_into(w->learner, w->learner->gradients);
+    return way->weights && way->gradients ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a table of tensors");
+}
+
+/* The threads of one process are not lost one by one: where one fails, the run has. */
+static tw_status choose_spec(const worker *w, char **spec)
+{
+    const char *sync = w->settings.sync;
+    int threads = strcmp(tw_comm_transport(w->comm), "threads") == 0;
+    int ends = threads && !w->synchronous && !scheme_sets(sync, "survive");
+    *spec = ends ? scheme_with(sync, "survive", "off") : strdup(sync);
+    return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+}
+
+static tw_status prepare(const worker *w, char **spec)
+{
+    TW_TRY(locate(w));
+    return choose_spec(w, spec);
+}
+
+static tw_status begin(worker *w)
+{
+    const learner *l = w->learner;
+    weights_way *way = way_of(w);
+    char *spec = NULL;
+    tw_status status = agree_status(w, prepare(w, &spec));
+    if (status == TW_OK)
+        status = tw_gossip_create(w->comm, spec, l->tensors, l->tensor_count, (const float *const *)way->weights,
+                                  &way->gossip);
+    free(spec);
+    return status;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* Workers that were lost are spoken of by the first of those that are left. */
+static tw_status notice_losses(const worker *w)
+{
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    TW_TRY(tw_gossip_stats(way_of(w)->gossip, &stats));
+    if (stats.ranks_lost == way_of(w)->lost) return TW_OK;
+    way_of(w)->lost = stats.ranks_lost;
+    if (stats.lowest_rank == (uint64_t)w->rank)
+        fprintf(stderr, "thinwire: %llu of %d workers lost by step %llu; the others go on without%s\n",
+                (unsigned long long)stats.ranks_lost, w->size, (unsigned long long)w->step,
+                w->rank > 0 ? "; the journal ends here, since rank 0 is lost" : "");
+    return TW_OK;
+}
+
+/* The weights themselves are spoilt, not a step alone. */
+static tw_status tell_divergence(const worker *w, tw_status status)
+{
+    return status == TW_ERROR_NONFINITE ? worker_diverged(w, "the weights were NaN or infinite") : status;
+}
+
+static tw_status read(worker *w)
+{
+    return tell_divergence(w, tw_gossip_read(way_of(w)->gossip, way_of(w)->weights));
+}
+
+static int all_finite(const float *values, size_t count)
+{
+    int finite = 1;
+    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]) != 0;
+    return finite;
+}
+
+static tw_status apply(worker *w, float rate)
+{
+    float *gradients = w->learner->gradients;
+    /* A gradient of NaN would stay in the momentum for ever. As a step it is refused, counted and, where the others
+     * expect a step, replaced by zeros. */
+    if (all_finite(gradients, w->learner->parameter_count))
+        optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients);
+    TW_TRY(notice_losses(w));
+    return tell_divergence(w, tw_gossip_add(way_of(w)->gossip, (const float *const *)way_of(w)->gradients));
+}
+
+static const char *plan(const worker *w, size_t index)
+{
+    (void)w, (void)index;
+    return "averaged with other workers'";
+}
+
+static tw_status add_totals(const worker *w, totals *sums)
+{
+    tw_gossip_counts stats = {.struct_size = sizeof stats};
+    if (!way_of(w)->gossip) return TW_OK;
+    TW_TRY(tw_gossip_stats(way_of(w)->gossip, &stats));
+    double *v = sums->values;
+    v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
+    v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
+    v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
+    v[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
+    v[TOTAL_SECONDS_EXCHANGE] += stats.seconds_exchange;
+    v[TOTAL_SECONDS_WAIT] += stats.seconds_wait;
+    return TW_OK;
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------------ */
+
+/* From here on the workers are those that are left. */
+static tw_status narrow(worker *w)
+{
+    weights_way *way = way_of(w);
+    tw_comm **all = realloc(way->narrowed, (way->narrowed_count + 1) * sizeof *all);
+    if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to list a comm");
+    way->narrowed = all;
+    TW_TRY(tw_gossip_survivors(way->gossip, &w->comm));
+    all[way->narrowed_count++] = w->comm;
+    w->rank = tw_comm_rank(w->comm);
+    w->size = tw_comm_size(w->comm);
+    way->lost = 0;
+    return TW_OK;
+}
+
+/* Waits for the others' last steps; the model's weights are then the mean over all workers that are not lost. */
+static tw_status end(worker *w)
+{
+    weights_way *way = way_of(w);
+    double begun = tw_clock();
+    TW_TRY(tell_divergence(w, tw_gossip_finish(way->gossip, way->weights)));
+    w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
+    TW_TRY(add_totals(w, &w->now));
+    TW_TRY(notice_losses(w));
+    if (way->lost > 0) TW_TRY(narrow(w));
+    tw_gossip_destroy(way->gossip);
+    way->gossip = NULL;
+    return TW_OK;
+}
+
+const exchange weights_exchange = {
+    .schemes = {.what = "weights",
+                .count = tw_gossips_count,
+                .name = tw_gossips_name,
+                .summary = tw_gossips_summary,
+                .option_count = tw_gossips_option_count,
+                .option = tw_gossips_option,
+                .help = tw_gossips_help,
+                .is_synchronous = tw_gossips_is_synchronous},
+    .bytes = sizeof(weights_way),
+    .check = check,
+    .destroy = destroy,
+    .begin = begin,
+    .end = end,
+    .read = read,
+    .apply = apply,
+    .plan = plan,
+    .add_totals = add_totals,
+};

@@ -1,0 +1,19 @@
+/* sealing.h - the option --seal: what ranks say to each other is encrypted, and signed with a key. */
+#ifndef TRAINER_SEALING_H
+#define TRAINER_SEALING_H
+
+#include "settings.h"
+
+/* The name to open `transport` by: its own, or the one that seals it. TW_ERROR_ARGUMENT where --seal lacks a key. */
+tw_status sealing_choose(const train_settings *settings, const char *transport, const char **name);
+
+/* TW_ERROR_ARGUMENT where the workers are threads, and there is nothing to seal. */
+tw_status sealing_refuse_threads(const train_settings *settings);
+
+/* What keeps others off the links, for people, behind a comma: ", sealed"; "" where nobody else can reach them. */
+const char *sealing_describe(const train_settings *settings, const char *transport);
+
+/* 1 if there is something to seal with, and others than its owner may read it. */
+int sealing_key_is_exposed(const train_settings *settings);
+
+#endif

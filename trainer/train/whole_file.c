@@ -1,0 +1,31 @@
+#include "whole_file.h"
+#include "error.h"
+#include "regular_file.h"
+#include <stdlib.h>
+
+static tw_status could_not(const char *path, const char *what)
+{
+    return tw_fail(TW_ERROR_IO, "%s could not be %s: %s", path, what, strerror(errno));
+}
+
+static tw_status write_beside(const char *path, const char *partial, tw_status (*write)(void *context, FILE *file),
+                              void *context)
+{
+    FILE *file;
+    TW_TRY(regular_file_stream(partial, "w", &file));
+    tw_status status = write(context, file);
+    if (status == TW_OK && fflush(file) != 0) status = could_not(path, "written");
+    if (fclose(file) != 0 && status == TW_OK) status = could_not(path, "written");
+    if (status == TW_OK && rename(partial, path) != 0) status = could_not(path, "replaced");
+    return status;
+}
+
+tw_status whole_file_write(const char *path, tw_status (*write)(void *context, FILE *file), void *context)
+{
+    char *partial;
+    if (asprintf(&partial, "%s.partial", path) < 0) return tw_fail(TW_ERROR_MEMORY, "no memory to write %s", path);
+    tw_status status = write_beside(path, partial, write, context);
+    if (status != TW_OK) remove(partial);
+    free(partial);
+    return status;
+}

@@ -1,0 +1,12 @@
+/* whole_file.h - a file that is written whole, or not at all: the old one stays until then, since half of a file may be
+ * read as another file. */
+#ifndef TRAINER_WHOLE_FILE_H
+#define TRAINER_WHOLE_FILE_H
+
+#include <stdio.h>
+#include <thinwire/thinwire.h>
+
+/* Has `write` write to a file beside `path`, which then takes its place. */
+tw_status whole_file_write(const char *path, tw_status (*write)(void *context, FILE *file), void *context);
+
+#endif
