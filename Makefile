@@ -93,7 +93,8 @@ reference:
 	@mkdir -p $(BUILD)/reference
 	@(cat Doxyfile && echo OUTPUT_DIRECTORY=$(BUILD)/reference) | doxygen -
 
-install: build
+install: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target shipped
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 wheel: deps
