@@ -1,6 +1,7 @@
 """thinwire report: what is on the page is what the runs have written, and its curves are named and told apart."""
 import html.parser
 import json
+import os
 import re
 import shutil
 import unittest
@@ -152,6 +153,19 @@ class ReportTest(CommandLineTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn("gnuplot is not installed", done.stderr)
         self.assertIn("gnuplot is not installed", Page(out.read_text()).text)
+
+    def test_a_page_takes_the_place_of_a_page_only(self):
+        run, out = self.write_run("one", [2.0, 1.0], []), self.folder / "page.html"
+        for _ in range(2):
+            self.page(run)
+        self.assertEqual([path.name for path in self.folder.glob("page*")], ["page.html"])
+        journal = run / "metrics.jsonl"
+        before = journal.read_text()
+        self.refuse(2, [journal, "no page", "another file"], "report", run, "--out", journal)
+        self.assertEqual(journal.read_text(), before)
+        out.unlink()
+        os.mkfifo(out)
+        self.refuse(2, [out, "not a regular file"], "report", run, "--out", out)
 
     def test_what_is_no_run_is_refused(self):
         out = self.folder / "page.html"

@@ -6,8 +6,10 @@
 #include "launch.h"
 #include "plot.h"
 #include "regular_file.h"
+#include "whole_file.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 typedef struct report_settings {
     char *out;
@@ -15,7 +17,7 @@ typedef struct report_settings {
 
 static const option_row rows[] = {
     {"out", "FILE", OPTION_TEXT, offsetof(report_settings, out), "report.html",
-     .help = "Write the page to FILE, in the place of what is there"},
+     .help = "Write the page to FILE. A page that is there already is replaced"},
 };
 
 static const option_page page = {
@@ -46,25 +48,36 @@ static tw_status read_runs(report *r, const options *set)
     return TW_OK;
 }
 
-static tw_status write_page(const report *r, const char *path)
+/* A page takes the place of a page, and of nothing else: a slip of the hand would cost a run its journal. */
+static tw_status check_target(const char *path)
 {
+    static const char begins[] = "<!DOCTYPE html>";
+    char first[sizeof begins] = "";
     FILE *file;
-    TW_TRY(regular_file_stream(path, "w", &file));
-    report_write_page(file, r);
-    int bad = ferror(file);
-    if (fclose(file) == 0 && !bad) return TW_OK;
-    return tw_fail(TW_ERROR_IO, "%s could not be written: is its disk full?", path);
+    if (!path_exists(path)) return TW_OK;
+    TW_TRY(regular_file_stream(path, "r", &file));
+    size_t length = fread(first, 1, sizeof first - 1, file);
+    fclose(file);
+    if (length == 0 || strcasecmp(first, begins) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "%s is no page, and would be lost; name another file", path);
+}
+
+static tw_status write_page(void *of, FILE *file)
+{
+    report_write_page(file, of);
+    return TW_OK; /* what could not be written, whole_file_write finds */
 }
 
 /* A page without curves is still a page. */
 static tw_status make(report *r, const report_settings *s, const options *set)
 {
+    TW_TRY(check_target(s->out));
     TW_TRY(read_runs(r, set));
     if (report_draw(r) != TW_OK) {
         snprintf(r->no_picture, sizeof r->no_picture, "%s", tw_last_error());
         fprintf(stderr, "thinwire: the report has no curves: %s\n", r->no_picture);
     }
-    return write_page(r, s->out);
+    return whole_file_write(s->out, write_page, r);
 }
 
 static int run(void *settings, options *set)

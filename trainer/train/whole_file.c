@@ -14,7 +14,7 @@ static tw_status write_beside(const char *path, const char *partial, tw_status (
     FILE *file;
     TW_TRY(regular_file_stream(partial, "w", &file));
     tw_status status = write(context, file);
-    if (status == TW_OK && fflush(file) != 0) status = could_not(path, "written");
+    if (status == TW_OK && (ferror(file) || fflush(file) != 0)) status = could_not(path, "written");
     if (fclose(file) != 0 && status == TW_OK) status = could_not(path, "written");
     if (status == TW_OK && rename(partial, path) != 0) status = could_not(path, "replaced");
     return status;
