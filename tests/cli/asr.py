@@ -105,6 +105,17 @@ class TrainingTest(SpeechTest):
         self.assertEqual(summary["metrics"], {"wer": 0, "cer": 0, "substitutions": 0, "insertions": 0, "deletions": 0,
                                               "words": WORDS})
 
+    def test_convolutions_before_the_lstm_layers(self):
+        """A quarter of the rows are enough to learn the eight by heart; a checkpoint says what it is of."""
+        options, out = ("--features", "rate=8000,bins=20", "--channels", 6), self.folder / "run"
+        summary = self.train(*options, "--epochs", 50, "--batch", 4, "--out", out)
+        self.assertEqual(summary["metric"], {"name": "wer", "value": 0})
+        done = self.run_program("transcribe", out, self.speech.parent / "0.wav")
+        self.assertEqual(done.stdout, f"{self.speech.parent / '0.wav'}\t{TEXTS[0]}\n")
+        losses = [self.train(*options, "--workers", workers, "--batch", 4 // workers, "--steps", 12)["loss"]
+                  for workers in (1, 4)]
+        self.assertAlmostEqual(losses[1] / losses[0], 1, places=4)
+
     def test_the_error_rate_is_that_of_the_counts(self):
         metrics = self.train("--epochs", 5, "--workers", 2)["metrics"]
         errors = metrics["substitutions"] + metrics["insertions"] + metrics["deletions"]
@@ -380,9 +391,10 @@ class TranscribingTest(SpeechTest):
         path = self.folder / "model.safetensors"
         texts = {"format": "thinwire checkpoint 1", "task": "asr", "checksum": "00000000", "alphabet": " ab", "layers": "1",
                  "feature settings": "rate=8000,bins=4", "hidden": "16384", "bottleneck": "0"}
-        header = json.dumps({"__metadata__": texts}).encode()
-        path.write_bytes(struct.pack("<Q", len(header)) + header)
-        self.refuse(2, [path, "weights", "holds 0"], "transcribe", path, self.files[0])
+        for more in ({}, {"hidden": "1", "channels": "65536"}):
+            header = json.dumps({"__metadata__": texts | more}).encode()
+            path.write_bytes(struct.pack("<Q", len(header)) + header)
+            self.refuse(2, [path, "weights", "holds 0"], "transcribe", path, self.files[0])
 
     def test_what_was_learned_is_written_down(self):
         expected = [f"{file}\t{text}" for file, text in zip(self.files, TEXTS)]

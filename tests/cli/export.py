@@ -183,6 +183,7 @@ class TorchTest(ExportTest):
         yield self.train_text("lm"), {"task": "lm", "tied": False, "unit": "word", "layers": 2}
         yield self.train_text("tied", "--tied", "--layers", 1), {"task": "lm", "tied": True, "layers": 1}
         yield self.train_speech("asr", "--hidden", 12, "--bottleneck", 5), {"task": "asr", "alphabet": " abc", "labels": 5}
+        yield self.train_speech("convolved", "--hidden", 12, "--channels", 3), {"channels": 3, "hidden": 12}
         for positions in ("none", "relative"):
             conformer = ("--encoder", "conformer", "--blocks", 2, "--width", 12, "--heads", 3, "--kernel", 5,
                          "--channels", 4, "--positions", positions)

@@ -193,9 +193,10 @@ class RefusalTest(FineTuningTest):
         for options, culprit in ((("--heads", 3), "3 heads"), (("--kernel", 4), "odd"), (("--blocks", 0), "block"),
                                  (("--model", "frames", "--alignment", "x"), "--model frames")):
             self.refuse(2, [culprit], *words, "--encoder", "conformer", *options)
-        for option in ("--blocks", "--width", "--heads", "--kernel", "--channels", "--freeze-steps"):
+        for option in ("--blocks", "--width", "--heads", "--kernel", "--freeze-steps"):
             self.refuse(2, [option, "--encoder conformer"], *words, option, 2)
         self.refuse(2, ["--freeze", "--encoder conformer"], *words, "--freeze", "encoder")
+        self.refuse(2, ["--channels", "--model ctc"], *words, "--channels", 2, "--model", "frames", "--alignment", "x")
 
     def test_transcribing_with_what_is_only_pre_trained(self):
         self.refuse(2, ["pre-trained", "thinwire train asr", "--init-from"], "transcribe", self.run_folder,

@@ -14,6 +14,14 @@ static acoustic_model_config tiny(size_t bottleneck, float keep)
         .features = FEATURES, .layers = 2, .hidden = 6, .bottleneck = bottleneck, .labels = LABELS, .keep = keep};
 }
 
+/* Rows of scores: 2, 1 and 2. */
+static acoustic_model_config convolved(size_t bottleneck, float keep)
+{
+    acoustic_model_config config = tiny(bottleneck, keep);
+    config.channels = 3;
+    return config;
+}
+
 static acoustic_model *make(acoustic_model_config config)
 {
     acoustic_model *m;
@@ -52,11 +60,11 @@ typedef struct probe {
 static tw_status linear_loss(void *context, const acoustic_model_batch *batch, const float *scores, float *gradient)
 {
     probe *p = context;
-    const size_t rows = acoustic_model_rows(p->m, STEPS) * BATCH;
+    const size_t rows = acoustic_model_rows(p->m, batch->steps) * BATCH;
     assert_ptr_equal(batch, &p->batch);
     p->loss = 0.0;
     for (size_t row = 0; row < rows; row++) {
-        const int beyond = row / BATCH >= acoustic_model_rows(p->m, lengths[row % BATCH]);
+        const int beyond = row / BATCH >= acoustic_model_rows(p->m, batch->lengths[row % BATCH]);
         double sum = 0.0;
         for (size_t k = 0; k < LABELS; k++) sum += p->direction[row * LABELS + k];
         for (size_t k = 0; k < LABELS; k++) {
@@ -115,6 +123,28 @@ static void gradients_agree_with_differences(void **state)
     free(frames);
     free(direction);
     free(targets);
+}
+
+/* As many rows as there are frames above. Biases keep the convolutions away from the corner of their ReLU, where no
+ * difference tells the slope. */
+static void gradients_through_convolutions_before_the_stack_agree(void **state)
+{
+    static const size_t longer[BATCH] = {28, 8, 17};
+    float *frames = random_floats(1, 4 * ROWS * FEATURES), *direction = random_floats(2, ROWS * LABELS);
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        probe p = {.m = make(convolved(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f)),
+                   .batch = {4 * STEPS, BATCH, longer, frames},
+                   .direction = direction};
+        const parameter_set *set = acoustic_model_parameters(p.m);
+        for (size_t k = 0; k < 6; k++) set->values[set->table->offsets[k < 3 ? 1 : 3] + k % 3] = 1.0f;
+        memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
+        loss_of_utterances(&p);
+        check_gradients(set, loss_of_utterances, &p);
+        acoustic_model_destroy(p.m);
+    }
+    free(frames);
+    free(direction);
 }
 
 static double loss_without_noise(void *context)
@@ -227,6 +257,26 @@ static void gradients_are_announced_complete_and_backwards(void **state)
     free(targets);
 }
 
+static void convolutions_before_the_stack_are_announced_last(void **state)
+{
+    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
+    probe p = {.m = make(convolved(0, 0.7f)), .batch = {STEPS, BATCH, lengths, frames}, .direction = direction};
+    announcements a = announcements_open(acoustic_model_parameters(p.m));
+    const acoustic_model_loss loss = {linear_loss, &p};
+    (void)state;
+    assert_ok(acoustic_model_step(p.m, &p.batch, &loss, &noise, note_announcement, &a));
+    assert_int_equal(a.next, 0);
+    assert_int_equal(a.set->table->count, 4 + 12 + 2);
+    assert_string_equal(a.set->table->tensors[0].name, "feature_extractor.conv_layers.0.conv.weight");
+    assert_string_equal(a.set->table->tensors[4].name, "rnn.weight_ih_l0");
+    assert_int_equal(a.set->table->tensors[4].shape[1], 3); /* a quarter of 4 features, for each of 3 channels */
+    assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
+    free(a.copy);
+    acoustic_model_destroy(p.m);
+    free(frames);
+    free(direction);
+}
+
 /* ---- lengths ---- */
 
 static void check_each_alone(acoustic_model *m)
@@ -257,6 +307,7 @@ static void an_utterance_gets_what_it_gets_alone(void **state)
 {
     (void)state;
     check_each_alone(make(tiny(3, 0.5f))); /* evaluation drops nothing */
+    check_each_alone(make(convolved(3, 0.5f)));
     check_each_alone(make(conformer(0.5f, SPEECH_ENCODER_FREEZE_NONE)));
 }
 
@@ -343,19 +394,23 @@ static void impossible_models_and_calls_are_refused(void **state)
                      TW_ERROR_IO);
     acoustic_model_destroy(NULL);
     acoustic_model_destroy(m);
-    m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_NONE));
-    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
-    assert_non_null(strstr(tw_last_error(), "no row for each frame"));
-    acoustic_model_destroy(m);
+    const acoustic_model_config with_convolutions[] = {conformer(1.0f, SPEECH_ENCODER_FREEZE_NONE), convolved(0, 1.0f)};
+    for (int i = 0; i < 2; i++) {
+        m = make(with_convolutions[i]);
+        assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(tw_last_error(), "no row for each frame"));
+        acoustic_model_destroy(m);
+    }
     free(frames);
     free(targets);
 }
 
 static void what_is_counted_is_what_is_made(void **state)
 {
-    const acoustic_model_config configs[] = {tiny(3, 1.0f), conformer(1.0f, SPEECH_ENCODER_FREEZE_ALL)};
+    const acoustic_model_config configs[] = {tiny(3, 1.0f), convolved(3, 1.0f),
+                                             conformer(1.0f, SPEECH_ENCODER_FREEZE_ALL)};
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t elements;
         acoustic_model *m = make(configs[i]);
         assert_ok(acoustic_model_elements(&configs[i], &elements));
@@ -368,10 +423,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(gradients_through_convolutions_before_the_stack_agree),
         cmocka_unit_test(gradients_through_a_speech_encoder_agree),
         cmocka_unit_test(what_is_held_has_gradients_of_zero),
         cmocka_unit_test(announcements_count_from_behind_what_is_frozen),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
+        cmocka_unit_test(convolutions_before_the_stack_are_announced_last),
         cmocka_unit_test(an_utterance_gets_what_it_gets_alone),
         cmocka_unit_test(the_switchboard_model_has_the_published_size),
         cmocka_unit_test(learns_from_both_sides_of_a_frame),

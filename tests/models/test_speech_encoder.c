@@ -1,5 +1,6 @@
 /* The speech encoder: utterances of a batch do not touch one another, frozen parts cost nothing, and what it is asked
  * for cannot be wrong in silence. Its numbers are checked with w2v-BERT's. */
+#include "front_end.h"
 #include "speech_encoder.h"
 
 #include "training.h"
@@ -74,7 +75,7 @@ static void test_each_utterance_is_as_if_alone(void **state)
         const size_t alone[] = {0, firsts[u + 1] - firsts[u]};
         y = forward(&f, (nn_rows){1, alone}, f.frames + firsts[u] * FEATURES, &rows);
         assert_int_equal(nn_rows_total(&rows), places[u + 1] - places[u]);
-        assert_int_equal(nn_rows_total(&rows), speech_encoder_rows(alone[1]));
+        assert_int_equal(nn_rows_total(&rows), front_end_rows(alone[1]));
         for (size_t i = 0; i < nn_rows_total(&rows) * WIDTH; i++)
             assert_near((double)y[i], (double)together[places[u] * WIDTH + i], 1e-5);
     }

@@ -108,15 +108,35 @@ class LanguageModel(nn.Module):
         return self.decoder(y), state
 
 
+class FrontEnd(nn.Module):
+    """Two convolutions that leave a row of four frames: (frames, batch, features) to (batch, rows, width)."""
+    def __init__(self, d: dict) -> None:
+        super().__init__()
+        channels = d["channels"]
+        self.width = (d["features"] + 3) // 4 * channels
+        layers = [nn.ModuleDict({"conv": nn.Conv2d(inputs, channels, 3, 2, 1)}) for inputs in (1, channels)]
+        self.conv_layers = nn.ModuleList(layers)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        x = features.transpose(0, 1)[:, None]
+        for layer in self.conv_layers:
+            x = functional.relu(layer["conv"](x))
+        return x.permute(0, 2, 3, 1).flatten(2)
+
+
 class AcousticModel(nn.Module):
     def __init__(self, d: dict) -> None:
         super().__init__()
-        self.rnn = nn.LSTM(d["features"], d["hidden"], d["layers"], bidirectional=True)
+        self.feature_extractor = FrontEnd(d) if d.get("channels") else None
+        inputs = self.feature_extractor.width if self.feature_extractor else d["features"]
+        self.rnn = nn.LSTM(inputs, d["hidden"], d["layers"], bidirectional=True)
         width = d["bottleneck"] or 2 * d["hidden"]
         self.bottleneck = nn.Linear(2 * d["hidden"], width) if d["bottleneck"] else nn.Identity()
         self.output = nn.Linear(width, d["labels"])
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
+        if self.feature_extractor:
+            features = self.feature_extractor(features).transpose(0, 1)
         return self.output(self.bottleneck(self.rnn(features)[0])).log_softmax(-1)
 
 
@@ -200,22 +220,18 @@ class Conformer(nn.Module):
 
 
 class SpeechEncoder(nn.Module):
-    """Two convolutions that leave a row of four frames, conformers, a linear layer to the labels."""
+    """The front end, conformers, a linear layer to the labels."""
     def __init__(self, d: dict) -> None:
         super().__init__()
-        channels, bins = d["channels"], (d["features"] + 3) // 4
-        layers = [nn.ModuleDict({"conv": nn.Conv2d(inputs, channels, 3, 2, 1)}) for inputs in (1, channels)]
-        self.feature_extractor = nn.ModuleDict({"conv_layers": nn.ModuleList(layers)})
-        self.feature_projection = nn.ModuleDict({"layer_norm": nn.LayerNorm(bins * channels),
-                                                 "projection": nn.Linear(bins * channels, d["width"])})
+        self.feature_extractor = FrontEnd(d)
+        width = self.feature_extractor.width
+        self.feature_projection = nn.ModuleDict({"layer_norm": nn.LayerNorm(width),
+                                                 "projection": nn.Linear(width, d["width"])})
         self.encoder = nn.ModuleDict({"layers": nn.ModuleList(Conformer(d) for _ in range(d["blocks"]))})
         self.output = nn.Linear(d["width"], d["labels"])
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        x = features.transpose(0, 1)[:, None]
-        for layer in self.feature_extractor["conv_layers"]:
-            x = functional.relu(layer["conv"](x))
-        x = self.feature_projection["layer_norm"](x.permute(0, 2, 3, 1).flatten(2))
+        x = self.feature_projection["layer_norm"](self.feature_extractor(features))
         x = self.feature_projection["projection"](x)
         for block in self.encoder["layers"]:
             x = block(x)

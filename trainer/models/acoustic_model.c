@@ -1,13 +1,14 @@
 /* acoustic_model.c - the stack or the speech encoder, one or two linear layers, a loss; and back.
  *
- * Batches are padded. The speech encoder reads packed ones: the padding is taken out before it, and put back behind the
- * last layer, where the loss is. */
+ * Batches are padded. Convolutions read packed ones: the padding is taken out before them. It is put back before the
+ * stack, which wants steps, and for the speech encoder behind the last layer, where the loss is. */
 #include "acoustic_model.h"
 
 #include "affine.h"
 #include "buffer.h"
 #include "cross_entropy.h"
 #include "engine.h"
+#include "front_end.h"
 #include "padding.h"
 #include "recurrent.h"
 
@@ -19,16 +20,20 @@ struct acoustic_model {
     acoustic_model_config config;
     nn_engine *engine;
     nn_table table;
+    front_end front;  /* where the configuration has channels */
     recurrent *stack; /* or */
     speech_encoder *encoder;
     int held;
     nn_range encoder_parameters; /* that learn, of the stack or the encoder */
     nn_affine bottleneck, output;
     parameter_set parameters;
-    size_t *first; /* of each utterance's packed frames */
+    size_t *first;   /* of each utterance's packed frames */
+    size_t *lengths; /* of what the stack reads, behind `first` in its memory */
     size_t utterances;
     nn_buffer packed;          /* the frames without padding */
-    nn_buffer packed_gradient; /* of the logits without padding */
+    nn_buffer rows;            /* of the front end, with padding */
+    nn_buffer rows_gradient;   /* of these */
+    nn_buffer packed_gradient; /* of the logits, or of the front end's rows, without padding */
     nn_buffer scores;          /* with padding */
     nn_buffer narrow;          /* the bottleneck's output */
     nn_buffer narrow_gradient; /* of that */
@@ -63,8 +68,9 @@ static float range_of(size_t fan_in)
 static tw_status declare_stack(acoustic_model *m, size_t *width)
 {
     const acoustic_model_config *c = &m->config;
+    if (c->channels > 0) TW_TRY(front_end_declare(c->features, c->channels, m->engine, &m->table, &m->front));
     const recurrent_options stack = {.layers = c->layers,
-                                     .inputs = c->features,
+                                     .inputs = c->channels > 0 ? m->front.width : c->features,
                                      .hidden = c->hidden,
                                      .bidirectional = 1,
                                      .range = range_of(c->hidden),
@@ -139,6 +145,7 @@ tw_status acoustic_model_elements(const acoustic_model_config *config, size_t *e
 void acoustic_model_destroy(acoustic_model *m)
 {
     if (!m) return;
+    front_end_free(&m->front);
     recurrent_destroy(m->stack);
     speech_encoder_destroy(m->encoder);
     nn_engine_destroy(m->engine);
@@ -146,6 +153,8 @@ void acoustic_model_destroy(acoustic_model *m)
     nn_table_free(&m->table);
     free(m->first);
     nn_buffer_free(&m->packed);
+    nn_buffer_free(&m->rows);
+    nn_buffer_free(&m->rows_gradient);
     nn_buffer_free(&m->packed_gradient);
     nn_buffer_free(&m->scores);
     nn_buffer_free(&m->narrow);
@@ -176,9 +185,15 @@ void acoustic_model_hold(acoustic_model *m, int held)
     m->held = held;
 }
 
+/* Whether a row stands for four frames. */
+static int convolves(const acoustic_model *m)
+{
+    return m->encoder || m->config.channels > 0;
+}
+
 size_t acoustic_model_rows(const acoustic_model *m, size_t frames)
 {
-    return m->encoder ? speech_encoder_rows(frames) : frames;
+    return convolves(m) ? front_end_rows(frames) : frames;
 }
 
 /* ---- both ways ---- */
@@ -190,43 +205,71 @@ typedef struct pass {
     nn_gradient_ready ready;
     void *context;
     size_t rows;
-    nn_rows packed;      /* the encoder's rows */
+    nn_rows packed; /* the convolutions' rows */
+    recurrent_batch stack;
     const float *hidden; /* the stack's output, or the encoder's */
     const float *last;   /* what the output layer read: that, or the bottleneck's */
 } pass;
-
-static tw_status forward_stack(acoustic_model *m, pass *p)
-{
-    const acoustic_model_batch *b = p->batch;
-    recurrent_batch stack = {.steps = b->steps, .batch = b->batch, .lengths = b->lengths, .x = b->frames, .keep = 1.0f};
-    if (p->noise) {
-        stack.keep = m->config.keep;
-        stack.noise = *p->noise;
-    }
-    p->rows = b->steps * b->batch;
-    return recurrent_forward(m->stack, m->parameters.values, &stack, &p->hidden);
-}
 
 static tw_status reserve_places(acoustic_model *m, size_t utterances)
 {
     if (m->utterances >= utterances && m->first) return TW_OK;
     free(m->first);
     m->utterances = 0;
-    m->first = malloc((utterances + 1) * sizeof *m->first);
+    m->first = malloc((2 * utterances + 1) * sizeof *m->first);
     if (!m->first) return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu utterances", utterances);
+    m->lengths = m->first + utterances + 1;
     m->utterances = utterances;
     return TW_OK;
 }
 
-static tw_status forward_encoder(acoustic_model *m, pass *p)
+/* The frames without padding, into m->packed. */
+static tw_status pack(acoustic_model *m, const acoustic_model_batch *b, nn_rows *frames)
 {
-    const acoustic_model_batch *b = p->batch;
     TW_TRY(reserve_places(m, b->batch));
     m->first[0] = 0;
     for (size_t u = 0; u < b->batch; u++) m->first[u + 1] = m->first[u] + (b->lengths ? b->lengths[u] : b->steps);
-    const nn_rows frames = {b->batch, m->first};
-    TW_TRY(nn_buffer_reserve(&m->packed, nn_rows_total(&frames) * m->config.features));
-    padding_remove(&frames, m->config.features, b->frames, m->packed.values);
+    *frames = (nn_rows){b->batch, m->first};
+    TW_TRY(nn_buffer_reserve(&m->packed, nn_rows_total(frames) * m->config.features));
+    padding_remove(frames, m->config.features, b->frames, m->packed.values);
+    return TW_OK;
+}
+
+/* The stack then reads the front end's rows in place of the frames. */
+static tw_status forward_front(acoustic_model *m, pass *p)
+{
+    recurrent_batch *stack = &p->stack;
+    const float *rows;
+    nn_rows frames;
+    TW_TRY(pack(m, p->batch, &frames));
+    TW_TRY(front_end_forward(&m->front, m->parameters.values, &frames, m->packed.values, &p->packed, &rows));
+    for (size_t u = 0; u < stack->batch; u++) m->lengths[u] = nn_rows_length(&p->packed, u);
+    stack->steps = front_end_rows(stack->steps);
+    TW_TRY(nn_buffer_reserve(&m->rows, stack->steps * stack->batch * m->front.width));
+    padding_put(&p->packed, stack->steps, m->front.width, rows, m->rows.values);
+    stack->lengths = m->lengths;
+    stack->x = m->rows.values;
+    return TW_OK;
+}
+
+static tw_status forward_stack(acoustic_model *m, pass *p)
+{
+    const acoustic_model_batch *b = p->batch;
+    p->stack =
+        (recurrent_batch){.steps = b->steps, .batch = b->batch, .lengths = b->lengths, .x = b->frames, .keep = 1.0f};
+    if (p->noise) {
+        p->stack.keep = m->config.keep;
+        p->stack.noise = *p->noise;
+    }
+    if (m->config.channels > 0) TW_TRY(forward_front(m, p));
+    p->rows = p->stack.steps * p->stack.batch;
+    return recurrent_forward(m->stack, m->parameters.values, &p->stack, &p->hidden);
+}
+
+static tw_status forward_encoder(acoustic_model *m, pass *p)
+{
+    nn_rows frames;
+    TW_TRY(pack(m, p->batch, &frames));
     TW_TRY(speech_encoder_forward(m->encoder, m->parameters.values, &frames, m->packed.values, p->noise, &p->packed,
                                   &p->hidden));
     p->rows = nn_rows_total(&p->packed);
@@ -275,11 +318,20 @@ static tw_status backward_affine(acoustic_model *m, const pass *p, const nn_affi
 
 static tw_status backward_stack(acoustic_model *m, const pass *p)
 {
+    const int convolves = m->config.channels > 0;
+    const size_t width = m->front.width;
+    if (convolves) TW_TRY(nn_buffer_reserve(&m->rows_gradient, p->rows * width));
     const recurrent_gradients stack = {.y = m->hidden_gradient.values,
+                                       .x = convolves ? m->rows_gradient.values : NULL,
                                        .parameters = m->parameters.gradients,
                                        .ready = p->ready,
                                        .context = p->context};
-    return recurrent_backward(m->stack, m->parameters.values, &stack);
+    TW_TRY(recurrent_backward(m->stack, m->parameters.values, &stack));
+    if (!convolves) return TW_OK;
+    TW_TRY(nn_buffer_reserve(&m->packed_gradient, nn_rows_total(&p->packed) * width));
+    padding_remove(&p->packed, width, m->rows_gradient.values, m->packed_gradient.values);
+    return front_end_backward(&m->front, m->parameters.values, m->packed_gradient.values, m->parameters.gradients,
+                              p->ready, p->context);
 }
 
 static tw_status backward_encoder(acoustic_model *m, const pass *p)
@@ -315,7 +367,7 @@ static tw_status backward(acoustic_model *m, const pass *p, const float *gradien
 
 /* ---- whole utterances ---- */
 
-static void clear_padding(const acoustic_model_batch *batch, size_t labels, float *gradient)
+static void clear_padding(const recurrent_batch *batch, size_t labels, float *gradient)
 {
     for (size_t t = 0; batch->lengths && t < batch->steps; t++)
         for (size_t s = 0; s < batch->batch; s++)
@@ -345,7 +397,7 @@ static tw_status without_padding(acoustic_model *m, const pass *p, float **gradi
         TW_TRY(nn_buffer_reserve(&m->packed_gradient, p->rows * labels));
         padding_remove(&p->packed, labels, m->gradient.values, m->packed_gradient.values);
     } else {
-        clear_padding(p->batch, labels, m->gradient.values);
+        clear_padding(&p->stack, labels, m->gradient.values);
     }
     *gradient = m->encoder ? m->packed_gradient.values : m->gradient.values;
     return TW_OK;
@@ -380,7 +432,8 @@ tw_status acoustic_model_evaluate(acoustic_model *m, const acoustic_model_batch 
 
 static tw_status check_targets(const acoustic_model *m, const acoustic_model_batch *batch, const int32_t *targets)
 {
-    if (m->encoder) return tw_fail(TW_ERROR_ARGUMENT, "a speech encoder has no row for each frame that has a target");
+    if (convolves(m))
+        return tw_fail(TW_ERROR_ARGUMENT, "with convolutions there is no row for each frame that has a target");
     for (size_t i = 0; i < batch->steps * batch->batch; i++) {
         size_t step = i / batch->batch, sequence = i % batch->batch;
         if (targets[i] < NN_NO_TARGET || targets[i] >= (int32_t)m->config.labels)

@@ -1,14 +1,16 @@
 /* acoustic_model.h - from frames of features to scores of labels: bidirectional LSTM layers or a speech encoder of
- * conformer blocks, an optional linear bottleneck, a linear layer to the labels. Two ways to train it:
+ * conformer blocks, an optional linear bottleneck, a linear layer to the labels. Before the LSTM layers there may be
+ * two convolutions that sub-sample (front_end.h). Two ways to train it:
  *
- *   - on whole utterances of different lengths, with a loss of the caller's (CTC: the shape of DeepSpeech 2);
+ *   - on whole utterances of different lengths, with a loss of the caller's (CTC; with the convolutions this is the
+ *     shape of DeepSpeech 2, Amodei et al. 2016);
  *   - on windows of frames with a label for each frame (the shape of IBM's Switchboard models: 6 layers of 512 cells a
  *     direction, a bottleneck of 256, windows of 21 frames).
  *
- * Dropout is on each LSTM layer's output, and in the speech encoder where conformers have it. Tensors: "rnn.*" as in
- * PyTorch's nn.LSTM, or the speech encoder's; "bottleneck.*", "output.*".
+ * Dropout is on each LSTM layer's output, and in the speech encoder where conformers have it. Tensors: the front end's,
+ * "rnn.*" as in PyTorch's nn.LSTM, or the speech encoder's; "bottleneck.*", "output.*".
  *
- * A speech encoder makes a row of scores of four frames, so it is for whole utterances only.
+ * Convolutions make a row of scores of four frames, so they are for whole utterances only.
  * A model belongs to one thread. */
 #ifndef TRAINER_ACOUSTIC_MODEL_H
 #define TRAINER_ACOUSTIC_MODEL_H
@@ -30,6 +32,7 @@ typedef struct acoustic_model_config {
     nn_precision precision;
     speech_encoder_config encoder; /* its features and its dropout are those above */
     speech_encoder_freeze freeze;  /* the part of the encoder that never learns */
+    size_t channels;               /* of the convolutions before the LSTM layers; 0: there are none */
 } acoustic_model_config;
 
 /* TW_ERROR_ARGUMENT says which size cannot be; TW_ERROR_UNSUPPORTED, that the precision cannot. */

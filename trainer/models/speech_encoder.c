@@ -1,33 +1,29 @@
-/* speech_encoder.c - two convolutions, a norm, a linear layer, blocks; and back, in pieces. */
+/* speech_encoder.c - the front end, a norm, a linear layer, blocks; and back, in pieces. */
 #include "speech_encoder.h"
 
 #include "conformer.h"
-#include "subsampling.h"
+#include "front_end.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONVOLUTIONS = 2 };
-
 struct speech_encoder {
     speech_encoder_config config;
     const nn_table *table;
-    nn_subsampling convolutions[CONVOLUTIONS];
+    front_end front;
     nn_layer_norm norm;
     nn_affine projection;
     conformer *blocks;
     size_t block_count;
     /* of the last forward */
-    nn_rows frames, rows[CONVOLUTIONS]; /* of each convolution's output */
-    size_t *places;                     /* the memory of rows[].first */
-    size_t place_capacity;
-    const float *frame_values, *projected_from;
+    nn_rows rows; /* of the front end's output */
+    const float *convolved, *projected_from;
     nn_noise noise;
     int noisy;
-    nn_buffer convolved[CONVOLUTIONS], moments, features, projected;
-    nn_buffer feature_gradient, convolved_gradient[CONVOLUTIONS];
+    nn_buffer moments, features, projected;
+    nn_buffer feature_gradient, convolved_gradient;
     conformer_room room;
 };
 
@@ -53,26 +49,18 @@ tw_status speech_encoder_check(const speech_encoder_config *c)
     return TW_OK;
 }
 
-static size_t feature_count(const speech_encoder_config *c)
-{
-    return nn_halved(nn_halved(c->features)) * c->channels;
-}
-
 static tw_status declare_features(speech_encoder *e, nn_engine *engine, nn_table *table)
 {
     const speech_encoder_config *c = &e->config;
-    TW_TRY(nn_subsampling_declare("feature_extractor.conv_layers.0.conv", c->features, 1, c->channels, engine, table,
-                                  &e->convolutions[0]));
-    TW_TRY(nn_subsampling_declare("feature_extractor.conv_layers.1.conv", nn_halved(c->features), c->channels,
-                                  c->channels, engine, table, &e->convolutions[1]));
-    return nn_layer_norm_declare("feature_projection.layer_norm", feature_count(c), table, &e->norm);
+    TW_TRY(front_end_declare(c->features, c->channels, engine, table, &e->front));
+    return nn_layer_norm_declare("feature_projection.layer_norm", e->front.width, table, &e->norm);
 }
 
 static tw_status declare_projection(speech_encoder *e, nn_engine *engine, nn_table *table)
 {
-    const float range = 1.0f / sqrtf((float)feature_count(&e->config));
+    const float range = 1.0f / sqrtf((float)e->front.width);
     const nn_affine_options options = {
-        "feature_projection.projection", feature_count(&e->config), e->config.width, range, range, engine};
+        "feature_projection.projection", e->front.width, e->config.width, range, range, engine};
     return nn_affine_declare(&options, table, &e->projection);
 }
 
@@ -111,25 +99,21 @@ tw_status speech_encoder_create(const speech_encoder_config *config, nn_engine *
 void speech_encoder_destroy(speech_encoder *e)
 {
     if (!e) return;
-    for (size_t i = 0; i < CONVOLUTIONS; i++) {
-        nn_subsampling_free(&e->convolutions[i]);
-        nn_buffer_free(&e->convolved[i]);
-        nn_buffer_free(&e->convolved_gradient[i]);
-    }
+    front_end_free(&e->front);
     for (size_t i = 0; i < e->block_count; i++) conformer_free(&e->blocks[i]);
     nn_buffer_free(&e->moments);
     nn_buffer_free(&e->features);
     nn_buffer_free(&e->projected);
     nn_buffer_free(&e->feature_gradient);
+    nn_buffer_free(&e->convolved_gradient);
     conformer_room_free(&e->room);
-    free(e->places);
     free(e->blocks);
     free(e);
 }
 
 size_t speech_encoder_features(const speech_encoder *e)
 {
-    return feature_count(&e->config);
+    return e->front.width;
 }
 
 size_t speech_encoder_frozen(const speech_encoder *e, speech_encoder_freeze freeze)
@@ -141,83 +125,19 @@ size_t speech_encoder_frozen(const speech_encoder *e, speech_encoder_freeze free
 
 /* ---- forward ---- */
 
-size_t speech_encoder_rows(size_t frames)
-{
-    return nn_halved(nn_halved(frames));
-}
-
-static tw_status reserve_places(speech_encoder *e, size_t utterances)
-{
-    if (utterances < e->place_capacity) return TW_OK;
-    free(e->places);
-    e->place_capacity = 0;
-    e->places = malloc(CONVOLUTIONS * (utterances + 1) * sizeof *e->places);
-    if (!e->places) return tw_fail(TW_ERROR_MEMORY, "no memory for a batch of %zu utterances", utterances);
-    e->place_capacity = utterances + 1;
-    return TW_OK;
-}
-
-static tw_status check_frames(const nn_rows *frames)
-{
-    if (frames->count == 0) return tw_fail(TW_ERROR_ARGUMENT, "a batch needs an utterance");
-    for (size_t u = 0; u < frames->count; u++)
-        if (frames->first[u + 1] <= frames->first[u])
-            return tw_fail(TW_ERROR_ARGUMENT, "utterance %zu of a batch has no frame", u);
-    return TW_OK;
-}
-
-static tw_status place_rows(speech_encoder *e, const nn_rows *frames)
-{
-    TW_TRY(check_frames(frames));
-    TW_TRY(reserve_places(e, frames->count));
-    const nn_rows *longer = frames;
-    for (size_t i = 0; i < CONVOLUTIONS; i++) {
-        size_t *first = e->places + i * (frames->count + 1);
-        first[0] = 0;
-        for (size_t u = 0; u < frames->count; u++) first[u + 1] = first[u] + nn_halved(nn_rows_length(longer, u));
-        e->rows[i] = (nn_rows){frames->count, first};
-        longer = &e->rows[i];
-    }
-    return TW_OK;
-}
-
-static size_t convolved_values(const speech_encoder *e, size_t i)
-{
-    return nn_rows_total(&e->rows[i]) * nn_halved(e->convolutions[i].bins) * e->config.channels;
-}
-
-/* What convolution i reads. */
-static const nn_rows *rows_before(const speech_encoder *e, size_t i)
-{
-    return i ? &e->rows[i - 1] : &e->frames;
-}
-
-static const float *values_before(const speech_encoder *e, size_t i)
-{
-    return i ? e->convolved[i - 1].values : e->frame_values;
-}
-
 static size_t total(const speech_encoder *e)
 {
-    return nn_rows_total(&e->rows[CONVOLUTIONS - 1]);
+    return nn_rows_total(&e->rows);
 }
 
 tw_status speech_encoder_forward_features(speech_encoder *e, const float *values, const nn_rows *frames, const float *x,
                                           nn_rows *rows, const float **features)
 {
-    TW_TRY(place_rows(e, frames));
-    e->frames = *frames;
-    e->frame_values = x;
-    for (size_t i = 0; i < CONVOLUTIONS; i++) {
-        TW_TRY(nn_buffer_reserve(&e->convolved[i], convolved_values(e, i)));
-        TW_TRY(nn_subsampling_forward(&e->convolutions[i], values, rows_before(e, i), values_before(e, i), &e->rows[i],
-                                      e->convolved[i].values));
-    }
+    TW_TRY(front_end_forward(&e->front, values, frames, x, &e->rows, &e->convolved));
     TW_TRY(nn_buffer_reserve(&e->moments, 2 * total(e)));
-    TW_TRY(nn_buffer_reserve(&e->features, total(e) * feature_count(&e->config)));
-    nn_layer_norm_forward(&e->norm, values, total(e), e->convolved[CONVOLUTIONS - 1].values, e->features.values,
-                          e->moments.values);
-    *rows = e->rows[CONVOLUTIONS - 1];
+    TW_TRY(nn_buffer_reserve(&e->features, total(e) * e->front.width));
+    nn_layer_norm_forward(&e->norm, values, total(e), e->convolved, e->features.values, e->moments.values);
+    *rows = e->rows;
     *features = e->features.values;
     return TW_OK;
 }
@@ -226,7 +146,7 @@ tw_status speech_encoder_forward_features(speech_encoder *e, const float *values
 static conformer_pass pass_of(const speech_encoder *e, const float *values, size_t block)
 {
     return (conformer_pass){.values = values,
-                            .rows = e->rows[CONVOLUTIONS - 1],
+                            .rows = e->rows,
                             .noise = e->noisy ? &e->noise : NULL,
                             .place = 1 + block * CONFORMER_DROPOUTS,
                             .keep = e->config.keep};
@@ -298,12 +218,12 @@ tw_status speech_encoder_backward_projection(speech_encoder *e, const float *val
 static tw_status backward_norm(speech_encoder *e, const float *values, const float *gradient,
                                const speech_encoder_gradients *gradients)
 {
-    const size_t count = total(e) * feature_count(&e->config);
-    nn_buffer *out = &e->convolved_gradient[CONVOLUTIONS - 1];
-    TW_TRY(nn_buffer_reserve(out, count));
-    memset(out->values, 0, count * sizeof *out->values);
-    nn_layer_norm_backward(&e->norm, values, total(e), e->convolved[CONVOLUTIONS - 1].values, e->moments.values,
-                           gradient, gradients->parameters, out->values);
+    const size_t count = total(e) * e->front.width;
+    TW_TRY(nn_buffer_reserve(&e->convolved_gradient, count));
+    float *out = e->convolved_gradient.values;
+    memset(out, 0, count * sizeof *out);
+    nn_layer_norm_backward(&e->norm, values, total(e), e->convolved, e->moments.values, gradient, gradients->parameters,
+                           out);
     return announce(e, e->norm.parameters, gradients);
 }
 
@@ -311,14 +231,8 @@ tw_status speech_encoder_backward_features(speech_encoder *e, const float *value
                                            const speech_encoder_gradients *gradients)
 {
     TW_TRY(backward_norm(e, values, gradient, gradients));
-    for (size_t i = CONVOLUTIONS; i-- > 0;) {
-        if (i) TW_TRY(nn_buffer_reserve(&e->convolved_gradient[i - 1], convolved_values(e, i - 1)));
-        TW_TRY(nn_subsampling_backward(&e->convolutions[i], values, rows_before(e, i), values_before(e, i), &e->rows[i],
-                                       e->convolved[i].values, e->convolved_gradient[i].values, gradients->parameters,
-                                       i ? e->convolved_gradient[i - 1].values : NULL));
-        TW_TRY(announce(e, e->convolutions[i].parameters, gradients));
-    }
-    return TW_OK;
+    return front_end_backward(&e->front, values, e->convolved_gradient.values, gradients->parameters, gradients->ready,
+                              gradients->context);
 }
 
 tw_status speech_encoder_backward(speech_encoder *e, const float *values, float *gradient, speech_encoder_freeze freeze,
@@ -327,7 +241,7 @@ tw_status speech_encoder_backward(speech_encoder *e, const float *values, float 
     if (freeze == SPEECH_ENCODER_FREEZE_ALL) return TW_OK;
     const int features = freeze == SPEECH_ENCODER_FREEZE_NONE;
     TW_TRY(speech_encoder_backward_blocks(e, values, 0, e->block_count, gradient, gradients));
-    TW_TRY(nn_buffer_reserve(&e->feature_gradient, total(e) * feature_count(&e->config)));
+    TW_TRY(nn_buffer_reserve(&e->feature_gradient, total(e) * e->front.width));
     float *x_gradient = features ? e->feature_gradient.values : NULL;
     TW_TRY(speech_encoder_backward_projection(e, values, gradient, x_gradient, gradients));
     return features ? speech_encoder_backward_features(e, values, x_gradient, gradients) : TW_OK;

@@ -1,6 +1,6 @@
-/* speech_encoder.h - from frames of features to one vector for each four of them: two convolutions that sub-sample, a
- * layer norm and a linear layer, then conformer blocks (Gulati et al. 2020, with a layer norm in the convolution
- * module). The inside of w2v-BERT, and with a linear layer and CTC upon it a recogniser.
+/* speech_encoder.h - from frames of features to one vector for each four of them: the front end (front_end.h), a layer
+ * norm and a linear layer, then conformer blocks (Gulati et al. 2020, with a layer norm in the convolution module). The
+ * inside of w2v-BERT, and with a linear layer and CTC upon it a recogniser.
  *
  * A part, not a model: it declares its tensors in its user's table, as `recurrent` does, and computes on the user's
  * flat arrays. Tensors are named as in Hugging Face's Wav2Vec2Conformer where a twin exists there:
@@ -15,8 +15,6 @@
 #include "engine.h"
 #include "rows.h"
 #include "table.h"
-
-enum { SPEECH_ENCODER_STRIDE = 4 }; /* frames to a row */
 
 typedef struct speech_encoder speech_encoder;
 
@@ -51,9 +49,6 @@ typedef enum speech_encoder_freeze {
 size_t speech_encoder_frozen(const speech_encoder *encoder, speech_encoder_freeze freeze);
 
 /* ---- forward ---- */
-
-/* Rows that `frames` frames make, a row for each four that were begun; 0 of none. */
-size_t speech_encoder_rows(size_t frames);
 
 /* Convolutions and norm. `frames`: packed utterances of a frame or more, (frames, features). Both stay until backward.
  * The encoder's, until its next forward: *rows, packed, and *features (rows, speech_encoder_features). */

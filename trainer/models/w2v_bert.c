@@ -3,6 +3,7 @@
 
 #include "contrast.h"
 #include "cross_entropy.h"
+#include "front_end.h"
 #include "quantiser.h"
 #include "random_targets.h"
 
@@ -86,7 +87,7 @@ static tw_status declare_targets(w2v_bert *m)
     const quantiser_options learned = {features,    c->groups,     c->codes, c->code_width,
                                        compares(m), c->code_scale, m->engine};
     const random_targets frozen = {.features = c->encoder.features,
-                                   .stride = SPEECH_ENCODER_STRIDE,
+                                   .stride = FRONT_END_STRIDE,
                                    .groups = c->groups,
                                    .codes = c->codes,
                                    .engine = m->engine};

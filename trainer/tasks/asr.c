@@ -3,6 +3,7 @@
 #include "asr_network.h"
 #include "encoder_text.h"
 #include "error.h"
+#include "front_end.h"
 #include "share.h"
 #include "sound.h"
 #include <math.h>
@@ -61,7 +62,10 @@ static const option_row rows[] = {
      .help = "The length of its depthwise convolutions, in rows of four frames. It is odd", OF_CHECKPOINT("15"),
      .binding = true, .older = "-1"},
     {"channels", "N", OPTION_INTEGER, AT(channels), "-1", -1, 65536,
-     .help = "Channels of the convolutions before the conformers", OF_CHECKPOINT("32"), .binding = true, .older = "-1"},
+     .help =
+         "Channels of the two convolutions before the conformers, which make a row of four frames. LSTM layers have "
+         "them before them, too, if this is given, and then take a quarter of the steps",
+     OF_CHECKPOINT("32; none before LSTM layers"), .binding = true, .older = "-1"},
     {"positions", NULL, OPTION_CHOICE, AT(positions), "none", .choices = "none|relative",
      .help = "What attention knows of positions", .stands_for = "what the checkpoint has, or none", .binding = true,
      .older = "none"},
@@ -179,16 +183,27 @@ static void note_rate(asr_data *d)
     add_note(d, path, text);
 }
 
+/* Channels of the convolutions before LSTM layers; a speech encoder has its own. */
+static size_t front_channels(const asr_settings *s)
+{
+    return s->encoder == ASR_LSTM && s->channels > 0 ? (size_t)s->channels : 0;
+}
+
+static size_t frames_a_row(const asr_settings *s)
+{
+    return s->encoder == ASR_CONFORMER || front_channels(s) > 0 ? FRONT_END_STRIDE : 1;
+}
+
 /* What the other encoder alone understands would be silently off. */
 static const char *foreign_to_lstm(const asr_settings *s)
 {
     const struct {
         const char *option;
         bool given;
-    } rows_of_conformers[] = {{"--blocks", s->blocks >= 0},     {"--width", s->width >= 0},
-                              {"--heads", s->heads >= 0},       {"--kernel", s->kernel >= 0},
-                              {"--channels", s->channels >= 0}, {"--positions", s->positions},
-                              {"--freeze", s->freeze},          {"--freeze-steps", s->freeze_steps > 0}};
+    } rows_of_conformers[] = {
+        {"--blocks", s->blocks >= 0},           {"--width", s->width >= 0},    {"--heads", s->heads >= 0},
+        {"--kernel", s->kernel >= 0},           {"--positions", s->positions}, {"--freeze", s->freeze},
+        {"--freeze-steps", s->freeze_steps > 0}};
     for (size_t i = 0; i < sizeof rows_of_conformers / sizeof *rows_of_conformers; i++)
         if (rows_of_conformers[i].given) return rows_of_conformers[i].option;
     return NULL;
@@ -202,10 +217,11 @@ static tw_status check_encoder(const asr_settings *s)
     if (s->encoder == ASR_CONFORMER && s->bottleneck > 0)
         return tw_fail(TW_ERROR_ARGUMENT, "--bottleneck %ld is for --encoder lstm; this one is --encoder conformer",
                        s->bottleneck);
-    if (s->encoder == ASR_CONFORMER && s->model == ASR_FRAMES)
+    if (s->model == ASR_FRAMES && frames_a_row(s) > 1)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "--model frames names a class for each frame, and --encoder conformer makes a "
-                       "row of four of them; take --model ctc");
+                       "--model frames names a class for each frame, and %s makes a row of four of them; take "
+                       "--model ctc",
+                       s->encoder == ASR_CONFORMER ? "--encoder conformer" : "--channels");
     return TW_OK;
 }
 
@@ -236,7 +252,7 @@ static tw_status read_request(const asr_settings *s, speech_request *request)
                                 .most_bytes_option = "--memory",
                                 .cache = s->feature_cache,
                                 .cache_option = "--feature-cache",
-                                .frames_a_row = s->encoder == ASR_CONFORMER ? SPEECH_ENCODER_STRIDE : 1};
+                                .frames_a_row = frames_a_row(s)};
     return feature_settings_parse(s->features, &request->features);
 }
 
@@ -330,6 +346,7 @@ static tw_status create_network(asr_learner *l)
                                     .encoder = d->encoder,
                                     .freeze = (speech_encoder_freeze)s->freeze,
                                     .hidden = (size_t)s->hidden,
+                                    .channels = front_channels(s),
                                     .bottleneck = (size_t)s->bottleneck,
                                     .labels = d->labels,
                                     .keep = (float)(1 - s->dropout),

@@ -7,6 +7,7 @@
 #include "recurrent_export.h"
 #include "sound.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,9 +34,17 @@ static size_t count_labels(const tw_state *state)
     return 0;
 }
 
+/* -1, where nobody gave it, and nothing in older checkpoints: no convolutions. */
+static tw_status read_channels(const tw_state *state, size_t *channels)
+{
+    const char *text = tw_state_text(state, "channels");
+    return text && strcmp(text, "-1") != 0 ? read_size(state, "channels", 65536, channels) : TW_OK;
+}
+
 static tw_status read_encoder(const tw_state *state, const char *sizes, acoustic_model_config *config)
 {
     if (sizes) return encoder_parse(sizes, &config->encoder);
+    TW_TRY(read_channels(state, &config->channels));
     TW_TRY(read_size(state, "layers", 64, &config->layers));
     TW_TRY(read_size(state, "hidden", 16384, &config->hidden));
     return read_size(state, "bottleneck", 65536, &config->bottleneck);
@@ -57,13 +66,16 @@ static tw_status read_texts(asr_predictor *p, const tw_state *state)
     return TW_OK;
 }
 
-/* Without the biases. Two directions of LSTM cells make rows of 2 * hidden. */
+/* Without the biases. Two directions of LSTM cells make rows of 2 * hidden; a quarter of the features, for each
+ * channel, is what convolutions leave of a frame. */
 static double count_weights(const acoustic_model_config *config)
 {
+    double features = (double)config->features, channels = (double)config->channels;
     double hidden = (double)config->hidden, width = 2 * hidden, layers = (double)config->layers;
-    double cells = 2 * 4 * hidden * ((double)config->features + hidden + (layers - 1) * (width + hidden));
+    double read = channels > 0 ? ceil(features / 4) * channels : features;
+    double cells = 2 * 4 * hidden * (read + hidden + (layers - 1) * (width + hidden));
     double bottleneck = (double)config->bottleneck, inputs = bottleneck > 0 ? bottleneck : width;
-    return cells + width * bottleneck + inputs * (double)config->labels;
+    return 9 * channels * (1 + channels) + cells + width * bottleneck + inputs * (double)config->labels;
 }
 
 /* With the biases: what is declared is counted. */
@@ -202,6 +214,7 @@ static void describe_stack(const acoustic_model_config *config, cJSON *network)
 {
     cJSON_AddStringToObject(network, "architecture", "acoustic model");
     cJSON_AddNumberToObject(network, "features", (double)config->features);
+    cJSON_AddNumberToObject(network, "channels", (double)config->channels);
     cJSON_AddNumberToObject(network, "layers", (double)config->layers);
     cJSON_AddNumberToObject(network, "hidden", (double)config->hidden);
     cJSON_AddNumberToObject(network, "bottleneck", (double)config->bottleneck);

@@ -2,6 +2,7 @@
  */
 #include "encoder_text.h"
 #include "error.h"
+#include "front_end.h"
 #include "pretraining.h"
 #include "share.h"
 #include "sound.h"
@@ -275,7 +276,7 @@ static void describe_data(pretraining_data *d)
 static tw_status count_frames(const pretraining_settings *s, const feature_settings *features, size_t *frames)
 {
     *frames = (size_t)llround(s->crop * 1000 / (features->hop_ms * features->stride));
-    size_t rows_of_crop = speech_encoder_rows(*frames), span = (size_t)s->mask_span;
+    size_t rows_of_crop = front_end_rows(*frames), span = (size_t)s->mask_span;
     if (rows_of_crop >= 2 * span) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--crop %g is %zu rows, less than two spans of --mask-span %zu: nothing would be left to see",
