@@ -14,8 +14,7 @@ int tw_sound_squares(const tw_scheme *scheme, double squares)
     return squares <= most * most; /* false for NaN */
 }
 
-/* A group that is not quiet. */
-static int is_sound(tw_scheme *scheme, const float *gradient, size_t n)
+int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n)
 {
     double squares = tw_kernels_best()->sum_squares(gradient, n);
     scheme->squares += squares;
@@ -36,7 +35,7 @@ size_t tw_sound_pass(tw_scheme *scheme, const float *gradient, size_t n, tw_soun
         listed += row(context, at, n - at, listed, &done);
         if (done > 0) continue;
         done = n - at < TW_GROUP ? n - at : TW_GROUP;
-        if (is_sound(scheme, gradient + at, done)) listed += row(context, at, done, listed, NULL);
+        if (tw_sound_block(scheme, gradient + at, done)) listed += row(context, at, done, listed, NULL);
     }
     return listed;
 }

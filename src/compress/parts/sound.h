@@ -10,6 +10,10 @@ double tw_sound_most(const tw_scheme *scheme);
 /* Whether a norm is finite and no larger, by the sum of squares. */
 int tw_sound_squares(const tw_scheme *scheme, double squares);
 
+/* Whether a block of a compressed tensor's gradient may be taken in: no element is NaN or infinite, and their norm is
+ * not above the bound. If it may not, or all blocks so far are above the bound together, the step will be skipped. */
+int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n);
+
 /* A kernels' row that takes elements at .. at+n of a block in and looks at them, or if `done` is NULL does not; it
  * lists what stands out behind the `listed` that are listed already, and returns how many. */
 typedef size_t (*tw_sound_row)(void *context, size_t at, size_t n, size_t listed, size_t *done);

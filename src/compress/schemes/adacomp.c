@@ -14,13 +14,14 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "sound.h"
 #include "sparse.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, RUN = 32768, LEAST_ROOM = 16 };
+enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, RUN = 8192, LEAST_ROOM = 16 };
 
 typedef struct adacomp {
     tw_sparse sparse;
@@ -61,20 +62,35 @@ static size_t prune(adacomp *self, tw_support *support, size_t count)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Updates the residual and collects what its bins select; adds the bins' maxima to *largest. Pruning once the most has
- * been exceeded by as much again costs little a candidate. */
+/* What must not be taken in becomes zeros: groups that are not sound. */
+static void silence(tw_scheme *scheme, float *gradient, size_t n)
+{
+    if (tw_sound_block(scheme, gradient, n)) return;
+    for (size_t i = 0; i < n; i += TW_GROUP) {
+        size_t length = n - i < TW_GROUP ? n - i : TW_GROUP;
+        if (!tw_sound_block(scheme, gradient + i, length)) memset(gradient + i, 0, length * sizeof *gradient);
+    }
+}
+
+/* Updates the residual and collects what its bins select; adds the bins' maxima to *largest. Each run is looked at, up
+ * to the end of its last group, taken in and cleared while it is in the cache. Pruning once the most has been exceeded
+ * by as much again costs little a candidate. */
 static size_t collect(adacomp *self, size_t tensor, double *largest)
 {
-    const tw_scheme *scheme = &self->sparse.scheme;
+    tw_scheme *scheme = &self->sparse.scheme;
     tw_support *support = &self->sparse.support[tensor];
     float *residual = tw_sparse_residual(&self->sparse, tensor);
-    const float *gradient = scheme->gradients[tensor];
-    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = RUN / bin * bin, count = 0;
+    float *gradient = scheme->gradients[tensor];
+    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = RUN / bin * bin, looked = 0, count = 0;
     for (size_t first = 0; first < n; first += run) {
         size_t length = n - first < run ? n - first : run;
+        size_t group_end = (first + length + TW_GROUP - 1) / TW_GROUP * TW_GROUP, end = group_end < n ? group_end : n;
+        silence(scheme, gradient + looked, end - looked);
+        looked = end;
         count += tw_kernels_best()->chunks->accumulate_rising(residual + first, gradient + first, length, scheme->scale,
                                                               bin, (uint32_t)first, self->index + count,
                                                               self->value + count, largest);
+        memset(gradient + first, 0, length * sizeof *gradient);
         if (count > 2 * support->most) count = prune(self, support, count);
     }
     return prune(self, support, count);
@@ -145,6 +161,7 @@ static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capa
 /* The residual is read and written, the gradient read. */
 const tw_scheme_ops tw_scheme_adacomp = {
     .name = "adacomp",
+    .one_pass = 1,
     .summary = "what stands out in each bin, as a sign and one magnitude; the rest kept for later",
     .floor_bytes = 12,
     .struct_size = sizeof(adacomp),
