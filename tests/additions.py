@@ -263,7 +263,11 @@ int main(void)
 }
 """
 
+# A model that does not end as a model has to.
+NARROW = MODEL.replace("classes, NN", "classes - 1, NN").replace("shallow", "narrow")
+
 ADDED = (("trainer/models", "shallow", MODEL, "definition.h", "cnn"),
+         ("trainer/models", "narrow", NARROW, "definition.h", "cnn"),
          ("trainer/data/image", "stripes", FORMAT, "format.h", "idx"),
          ("trainer/tasks", "juggling", TASK, "task.h", "image"),
          ("trainer/train", "nothing", WAY, "exchange.h", "gradients"))
@@ -272,7 +276,7 @@ ADDED = (("trainer/models", "shallow", MODEL, "definition.h", "cnn"),
 def check_page():
     """The page of instructions prints what is built here."""
     page = (SOURCE / "docs/how-to-add-a-model-task-or-format.md").read_text()
-    wrong = [name for _, name, text, *_ in ADDED if text is not WAY and f"```c\n{text}```\n" not in page]
+    wrong = [name for _, name, text, *_ in ADDED if text not in (WAY, NARROW) and f"```c\n{text}```\n" not in page]
     wrong += ["gain" for text in (LAYER_HEADER, LAYER) if f"```c\n{text}```\n" not in page]
     if wrong:
         sys.exit(f"docs/how-to-add-a-model-task-or-format.md prints other code of {', '.join(wrong)} than is built here")
@@ -345,6 +349,12 @@ def use(program, folder):
     learned = run(program, "train", "image", "--model", "shallow", "--data", folder / "stripes", "--batch", 8, "--epochs",
                   20, "--warmup", 0, "--out", folder / "run")
     expect(learned, "shallow on", "24 training", "accuracy 100.00 %")
+    expect(run(program, "train", "image", "--model", "narrow", "--data", folder / "stripes", "--batch", 8, "--out", "none",
+               code=2), "model narrow needs an output for each of 2 classes; its last layer has 1")
+    expect(run(program, "bench", "train", "--model", "shallow", "--steps", 1), "shallow")
+    run(program, "export", folder / "run", folder / "shallow.safetensors", "--loader", folder / "load.py")
+    if "(null)" in run(program, "predict", "--help"):
+        sys.exit("a task without predictions stands in the help of predict as (null)")
     expect(run(program, "train", "--resume", folder / "run", "--epochs", 21), "accuracy 100.00 %")
     expect(run(program, "schemes"), "Workers exchange nothing", "nobody hears of anybody")
     alone = run(program, "train", "image", "--model", "shallow", "--data", folder / "stripes", "--batch", 8, "--epochs",

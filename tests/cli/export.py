@@ -193,6 +193,15 @@ class TorchTest(ExportTest):
         yield self.train_speech("frames", *frames), {"task": "asr", "labels": 3}
 
     @needs_torch
+    def test_a_network_that_the_loader_lacks_is_named(self):
+        """Whoever adds a model may forget its class there."""
+        loader = HERE.parent.parent / "trainer/commands"
+        program = "import load_network; load_network.build({'task': 'image', 'architecture': 'shallow'})"
+        done = self.finish(self.start(TORCH, "-B", "-c", program, env={"PYTHONPATH": str(loader)}))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no class for a network called 'shallow'", done.stderr)
+
+    @needs_torch
     def test_pytorch_says_what_thinwire_says(self):
         picture, plain = self.write_picture()
         runs = list(self.train_all())

@@ -294,6 +294,42 @@ static tw_status build_large_window(nn_net *net)
     return nn_max_pool(net, &(nn_window){5, 5, 0});
 }
 
+/* What is forgotten in a designated initialiser is 0. */
+static tw_status build_without_stride(nn_net *net)
+{
+    return nn_convolution(net, "conv", &(nn_convolution_options){.filters = 8, .kernel = 3, .padding = 1});
+}
+
+static tw_status build_without_filters(nn_net *net)
+{
+    return nn_convolution(net, "conv", &(nn_convolution_options){.kernel = 3, .stride = 1, .padding = 1});
+}
+
+static tw_status build_without_kernel(nn_net *net)
+{
+    return nn_convolution(net, "conv", &(nn_convolution_options){.filters = 8, .stride = 1, .padding = 1});
+}
+
+static tw_status build_window_without_stride(nn_net *net)
+{
+    return nn_max_pool(net, &(nn_window){.size = 2});
+}
+
+static tw_status build_window_without_size(nn_net *net)
+{
+    return nn_max_pool(net, &(nn_window){.stride = 2});
+}
+
+static tw_status build_window_outside(nn_net *net)
+{
+    return nn_max_pool(net, &(nn_window){2, 2, 2});
+}
+
+static tw_status build_without_outputs(nn_net *net)
+{
+    return nn_linear(net, "fc", 0, NN_INITIAL_TIMID);
+}
+
 static tw_status build_norm_first(nn_net *net)
 {
     return nn_batch_norm(net, "bn", 0);
@@ -311,9 +347,19 @@ static void impossible_nets_are_refused(void **state)
     static const struct {
         build_function build;
         tw_status status;
-    } cases[] = {{build_unjoined, TW_ERROR_ORDER},        {build_unforked, TW_ERROR_ORDER},
-                 {build_large_kernel, TW_ERROR_ARGUMENT}, {build_large_window, TW_ERROR_ARGUMENT},
-                 {build_norm_first, TW_ERROR_ORDER},      {build_shrinking_branch, TW_ERROR_ARGUMENT}};
+    } cases[] = {{build_unjoined, TW_ERROR_ORDER},
+                 {build_unforked, TW_ERROR_ORDER},
+                 {build_large_kernel, TW_ERROR_ARGUMENT},
+                 {build_large_window, TW_ERROR_ARGUMENT},
+                 {build_without_stride, TW_ERROR_ARGUMENT},
+                 {build_without_filters, TW_ERROR_ARGUMENT},
+                 {build_without_kernel, TW_ERROR_ARGUMENT},
+                 {build_window_without_stride, TW_ERROR_ARGUMENT},
+                 {build_window_without_size, TW_ERROR_ARGUMENT},
+                 {build_window_outside, TW_ERROR_ARGUMENT},
+                 {build_without_outputs, TW_ERROR_ARGUMENT},
+                 {build_norm_first, TW_ERROR_ORDER},
+                 {build_shrinking_branch, TW_ERROR_ARGUMENT}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         nn_net *net;

@@ -203,25 +203,28 @@ static const language_model_definition *find_language(const char *name)
     return strncmp(name, language_prefix, length) == 0 ? language_model_find(name + length) : NULL;
 }
 
+static void append(char *text, size_t room, const char *before, const char *prefix, const char *name)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, room - used, "%s%s%s", before, prefix, name);
+}
+
 static tw_status refuse_model(const char *name)
 {
-    char text[512];
-    size_t used = (size_t)snprintf(text, sizeof text, "there is no model \"%.100s\"; there are ", name);
-    for (size_t i = 0; model_name(i); i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s, ", model_name(i));
-    for (const language_model_definition *d = language_model_definitions; d->name; d++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s, ", language_prefix, d->name);
+    char names[512] = "";
     for (size_t i = 0; i < LSTM_DEFINITIONS; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", lstm_definitions[i].name);
-    return tw_fail(TW_ERROR_ARGUMENT, "%s", text);
+        append(names, sizeof names, i ? ", " : "", "", lstm_definitions[i].name);
+    for (const language_model_definition *d = language_model_definitions; d->name; d++)
+        append(names, sizeof names, ", ", language_prefix, d->name);
+    for (size_t i = 0; model_name(i); i++) append(names, sizeof names, ", ", "", model_name(i));
+    return tw_fail(TW_ERROR_ARGUMENT, "there is no model \"%.100s\"; there are %s", name, names);
 }
 
 tw_status workload_create(const workload_options *options, workload **w)
 {
     const lstm_definition *lstm = find_lstm(options->model);
     const language_model_definition *language = find_language(options->model);
-    const int image = model_schedule(options->model) != NULL; /* every image network has one */
-    if (!lstm && !language && !image) return refuse_model(options->model);
+    if (!lstm && !language && !model_exists(options->model)) return refuse_model(options->model);
     const size_t bytes = lstm ? sizeof(lstm_workload) : language ? sizeof(language_workload) : sizeof(image_workload);
     void *made = calloc(1, bytes);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a benchmark");

@@ -8,6 +8,7 @@ classifier takes (count, channels, height, width), pixels as `normalise` makes t
 takes the numbers of tokens, (steps, batch), and a state or None, and gives logits and the state. A recogniser takes
 features, (steps, batch, features), and gives logarithms of probabilities, of conformers a row for each four steps."""
 import json
+import re
 import struct
 import sys
 
@@ -258,7 +259,9 @@ def build(d: dict) -> nn.Module:
         return SpeechEncoder(d) if name == "speech encoder" else AcousticModel(d)
     if name == "cnn":
         return Cnn(d["input"], len(d["classes"]))
-    depth, stages = int(name.replace("resnet", "")), {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+    if not re.fullmatch(r"resnet\d+", name):
+        raise ValueError(f"this loader has no class for a network called {name!r}; write one, and name it in build()")
+    depth, stages = int(name[len("resnet"):]), {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
     blocks = stages.get(depth, 3 * ((depth - 2) // 6,))
     return ResNet(d["input"][0], len(d["classes"]), blocks, depth == 50, depth not in stages)
 

@@ -56,9 +56,11 @@ static tw_status add_task(predict_page *p, size_t index)
         row.offset += AT(use) + index * sizeof(((predict_settings *)0)->use[0]);
         TW_TRY(options_add_row(p->rows, &p->page.count, &row));
     }
-    append(p->description, sizeof p->description, " ");
-    append(p->description, sizeof p->description, ops->use_summary);
-    append(p->examples, sizeof p->examples, ops->use_examples);
+    if (ops->use_summary) {
+        append(p->description, sizeof p->description, " ");
+        append(p->description, sizeof p->description, ops->use_summary);
+    }
+    if (ops->use_examples) append(p->examples, sizeof p->examples, ops->use_examples);
     return TW_OK;
 }
 

@@ -23,6 +23,8 @@ static tw_status load(void *trained_of_it, const tw_state *state)
     size_t elements;
     TW_TRY(find_task(state, &t->ops));
     TW_TRY(model_file_elements(state, &elements));
+    if (!t->ops->predictor_open)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "it is of thinwire train %s, whose networks answer nothing", t->ops->name);
     TW_TRY(t->ops->predictor_open(state, elements, &t->predictor));
     const task_predictor *p = t->predictor;
     TW_TRY(take(state, p->tensors, p->tensor_count, p->parameters));

@@ -23,7 +23,8 @@ typedef struct model_definition {
     /* Appends the layers, down to `classes` outputs. `depth` is the definition's, for families of models. */
     tw_status (*build)(nn_net *net, size_t depth, size_t classes);
     size_t depth;
-    const char *schedule; /* of the learning rate, in the words of `--schedule`: what suits it on its usual data */
+    const char *schedule; /* of the learning rate, in the words of `--schedule`: what suits it on its usual data; NULL:
+                           * a constant rate */
 } model_definition;
 
 #define DECLARE_MODEL(name) extern const model_definition name##_model;

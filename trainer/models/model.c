@@ -49,6 +49,11 @@ static const model_definition *find(const char *name)
     return *d;
 }
 
+int model_exists(const char *name)
+{
+    return find(name) != NULL;
+}
+
 const char *model_schedule(const char *name)
 {
     const model_definition *d = find(name);
@@ -60,6 +65,9 @@ static tw_status build(const model *m, size_t images, nn_net **net)
     nn_input input = {images, m->shape.channels, m->shape.height, m->shape.width};
     TW_TRY(nn_net_create(&input, m->shape.precision, net));
     TW_TRY(m->definition->build(*net, m->definition->depth, m->shape.classes));
+    if (nn_net_outputs(*net) != m->shape.classes)
+        return tw_fail(TW_ERROR_ARGUMENT, "model %s needs an output for each of %zu classes; its last layer has %zu",
+                       m->definition->name, m->shape.classes, nn_net_outputs(*net));
     return nn_net_finish(*net);
 }
 

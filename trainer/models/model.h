@@ -43,7 +43,9 @@ const char *model_name(size_t index);
 const char *model_summary(size_t index);
 /* All names in one sentence. */
 extern const char model_help[];
-/* The schedule of the learning rate that suits a model, in the words of `--schedule`; NULL for an unknown name. */
+int model_exists(const char *name);
+/* The schedule of the learning rate that suits a model, in the words of `--schedule`; NULL where it has none, and for
+ * an unknown name. */
 const char *model_schedule(const char *name);
 
 /* The trainable tensors, in forward order. */

@@ -142,6 +142,11 @@ tw_status nn_convolution(nn_net *net, const char *name, const nn_convolution_opt
                                   .padding = o->padding,
                                   .bias = o->bias,
                                   .relu = o->relu};
+    if (o->filters == 0 || o->kernel == 0 || o->stride == 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "%s: filters, kernel and stride of a convolution are 1 or more, not %zu, %zu "
+                       "and %zu",
+                       name, o->filters, o->kernel, o->stride);
     if (src->height + 2 * o->padding < o->kernel || src->width + 2 * o->padding < o->kernel)
         return tw_fail(TW_ERROR_ARGUMENT, "%s: a kernel of %zu does not fit into images of %zu x %zu", name, o->kernel,
                        src->height, src->width);

@@ -35,8 +35,9 @@ tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial in
     nn_memory *data;
     nn_tensor *dst;
     nn_layer *layer;
+    if (outputs == 0) return tw_fail(TW_ERROR_ARGUMENT, "%s: a linear layer has 1 output or more, not 0", name);
     TW_TRY(nn_flatten(net));
-    size_t inputs = net->current->channels * net->current->height * net->current->width;
+    size_t inputs = nn_net_outputs(net);
     linear l = {
         .affine = {.inputs = inputs, .outputs = outputs, .bias = outputs * inputs, .engine = net->engine},
         .images = net->images,

@@ -137,6 +137,11 @@ void nn_net_destroy(nn_net *net)
     free(net);
 }
 
+size_t nn_net_outputs(const nn_net *net)
+{
+    return net->current->channels * net->current->height * net->current->width;
+}
+
 tw_status nn_net_finish(nn_net *net)
 {
     if (net->fork) return tw_fail(TW_ERROR_ORDER, "a residual branch was forked and not joined");

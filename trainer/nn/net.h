@@ -62,6 +62,9 @@ tw_status nn_fork(nn_net *net);
 tw_status nn_shortcut(nn_net *net);
 tw_status nn_join(nn_net *net);
 
+/* Values that the last layer makes of an image. */
+size_t nn_net_outputs(const nn_net *net);
+
 /* Nothing can be appended afterwards. */
 tw_status nn_net_finish(nn_net *net);
 

@@ -59,6 +59,11 @@ static tw_status pool(nn_net *net, const nn_pooling_shape *shape)
 
 tw_status nn_max_pool(nn_net *net, const nn_window *w)
 {
+    if (w->size == 0 || w->stride == 0 || w->padding >= w->size)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "size and stride of a pooling window are 1 or more, and its padding is less "
+                       "than its size, not %zu, %zu and %zu",
+                       w->size, w->stride, w->padding);
     return pool(net, &(nn_pooling_shape){.kernel = {w->size, w->size}, .stride = w->stride, .padding = w->padding});
 }
 

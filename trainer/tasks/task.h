@@ -179,7 +179,9 @@ struct task_ops {
     /* Text that makes the weights useful without the data: a vocabulary, feature settings. NULL where there is none. */
     tw_status (*describe)(const learner *l, tw_state *state);
 
-    /* Uses the network of a checkpoint, whose file is anybody's: `elements` is how many values it holds, and a network
+    /* What is called of a network that is used; NULL where networks of this task answer nothing.
+     *
+     * Uses the network of a checkpoint, whose file is anybody's: `elements` is how many values it holds, and a network
      * with more weights is refused. */
     tw_status (*predictor_open)(const tw_state *state, size_t elements, task_predictor **out);
     void (*predictor_close)(task_predictor *p);
