@@ -20,6 +20,7 @@ NETWORK_OUTPUTS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
 
 
 TORCH = find_torch()
+LOADER_BEGINS = '"""Rebuilds in PyTorch what'
 needs_torch = unittest.skipUnless(TORCH, "needs PyTorch")
 
 
@@ -129,8 +130,14 @@ class FileTest(ExportTest):
         self.refuse(2, [checkpoint], "export", run, checkpoint)
         self.refuse(2, [checkpoint], "export", run, self.folder / "x", "--loader", checkpoint)
         self.refuse(2, [self.folder / "x"], "export", run, self.folder / "x", "--loader", self.folder / "x")
+        summary = run / "summary.json"
+        kept = summary.read_bytes()
+        self.refuse(2, [summary, "no network", "another file"], "export", run, summary)
+        self.refuse(2, [summary, "no loader", "another file"], "export", run, self.folder / "x", "--loader", summary)
+        self.assertEqual(summary.read_bytes(), kept)
         self.assertEqual(checkpoint.read_bytes(), before)
-        exported = self.export(run)[0]
+        for _ in range(2):
+            exported = self.export(run)[0]
         self.refuse(2, [exported, "thinwire checkpoint", "its run's folder"], "export", exported, self.folder / "x")
         spoil_tensor(checkpoint, "fc2.bias", float("inf"))
         for command in (("export", run, self.folder / "y"), ("predict", run, checkpoint)):
@@ -139,7 +146,7 @@ class FileTest(ExportTest):
 
     def test_a_full_disk_leaves_no_half_a_loader(self):
         run, loader = self.train_text("small", "--hidden", 2, "--layers", 1), self.folder / "load.py"
-        for before in (None, "an older one"):
+        for before in (None, LOADER_BEGINS + " an older one"):
             if before:
                 loader.write_text(before)
             self.refuse(2, [loader], "export", run, self.folder / "x", "--loader", loader, preexec_fn=fill_disk)

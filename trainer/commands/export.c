@@ -4,7 +4,6 @@
 #include "error.h"
 #include "launch.h"
 #include "regular_file.h"
-#include "seal.h"
 #include "tensor_table.h"
 #include "trained.h"
 #include "whole_file.h"
@@ -44,6 +43,7 @@ static const option_page page = {
 static const char loader[] = {
 #include <load_network.inc>
 };
+static const char loader_begins[] = "\"\"\"Rebuilds in PyTorch what";
 
 static tw_status put_network(const trained *t, tw_state *state)
 {
@@ -58,11 +58,13 @@ static tw_status put_network(const trained *t, tw_state *state)
     return status;
 }
 
-/* "format" is what other readers of safetensors look for. */
+/* What other readers of safetensors look for. */
+#define EXPORTED "pt"
+
 static tw_status fill(const trained *t, tw_state *state)
 {
     const task_predictor *p = t->predictor;
-    TW_TRY(tw_state_put_text(state, "format", "pt"));
+    TW_TRY(tw_state_put_text(state, "format", EXPORTED));
     TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
     TW_TRY(tensor_table_put(state, "", p->tensors, p->tensor_count, p->parameters));
     TW_TRY(tensor_table_put(state, "", p->buffer_tensors, p->buffer_tensor_count, p->buffers));
@@ -100,22 +102,26 @@ static tw_status check_ending(const char *path)
     return TW_OK;
 }
 
-/* What a slip of the hand would replace: a checkpoint, by which its run goes on. */
+/* A network takes the place of a network that was exported, and of nothing else: not of a checkpoint, by which its run
+ * goes on. */
 static tw_status check_target(const char *path, const char *other)
 {
-    tw_state *state;
+    tw_state *state = NULL;
     if (other && strcmp(path, other) == 0)
         return tw_fail(TW_ERROR_ARGUMENT, "%s is to be the network and its loader: name two files", path);
-    if (!path_exists(path) || seal_load(path, &state) != TW_OK) return TW_OK;
+    if (!path_exists(path)) return TW_OK;
+    const char *format = tw_state_load(path, &state) == TW_OK ? tw_state_text(state, "format") : NULL;
+    const int exported = format && strcmp(format, EXPORTED) == 0;
     tw_state_destroy(state);
-    return tw_fail(TW_ERROR_ARGUMENT, "%s is a checkpoint, which would be lost; name another file", path);
+    if (exported) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "%s is no network that was exported, and would be lost; name another file", path);
 }
 
 static tw_status export(const trained *t, const export_settings *s, const char *path)
 {
     TW_TRY(check_ending(path));
     TW_TRY(check_target(path, s->loader));
-    if (s->loader) TW_TRY(check_target(s->loader, NULL));
+    if (s->loader) TW_TRY(whole_file_may_replace(s->loader, loader_begins, "loader of thinwire export"));
     TW_TRY(save(t, path));
     return s->loader ? whole_file_write(s->loader, write_loader, s->loader) : TW_OK;
 }

@@ -5,11 +5,9 @@
 #include "error.h"
 #include "launch.h"
 #include "plot.h"
-#include "regular_file.h"
 #include "whole_file.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 typedef struct report_settings {
     char *out;
@@ -48,20 +46,6 @@ static tw_status read_runs(report *r, const options *set)
     return TW_OK;
 }
 
-/* A page takes the place of a page, and of nothing else: a slip of the hand would cost a run its journal. */
-static tw_status check_target(const char *path)
-{
-    static const char begins[] = "<!DOCTYPE html>";
-    char first[sizeof begins] = "";
-    FILE *file;
-    if (!path_exists(path)) return TW_OK;
-    TW_TRY(regular_file_stream(path, "r", &file));
-    size_t length = fread(first, 1, sizeof first - 1, file);
-    fclose(file);
-    if (length == 0 || strcasecmp(first, begins) == 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "%s is no page, and would be lost; name another file", path);
-}
-
 static tw_status write_page(void *of, FILE *file)
 {
     report_write_page(file, of);
@@ -71,7 +55,7 @@ static tw_status write_page(void *of, FILE *file)
 /* A page without curves is still a page. */
 static tw_status make(report *r, const report_settings *s, const options *set)
 {
-    TW_TRY(check_target(s->out));
+    TW_TRY(whole_file_may_replace(s->out, REPORT_BEGINS, "page of thinwire report"));
     TW_TRY(read_runs(r, set));
     if (report_draw(r) != TW_OK) {
         snprintf(r->no_picture, sizeof r->no_picture, "%s", tw_last_error());

@@ -20,7 +20,8 @@ typedef struct report {
 /* Draws r's curves into r->picture. */
 tw_status report_draw(report *r);
 
-/* The whole page as HTML, which needs no other file. */
+/* The whole page as HTML, which needs no other file, and what it begins with. */
+#define REPORT_BEGINS "<!DOCTYPE html>"
 void report_write_page(FILE *file, const report *r);
 
 #endif

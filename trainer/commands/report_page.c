@@ -201,7 +201,8 @@ static void write_picture(FILE *file, const report *r)
 void report_write_page(FILE *file, const report *r)
 {
     const cJSON *start = r->runs[0].log.start;
-    fputs("<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<title>thinwire report</title>\n<style>\n"
+    fputs(REPORT_BEGINS
+          "\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<title>thinwire report</title>\n<style>\n"
           "body{font:15px sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222}\n"
           "table{border-collapse:collapse}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}\n"
           "th:first-child,td:first-child,details td,details th{text-align:left}th{font-weight:600}\n"

@@ -2,6 +2,20 @@
 #include "error.h"
 #include "regular_file.h"
 #include <stdlib.h>
+#include <string.h>
+
+tw_status whole_file_may_replace(const char *path, const char *begins, const char *what)
+{
+    char first[64] = "";
+    const size_t length = strlen(begins);
+    FILE *file;
+    if (!path_exists(path)) return TW_OK;
+    TW_TRY(regular_file_stream(path, "r", &file));
+    size_t read = fread(first, 1, length < sizeof first ? length : sizeof first, file);
+    fclose(file);
+    if (read == 0 || strncmp(first, begins, sizeof first) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "%s is no %s, and would be lost; name another file", path, what);
+}
 
 static tw_status could_not(const char *path, const char *what)
 {

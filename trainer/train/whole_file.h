@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <thinwire/thinwire.h>
 
+/* Whether a file may take the place of what is at `path`: nothing, an empty file, or one that begins with `begins`, so
+ * that a slip of the hand costs nobody a file. TW_ERROR_ARGUMENT says that it is no `what`. */
+tw_status whole_file_may_replace(const char *path, const char *begins, const char *what);
+
 /* Has `write` write to a file beside `path`, which then takes its place. */
 tw_status whole_file_write(const char *path, tw_status (*write)(void *context, FILE *file), void *context);
 
