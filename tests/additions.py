@@ -17,7 +17,7 @@ static tw_status build(nn_net *net, size_t depth, size_t classes)
 {
     (void)depth;
     TW_TRY(nn_flatten(net));
-    return nn_linear(net, "fc", classes, NN_INITIAL_TIMID);
+    return nn_linear(net, "fc", classes, NN_INITIAL_SMALL);
 }
 
 const model_definition shallow_model = {"shallow", "one linear layer", build, 0, NULL};

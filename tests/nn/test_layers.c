@@ -327,7 +327,7 @@ static tw_status build_window_outside(nn_net *net)
 
 static tw_status build_without_outputs(nn_net *net)
 {
-    return nn_linear(net, "fc", 0, NN_INITIAL_TIMID);
+    return nn_linear(net, "fc", 0, NN_INITIAL_SMALL);
 }
 
 static tw_status build_norm_first(nn_net *net)

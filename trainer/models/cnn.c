@@ -30,7 +30,7 @@ static tw_status build(nn_net *net, size_t depth, size_t classes)
     }
     TW_TRY(nn_linear(net, "fc1", hidden, NN_INITIAL_HE));
     TW_TRY(nn_relu(net));
-    return nn_linear(net, "fc2", classes, NN_INITIAL_TIMID);
+    return nn_linear(net, "fc2", classes, NN_INITIAL_SMALL);
 }
 
 const model_definition cnn_model = {"cnn", "a few convolutions and two linear layers, without batch norm", build, 0,

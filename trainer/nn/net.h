@@ -33,7 +33,7 @@ void nn_net_destroy(nn_net *net);
 typedef struct nn_convolution_options {
     size_t filters, kernel, stride, padding;
     int bias;
-    int relu; /* applied to the sums on their way to memory */
+    int relu; /* ReLU in the same pass */
 } nn_convolution_options;
 
 tw_status nn_convolution(nn_net *net, const char *name, const nn_convolution_options *options);

@@ -77,7 +77,10 @@ static tw_status describe_shortcut(const nn_net *net, const nn_tensor *from, con
     int fits = to->channels >= from->channels && to->height == (from->height + step - 1) / step &&
                to->width == (from->width + step - 1) / step;
     if (!fits)
-        return tw_fail(TW_ERROR_ARGUMENT, "a residual branch keeps the plane or halves it, and drops no channel");
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "a residual branch keeps the plane or halves it, and drops no channel: %zu x %zu x %zu came to "
+                       "fork, and %zu x %zu x %zu came to join",
+                       from->channels, from->height, from->width, to->channels, to->height, to->width);
     *s = (shortcut){.identity = nn_memory_same_layout(from->data, to->data),
                     .images = net->images,
                     .channels = from->channels,

@@ -110,7 +110,7 @@ static void initialise(const nn_table *table, size_t index, uint64_t seed, float
     case NN_INITIAL_HE:
         fill_normal(values, count, sqrt(2.0 / (double)fan_in), seed, index);
         break;
-    case NN_INITIAL_TIMID:
+    case NN_INITIAL_SMALL:
         fill_normal(values, count, 0.2 * sqrt(2.0 / (double)fan_in), seed, index);
         break;
     case NN_INITIAL_UNIFORM:

@@ -12,7 +12,7 @@ typedef enum nn_initial {
     NN_INITIAL_ZERO,
     NN_INITIAL_ONE,
     NN_INITIAL_HE,      /* normal, variance 2 / fan-in (He et al., Delving Deep into Rectifiers, 2015) */
-    NN_INITIAL_TIMID,   /* a fifth of that deviation: a last layer's first guesses are then nearly uniform */
+    NN_INITIAL_SMALL,   /* a fifth of that deviation: a last layer's first guesses are then nearly uniform */
     NN_INITIAL_UNIFORM, /* between -scale and scale */
     NN_INITIAL_FORGET   /* an LSTM's bias: `scale` for the forget gate (Gers et al. 2000), 0 for the other three */
 } nn_initial;
