@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "definition.h"
 #include "model.h"
 
 enum { CLASSES = 10, BATCH = 12 };
@@ -72,6 +73,15 @@ static void assert_close(const float *actual, const float *expected, size_t coun
 }
 
 /* ---- tables ---- */
+
+/* Help shows the list's name, and --model takes the definition's. */
+static void a_definition_has_the_name_that_the_list_has(void **state)
+{
+    (void)state;
+#define CHECK_NAME(listed) assert_string_equal(listed##_model.name, #listed);
+    MODELS(CHECK_NAME)
+#undef CHECK_NAME
+}
 
 /* Convolutions, batch norms (two values a filter) and the linear layer of a CIFAR ResNet. */
 static size_t resnet_parameters(size_t depth, size_t channels)
@@ -457,6 +467,7 @@ int main(void)
         cmocka_unit_test(resnets_have_the_parameters_of_the_paper),
         cmocka_unit_test(large_resnets_have_the_parameters_of_the_paper),
         cmocka_unit_test(images_may_have_any_size),
+        cmocka_unit_test(a_definition_has_the_name_that_the_list_has),
         cmocka_unit_test(tables_name_every_element_once),
         cmocka_unit_test(tensors_are_named_as_in_pytorch),
         cmocka_unit_test(initial_weights_are_he_normal),
