@@ -261,7 +261,7 @@ static tw_status forward_stack(acoustic_model *m, pass *p)
         p->stack.keep = m->config.keep;
         p->stack.noise = *p->noise;
     }
-    if (m->config.channels > 0) TW_TRY(forward_front(m, p));
+    if (convolves(m)) TW_TRY(forward_front(m, p));
     p->rows = p->stack.steps * p->stack.batch;
     return recurrent_forward(m->stack, m->parameters.values, &p->stack, &p->hidden);
 }
@@ -318,16 +318,15 @@ static tw_status backward_affine(acoustic_model *m, const pass *p, const nn_affi
 
 static tw_status backward_stack(acoustic_model *m, const pass *p)
 {
-    const int convolves = m->config.channels > 0;
     const size_t width = m->front.width;
-    if (convolves) TW_TRY(nn_buffer_reserve(&m->rows_gradient, p->rows * width));
+    if (convolves(m)) TW_TRY(nn_buffer_reserve(&m->rows_gradient, p->rows * width));
     const recurrent_gradients stack = {.y = m->hidden_gradient.values,
-                                       .x = convolves ? m->rows_gradient.values : NULL,
+                                       .x = convolves(m) ? m->rows_gradient.values : NULL,
                                        .parameters = m->parameters.gradients,
                                        .ready = p->ready,
                                        .context = p->context};
     TW_TRY(recurrent_backward(m->stack, m->parameters.values, &stack));
-    if (!convolves) return TW_OK;
+    if (!convolves(m)) return TW_OK;
     TW_TRY(nn_buffer_reserve(&m->packed_gradient, nn_rows_total(&p->packed) * width));
     padding_remove(&p->packed, width, m->rows_gradient.values, m->packed_gradient.values);
     return front_end_backward(&m->front, m->parameters.values, m->packed_gradient.values, m->parameters.gradients,
