@@ -216,6 +216,10 @@ def refusals(rank, size):
     refused(ddp, "topk" if rank else "allreduce:message_kb=4")
     refused(ddp, "dgc", optimizer=torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9))
     refused(ddp, "dgc", optimizer=torch.optim.Adam(ddp.parameters()))
+    refused(ddp, "sdagc", optimizer=torch.optim.SGD(list(ddp.parameters())[1:], lr=0.1))
+    refused(ddp, "allreduce", expect_ratio=50)
+    refused(ddp, "topk", expect_ratio=float("nan"))
+    refused(ddp, "topk", expect_ratio="50")
     refused(ddp, "dgc", transport="pigeons")
     refused(ddp, "dgc", nonfinite="never")
     refused(ddp, "dgc:momentum=0", optimizer=torch.optim.Adam(ddp.parameters()))
@@ -550,7 +554,7 @@ class DdpTest(unittest.TestCase):
 
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
-                 "applied twice", "applied twice",
+                 "applied twice", "applied twice", "does not have 0.weight", "sends everything", "above 0", "'50'",
                  "pigeons", "nonfinite", ""]
         first, second = ranks.on_ranks(2, refusals)
         self.assertIn("density=2", first[2])

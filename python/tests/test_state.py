@@ -76,6 +76,16 @@ def own(rank, size):
     refused({name: value for name, value in state.items() if name != "residual/4.weight"})
     refused({**state, "residual/4.weight": torch.zeros(7)})
     refused({**state, "thinwire/order": {"0.weight": [0, 2, 3, 1]}})
+    refused({**state, "thinwire/spec": "dgc:density=0.02"})
+    refused({**state, "thinwire/fallback": "no"})
+    dense = thinwire.torch.attach(models.wrapped(models.small()), "allreduce", banner=False)
+    wary = thinwire.torch.attach(models.wrapped(models.small()), "topk:density=0.02", banner=False, expect_ratio=2)
+    for load in (lambda: dense.load_state_dict(state), lambda: dense.load_state_dicts(states),
+                 lambda: wary.load_state_dict({**state, "thinwire/fallback": True})):
+        try:
+            load()
+        except thinwire.Error as error:
+            texts.append(str(error))
     unchanged = all(equal(value, compressor.state_dict()[name]) for name, value in state.items())
     return distance, texts, unchanged, sorted(state)
 
@@ -163,9 +173,11 @@ class StateTest(unittest.TestCase):
     def test_each_rank_has_its_own_and_what_does_not_fit_is_refused(self):
         for distance, texts, unchanged, names in ranks.on_ranks(2, own):
             self.assertGreater(distance, 0)
-            self.assertEqual(len(texts), 5)
+            self.assertEqual(len(texts), 10)
             for text, part in zip(texts, ["each rank saves its own", "no state of a compressor", "residual/4.weight",
-                                          "residual/4.weight", "0.weight has another memory format"]):
+                                          "residual/4.weight", "0.weight has another memory format",
+                                          "the state of dgc, and that of topk is wanted", "thinwire/fallback is 'no'",
+                                          "nowhere to put it", "nowhere to put it", "expect_ratio=2"], strict=True):
                 self.assertIn(part, text)
             self.assertTrue(unchanged)
             self.assertIn("residual/4.weight", names)

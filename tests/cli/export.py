@@ -130,6 +130,8 @@ class FileTest(ExportTest):
         self.refuse(2, [checkpoint], "export", run, checkpoint)
         self.refuse(2, [checkpoint], "export", run, self.folder / "x", "--loader", checkpoint)
         self.refuse(2, [self.folder / "x"], "export", run, self.folder / "x", "--loader", self.folder / "x")
+        self.refuse(2, ["no loader"], "export", run, self.folder / "x", "--loader", f"{self.folder}/./x")
+        (self.folder / "x").unlink()
         summary = run / "summary.json"
         kept = summary.read_bytes()
         self.refuse(2, [summary, "no network", "another file"], "export", run, summary)

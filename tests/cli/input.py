@@ -1,4 +1,5 @@
 """Bad input: exit code 2 and one line that names what is wrong."""
+import json
 import resource
 import shutil
 import unittest
@@ -145,6 +146,21 @@ class FilesTest(CommandLineTest):
     def test_unwritable_summary(self):
         self.refuse_training(2, ["/nonexistent/summary"], "--steps", "1", "--json", "/nonexistent/summary")
         self.refuse_training(2, ["/dev/full"], "--steps", "1", "--json", "/dev/full")
+
+    def test_json_takes_the_place_of_json_only(self):
+        run, page = self.folder / "run", self.folder / "page.json"
+        for _ in range(2):
+            self.assertEqual(self.run_program(*self.train_words("--steps", 1, "--json", page)).returncode, 0)
+        self.assertEqual(json.loads(page.read_text())["steps"], 1)
+        notes, journal = self.folder / "notes.txt", run / "metrics.jsonl"
+        notes.write_text("{} and more\n")
+        self.refuse_training(2, [notes, "no JSON", "another file"], "--steps", "1", "--json", notes)
+        self.assertEqual(notes.read_text(), "{} and more\n")
+        run.mkdir()
+        self.refuse(2, [journal, "no JSON"], *self.train_words("--quiet", "--steps", 1, "--json", journal, "--out", run))
+        self.assertGreater(len(journal.read_text().splitlines()), 1)
+        self.refuse(2, ["--step-time"], "simulate", "none", "--workers", 2, "--json", self.folder / "new.json")
+        self.assertFalse((self.folder / "new.json").exists())
 
 
 class WorkersTest(CommandLineTest):

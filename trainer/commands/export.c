@@ -117,12 +117,18 @@ static tw_status check_target(const char *path, const char *other)
     return tw_fail(TW_ERROR_ARGUMENT, "%s is no network that was exported, and would be lost; name another file", path);
 }
 
+static tw_status check_loader(const char *path)
+{
+    return whole_file_may_replace(path, loader_begins, "loader of thinwire export");
+}
+
 static tw_status export(const trained *t, const export_settings *s, const char *path)
 {
     TW_TRY(check_ending(path));
     TW_TRY(check_target(path, s->loader));
-    if (s->loader) TW_TRY(whole_file_may_replace(s->loader, loader_begins, "loader of thinwire export"));
+    if (s->loader) TW_TRY(check_loader(s->loader));
     TW_TRY(save(t, path));
+    if (s->loader) TW_TRY(check_loader(s->loader)); /* it may be another spelling of the network's name */
     return s->loader ? whole_file_write(s->loader, write_loader, s->loader) : TW_OK;
 }
 

@@ -6,14 +6,15 @@
 #include <stdio.h>
 #include <thinwire/thinwire.h>
 
-/* Writes an object to the file `path`; "-" is standard output. */
+/* Writes an object to the file `path`, whole or not at all; "-" is standard output. TW_ERROR_ARGUMENT where it would
+ * take the place of what is no JSON. */
 tw_status json_write(const char *path, const cJSON *object);
 
 /* The object in a file, to be deleted. TW_ERROR_IO, TW_ERROR_FORMAT: the text names the file. */
 tw_status json_read(const char *path, cJSON **object);
 
-/* Whether json_write could open `path`, known before a long run and not after it. An empty file may come to be. A pipe
- * that nobody reads is refused. */
+/* Whether json_write could write to `path`, known before a long run and not after it. A pipe that nobody reads is
+ * refused. */
 tw_status json_check(const char *path);
 
 /* Where a program whose JSON goes to `path` (may be NULL) tells the rest: not into the JSON. */

@@ -2,7 +2,7 @@
 
 import weakref
 from importlib import import_module  # torch.optim takes the name of its module away
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
@@ -35,6 +35,17 @@ def rates_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -
     rates = {id(p): float(group["lr"]) for group in optimiser.param_groups for p in group["params"]}
     found = [rates[id(p)] for p in parameters if id(p) in rates]
     return found if len(found) == len(parameters) else None
+
+
+def refuse_unknown(optimiser: Optional[torch.optim.Optimizer], spec: str, names: Dict[str, torch.Tensor]) -> None:
+    """A scheme that follows the learning rate needs that of every parameter."""
+    if optimiser is None:
+        return
+    known = {id(p) for group in optimiser.param_groups for p in group["params"]}
+    for name, parameter in names.items():
+        if id(parameter) not in known:
+            raise Error(f"{spec.split(':')[0]} follows the learning rate of each parameter, and this {type(optimiser).__name__} "
+                        f"does not have {name}; give it an optimiser of all of them")
 
 
 def steps_any_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Dict, Sequence
 import torch
 
 from ..errors import Error
+from ..spec import name_of
 from ..table import Entry
 
 # Unsigned integers are kept in the signed type of their size, since torch has had them only from 2.3 on.
@@ -62,6 +63,11 @@ def check(state: Dict[str, Any], about: Dict[str, Any]) -> None:
     there: Dict[str, Any] = {key: state.get(ABOUT + key) for key in ("rank", "size", "order")}
     if there["rank"] is None:
         raise Error("this is no state of a compressor: it does not say whose it is")
+    scheme, wanted = name_of(str(state.get(ABOUT + "spec", about["spec"]))), name_of(about["spec"])
+    if scheme != wanted:
+        raise Error(f"this is the state of {scheme}, and that of {wanted} is wanted: what {scheme} held back would be lost")
+    if not isinstance(state.get(ABOUT + "fallback", False), bool):
+        raise Error(f"{ABOUT}fallback is {state[ABOUT + 'fallback']!r} in this state, and not True or False")
     if (there["rank"], there["size"]) != (about["rank"], about["size"]):
         raise Error(f"this is the state of rank {there['rank']} of {there['size']}, and that of rank {about['rank']} of "
                     f"{about['size']} is wanted: each rank saves its own, and loads that; load_state_dicts is for "

@@ -18,6 +18,7 @@ from ._parameters import Row, orders_of
 
 FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
 RATIO_IS_KNOWN = 10  # steps after the warm-up
+NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
 
 
 class Layout(NamedTuple):
@@ -80,6 +81,8 @@ class Compressor:
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
             _optimiser.refuse_momentum(self._optimiser, spec, reducer.momentum[0])
+            if minds_rates(spec):
+                _optimiser.refuse_unknown(self._optimiser, spec, {row.name: row.parameter for row in self._rows})
         except Error:
             reducer.close()
             raise
@@ -338,7 +341,7 @@ class Compressor:
         if self._comm is None and not state:
             return
         if self._comm is None:
-            raise Error("this state is of a scheme, and the exchange is dense: there is nowhere to put it")
+            raise Error(NOWHERE)
 
         def read() -> Loaded:
             _state.check(state, self._about())
@@ -350,8 +353,10 @@ class Compressor:
         """Takes what another number of ranks has saved, as a collective: states[r] is what state_dict() gave on rank r of
         as many as there are, and asked for only where it is needed. The sum over all ranks of what they held back is
         kept."""
-        if self._comm is None:
+        if self._comm is None and not (len(states) and states[0]):
             return
+        if self._comm is None:
+            raise Error(NOWHERE)
         about = self._about()
 
         def old(rank: int) -> Dict[str, Entry]:
@@ -377,6 +382,8 @@ class Compressor:
             if mine[0].of_fallback and not self._may_fall_back:
                 raise Error("this state is of a run whose exchange torch did itself; attach() to a DistributedDataParallel "
                             "takes it, an Exchange does not")
+            if mine[0].of_fallback and self._expect_ratio:
+                raise Error(f"expect_ratio={self._expect_ratio:g}: this state is of a run whose exchange torch did itself")
             return mine[0].of_fallback
 
         _state.refuse_mixed(_transport.gathered_by_all(self._group, read_here))

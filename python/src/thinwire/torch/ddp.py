@@ -153,7 +153,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     The spec "allreduce" leaves the exchange to torch. A second attach to the same module takes the place of the first."""
     ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
     group = ddp.process_group
-    dense = _agreed_to_be_dense(spec, group)
+    dense = _agreed_to_be_dense(spec, expect_ratio, group)
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
     if not dense:
         _refuse_devices(rows)
@@ -190,10 +190,20 @@ def _wanted(fallback: Optional[bool], expect_ratio: Optional[float]) -> bool:
     return fallback
 
 
-def _agreed_to_be_dense(spec: str, group: Any) -> bool:
+def _refuse_ratio(spec: str, expect_ratio: Optional[float]) -> None:
+    if expect_ratio is None:
+        return
+    if not isinstance(expect_ratio, (int, float)) or not 0 < expect_ratio < float("inf"):
+        raise Error(f"expect_ratio={expect_ratio!r}: want a number above 0, such as 50")
+    if expect_ratio > 1 and name_of(spec) == "allreduce":
+        raise Error(f"expect_ratio={expect_ratio:g}: allreduce sends everything as it is; name a scheme that compresses")
+
+
+def _agreed_to_be_dense(spec: str, expect_ratio: Optional[float], group: Any) -> bool:
     """Whether torch does the exchange: on all ranks or on none. (That the schemes are the same their reducer sees to.)"""
     def here() -> bool:
         _refuse_options_of_torch(spec)
+        _refuse_ratio(spec, expect_ratio)
         return name_of(spec) == "allreduce"
 
     dense = _transport.gathered_by_all(group, here)
