@@ -177,7 +177,7 @@ TW_API tw_status tw_comm_traffic(const tw_comm *comm, tw_traffic *traffic);
 
 #define TW_MAX_DIMS 8
 
-/* One named tensor of the model. Names are unique, at most 255 bytes; they key saved state. Row-major. */
+/* One named tensor of the model. Names are unique, at most 255 bytes of UTF-8; they key saved state. Row-major. */
 typedef struct tw_tensor {
     const char *name;
     size_t dims;               /* 0 .. TW_MAX_DIMS; 0 is a scalar */
@@ -201,7 +201,7 @@ typedef enum tw_dtype {
 /* Whose memory a pointer points to. This version knows the host's alone. */
 typedef enum tw_memory_kind { TW_MEMORY_HOST = 0 } tw_memory_kind;
 
-/* Elements of a tensor: the product of its shape; 0 for NULL. */
+/* Elements of a tensor: the product of its shape; 0 for NULL, SIZE_MAX where that is too small for it. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
 /* What an option of a spec may be set to. */

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import io
 import unittest
+import warnings
 
 import ranks
 
@@ -222,7 +223,33 @@ def refusals(rank, size):
     refused(ddp, "topk", expect_ratio="50")
     refused(ddp, "dgc", transport="pigeons")
     refused(ddp, "dgc", nonfinite="never")
+    refused(ddp, None)
+    refused(ddp, "dgc", timeout="soon")
+    refused(ddp, "dgc", optimizer=3)
     refused(ddp, "dgc:momentum=0", optimizer=torch.optim.Adam(ddp.parameters()))
+    return texts
+
+
+def one_rank_refused(rank, size):
+    """What is wrong on rank 1 alone ends attach() on all, long before its timeout, and the group goes on."""
+    import models
+    import thinwire
+    import thinwire.torch
+    import torch
+    import torch.distributed as dist
+    ddp = models.wrapped(models.small())
+    heavy = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+    one, = thinwire.Comm.threads(1)
+    texts = []
+    for odd in ({"transport": "pigeons"}, {"transport": "mpi"}, {"transport": one}, {"transport": thinwire.torch.Tcp(bind="nowhere")},
+                {"timeout": 0}, {"optimizer": heavy}, {"nonfinite": "never"}, {"spec": "dgc:momentum=0"}, {"spec": "no"}):
+        options = {"spec": "dgc", "timeout": 1e6, "banner": False, **(odd if rank else {})}
+        try:
+            thinwire.torch.attach(ddp, options.pop("spec"), **options)
+            texts.append("")
+        except thinwire.Error as error:
+            texts.append(str(error))
+        dist.barrier()
     return texts
 
 
@@ -249,7 +276,7 @@ def two_on_one_comm(rank, size):
     import thinwire.torch
     import torch
     from thinwire.torch import _transport
-    comm = _transport.comm_of("tcp", None, ranks.SECONDS)
+    comm = _transport.with_comm("tcp", None, ranks.SECONDS, lambda comm: comm)
     shared = [attached(models.small(seed), EVERYTHING, {"transport": comm})[0] for seed in (1, 2)]
     alone = [attached(models.small(seed), EVERYTHING)[0] for seed in (1, 2)]
     same = []
@@ -341,8 +368,8 @@ def odd_modules(rank, size):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     taken, made = models.wrapped(models.small()), []
     taken.register_comm_hook(None, default_hooks.allreduce_hook)
-    comm_of = thinwire.torch.ddp._transport.comm_of
-    with mock.patch.object(thinwire.torch.ddp._transport, "comm_of", lambda *a: made.append(comm_of(*a)) or made[-1]):
+    opened = thinwire.torch.ddp.Compressor
+    with mock.patch.object(thinwire.torch.ddp, "Compressor", lambda *a, **b: made.append(a[3]) or opened(*a, **b)):
         try:
             thinwire.torch.attach(taken, TOPK, banner=False)
             text = ""
@@ -555,7 +582,7 @@ class DdpTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
                  "applied twice", "applied twice", "does not have 0.weight", "sends everything", "above 0", "'50'",
-                 "pigeons", "nonfinite", ""]
+                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "optimizer=3", ""]
         first, second = ranks.on_ranks(2, refusals)
         self.assertIn("density=2", first[2])
         first[2] = second[2]
@@ -564,6 +591,27 @@ class DdpTest(unittest.TestCase):
             for text, part in zip(texts, parts):
                 self.assertIn(part, text)
             self.assertEqual(texts[-1], "")
+
+    def test_what_is_refused_on_one_rank_ends_the_others_too(self):
+        first, second = ranks.on_ranks(2, one_rank_refused)
+        parts = ["no transport 'pigeons'", "transport mpi", "transport a thinwire.Comm", "nowhere", "timeout=0", "applied twice",
+                 "nonfinite='never'", "", ""]
+        for told, own, part in zip(first, second, parts, strict=True):
+            self.assertIn(part, own)
+            self.assertIn(part, told)
+            self.assertTrue(own and told)
+
+    def test_a_scheme_that_has_to_know_the_rate_says_where_nobody_tells(self):
+        from unittest import mock
+
+        import thinwire.torch
+        from thinwire.torch import _optimiser
+        for registers, spec, optimiser, warned in ((None, "sdagc", None, 1), (print, "sdagc", None, 0), (None, "topk", None, 0),
+                                                   (None, "sdagc:revision=off", None, 0), (None, "sdagc", object(), 0)):
+            with mock.patch.object(_optimiser, "registers_steps", lambda: registers), warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                _optimiser.warn_of_unknown_rates(optimiser, spec)
+                self.assertEqual(len(told), warned, (spec, registers))
 
     def test_an_optimiser_with_momentum_is_noticed(self):
         import torch

@@ -78,6 +78,9 @@ def own(rank, size):
     refused({**state, "thinwire/order": {"0.weight": [0, 2, 3, 1]}})
     refused({**state, "thinwire/spec": "dgc:density=0.02"})
     refused({**state, "thinwire/fallback": "no"})
+    refused({**state, "thinwire/tensors": [*state["thinwire/tensors"], "8.weight"]})
+    refused({**state, "residual/4.weight": 7})
+    refused(None)
     dense = thinwire.torch.attach(models.wrapped(models.small()), "allreduce", banner=False)
     wary = thinwire.torch.attach(models.wrapped(models.small()), "topk:density=0.02", banner=False, expect_ratio=2)
     for load in (lambda: dense.load_state_dict(state), lambda: dense.load_state_dicts(states),
@@ -173,10 +176,11 @@ class StateTest(unittest.TestCase):
     def test_each_rank_has_its_own_and_what_does_not_fit_is_refused(self):
         for distance, texts, unchanged, names in ranks.on_ranks(2, own):
             self.assertGreater(distance, 0)
-            self.assertEqual(len(texts), 10)
+            self.assertEqual(len(texts), 13)
             for text, part in zip(texts, ["each rank saves its own", "no state of a compressor", "residual/4.weight",
                                           "residual/4.weight", "0.weight has another memory format",
                                           "the state of dgc, and that of topk is wanted", "thinwire/fallback is 'no'",
+                                          "a model that has 8.weight", "4.weight is a int", "this is a NoneType",
                                           "nowhere to put it", "nowhere to put it", "expect_ratio=2"], strict=True):
                 self.assertIn(part, text)
             self.assertTrue(unchanged)

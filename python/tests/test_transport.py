@@ -18,6 +18,10 @@ def refused(make):
         return f"{type(error).__name__} {error.name}: {error}"
 
 
+def the_comm(comm):
+    return comm
+
+
 def exchanged(rank, size):
     """The mean of rank + 1 over connections with these options."""
     import models
@@ -49,10 +53,11 @@ def connect(rank, options, seconds, changed=None):
 
     def tampered(group, make):
         offers = gathered(group, make)
-        return [one._replace(key=changed) for one in offers] if changed and rank == 1 else offers
+        told = changed and rank == 1 and isinstance(offers[0], _transport.Offer)
+        return [one._replace(key=changed) for one in offers] if told else offers
 
     with unittest.mock.patch.object(_transport, "gathered_by_all", tampered):
-        return refused(lambda: _transport.comm_of(thinwire.torch.Tcp(**options[rank]), None, seconds))
+        return refused(lambda: _transport.with_comm(thinwire.torch.Tcp(**options[rank]), None, seconds, the_comm))
 
 
 def cannot_listen(rank, size):
@@ -60,7 +65,7 @@ def cannot_listen(rank, size):
     import thinwire.torch
     from thinwire.torch import _transport
     tcp = thinwire.torch.Tcp(bind="no-such-interface" if rank else "127.0.0.1")
-    return refused(lambda: _transport.comm_of(tcp, None, 600.0))
+    return refused(lambda: _transport.with_comm(tcp, None, 600.0, the_comm))
 
 
 def numbered_otherwise(rank, size):
@@ -68,7 +73,7 @@ def numbered_otherwise(rank, size):
     import thinwire
     from thinwire.torch import _transport
     comm, = thinwire.Comm.threads(1)
-    return refused(lambda: _transport.comm_of(comm, None, 1.0))
+    return refused(lambda: _transport.with_comm(comm, None, 1.0, the_comm))
 
 
 class TransportTest(unittest.TestCase):

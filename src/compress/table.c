@@ -2,6 +2,7 @@
 #include "table.h"
 
 #include "error.h"
+#include "json.h"
 #include "leftovers.h"
 #include "memory.h"
 #include "names.h"
@@ -17,15 +18,18 @@ enum { MAX_NAME = 255 };
 
 size_t tw_tensor_count(const tw_tensor *tensor)
 {
-    size_t count = 1;
-    for (size_t i = 0; tensor && i < tensor->dims && i < TW_MAX_DIMS; i++) count *= tensor->shape[i];
-    return tensor ? count : 0;
+    size_t count = tensor != NULL;
+    for (size_t i = 0; tensor && i < tensor->dims && i < TW_MAX_DIMS; i++)
+        if (__builtin_mul_overflow(count, tensor->shape[i], &count)) count = SIZE_MAX;
+    return count;
 }
 
 static tw_status check_tensor(const tw_tensor *tensor, size_t index)
 {
     if (!tensor->name || !*tensor->name || strlen(tensor->name) > MAX_NAME)
         return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu: a name has 1 to %d bytes", index, MAX_NAME);
+    if (!tw_utf8_valid(tensor->name, strlen(tensor->name)))
+        return tw_fail(TW_ERROR_ARGUMENT, "tensor %zu: its name is not UTF-8, so its state could not be saved", index);
     TW_TRY(tw_check_reserved(tensor->reserved, "tw_tensor"));
     if (tensor->dims > TW_MAX_DIMS)
         return tw_fail(TW_ERROR_ARGUMENT, "tensor %s has %zu dimensions; at most %d", tensor->name, tensor->dims,

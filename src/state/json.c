@@ -142,7 +142,7 @@ void tw_text_append(tw_text *text, const char *bytes, size_t size)
         text->status = tw_resize(&text->bytes, text->size, larger);
         if (text->status == TW_OK) text->capacity = larger;
     }
-    if (text->status != TW_OK) return;
+    if (text->status != TW_OK || size == 0) return;
     memcpy(text->bytes + text->size, bytes, size);
     text->size += size;
 }

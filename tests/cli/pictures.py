@@ -1,5 +1,6 @@
 """A folder of pictures, from the first training to the classes of new ones: train, resume, predict."""
 import json
+import os
 import random
 import struct
 import unittest
@@ -147,6 +148,18 @@ class RunTest(PicturesTest):
         self.assertEqual([line.partition("\t")[0] for line in lines], [str(self.new[0]), str(self.new[1])])
         for complaint, file in zip(complaints, files[1:-1], strict=True):
             self.assertIn(str(file), complaint)
+
+    def test_odd_names_are_one_line_each_and_in_json_what_they_are(self):
+        run = self.folder / "run"
+        self.train("--steps", 2, "--out", run)
+        broken, foreign = self.folder / "two\nlines\x1b[2J.png", self.folder / os.fsdecode(b"caf\xe9.png")
+        for file in (broken, foreign):
+            file.write_bytes(self.new[0].read_bytes())
+        lines, _ = self.predict(run, broken, foreign)
+        self.assertEqual([line.partition("\t")[0] for line in lines],
+                         [f"{self.folder}/two\\x0alines\\x1b[2J.png", f"{self.folder}/caf\\xe9.png"])
+        lines, _ = self.predict(run, broken, foreign, "--json")
+        self.assertEqual([json.loads(line)["file"] for line in lines], [str(broken), f"{self.folder}/caf\\xe9.png"])
 
     def test_a_damaged_picture_is_named_and_does_not_end_a_run(self):
         photos = self.folder / "photos"

@@ -153,6 +153,12 @@ class AloneTest(RunsTest):
         self.assertEqual(again["task"], "image")
         self.refuse(2, ["config.yaml", "task image", "lm"], "train", "lm", "--config", self.folder / "run/config.yaml")
         self.refuse(2, ["TASK"], "train", "--steps", 2)
+        mine = self.folder / "mine" / "config.yaml"
+        mine.parent.mkdir()
+        told = (self.folder / "run/config.yaml").read_text()
+        mine.write_text(told)
+        self.refuse(2, ["--out", mine.parent, "choose another folder"], "train", "--config", mine, "--out", mine.parent)
+        self.assertEqual(mine.read_text(), told)
         self.refuse(2, ["nowhere"], "train", "--resume", self.folder / "nowhere")
 
 

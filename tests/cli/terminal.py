@@ -12,13 +12,13 @@ from support import PROGRAM, CommandLineTest, kill_session, seconds_left
 
 
 class TerminalTest(CommandLineTest):
-    def train_in_terminal(self, columns, *options):
-        """What the program writes to a terminal of that width."""
+    def train_in_terminal(self, columns, *options, kind="xterm"):
+        """What the program writes to a terminal of that width and kind."""
         words = [PROGRAM, *self.train_words("--epochs", 8, "--model", "resnet20", *options)]
         child, terminal = pty.fork()
         if child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            os.execv(PROGRAM, [str(word) for word in words])
+            os.execve(PROGRAM, [str(word) for word in words], {**os.environ, "TERM": kind})
         self.addCleanup(kill_session, child)
         text = b""
         try:
@@ -45,6 +45,11 @@ class TerminalTest(CommandLineTest):
 
     def test_a_terminal_of_unknown_width_has_a_bar_too(self):
         self.assertTrue(self.bars(self.train_in_terminal(0)))
+
+    def test_a_terminal_that_cannot_clear_a_line_has_lines(self):
+        text = self.train_in_terminal(80, kind="dumb")
+        self.assertNotIn("\033", text)
+        self.assertIn("test accuracy", text)
 
     def test_quiet_is_quiet(self):
         self.assertEqual(self.train_in_terminal(80, "--quiet"), "")

@@ -124,11 +124,16 @@ static void test_bad_tables_are_refused(void **state)
     (void)state;
     tw_tensor twice[] = {{"w", 1, {3}}, {"w", 1, {4}}}, empty = {"e", 2, {3, 0}}, large = {"l", 2, {65536, 65536}};
     tw_tensor nameless = {"", 1, {3}}, deep = {"d", 9, {1}};
+    tw_tensor foreign = {"caf\xe9", 1, {3}};
     check_table(twice, 2, "two tensors are called w");
     check_table(&empty, 1, "tensor e is empty");
     check_table(&large, 1, "more than 2^31");
     check_table(&nameless, 1, "a name has 1 to 255 bytes");
     check_table(&deep, 1, "9 dimensions");
+    check_table(&foreign, 1, "tensor 0: its name is not UTF-8");
+    tw_tensor beyond = {"b", 3, {SIZE_MAX / 2, 3, 1}};
+    assert_true(tw_tensor_count(&beyond) == SIZE_MAX);
+    assert_true(tw_tensor_count(&empty) == 0);
     check_table(NULL, 0, "empty");
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("dgc", table, 2, 4, 4, &scheme), TW_ERROR_ARGUMENT);

@@ -7,6 +7,7 @@
 #include "launch.h"
 #include "trained.h"
 #include <cJSON.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,13 +89,12 @@ static tw_status make_page(const task_ops *only, predict_page *p)
 
 /* ---- answering ---- */
 
-/* A name that is not UTF-8 would make the line no JSON. */
-static tw_status answer_json(const trained *t, const void *use, const char *path)
+/* A name that is not UTF-8 would make the line no JSON: then it is the one `shown` to people. */
+static tw_status answer_json(const trained *t, const void *use, const char *path, const char *shown)
 {
-    char shown[8192];
     cJSON *line = cJSON_CreateObject();
     task_answer answer = {.json = line};
-    if (path) cJSON_AddStringToObject(line, "file", code_point_show(path, strlen(path), shown, sizeof shown));
+    if (path) cJSON_AddStringToObject(line, "file", code_point_valid(path, strlen(path)) ? path : shown);
     tw_status status = t->ops->predict(t->predictor, use, path, &answer);
     char *text = status == TW_OK ? cJSON_PrintUnformatted(line) : NULL;
     if (text) puts(text);
@@ -148,8 +148,11 @@ static tw_status refuse_folder(const predict_settings *s, const options *set, co
 static tw_status answer_file(const trained *t, const predict_settings *s, const char *path, bool is_among)
 {
     const void *use = use_of(s, t->ops);
-    if (s->json) return answer_json(t, use, path);
-    return t->ops->predict(t->predictor, use, path, &(task_answer){.text = stdout, .is_among = is_among});
+    char shown[4 * PATH_MAX]; /* whoever named it may have meant the terminal */
+    if (path) code_point_show(path, strlen(path), shown, sizeof shown);
+    if (s->json) return answer_json(t, use, path, shown);
+    task_answer answer = {.text = stdout, .name = path ? shown : NULL, .is_among = is_among};
+    return t->ops->predict(t->predictor, use, path, &answer);
 }
 
 /* A file that cannot be used does not keep the others from their answers. */

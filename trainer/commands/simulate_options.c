@@ -11,6 +11,9 @@ typedef struct unit {
     double value;
 } unit;
 
+#define SECONDS_MOST 1e6      /* of whatever takes time */
+#define CODEC_RATE_LEAST 1e-6 /* GB/s: a kilobyte a second */
+
 static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
 static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
@@ -31,19 +34,25 @@ static int read_measure(const char *text, size_t length, const unit *units, size
 
 static int read_time(const char *text, double *seconds)
 {
-    return read_measure(text, strlen(text), times, sizeof times / sizeof *times, seconds);
+    return read_measure(text, strlen(text), times, sizeof times / sizeof *times, seconds) && *seconds <= SECONDS_MOST;
 }
 
 tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world)
 {
     double bits;
     size_t rate = strcspn(s->link, ",");
-    if (!read_measure(s->link, rate, rates, sizeof rates / sizeof *rates, &bits) || bits == 0 || !s->link[rate] ||
+    if (!read_measure(s->link, rate, rates, sizeof rates / sizeof *rates, &bits) || bits < 1 || !s->link[rate] ||
         !read_time(s->link + rate + 1, &world->latency))
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms (bit, kbit, Mbit, Gbit; us, ms, s)", s->link);
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms (bit, kbit, Mbit, Gbit; us, ms, s), of 1bit or more "
+            "and at most 1e6s",
+            s->link);
     if (!read_time(s->overhead, &world->overhead))
-        return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s)", s->overhead);
+        return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s), of at most 1e6s",
+                       s->overhead);
+    if (s->codec_rate > 0 && s->codec_rate < CODEC_RATE_LEAST)
+        return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", s->codec_rate, CODEC_RATE_LEAST);
     world->bandwidth = bits / 8;
     world->workers_per_host = (int)s->workers_per_host;
     return TW_OK;

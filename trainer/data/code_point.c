@@ -1,6 +1,5 @@
 #include "code_point.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +31,16 @@ size_t code_point_write(uint32_t point, char bytes[CODE_POINT_BYTES])
     for (size_t i = length - 1; i > 0; i--, point >>= 6) bytes[i] = (char)(0x80 | (point & 0x3f));
     bytes[0] = (char)(length == 1 ? point : (0xf00u >> length & 0xff) | point);
     return length;
+}
+
+bool code_point_valid(const char *bytes, size_t size)
+{
+    uint32_t point;
+    for (size_t length; size > 0; bytes += length, size -= length) {
+        length = code_point_read(bytes, size, &point);
+        if (length == 0) return false;
+    }
+    return true;
 }
 
 static bool is_control(uint32_t point)

@@ -180,13 +180,13 @@ static tw_status recognise(asr_predictor *r, const asr_use *s, const char *path,
     return TW_OK;
 }
 
-static void put_answer(const asr_predictor *p, const char *path, const recording *heard, const task_answer *answer)
+static void put_answer(const asr_predictor *p, const recording *heard, const task_answer *answer)
 {
     if (answer->json) {
         cJSON_AddStringToObject(answer->json, "text", heard->text);
         cJSON_AddNumberToObject(answer->json, "seconds", (double)heard->sample_count / p->features.rate);
     } else {
-        fprintf(answer->text, "%s\t%s\n", path, heard->text);
+        fprintf(answer->text, "%s\t%s\n", answer->name, heard->text);
     }
 }
 
@@ -200,7 +200,7 @@ tw_status asr_predict(task_predictor *base, const void *use, const char *path, c
                        "--model ctc writes",
                        path);
     tw_status status = recognise(p, use, path, &heard);
-    if (status == TW_OK) put_answer(p, path, &heard, answer);
+    if (status == TW_OK) put_answer(p, &heard, answer);
     free(heard.samples);
     free(heard.rows);
     free(heard.letters);

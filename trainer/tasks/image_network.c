@@ -239,7 +239,7 @@ tw_status image_predict(task_predictor *base, const void *use, const char *path,
         return TW_OK;
     }
     char shown[512]; /* a made-up file may say anything to a terminal */
-    fprintf(answer->text, "%s\t", path);
+    fprintf(answer->text, "%s\t", answer->name);
     for (size_t i = 0; i < count; i++)
         fprintf(answer->text, "%s%s %.2f %%", i ? ", " : "",
                 code_point_show(classes[i].label, strlen(classes[i].label), shown, sizeof shown),

@@ -177,11 +177,12 @@ static tw_status go_on(author *a, const lm_use *use)
     return TW_OK;
 }
 
-static tw_status write_text(author *a, const lm_use *use, const char *text, size_t size, bool titled)
+/* `title` is the text's, or NULL where there is none. */
+static tw_status write_text(author *a, const lm_use *use, const char *text, size_t size, const char *title)
 {
     token_reader reader = {text, text + size, vocabulary_unit(a->p->vocabulary)};
     TW_TRY(check_prompt(a, reader));
-    if (titled) fprintf(a->out, "==> %s <==\n", a->whose);
+    if (title) fprintf(a->out, "==> %s <==\n", title);
     TW_TRY(read_prompt(a, reader));
     return go_on(a, use);
 }
@@ -193,7 +194,7 @@ static tw_status put_text(author *a, const lm_use *use, const char *text, size_t
     size_t length;
     a->out = open_memstream(&written, &length);
     if (!a->out) return tw_fail(TW_ERROR_MEMORY, "no memory for a text");
-    tw_status status = write_text(a, use, text, size, false);
+    tw_status status = write_text(a, use, text, size, NULL);
     if (fclose(a->out) != 0 && status == TW_OK) status = tw_fail(TW_ERROR_MEMORY, "no memory for a text");
     if (status == TW_OK) cJSON_AddStringToObject(json, "text", written);
     free(written);
@@ -204,7 +205,7 @@ static tw_status answer_text(author *a, const lm_use *use, const char *text, siz
 {
     if (answer->json) return put_text(a, use, text, size, answer->json);
     a->out = answer->text;
-    return write_text(a, use, text, size, answer->is_among);
+    return write_text(a, use, text, size, answer->is_among ? answer->name : NULL);
 }
 
 tw_status lm_predict(task_predictor *base, const void *use_of_it, const char *path, const task_answer *answer)

@@ -121,9 +121,10 @@ typedef struct task_predictor {
 
 /* Where an answer goes: one of the two is there. */
 typedef struct task_answer {
-    FILE *text;    /* for people */
-    bool is_among; /* and its file is one of several: the text says which */
-    cJSON *json;   /* for programs: an object, which gets the answer's members */
+    FILE *text;       /* for people */
+    const char *name; /* and what the file is called there, in one line; NULL where there is none */
+    bool is_among;    /* it is one of several: the text says which */
+    cJSON *json;      /* for programs: an object, which gets the answer's members */
 } task_answer;
 
 struct task_ops {

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "folder.h"
 #include "json_file.h"
+#include "regular_file.h"
 #include "summary.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,9 @@
 
 /* Steps between lines of metrics.jsonl; epochs have lines of their own. */
 #define STEPS_A_LINE 10
+
+#define CONFIGURATION "config.yaml"
+#define METRICS "metrics.jsonl"
 
 /* Whether the run goes on from a checkpoint of the folder it keeps. */
 static bool continues_own(const train_settings *s)
@@ -47,6 +51,24 @@ tw_status journal_keep(journal *j, const worker *w)
     return run_lock_take(out, &j->lock);
 }
 
+static const char *in_folder(const char *folder, const char *file, char path[FOLDER_PATH])
+{
+    snprintf(path, FOLDER_PATH, "%s/%s", folder, file);
+    return path;
+}
+
+/* A configuration that somebody wrote is not a run's: every run has metrics, too. */
+static tw_status spare_configuration(const char *out)
+{
+    char configuration[FOLDER_PATH], metrics[FOLDER_PATH];
+    if (!path_exists(in_folder(out, CONFIGURATION, configuration)) || path_exists(in_folder(out, METRICS, metrics)))
+        return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--out %s has a %s and no run that it is of; the run's own would take its place: choose another "
+                   "folder",
+                   out, CONFIGURATION);
+}
+
 static tw_status prepare_folder(journal *j, const worker *w)
 {
     const train_settings *s = &w->settings;
@@ -55,11 +77,11 @@ static tw_status prepare_folder(journal *j, const worker *w)
             TW_ERROR_ARGUMENT,
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
             s->out);
+    if (!continues_own(s)) TW_TRY(spare_configuration(s->out));
     TW_TRY(folder_open(s->out));
     TW_TRY(lock_folder(j, s->out));
     char path[FOLDER_PATH];
-    snprintf(path, sizeof path, "%s/config.yaml", s->out);
-    return settings_write(s, path);
+    return settings_write(s, in_folder(s->out, CONFIGURATION, path));
 }
 
 static cJSON *tensors_json(const worker *w)
@@ -114,8 +136,7 @@ tw_status journal_open(journal *j, const worker *w)
     if (s->out) {
         char path[FOLDER_PATH];
         TW_TRY(prepare_folder(j, w));
-        snprintf(path, sizeof path, "%s/metrics.jsonl", s->out);
-        TW_TRY(jsonl_open(path, &j->metrics));
+        TW_TRY(jsonl_open(in_folder(s->out, METRICS, path), &j->metrics));
         TW_TRY(jsonl_write(j->metrics, start_line(w)));
         TW_TRY(tensorboard_open(s->out, &j->board));
     }

@@ -3,6 +3,7 @@
 #include "scheme.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <thinwire/thinwire_plugin.h>
@@ -42,7 +43,9 @@ void progress_begin(progress *p, FILE *stream, const worker *w)
     *p = (progress){.stream = stream, .started = now, .shown = now, .first_step = w->step};
     p->first_items = w->before.values[TOTAL_ITEMS];
     /* A launcher hands what a rank writes through a terminal of its own, and on to who knows what. */
-    p->terminal = stream && isatty(fileno(stream)) && strcmp(tw_comm_transport(w->comm), "threads") == 0;
+    const char *kind = getenv("TERM");
+    bool clears = !kind || strcmp(kind, "dumb") != 0;
+    p->terminal = stream && clears && isatty(fileno(stream)) && strcmp(tw_comm_transport(w->comm), "threads") == 0;
 }
 
 /* Nobody reads it any more, as after `| head`. */

@@ -37,6 +37,7 @@ static tw_status write_beside(const char *path, const char *partial, tw_status (
 tw_status whole_file_write(const char *path, tw_status (*write)(void *context, FILE *file), void *context)
 {
     char *partial;
+    if (!*path) return tw_fail(TW_ERROR_ARGUMENT, "the name of the file to write is empty");
     if (asprintf(&partial, "%s.partial", path) < 0) return tw_fail(TW_ERROR_MEMORY, "no memory to write %s", path);
     tw_status status = write_beside(path, partial, write, context);
     if (status != TW_OK) remove(partial);

@@ -4,9 +4,12 @@ import ctypes
 from typing import Dict, Tuple
 
 from ._library import OptionInfo, library
+from .errors import SpecError
 
 
 def name_of(spec: str) -> str:
+    if not isinstance(spec, str):
+        raise SpecError(f"the spec is {spec!r}: want a text, such as \"dgc:density=0.001\"", 2, "TW_ERROR_SPEC")
     return spec.split(":")[0]
 
 

@@ -1,5 +1,6 @@
 """What a scheme has to know of the optimiser: its learning rates, and whether it has momentum of its own."""
 
+import warnings
 import weakref
 from importlib import import_module  # torch.optim takes the name of its module away
 from typing import Any, Callable, Dict, List, Optional
@@ -7,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from ..errors import Error
+from ..spec import minds_rates, name_of
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> str:
@@ -17,6 +19,11 @@ def momentum_of(optimiser: torch.optim.Optimizer) -> str:
         if "betas" in group:
             return f"betas={tuple(group['betas'])}"
     return ""
+
+
+def refuse_others(optimiser: Any) -> None:
+    if optimiser is not None and not hasattr(optimiser, "param_groups"):
+        raise Error(f"optimizer={optimiser!r}: want an optimiser of torch's, which has param_groups")
 
 
 def refuse_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float) -> None:
@@ -53,10 +60,22 @@ def steps_any_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor
     return any(id(p) in wanted for group in optimiser.param_groups for p in group["params"])
 
 
+def registers_steps() -> Any:
+    """What tells of every optimiser's steps: torch has it from 2.0 on."""
+    return getattr(import_module("torch.optim.optimizer"), "register_optimizer_step_pre_hook", None)
+
+
+def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
+    """What the scheme holds back would be weighed as if the rate never changed."""
+    if optimiser is None and minds_rates(spec) and not registers_steps():
+        warnings.warn(f"{name_of(spec)} follows the learning rate, and torch {torch.__version__} does not tell which optimiser "
+                      "steps; pass optimizer=, or set revision=off", stacklevel=5)
+
+
 def before_each_step(noticed: Callable[[Any], None]) -> Callable[[], None]:
     """Has the bound method `noticed` told of every optimiser before it steps, where torch can do that (from 2.0 on), for
     as long as its object lives. Gives what ends it."""
-    register = getattr(import_module("torch.optim.optimizer"), "register_optimizer_step_pre_hook", None)
+    register = registers_steps()
     if register is None:
         return lambda: None
     weakly = weakref.WeakMethod(noticed)

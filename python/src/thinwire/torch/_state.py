@@ -37,6 +37,9 @@ def to_dict(entries: Dict[str, Entry], about: Dict[str, Any]) -> Dict[str, Any]:
 def from_dict(state: Dict[str, Any]) -> Dict[str, Entry]:
     unsigned = state.get(ABOUT + "unsigned", {})
     tensors = {name: value for name, value in state.items() if not name.startswith(ABOUT)}
+    for name, value in tensors.items():
+        if not isinstance(value, torch.Tensor):
+            raise Error(f"{name} is a {type(value).__name__} in this state, and a tensor is wanted")
     return {name: from_tensor(t, unsigned.get(name, str(t.dtype).split(".")[1])) for name, t in tensors.items()}
 
 
@@ -58,8 +61,10 @@ def does_not_fit(name: str, shape: Sequence[int], count: int) -> Error:
     return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 5, "TW_ERROR_STATE")
 
 
-def check(state: Dict[str, Any], about: Dict[str, Any]) -> None:
+def check(state: Any, about: Dict[str, Any]) -> None:
     """Each rank has its own: a residual of another rank would be sent a second time, and one's own be lost."""
+    if not isinstance(state, dict):
+        raise Error(f"this is a {type(state).__name__}, and what state_dict() gave is wanted")
     there: Dict[str, Any] = {key: state.get(ABOUT + key) for key in ("rank", "size", "order")}
     if there["rank"] is None:
         raise Error("this is no state of a compressor: it does not say whose it is")
@@ -72,6 +77,8 @@ def check(state: Dict[str, Any], about: Dict[str, Any]) -> None:
         raise Error(f"this is the state of rank {there['rank']} of {there['size']}, and that of rank {about['rank']} of "
                     f"{about['size']} is wanted: each rank saves its own, and loads that; load_state_dicts is for "
                     "another number of ranks")
+    for name in sorted({*(state.get(ABOUT + "tensors") or ())} - {*about.get("tensors", ())}):  # older states do not tell
+        raise Error(f"this state is of a model that has {name}, too, and what was held back of it would be lost")
     for name in {**there["order"], **about["order"]}:
         if there["order"].get(name) != about["order"].get(name):
             raise Error(f"{name} has another memory format than when its state was saved: channels_last in one, not in "

@@ -3,17 +3,18 @@
 import contextlib
 import pickle
 import secrets
-from typing import Any, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Protocol, TypeVar, Union
 
 import torch
 import torch.distributed as dist
 
 from ..comm import Comm
-from ..errors import Error
+from ..errors import Error, PeerError
 from ..seal import KEY_BYTES, sealed
 from ..tcp import Tcp
 
 TRANSPORTS = "tcp, mpi, a thinwire.Tcp or a thinwire.Comm"
+Made = TypeVar("Made", bound="Closing")
 
 
 def gathered(group: Any, mine: Any) -> List[Any]:
@@ -29,7 +30,7 @@ def gathered(group: Any, mine: Any) -> List[Any]:
     return [pickle.loads(bytes(row.tolist())) for row in rows]  # it ends where it ends, whatever comes after
 
 
-def gathered_by_all(group: Any, make: Any) -> List[Any]:
+def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     """What make() gave on each rank. Where it failed on one it fails on all, so that nobody waits for anybody."""
     mine: Any = None
     failure: Optional[Error] = None
@@ -40,12 +41,16 @@ def gathered_by_all(group: Any, make: Any) -> List[Any]:
     except Exception as error:  # such as a library of another version on this machine: the others are not left to wait
         failure = Error(f"{type(error).__name__}: {error}")
     outcomes = gathered(group, (mine, failure))
-    if failure:
+    if failure and not isinstance(failure, PeerError):
         raise failure
-    for rank, (_, told) in enumerate(outcomes):
-        if told:
-            raise type(told)(f"rank {rank}: {told}", told.status, told.name)
+    failures = [(rank, told) for rank, (_, told) in enumerate(outcomes) if told]
+    for rank, told in sorted(failures, key=lambda one: isinstance(one[1], PeerError)):  # a cause before what came of it
+        raise type(told)(f"rank {rank}: {told}", told.status, told.name)
     return [value for value, _ in outcomes]
+
+
+class Closing(Protocol):
+    def close(self) -> None: ...
 
 
 class Offer(NamedTuple):
@@ -56,25 +61,6 @@ class Offer(NamedTuple):
     key: bytes
 
 
-def over_tcp(tcp: Tcp, group: Any, timeout: float) -> Comm:
-    rank = dist.get_rank(group)
-    with contextlib.ExitStack() as listening:
-        listeners = []
-
-        def offer() -> Offer:
-            listeners.append(listening.enter_context(tcp.listen()))
-            draws = tcp.seal and not tcp.key and rank == 0
-            return Offer(listeners[0].address, tcp.seal, secrets.token_bytes(KEY_BYTES) if draws else b"")
-
-        offers = gathered_by_all(group, offer)
-        refuse_half_sealed(offers)
-        comm = listeners[0].connect(rank, [one.address for one in offers], timeout)
-    if not tcp.seal:
-        return comm
-    comm.set_timeout(timeout)
-    return sealed(comm, tcp.key or offers[0].key)
-
-
 def refuse_half_sealed(offers: List[Offer]) -> None:
     """All ranks see the same offers, and so all refuse."""
     for rank, one in enumerate(offers):
@@ -83,22 +69,83 @@ def refuse_half_sealed(offers: List[Offer]) -> None:
                         f"{'does' if offers[0].seals else 'does not'}: give all ranks the same Tcp(seal=...)")
 
 
-def comm_of(transport: Union[str, Tcp, Comm], group: Any, timeout: float) -> Comm:
-    """Ranks keep their numbers. The addresses go through the group itself, so that any backend and any store will do."""
-    if transport == "tcp":
-        transport = Tcp()
-    if isinstance(transport, Tcp):
-        comm = over_tcp(transport, group, timeout)
-    elif transport == "mpi":
-        comm = Comm.open("mpi")
-    elif isinstance(transport, Comm):
-        comm = transport
-    else:
+def kind_of(transport: Any, timeout: Any) -> str:
+    """Refuses what is wrong with them on this rank alone."""
+    if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
+        raise Error(f"timeout={timeout!r}: want seconds above 0, such as 60.0")
+    if isinstance(transport, (Tcp, Comm)):
+        return "tcp" if isinstance(transport, Tcp) else "a thinwire.Comm"
+    if transport not in ("tcp", "mpi"):
         raise Error(f"there is no transport {transport!r}; there are {TRANSPORTS}")
+    return str(transport)
+
+
+def refuse_other_kinds(kinds: List[str]) -> None:
+    for rank, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise Error(f"rank {rank} has the transport {kind}, and rank 0 has {kinds[0]}: give all ranks the same")
+
+
+@contextlib.contextmanager
+def opener_of(transport: Union[str, Tcp, Comm], group: Any, timeout: float) -> Iterator[Callable[[], Comm]]:
+    """What opens it, with no further word through the process group. The addresses of TCP have gone through it by then,
+    so that any backend and any store will do."""
+    if isinstance(transport, Comm):
+        there = transport
+        yield lambda: there
+    elif transport == "mpi":
+        yield lambda: Comm.open("mpi")
+    else:
+        with contextlib.ExitStack() as listening:
+            yield by_tcp(transport if isinstance(transport, Tcp) else Tcp(), group, timeout, listening)
+
+
+def by_tcp(tcp: Tcp, group: Any, timeout: float, listening: contextlib.ExitStack) -> Callable[[], Comm]:
+    rank, listeners = dist.get_rank(group), []
+
+    def offer() -> Offer:
+        listeners.append(listening.enter_context(tcp.listen()))
+        draws = tcp.seal and not tcp.key and rank == 0
+        return Offer(listeners[0].address, tcp.seal, secrets.token_bytes(KEY_BYTES) if draws else b"")
+
+    offers = gathered_by_all(group, offer)
+    refuse_half_sealed(offers)
+
+    def connected() -> Comm:
+        comm = listeners[0].connect(rank, [one.address for one in offers], timeout)
+        comm.set_timeout(timeout)
+        return sealed(comm, tcp.key or offers[0].key) if tcp.seal else comm
+
+    return connected
+
+
+def refuse_other_numbers(comm: Comm, group: Any) -> None:
     wanted = dist.get_rank(group), dist.get_world_size(group)
     if (comm.rank, comm.size) != wanted:
         raise Error("rank %d of %d in torch's process group is rank %d of %d of the transport; both have to be numbered "
                     "alike" % (*wanted, comm.rank, comm.size))
-    if comm is not transport:
-        comm.set_timeout(timeout)
-    return comm
+
+
+def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use: Callable[[Comm], Made]) -> Made:
+    """What use(comm) makes of a thinwire group of the same ranks: on all ranks, or an Error on all of them.
+
+    A rank that fails closes the comm, if it is not the caller's own, and so ends what the others wait for in there."""
+    refuse_other_kinds(gathered_by_all(group, lambda: kind_of(transport, timeout)))
+    made: List[Made] = []
+    with contextlib.ExitStack() as unless_all_do:
+
+        def make() -> None:
+            comm = open_comm()
+            with contextlib.ExitStack() as unless_it_does:
+                if comm is not transport:
+                    unless_it_does.callback(comm.close)
+                    comm.set_timeout(timeout)
+                refuse_other_numbers(comm, group)
+                made.append(use(comm))
+                unless_all_do.push(unless_it_does.pop_all())
+                unless_all_do.callback(made[0].close)
+
+        with opener_of(transport, group, timeout) as open_comm:
+            gathered_by_all(group, make)
+        unless_all_do.pop_all()
+    return made[0]

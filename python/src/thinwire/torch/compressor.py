@@ -56,6 +56,8 @@ class Compressor:
         self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
         if self.nonfinite not in FILLED_WITH:
             raise Error(f"nonfinite={nonfinite!r}: it is one of {', '.join(FILLED_WITH)}")
+        _optimiser.refuse_others(optimizer)
+        _optimiser.warn_of_unknown_rates(optimizer, spec)
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}
@@ -324,7 +326,7 @@ class Compressor:
     def _about(self) -> Dict[str, Any]:
         comm = self._connected()
         return {"spec": self.spec, "rank": comm.rank, "size": comm.size, "order": orders_of(self._rows),
-                "fallback": self._fallback is not None}
+                "tensors": [row.name for row in self._rows], "fallback": self._fallback is not None}
 
     def state_dict(self) -> Dict[str, Any]:
         """All that the scheme remembers on this rank, between steps: tensors called ``"residual/conv1.weight"`` and the

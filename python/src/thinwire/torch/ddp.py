@@ -153,17 +153,17 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     The spec "allreduce" leaves the exchange to torch. A second attach to the same module takes the place of the first."""
     ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
     group = ddp.process_group
-    dense = _agreed_to_be_dense(spec, expect_ratio, group)
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
-    if not dense:
-        _refuse_devices(rows)
-    comm = None if dense else _transport.comm_of(transport, group, timeout)
-    compressor = Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
-                            owns_comm=comm is not transport, expect_ratio=expect_ratio, group=group,
-                            may_fall_back=True)
-    if comm is not None and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
+
+    def made(comm: Optional[Comm]) -> Compressor:
+        return Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
+                          owns_comm=comm is not transport, expect_ratio=expect_ratio, group=group, may_fall_back=True)
+
+    dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
+    compressor = made(None) if dense else _transport.with_comm(transport, group, timeout, made)
+    if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()
-    if ddp not in _bridges and comm is not None:  # a DDP without a hook is plain DDP
+    if ddp not in _bridges and not dense:  # a DDP without a hook is plain DDP
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
         _bridges[ddp].serve(compressor)
@@ -199,12 +199,15 @@ def _refuse_ratio(spec: str, expect_ratio: Optional[float]) -> None:
         raise Error(f"expect_ratio={expect_ratio:g}: allreduce sends everything as it is; name a scheme that compresses")
 
 
-def _agreed_to_be_dense(spec: str, expect_ratio: Optional[float], group: Any) -> bool:
+def _agreed_to_be_dense(spec: str, expect_ratio: Optional[float], group: Any, rows: List[_parameters.Row]) -> bool:
     """Whether torch does the exchange: on all ranks or on none. (That the schemes are the same their reducer sees to.)"""
     def here() -> bool:
         _refuse_options_of_torch(spec)
         _refuse_ratio(spec, expect_ratio)
-        return name_of(spec) == "allreduce"
+        dense = name_of(spec) == "allreduce"
+        if not dense:
+            _refuse_devices(rows)
+        return dense
 
     dense = _transport.gathered_by_all(group, here)
     if True in dense and False in dense:

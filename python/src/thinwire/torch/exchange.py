@@ -40,9 +40,12 @@ class Exchange:
         if module in _exchanges:
             raise Error("this module has an Exchange; close() it before making another")
         _parameters.start_alike(module, group)
-        comm = _transport.comm_of(transport, group, timeout)
-        self.compressor = Compressor(rows, left_out, spec, comm, owns_comm=comm is not transport, optimizer=optimizer,
-                                     scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
+
+        def made(comm: Comm) -> Compressor:
+            return Compressor(rows, left_out, spec, comm, owns_comm=comm is not transport, optimizer=optimizer,
+                              scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
+
+        self.compressor = _transport.with_comm(transport, group, timeout, made)
         self._parameters = [row.parameter for row in rows]
         self._syncs = True
         self._under_way: Set[int] = set()

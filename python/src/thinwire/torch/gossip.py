@@ -10,7 +10,7 @@ from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _parameters, _state, _transport
+from . import _optimiser, _parameters, _state, _transport
 
 
 class GossipDataParallel(torch.nn.Module):
@@ -37,10 +37,14 @@ class GossipDataParallel(torch.nn.Module):
         _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
         self._weights = [row.parameter for row in rows]
-        self._comm = _transport.comm_of(transport, group, timeout)
-        self._owns_comm = self._comm is not transport
         self._tensors = [(row.name, row.shape) for row in rows]
-        self._gossip = Gossip(self._comm, spec, self._tensors, self._addresses())
+
+        def made(comm: Comm) -> Gossip:
+            _optimiser.refuse_others(optimizer)
+            self._comm, self._owns_comm = comm, comm is not transport
+            return Gossip(comm, spec, self._tensors, self._addresses())
+
+        self._gossip = _transport.with_comm(transport, group, timeout, made)
         self._has_read = self._finished = False
 
     def _addresses(self) -> list:
@@ -99,7 +103,8 @@ class GossipDataParallel(torch.nn.Module):
                                           about["size"]))
 
     def _about(self) -> Dict[str, Any]:
-        return {"spec": self._gossip.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders}
+        return {"spec": self._gossip.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
+                "tensors": [name for name, _ in self._tensors]}
 
     def close(self) -> None:
         """Leaves the others. Before finish() they go on without this rank, or get a PeerError."""
