@@ -36,6 +36,16 @@ TW_INLINE __m256 load_fp16(const uint16_t *src)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)src));
 }
 
+TW_INLINE void stream(float *dst, __m256 x)
+{
+    _mm256_stream_ps(dst, x);
+}
+
+TW_INLINE void drain(void)
+{
+    _mm_sfence();
+}
+
 TW_INLINE __m256i weave(const uint16_t *src)
 {
     const __m256i in_turn =

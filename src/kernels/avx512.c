@@ -35,6 +35,16 @@ TW_INLINE __m512 load_fp16(const uint16_t *src)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)src));
 }
 
+TW_INLINE void stream(float *dst, __m512 x)
+{
+    _mm512_stream_ps(dst, x);
+}
+
+TW_INLINE void drain(void)
+{
+    _mm_sfence();
+}
+
 /* The numbers of 32 halves, each word's lower one first. */
 #define WORD(lower, upper) ((upper) << 16 | (lower))
 

@@ -1,5 +1,6 @@
-/* chunks.h - the largest of each chunk, and what follows from it (ScaleCom, AdaComp). A part of the table in kernels.h;
- * its rules hold. An array is cut into chunks of `chunk` elements (at least 1); the last may be shorter. */
+/* chunks.h - the largest of each chunk, what follows from it (ScaleCom, AdaComp), and the way back. A part of the table
+ * in kernels.h; its rules hold. An array is cut into chunks of `chunk` elements (at least 1); the last may be shorter.
+ */
 #ifndef TW_KERNELS_CHUNKS_H
 #define TW_KERNELS_CHUNKS_H
 
@@ -15,6 +16,9 @@ typedef struct tw_chunks_rows {
      * largest |v|, in order, to *largest. Returns how many it listed. */
     size_t (*accumulate_rising)(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
                                 uint32_t *index, float *value, double *largest);
+    /* dst[begin .. end) becomes zeros, but each dst[index[j]] value[j]; the n indices ascend, begin <= index[j] < end.
+     * It is written past the cache where the level can, which is for arrays that are larger. */
+    void (*spread)(float *dst, size_t begin, size_t end, const uint32_t *index, const float *value, size_t n);
 } tw_chunks_rows;
 
 /* The reference. */

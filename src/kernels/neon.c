@@ -37,6 +37,15 @@ TW_INLINE float32x4_t load_fp16(const uint16_t *src)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(src)));
 }
 
+TW_INLINE void stream(float *dst, float32x4_t x)
+{
+    vst1q_f32(dst, x);
+}
+
+TW_INLINE void drain(void)
+{
+}
+
 TW_INLINE uint16x8_t weave(const uint16_t *src)
 {
     uint16x8_t x = vld1q_u16(src);

@@ -11,6 +11,9 @@
  *       Lane by lane a > b ? a : b, and a < b ? a : b.
  *   void store_fp16(uint16_t *dst, VECTOR x), VECTOR load_fp16(const uint16_t *src)
  *       Conversions as in half.h.
+ *   void stream(float *dst, VECTOR x), void drain(void)
+ *       Writes a vector, aligned as it is long, past the cache where there is an instruction for it; and ends a series
+ *       of such writes, before other threads may be told of them.
  *   WOVEN weave(const uint16_t *src), void unweave(uint16_t *dst, WOVEN x), typedef WOVEN woven_vector
  *       WIDTH words, of which word j has in its lower half src[j] and in its upper one src[WIDTH + j]; and back.
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)

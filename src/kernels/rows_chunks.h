@@ -43,15 +43,20 @@ TW_INLINE float top_of_lanes(const lane_tops *tops, uint32_t *position)
     return tw_bits_float((uint32_t)(largest >> 32));
 }
 
-/* The hardware fetches ahead, but no further than a page. */
 TW_INLINE void fetch(const float *v, const float *g)
 {
     __builtin_prefetch(v, 1);
     __builtin_prefetch(g);
 }
 
-/* `ahead` more elements than the vector under way lie in the arrays, too, or it is 0. */
-TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, size_t ahead, float a, float b, uint32_t *position)
+/* The hardware fetches ahead, but no further than a page. Behind the end of an array, where nothing may be read, it
+ * does no harm. */
+TW_INLINE void fetch_ahead(const float *v, const float *g)
+{
+    fetch((const float *)((uintptr_t)v + AHEAD * sizeof *v), (const float *)((uintptr_t)g + AHEAD * sizeof *g));
+}
+
+TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, float a, float b, uint32_t *position)
 {
     size_t last = n - WIDTH;
     word_vector lanes = lane_numbers();
@@ -59,7 +64,7 @@ TW_INLINE float top_of_chunk(float *v, const float *g, size_t n, size_t ahead, f
     vector last_g = load(g + last), last_v = load(v + last) + a * last_g;
     for (size_t i = 0; i < last; i += WIDTH) {
         vector step = load(g + i), sum = load(v + i) + a * step;
-        fetch(v + i + ahead, g + i + ahead);
+        fetch_ahead(v + i, g + i);
         store(v + i, sum);
         raise_tops(&tops, magnitude_of(sum + b * step), lanes + (uint32_t)i);
     }
@@ -76,7 +81,7 @@ static float accumulate_top(float *v, const float *g, size_t n, float a, float b
         if (length < WIDTH)
             top = tw_chunks_scalar.accumulate_top(v + i, g + i, length, a, b, length, position);
         else
-            top = top_of_chunk(v + i, g + i, length, i + length + AHEAD <= n ? AHEAD : 0, a, b, position);
+            top = top_of_chunk(v + i, g + i, length, a, b, position);
         if (top > largest) largest = top;
     }
     return largest;
@@ -191,7 +196,31 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
     return count;
 }
 
+/* The elements from `begin` on, up to `end`, before the first that a whole vector may be streamed to. */
+TW_INLINE size_t before_aligned(const float *dst, size_t begin, size_t end)
+{
+    size_t number = (uintptr_t)(dst + begin) / sizeof *dst, head = (0 - number) % WIDTH;
+    return head < end - begin ? head : end - begin;
+}
+
+/* Whatever is written in the ordinary way is read first, and this is all there is to do with it. */
+static void spread(float *dst, size_t begin, size_t end, const uint32_t *index, const float *value, size_t n)
+{
+    size_t j = 0, i = end;
+    if ((uintptr_t)dst % sizeof *dst == 0) i = begin + before_aligned(dst, begin, end);
+    while (j < n && index[j] < i) j++;
+    if (begin < i) tw_chunks_scalar.spread(dst, begin, i, index, value, j);
+    for (; i + WIDTH <= end; i += WIDTH) {
+        float few[WIDTH] = {0};
+        for (; j < n && index[j] < i + WIDTH; j++) few[index[j] - i] = value[j];
+        stream(dst + i, load(few));
+    }
+    drain();
+    if (i < end) tw_chunks_scalar.spread(dst, i, end, index + j, value + j, n - j);
+}
+
 static const tw_chunks_rows chunks_rows = {
     .accumulate_top = accumulate_top,
     .accumulate_rising = accumulate_rising,
+    .spread = spread,
 };

@@ -2,6 +2,7 @@
 #include "chunks.h"
 
 #include <math.h>
+#include <string.h>
 
 static size_t shorter(size_t a, size_t b)
 {
@@ -68,7 +69,14 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
     return count;
 }
 
+static void spread(float *dst, size_t begin, size_t end, const uint32_t *index, const float *value, size_t n)
+{
+    memset(dst + begin, 0, (end - begin) * sizeof *dst);
+    for (size_t j = 0; j < n; j++) dst[index[j]] = value[j];
+}
+
 const tw_chunks_rows tw_chunks_scalar = {
     .accumulate_top = accumulate_top,
     .accumulate_rising = accumulate_rising,
+    .spread = spread,
 };

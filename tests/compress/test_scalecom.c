@@ -15,6 +15,7 @@ static const size_t rates[TENSORS] = {100, 100, 1};
 #define COMPRESSED ALL_OF_THEM ",warmup_steps=0"
 
 #include "everybody.h"
+#include "kernels.h"
 
 static float draw(int at, int r, int t, size_t i)
 {
@@ -214,7 +215,7 @@ static void test_one_rank_is_top_of_chunk_with_error_feedback(void **state)
 static void test_a_long_tensor_is_all_there(void **state)
 {
     (void)state;
-    enum { LONG = 100001, RATE = 7 };
+    enum { LONG = 300001, RATE = 7 }; /* written past the cache */
     static const tw_tensor tensor = {"long", 1, {LONG}};
     static float gradient[LONG], expected[LONG];
     tw_comm *comm;
@@ -522,7 +523,8 @@ static void test_traffic_does_not_grow_with_the_workers(void **state)
 /* ---- steps that are skipped or taken back -------------------------------------------------------------------------
  */
 
-/* Step 1's leader is rank 1; whoever is sick, the others keep their step and it keeps what it had. */
+/* Step 1's leader is rank 1; whoever is sick, the others keep their step, and so does it but for the group of elements
+ * that is not finite, whose memory stays as it was. */
 static void check_sick(int sick, float bad, float beta, const char *spec)
 {
     enum { N = 3 };
@@ -535,10 +537,11 @@ static void check_sick(int sick, float bad, float beta, const char *spec)
     naive_step(expected, g, sum);
     assert_int_equal(run(&group, g), 0);
     fill(g, 1);
-    float kept[TENSORS][MOST];
-    memcpy(kept, expected->memory[sick], sizeof kept);
+    float kept[MOST], *memory = expected->memory[sick][0];
+    size_t group_begins = (MOST - 1) / TW_GROUP * TW_GROUP;
+    memcpy(kept, memory, sizeof kept);
     accumulate(expected, g);
-    memcpy(expected->memory[sick], kept, sizeof kept);
+    memcpy(memory + group_begins, kept + group_begins, (MOST - group_begins) * sizeof *kept);
     g->values[sick][0][MOST - 1] = bad;
     assert_int_equal(run(&group, g), 1);
     for (int r = 0; r < N; r++)

@@ -36,6 +36,24 @@ static void accumulate_rising(const tw_kernels *kernels, const problem *p, size_
     s->index[MOST + SHIFTS] = (uint32_t)count;
 }
 
+/* An element of each chunk. */
+static size_t choose(size_t begin, size_t n, size_t chunk, uint32_t *index)
+{
+    size_t count = 0;
+    for (size_t first = 0; first < n; first += chunk) {
+        size_t length = n - first < chunk ? n - first : chunk;
+        index[count++] = (uint32_t)(begin + first + (first * 7 + 3) % length);
+    }
+    return count;
+}
+
+static void spread(const tw_kernels *kernels, const problem *p, size_t chunk, size_t shift, scene *s)
+{
+    uint32_t index[MOST];
+    size_t count = choose(shift, p->n, chunk, index);
+    kernels->chunks->spread(s->v, shift, shift + p->n, index, s->g, count);
+}
+
 static void fill(scene *s, content kind, size_t n)
 {
     memset(s, 0, sizeof *s);
@@ -81,7 +99,7 @@ static void check_levels(row run, const problem *p, size_t chunk, size_t shift, 
 static void levels_agree(void **state)
 {
     (void)state;
-    static const row rows[] = {accumulate_top, accumulate_rising};
+    static const row rows[] = {accumulate_top, accumulate_rising, spread};
     scene before;
     for (size_t n = 0; n <= MOST; n += stride())
         for (int kind = 0; kind < CONTENTS; kind++) {
@@ -89,7 +107,7 @@ static void levels_agree(void **state)
             for (size_t c = 0; c < CHUNKS; c++) {
                 problem p = problems[(n + c) % PROBLEMS];
                 p.n = n;
-                for (int r = 0; r < 2; r++) check_levels(rows[r], &p, chunks[c], (n * 7 + c) % SHIFTS, &before);
+                for (int r = 0; r < 3; r++) check_levels(rows[r], &p, chunks[c], (n * 7 + c) % SHIFTS, &before);
             }
         }
 }
@@ -138,6 +156,20 @@ static void check_rising(const problem *p, size_t chunk, const scene *before)
     assert_true(after.number == sum);
 }
 
+static void check_spread(const problem *p, size_t chunk, const scene *before)
+{
+    enum { BEGIN = 5 };
+    scene after = *before;
+    uint32_t index[MOST];
+    size_t count = choose(BEGIN, p->n, chunk, index);
+    spread(tw_kernels_at(TW_ISA_SCALAR), p, chunk, BEGIN, &after);
+    for (size_t i = 0, j = 0; i < MOST + SHIFTS + 1; i++) {
+        int is_inside = i >= BEGIN && i < BEGIN + p->n, is_value = j < count && index[j] == i;
+        assert_true(after.v[i] == (is_value ? before->g[j] : is_inside ? 0 : before->v[i]));
+        j += (size_t)is_value;
+    }
+}
+
 /* Every third element is one of a few numbers, so that there are ties and zeros. */
 static void reference_is_what_the_header_says(void **state)
 {
@@ -153,6 +185,7 @@ static void reference_is_what_the_header_says(void **state)
             problem p = {.n = n, .a = 0.5F, .m = c % 2 ? 0 : 1.5F};
             check_top(&p, chunks[c], &before);
             check_rising(&p, chunks[c], &before);
+            check_spread(&p, chunks[c], &before);
         }
     }
 }
@@ -231,6 +264,9 @@ static void check_edges(const tw_kernels *kernels)
             assert_int_equal(kernels->chunks->accumulate_rising(edge_v + skip, edge_g + skip, n, 0, chunks[c], 0,
                                                                 edge_index + skip, edge_value + skip, &largest),
                              n);
+            size_t count = choose(0, n, chunks[c], edge_index);
+            kernels->chunks->spread(edge_v + skip, 0, n, edge_index, edge_g, count);
+            for (size_t i = skip; i < MOST; i++) edge_v[i] = 1;
         }
 }
 

@@ -6,7 +6,10 @@
 
 #include <math.h>
 
-enum { BLOCK = 1024 /* values converted at a time: they stay in the first-level cache */ };
+enum {
+    BLOCK = 1024,         /* values converted at a time: they stay in the first-level cache */
+    PAST_CACHE = 1 << 18, /* elements: a tensor that a cache would hold is written into it */
+};
 
 tw_status tw_aligned_create(tw_aligned *aligned, int choice, int size, size_t count)
 {
@@ -46,17 +49,20 @@ void tw_aligned_start(tw_aligned *aligned, int finite, tw_round *round)
     round->dtype = aligned->dtype;
 }
 
-int tw_aligned_scatter(const tw_aligned *aligned, size_t at, size_t n, float scale, const uint32_t *index, float *dst)
+int tw_aligned_spread(const tw_aligned *aligned, size_t at, float scale, tw_aligned_tensor t)
 {
     const tw_kernels *kernels = tw_kernels_best();
+    const tw_chunks_rows *rows = t.count < PAST_CACHE ? &tw_chunks_scalar : kernels->chunks;
     float sum[BLOCK];
     int finite = 1;
-    for (size_t first = 0; first < n; first += BLOCK) {
-        size_t here = n - first < BLOCK ? n - first : BLOCK;
-        tw_dense_get(aligned->dtype, aligned->values, at + first, sum, here);
-        kernels->scale(sum, scale, here);
-        for (size_t j = 0; j < here; j++) dst[index[first + j]] = sum[j];
-        finite &= kernels->all_finite(sum, here);
+    for (size_t first = 0, begin = 0, n; begin < t.count; first += n) {
+        n = t.n - first < BLOCK ? t.n - first : BLOCK;
+        size_t end = first + n < t.n ? t.index[first + n] : t.count;
+        tw_dense_get(aligned->dtype, aligned->values, at + first, sum, n);
+        kernels->scale(sum, scale, n);
+        finite &= kernels->all_finite(sum, n);
+        rows->spread(t.dst, begin, end, t.index + first, sum, n);
+        begin = end;
     }
     return finite;
 }

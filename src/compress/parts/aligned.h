@@ -25,8 +25,14 @@ void tw_aligned_put(tw_aligned *aligned, size_t at, float *value, size_t n);
 /* Asks for the all-reduce. A rank whose gradient is not finite makes the sum so. */
 void tw_aligned_start(tw_aligned *aligned, int finite, tw_round *round);
 
-/* After the round: writes the sums of n of them, from `at` on, times `scale` to dst[index[0]] ..; 0 if they are not
- * finite. */
-int tw_aligned_scatter(const tw_aligned *aligned, size_t at, size_t n, float scale, const uint32_t *index, float *dst);
+/* A tensor that a sum comes back to: `count` elements at `dst`, of which the n that ascend in `index` travelled. */
+typedef struct tw_aligned_tensor {
+    float *dst;
+    size_t count, n;
+    const uint32_t *index;
+} tw_aligned_tensor;
+
+/* After the round: the tensor becomes the sums from `at` on, times `scale`, between zeros. 0 if they are not finite. */
+int tw_aligned_spread(const tw_aligned *aligned, size_t at, float scale, tw_aligned_tensor tensor);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include "kernels.h"
 
+#include <string.h>
+
 /* Where scaling made gradients smaller than they are, so it does their bound. */
 double tw_sound_most(const tw_scheme *scheme)
 {
@@ -20,6 +22,17 @@ int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n)
     scheme->squares += squares;
     if (!tw_sound_squares(scheme, scheme->squares)) scheme->finite = 0;
     return tw_sound_squares(scheme, squares);
+}
+
+size_t tw_sound_silence(tw_scheme *scheme, float *gradient, size_t n, size_t looked, size_t wanted)
+{
+    size_t group_end = (wanted + TW_GROUP - 1) / TW_GROUP * TW_GROUP, end = group_end < n ? group_end : n;
+    if (tw_kernels_best()->all_below(gradient + looked, end - looked, TW_LOUD)) return end;
+    for (size_t i = looked; i < end; i += TW_GROUP) {
+        size_t length = end - i < TW_GROUP ? end - i : TW_GROUP;
+        if (!tw_sound_block(scheme, gradient + i, length)) memset(gradient + i, 0, length * sizeof *gradient);
+    }
+    return end;
 }
 
 void tw_sound_together(tw_scheme *scheme)

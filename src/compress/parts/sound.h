@@ -14,6 +14,11 @@ int tw_sound_squares(const tw_scheme *scheme, double squares);
  * not above the bound. If it may not, or all blocks so far are above the bound together, the step will be skipped. */
 int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n);
 
+/* Looks at a compressed tensor's gradient of n elements from `looked` on, up to the end of the group of TW_GROUP in
+ * which element `wanted`-1 stands. Groups that may not be taken in become zeros, and the step will be skipped. Returns
+ * up to where it has looked. */
+size_t tw_sound_silence(tw_scheme *scheme, float *gradient, size_t n, size_t looked, size_t wanted);
+
 /* A kernels' row that takes elements at .. at+n of a block in and looks at them, or if `done` is NULL does not; it
  * lists what stands out behind the `listed` that are listed already, and returns how many. */
 typedef size_t (*tw_sound_row)(void *context, size_t at, size_t n, size_t listed, size_t *done);

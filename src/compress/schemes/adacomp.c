@@ -62,16 +62,6 @@ static size_t prune(adacomp *self, tw_support *support, size_t count)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* What must not be taken in becomes zeros: groups that are not sound. */
-static void silence(tw_scheme *scheme, float *gradient, size_t n)
-{
-    if (tw_sound_block(scheme, gradient, n)) return;
-    for (size_t i = 0; i < n; i += TW_GROUP) {
-        size_t length = n - i < TW_GROUP ? n - i : TW_GROUP;
-        if (!tw_sound_block(scheme, gradient + i, length)) memset(gradient + i, 0, length * sizeof *gradient);
-    }
-}
-
 /* Updates the residual and collects what its bins select; adds the bins' maxima to *largest. Each run is looked at, up
  * to the end of its last group, taken in and cleared while it is in the cache. Pruning once the most has been exceeded
  * by as much again costs little a candidate. */
@@ -84,9 +74,7 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
     size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = RUN / bin * bin, looked = 0, count = 0;
     for (size_t first = 0; first < n; first += run) {
         size_t length = n - first < run ? n - first : run;
-        size_t group_end = (first + length + TW_GROUP - 1) / TW_GROUP * TW_GROUP, end = group_end < n ? group_end : n;
-        silence(scheme, gradient + looked, end - looked);
-        looked = end;
+        looked = tw_sound_silence(scheme, gradient, n, looked, first + length);
         count += tw_kernels_best()->chunks->accumulate_rising(residual + first, gradient + first, length, scheme->scale,
                                                               bin, (uint32_t)first, self->index + count,
                                                               self->value + count, largest);

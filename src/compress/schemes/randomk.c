@@ -189,8 +189,8 @@ static int receive(const randomk *self)
     int finite = 1;
     for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
         if (!scheme->tensors[i].compressed) continue;
-        memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
-        finite &= tw_aligned_scatter(&self->sum, at, self->wanted[i], 1, self->index + at, scheme->gradients[i]);
+        tw_aligned_tensor tensor = {scheme->gradients[i], scheme->tensors[i].count, self->wanted[i], self->index + at};
+        finite &= tw_aligned_spread(&self->sum, at, 1, tensor);
     }
     return finite;
 }

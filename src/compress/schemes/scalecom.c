@@ -23,6 +23,7 @@
 #include "kernels.h"
 #include "memory.h"
 #include "rates.h"
+#include "sound.h"
 #include "sparse.h"
 #include "warmup.h"
 
@@ -31,10 +32,10 @@
 #include <string.h>
 
 enum {
-    AHEAD = 48,       /* chunks between an element's prefetch and its use */
-    BLOCK = 1024,     /* values scaled and sent at a time: they stay in the first-level cache */
-    RECEIVED = 32768, /* elements, about, that are zeroed at a time: they stay in the second-level cache */
-    HEADROOM = 4,     /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
+    AHEAD = 48,   /* chunks between an element's prefetch and its use */
+    BLOCK = 1024, /* values scaled and sent at a time: they stay in the first-level cache */
+    RUN = 1024,   /* elements, about, that are looked at and taken in: they stay in the second-level cache */
+    HEADROOM = 4, /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
 };
 
 /* One compressed tensor. */
@@ -200,20 +201,35 @@ static int choose_exponent(const scalecom *self, float largest)
     return exponent < -TW_MOST_EXPONENT ? -TW_MOST_EXPONENT : exponent;
 }
 
+/* Takes in elements first .. first+n of a tensor, a whole number of chunks. The leader's largest of them is returned.
+ */
+static float accumulate_run(scalecom *self, const part *t, const float *gradient, size_t first, size_t n)
+{
+    const tw_kernels *kernels = tw_kernels_best();
+    size_t rate = t->chunked.rate;
+    float *memory = self->memory + t->first_element + first;
+    float filtered = (float)(self->beta * (double)self->scheme.scale);
+    if (is_leader(&self->scheme))
+        return kernels->chunks->accumulate_top(memory, gradient + first, n, filtered, unfiltered(self), rate,
+                                               self->index + t->first_chunk + first / rate);
+    kernels->quantise->accumulate(memory, gradient + first, n, filtered);
+    return 0;
+}
+
+/* Each run is looked at, up to the end of its last group, and taken in while it is in the cache. */
 static void accumulate(scalecom *self, size_t tensor)
 {
-    const tw_scheme *scheme = &self->scheme;
-    const tw_kernels *kernels = tw_kernels_best();
-    const float *gradient = scheme->gradients[tensor];
-    size_t n = scheme->tensors[tensor].count;
+    tw_scheme *scheme = &self->scheme;
     part *t = &self->parts[tensor];
-    float *memory = self->memory + t->first_element, filtered = (float)(self->beta * (double)scheme->scale);
-    if (is_leader(scheme))
-        t->chunked.exponent =
-            choose_exponent(self, kernels->chunks->accumulate_top(memory, gradient, n, filtered, unfiltered(self),
-                                                                  t->chunked.rate, self->index + t->first_chunk));
-    else
-        kernels->quantise->accumulate(memory, gradient, n, filtered);
+    float *gradient = scheme->gradients[tensor], largest = 0;
+    size_t count = t->chunked.count, rate = t->chunked.rate, run = rate < RUN ? RUN / rate * rate : rate, looked = 0;
+    for (size_t first = 0, n; first < count; first += n) {
+        n = count - first < run ? count - first : run;
+        looked = tw_sound_silence(scheme, gradient, count, looked, first + n);
+        float top = accumulate_run(self, t, gradient, first, n);
+        if (top > largest) largest = top;
+    }
+    t->chunked.exponent = choose_exponent(self, largest);
 }
 
 static tw_status put_positions(const scalecom *self, size_t tensor, tw_packet_writer *writer)
@@ -235,9 +251,11 @@ static tw_status write_packet(scalecom *self, size_t *size)
 
 static tw_status start_broadcast(scalecom *self, tw_round *round)
 {
-    const tw_scheme *scheme = &self->scheme;
-    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
+    tw_scheme *scheme = &self->scheme;
+    const int may_be_finite = scheme->finite; /* what is not sound stays outside, and all else is taken in */
+    for (size_t i = 0; may_be_finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) accumulate(self, i);
+    tw_sound_together(scheme);
     round->kind = TW_ROUND_BROADCAST;
     round->root = leader_of(scheme);
     round->data = self->packet;
@@ -309,29 +327,6 @@ static void send_tensor(scalecom *self, size_t tensor)
     }
 }
 
-/* The sums of a run of chunks, between zeros that were written just before and so are in the cache. */
-static int receive_block(const scalecom *self, size_t tensor, size_t first, size_t n)
-{
-    const part *t = &self->parts[tensor];
-    float *gradient = self->scheme.gradients[tensor];
-    size_t count = t->chunked.count, begin = first * t->chunked.rate, end = (first + n) * t->chunked.rate;
-    memset(gradient + begin, 0, ((end < count ? end : count) - begin) * sizeof *gradient);
-    return tw_aligned_scatter(&self->aligned, t->first_chunk + first, n, ldexpf(1, -t->chunked.exponent),
-                              self->index + t->first_chunk + first, gradient);
-}
-
-static int receive_tensor(const scalecom *self, size_t tensor)
-{
-    const tw_chunked *chunked = &self->parts[tensor].chunked;
-    size_t most = RECEIVED / chunked->rate + 1;
-    int finite = 1;
-    for (size_t first = 0, n; first < chunked->chunks; first += n) {
-        n = chunked->chunks - first < most ? chunked->chunks - first : most;
-        finite &= receive_block(self, tensor, first, n);
-    }
-    return finite;
-}
-
 /* A rank whose gradient is not finite makes the sum so, and keeps its memory as it is. */
 static void start_values(scalecom *self, tw_round *round)
 {
@@ -345,11 +340,19 @@ static void start_values(scalecom *self, tw_round *round)
     tw_aligned_start(&self->aligned, scheme->finite, round);
 }
 
+static int receive(const scalecom *self, size_t tensor)
+{
+    const part *t = &self->parts[tensor];
+    tw_aligned_tensor sums = {self->scheme.gradients[tensor], t->chunked.count, t->chunked.chunks,
+                              self->index + t->first_chunk};
+    return tw_aligned_spread(&self->aligned, t->first_chunk, ldexpf(1, -t->chunked.exponent), sums);
+}
+
 static void finish_values(scalecom *self)
 {
     tw_scheme *scheme = &self->scheme;
     for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed && !receive_tensor(self, i)) scheme->skipped = 1;
+        if (scheme->tensors[i].compressed && !receive(self, i)) scheme->skipped = 1;
 }
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
@@ -434,6 +437,7 @@ static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capa
 const tw_scheme_ops tw_scheme_scalecom = {
     .name = "scalecom",
     .summary = "one rank in turn selects for all, chunk by chunk: an all-reduce whose bytes do not grow with the ranks",
+    .one_pass = 1,
     .floor_bytes = 12,
     .struct_size = sizeof(scalecom),
     .options = options,
