@@ -237,6 +237,7 @@ def one_rank_refused(rank, size):
     import thinwire.torch
     import torch
     import torch.distributed as dist
+    from thinwire.torch import _transport
     ddp = models.wrapped(models.small())
     heavy = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
     one, = thinwire.Comm.threads(1)
@@ -250,6 +251,12 @@ def one_rank_refused(rank, size):
         except thinwire.Error as error:
             texts.append(str(error))
         dist.barrier()
+    own = _transport.with_comm("tcp", None, 1e6, lambda comm: comm)
+    for more in ({"nonfinite": "never"} if rank else {}, {}):
+        try:
+            texts.append(str(thinwire.torch.attach(ddp, "dgc", transport=own, banner=False, **more).dense))
+        except thinwire.Error as error:
+            texts.append(str(error))
     return texts
 
 
@@ -595,7 +602,7 @@ class DdpTest(unittest.TestCase):
     def test_what_is_refused_on_one_rank_ends_the_others_too(self):
         first, second = ranks.on_ranks(2, one_rank_refused)
         parts = ["no transport 'pigeons'", "transport mpi", "transport a thinwire.Comm", "nowhere", "timeout=0", "applied twice",
-                 "nonfinite='never'", "", ""]
+                 "nonfinite='never'", "", "", "nonfinite='never'", "False"]
         for told, own, part in zip(first, second, parts, strict=True):
             self.assertIn(part, own)
             self.assertIn(part, told)

@@ -69,7 +69,7 @@ def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str)
     """What the scheme holds back would be weighed as if the rate never changed."""
     if optimiser is None and minds_rates(spec) and not registers_steps():
         warnings.warn(f"{name_of(spec)} follows the learning rate, and torch {torch.__version__} does not tell which optimiser "
-                      "steps; pass optimizer=, or set revision=off", stacklevel=5)
+                      "steps; pass optimizer=, or set revision=off", stacklevel=3)
 
 
 def before_each_step(noticed: Callable[[Any], None]) -> Callable[[], None]:

@@ -9,11 +9,12 @@ import torch
 import torch.distributed as dist
 
 from ..comm import Comm
-from ..errors import Error, PeerError
+from ..errors import Error, PeerError, SpecError
 from ..seal import KEY_BYTES, sealed
 from ..tcp import Tcp
 
 TRANSPORTS = "tcp, mpi, a thinwire.Tcp or a thinwire.Comm"
+LONGEST_TIMEOUT = 1e9  # seconds, that the library takes
 Made = TypeVar("Made", bound="Closing")
 
 
@@ -37,7 +38,7 @@ def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     try:
         mine = make()
     except Error as error:
-        failure = error
+        failure = error if type(error) in (Error, SpecError, PeerError) else Error(str(error))  # which can be pickled
     except Exception as error:  # such as a library of another version on this machine: the others are not left to wait
         failure = Error(f"{type(error).__name__}: {error}")
     outcomes = gathered(group, (mine, failure))
@@ -71,8 +72,8 @@ def refuse_half_sealed(offers: List[Offer]) -> None:
 
 def kind_of(transport: Any, timeout: Any) -> str:
     """Refuses what is wrong with them on this rank alone."""
-    if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
-        raise Error(f"timeout={timeout!r}: want seconds above 0, such as 60.0")
+    if not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
+        raise Error(f"timeout={timeout!r}: want seconds above 0, such as 60.0, and at most {LONGEST_TIMEOUT:g}")
     if isinstance(transport, (Tcp, Comm)):
         return "tcp" if isinstance(transport, Tcp) else "a thinwire.Comm"
     if transport not in ("tcp", "mpi"):
@@ -126,11 +127,17 @@ def refuse_other_numbers(comm: Comm, group: Any) -> None:
                     "alike" % (*wanted, comm.rank, comm.size))
 
 
-def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use: Callable[[Comm], Made]) -> Made:
+def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use: Callable[[Comm], Made],
+              check: Callable[[], object] = object) -> Made:
     """What use(comm) makes of a thinwire group of the same ranks: on all ranks, or an Error on all of them.
 
-    A rank that fails closes the comm, if it is not the caller's own, and so ends what the others wait for in there."""
-    refuse_other_kinds(gathered_by_all(group, lambda: kind_of(transport, timeout)))
+    `check` refuses what one rank alone can tell, before any rank waits for another in the comm. Should `use` fail all the
+    same, the comm is closed, if it is not the caller's own, which ends what the others wait for in there."""
+    def checked() -> str:
+        check()
+        return kind_of(transport, timeout)
+
+    refuse_other_kinds(gathered_by_all(group, checked))
     made: List[Made] = []
     with contextlib.ExitStack() as unless_all_do:
 

@@ -35,6 +35,14 @@ class Loaded(NamedTuple):
     entries: Dict[str, Entry]
 
 
+def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfinite: Optional[str]) -> None:
+    """What is no option at all, whatever the scheme and the other ranks."""
+    name_of(spec)
+    _optimiser.refuse_others(optimizer)
+    if nonfinite is not None and nonfinite not in FILLED_WITH:
+        raise Error(f"nonfinite={nonfinite!r}: it is one of {', '.join(FILLED_WITH)}")
+
+
 def dtype_of(values: torch.Tensor) -> str:
     return str(values.dtype).split(".")[1]
 
@@ -53,11 +61,8 @@ class Compressor:
                  nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, group: Any = None,
                  may_fall_back: bool = False):
         """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
+        refuse_options(spec, optimizer, nonfinite)
         self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
-        if self.nonfinite not in FILLED_WITH:
-            raise Error(f"nonfinite={nonfinite!r}: it is one of {', '.join(FILLED_WITH)}")
-        _optimiser.refuse_others(optimizer)
-        _optimiser.warn_of_unknown_rates(optimizer, spec)
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}

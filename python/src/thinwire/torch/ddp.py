@@ -13,9 +13,9 @@ from ..comm import Comm
 from ..errors import Error, SpecError
 from ..spec import name_of, options_of
 from ..tcp import Tcp
-from . import _parameters, _transport
+from . import _optimiser, _parameters, _transport
 from ._bucket import Bucket, Pinned, for_the_scheme
-from .compressor import Compressor, announce, dtype_of
+from .compressor import Compressor, announce, dtype_of, refuse_options
 
 # DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
 _bridges: "weakref.WeakKeyDictionary[DistributedDataParallel, _Bridge]" = weakref.WeakKeyDictionary()
@@ -160,7 +160,9 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
                           owns_comm=comm is not transport, expect_ratio=expect_ratio, group=group, may_fall_back=True)
 
     dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
-    compressor = made(None) if dense else _transport.with_comm(transport, group, timeout, made)
+    compressor = made(None) if dense else _transport.with_comm(
+        transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite))
+    _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()
     if ddp not in _bridges and not dense:  # a DDP without a hook is plain DDP

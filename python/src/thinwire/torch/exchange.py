@@ -11,7 +11,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _parameters, _transport
-from .compressor import Compressor, announce
+from .compressor import Compressor, announce, refuse_options
 
 
 # An Exchange lives until it is closed, or nobody has its module any more. The hooks do not hold it: Python's collector
@@ -45,7 +45,8 @@ class Exchange:
             return Compressor(rows, left_out, spec, comm, owns_comm=comm is not transport, optimizer=optimizer,
                               scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
 
-        self.compressor = _transport.with_comm(transport, group, timeout, made)
+        self.compressor = _transport.with_comm(
+            transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite))
         self._parameters = [row.parameter for row in rows]
         self._syncs = True
         self._under_way: Set[int] = set()

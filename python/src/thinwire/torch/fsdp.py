@@ -11,7 +11,7 @@ from ..spec import minds_rates, name_of
 from ..tcp import Tcp
 from . import _optimiser, _state, _transport
 from ._parameters import DTYPES
-from .compressor import dtype_of
+from .compressor import dtype_of, refuse_options
 
 
 class ShardCompressor:
@@ -27,7 +27,6 @@ class ShardCompressor:
         self._to_load: Optional[Dict[str, Any]] = None
         with Reducer(comm, spec, [("one", (1, 1))]) as like_all:  # a spec that is wrong is told now
             self._momentum = like_all.momentum[0]
-        _optimiser.refuse_others(optimizer)
         _optimiser.refuse_momentum(optimizer, spec, self._momentum)
         self._stop_watching = _optimiser.before_each_step(self._notice)
 
@@ -149,8 +148,9 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
                         "thinwire could; give fully_shard the mesh inside a site alone, such as mesh[\"rank\"], and the group "
                         "between sites to attach_fsdp2")
     parameters = {name: [one.sharded_param for one in of_module.fsdp_params] for name, (_, of_module) in found}
-    compressor = _transport.with_comm(transport, group, timeout, lambda comm: ShardCompressor(
-        spec, comm, comm is not transport, parameters, optimizer))
+    compressor = _transport.with_comm(
+        transport, group, timeout, lambda comm: ShardCompressor(spec, comm, comm is not transport, parameters, optimizer),
+        lambda: refuse_options(spec, optimizer, None))
     for name, (module, _) in found:
         module.set_all_reduce_hook(lambda shard, name=name: compressor._exchange(name, shard))
     return compressor

@@ -10,7 +10,8 @@ from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _optimiser, _parameters, _state, _transport
+from . import _parameters, _state, _transport
+from .compressor import refuse_options
 
 
 class GossipDataParallel(torch.nn.Module):
@@ -40,11 +41,10 @@ class GossipDataParallel(torch.nn.Module):
         self._tensors = [(row.name, row.shape) for row in rows]
 
         def made(comm: Comm) -> Gossip:
-            _optimiser.refuse_others(optimizer)
             self._comm, self._owns_comm = comm, comm is not transport
             return Gossip(comm, spec, self._tensors, self._addresses())
 
-        self._gossip = _transport.with_comm(transport, group, timeout, made)
+        self._gossip = _transport.with_comm(transport, group, timeout, made, lambda: refuse_options(spec, optimizer, None))
         self._has_read = self._finished = False
 
     def _addresses(self) -> list:
