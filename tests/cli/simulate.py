@@ -235,6 +235,7 @@ class RefusalTest(SimulateTest):
                 (["--codec-rate", "want 0"], ["--codec-rate", "1e-300"]),
                 (["--overhead", "5"], ["--overhead", "5"]),
                 (["--slow", "4:10", "rank"], ["--slow", "4:10", "--workers", "8,4"]),
+                (["--slow 0:1e6", "1e+06 s", "1e+07 s"], ["--slow", "0:1e6", "--step-time", "1e6", "--workers", "4"]),
                 (["--slow", "'0:2'", "second time"], ["--slow", "0:1,0:2", "--workers", "4"]),
                 (["--jitter", "exponential"], ["--jitter", "2", "--jitter-form", "exponential"]),
                 (["--parameters", "many"], ["--gradients", "off", "--parameters", "many"]),

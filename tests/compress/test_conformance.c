@@ -355,17 +355,17 @@ static void check_part(const char *spec, const loopback *group, const tw_state *
 /* What a rank of one pass keeps of a step in which it was sick is what it would keep, were it healthy and another rank
  * sick, but for the block with the sick element. */
 static void check_what_is_kept(const char *spec, const loopback *group, int sick, int step, size_t ill,
-                               const tw_state *before, const tw_state *after)
+                               tw_state *const before[], const tw_state *after)
 {
     loopback twin;
     batch *b = batch_create(odd, ODD);
     create_group(&twin, spec, odd, ODD, group->size);
-    for (int r = 0; r < group->size; r++) assert_int_equal(tw_scheme_load_state(twin.scheme[r], "", before), TW_OK);
+    for (int r = 0; r < group->size; r++) assert_int_equal(tw_scheme_load_state(twin.scheme[r], "", before[r]), TW_OK);
     batch_fill(b, group->size, normal, step);
     run_step(&twin, spec, b, 0);
     for (int r = 0; r < group->size; r++) assert_int_equal(tw_scheme_revert(twin.scheme[r]), TW_OK);
     tw_state *healthy = loopback_save(twin.scheme[sick], "");
-    check_part(spec, group, (const tw_state *[]){before, after, healthy}, ill);
+    check_part(spec, group, (const tw_state *[]){before[sick], after, healthy}, ill);
     tw_state_destroy(healthy);
     loopback_destroy(&twin);
     batch_destroy(b);
@@ -384,13 +384,14 @@ static void check_sick(const tw_scheme_ops *ops, const char *spec)
     for (int step = 0; step < 12; step++) {
         size_t ill = places[step / 2 % 4];
         batch_fill(b, RANKS, normal, step);
-        tw_state *before = loopback_save(group.scheme[SICK], "");
+        tw_state *before[RANKS];
+        for (int r = 0; r < RANKS; r++) before[r] = loopback_save(group.scheme[r], "");
         if (step % 2) b->values[SICK][ill] = ills[step % 3];
         run_step(&group, spec, b, step % 2);
         tw_state *after = loopback_save(group.scheme[SICK], "");
         if (step % 2 && looks) check_what_is_kept(spec, &group, SICK, step, ill, before, after);
-        if (step % 2 && !looks && !same_memory(before, after)) fail_msg("%s: a sick rank remembers it", spec);
-        tw_state_destroy(before);
+        if (step % 2 && !looks && !same_memory(before[SICK], after)) fail_msg("%s: a sick rank remembers it", spec);
+        for (int r = 0; r < RANKS; r++) tw_state_destroy(before[r]);
         tw_state_destroy(after);
     }
     loopback_destroy(&group);

@@ -202,8 +202,8 @@ static void no_two_roundings_share_their_noise(void **state)
     tw_scheme_tensor tensors[] = {{.name = "a"}, {.name = "b"}};
     tw_noise keys[KEYS];
     for (size_t i = 0; i < KEYS; i++) {
-        tw_scheme scheme = {.rank = i & 1, .size = 2, .count = 2, .tensors = tensors, .step = i >> 1 & 1};
-        keys[i] = tw_rounding_make(&scheme, i >> 2 & 1, (int64_t)(i >> 3 & 1), (tw_rounding_use)(i >> 4));
+        tw_scheme scheme = {.size = 2, .count = 2, .tensors = tensors, .step = i >> 1 & 1};
+        keys[i] = tw_rounding_make(&scheme, i >> 2 & 1, i & 1, (int64_t)(i >> 3 & 1), (tw_rounding_use)(i >> 4));
         assert_int_equal(find_key(keys, i, &keys[i]), i);
     }
 }

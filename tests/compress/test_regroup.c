@@ -216,9 +216,15 @@ static void test_nothing_is_lost_whatever_the_number_of_ranks(void **state)
 static void test_momentum_is_kept_as_well(void **state)
 {
     (void)state;
-    static const char *const specs[] = {
-        "dgc",      "dgc:min_dims=2,nesterov=on", "sdagc", "sdagc:revision=age,min_dims=2", "scalecom",
-        "powersgd", "sign:exchange=scatter"};
+    static const char *const specs[] = {"dgc",
+                                        "dgc:min_dims=2,nesterov=on",
+                                        "sdagc",
+                                        "sdagc:revision=age,min_dims=2",
+                                        "scalecom",
+                                        "powersgd",
+                                        "sign:exchange=scatter",
+                                        "dgc:exchange=scatter",
+                                        "topk:exchange=scatter"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group;
         batch *b = batch_create(table, TENSORS);
@@ -361,7 +367,8 @@ static void assert_same_state(const tw_state *left, const tw_state *right)
 static void test_as_many_as_before_have_what_they_had(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd", "sdagc:revision=age"};
+    static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd", "sdagc:revision=age",
+                                        "dgc:exchange=scatter,state=bf16"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group;
         saved_group saved;

@@ -328,6 +328,7 @@ static void test_plans_say_what_happens(void **state)
     check_plan("dgc:dense=a|*.w?ight", "head.weight", "dense bf16: dense=a|*.w?ight");
     check_plan("dgc:dense=head|weight|,density=0.1", "head.weight", "dgc: 60 of 600 elements");
     check_plan("dgc:dense=,density=0.1", "head.weight", "dgc: 60 of 600 elements");
+    check_group_plan("dgc:dense=,density=0.1,exchange=scatter", 8, "dgc: 60 of 600 elements, in pieces");
     check_group_plan("threshold", 100, "threshold: those above 0.005, at most 60 of 600 elements");
     check_group_plan("threshold", 200,
                      "threshold: those above 0.005, at most 60 of 600 elements, sent dense: that is less");

@@ -236,7 +236,8 @@ static void in_every_scheme(void **state)
         flips += damage_messages(call_reducer, spec_of(s, spec, sizeof spec), 10 + s, &in_words);
     flips += damage_messages(call_reducer, "dgc:warmup_steps=0,per_host=3", 9, &in_words);
     flips += damage_messages(call_reducer, "sign:exchange=scatter", 8, &in_words);
-    assert_true(flips >= (long)(tw_schemes_count() + 2) * FLIPS && in_words > 0 && in_words < flips);
+    flips += damage_messages(call_reducer, "topk:exchange=scatter", 7, &in_words);
+    assert_true(flips >= (long)(tw_schemes_count() + 3) * FLIPS && in_words > 0 && in_words < flips);
 }
 
 int main(void)

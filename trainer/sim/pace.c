@@ -5,12 +5,16 @@
 
 #define FORWARD (1.0 / 3) /* the backward pass makes two products where the forward pass makes one */
 #define PORTIONS 8        /* in which the time of a pass is spent; each costs a change of threads */
+#define LONGEST_PASS 1e7  /* on average, in seconds: the others wait 1e9 at most, and jitter may draw the longer */
 #define STREAM 0x7061636500000000u
 
 tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps, size_t tensors, pace *p)
 {
     *p = (pace){.model = model, .rank = rank, .tensors = tensors};
-    return handicap_parse(model->slow, model->pause, rank, size, steps, &p->handicap);
+    TW_TRY(handicap_parse(model->slow, model->pause, rank, size, steps, &p->handicap));
+    if (p->handicap.greatest * model->step_seconds <= LONGEST_PASS) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--slow %s: a pass of %g s takes more than %g s then; choose a smaller factor",
+                   model->slow, model->step_seconds, LONGEST_PASS);
 }
 
 /* In (0, 1]. */

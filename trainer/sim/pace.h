@@ -27,6 +27,7 @@ typedef struct pace {
     double seconds, passed; /* of this pass: all of it, and up to now */
 } pace;
 
+/* TW_ERROR_ARGUMENT, the same on every rank, for what handicap_parse refuses and for a pass that is too long. */
 tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps, size_t tensors, pace *p);
 
 /* Seconds of pass `number`, counted from 0; drawn by (seed, rank, number) alone. */

@@ -71,6 +71,7 @@ static tw_status take_slow(const list *l, int rank, int size, handicap *h)
     TW_TRY(check_named_once(l, numbers[0]));
     if (!(numbers[1] >= 1 && numbers[1] <= SLOWEST)) return refuse(l, "has a factor that is not between 1 and 1e6");
     if ((int)numbers[0] == rank) h->factor = numbers[1];
+    if (numbers[1] > h->greatest) h->greatest = numbers[1];
     return TW_OK;
 }
 
@@ -90,7 +91,7 @@ static tw_status take_pause(const list *l, int rank, int size, uint64_t steps, h
 
 tw_status handicap_parse(const char *slow, const char *pause, int rank, int size, uint64_t steps, handicap *h)
 {
-    *h = (handicap){.factor = 1};
+    *h = (handicap){.factor = 1, .greatest = 1};
     for (list l = {"--slow", "RANK:FACTOR", slow, slow}; l.entry; l.entry = next_entry(l.entry))
         TW_TRY(take_slow(&l, rank, size, h));
     for (list l = {"--pause", "RANK:AT:SECONDS", pause, pause}; l.entry; l.entry = next_entry(l.entry))

@@ -8,7 +8,8 @@
 
 /* What one worker suffers. */
 typedef struct handicap {
-    double factor; /* computing a step takes so many times as long; 1 or more */
+    double factor;   /* computing a step takes so many times as long; 1 or more */
+    double greatest; /* factor of any worker */
     struct {
         uint64_t step; /* counted from 1 */
         double seconds;

@@ -32,6 +32,13 @@ static tw_status create_masked(tw_corrected *corrected)
     return TW_OK;
 }
 
+static tw_status create_rates(tw_corrected *corrected)
+{
+    tw_sparse *sparse = &corrected->sparse;
+    TW_TRY(tw_allocate(sparse->scheme.count, sizeof *corrected->rate, &corrected->rate));
+    return tw_allocate(sparse->scheme.count, sizeof *sparse->revision, &sparse->revision);
+}
+
 tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
                               void (*take)(tw_sparse *sparse, size_t tensor))
 {
@@ -45,13 +52,14 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
         .feedback = 1,
         .state = corrected->state,
         .seed = corrected->seed,
+        .scatter = corrected->exchange,
         .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
         .take = take,
         .complete = complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->state, corrected->sparse.count));
     if (corrected->masking) TW_TRY(create_masked(corrected));
-    if (follows_rate) TW_TRY(tw_allocate(scheme->count, sizeof *corrected->rate, &corrected->rate));
+    if (follows_rate) TW_TRY(create_rates(corrected));
     return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers);
 }
 
@@ -87,6 +95,8 @@ static float revise(tw_corrected *corrected, size_t tensor)
 tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
 {
     tw_sparse *sparse = &corrected->sparse;
+    float revision = revise(corrected, tensor);
+    if (sparse->revision) sparse->revision[tensor] = revision;
     return (tw_correction){.scheme = &sparse->scheme,
                            .momentum_buffer = momentum_buffer_of(corrected, tensor),
                            .residual = tw_sparse_kept(sparse, tensor),
@@ -95,7 +105,7 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
                            .gradient = sparse->scheme.gradients[tensor],
                            .scale = sparse->scheme.scale,
                            .momentum = (float)corrected->momentum,
-                           .revision = revise(corrected, tensor),
+                           .revision = revision,
                            .nesterov = corrected->nesterov};
 }
 

@@ -18,7 +18,7 @@ typedef struct tw_corrected {
     double density, momentum, clip, link;
     tw_warmup warmup;
     int64_t min_sent, seed;
-    int nesterov, masking, values, indices, state;
+    int nesterov, masking, values, indices, state, exchange;
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
     tw_kept momentum_buffer; /* u, laid out as v */
@@ -49,7 +49,8 @@ typedef struct tw_corrected {
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
-        TW_OPTION_VALUES(tw_corrected, "sign"), TW_OPTIONS_INDICES(tw_corrected), TW_OPTIONS_STATE(tw_corrected)
+        TW_OPTION_VALUES(tw_corrected, "sign"), TW_OPTIONS_INDICES(tw_corrected), TW_OPTIONS_STATE(tw_corrected),      \
+        TW_OPTION_SCATTER(tw_corrected)
 
 /* Of a scheme whose struct begins with a tw_corrected; for its ops->create. follows_rate: what was held back is sent as
  * if under the learning rate it was computed with, v *= old/new when the rate changes (tw_scheme_set_rate); the steps

@@ -40,11 +40,12 @@ static size_t compressed_elements(const tw_scheme *scheme)
     return elements;
 }
 
-tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_scatter_ops *ops, void *context)
+tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
+                                     const tw_scatter_ops *pieces, void *context)
 {
-    *gather = (tw_gather){.scheme = scheme, .use_scatter = 1};
+    *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context, .use_scatter = 1};
     gather->count = compressed_elements(scheme);
-    TW_TRY(tw_scatter_create(&gather->scatter, scheme, ops, context));
+    TW_TRY(tw_scatter_create(&gather->scatter, scheme, pieces, context));
     return tw_leftovers_create(&gather->leftovers, scheme);
 }
 
@@ -122,9 +123,6 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     size_t size;
-    scheme->taken = scheme->finite;
-    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
-    tw_sound_together(scheme);
     gather->use_wide = is_wide(gather);
     gather->is_riding = !gather->use_wide && tw_leftovers_ride(&gather->leftovers);
     TW_TRY(write_packet(gather, &size));
@@ -154,9 +152,18 @@ static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 
 enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS, SUM_PIECES };
 
+static void take_in(tw_gather *gather)
+{
+    tw_scheme *scheme = gather->scheme;
+    scheme->taken = scheme->finite;
+    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
+    tw_sound_together(scheme);
+}
+
 /* The scatter's two rounds take the place of the packets' one. */
 static tw_status start(tw_gather *gather, tw_round *round)
 {
+    take_in(gather);
     if (!gather->use_scatter) return start_packets(gather, round);
     gather->scheme->phase = SUM_PIECES;
     return tw_scatter_start(&gather->scatter, round);
@@ -164,7 +171,7 @@ static tw_status start(tw_gather *gather, tw_round *round)
 
 static tw_status finish(tw_gather *gather, tw_round *round)
 {
-    if (!gather->scheme->skipped && gather->ops && gather->ops->complete) gather->ops->complete(gather->context);
+    if (!gather->scheme->skipped && gather->ops->complete) gather->ops->complete(gather->context);
     round->kind = TW_ROUND_DONE;
     return TW_OK;
 }

@@ -2,7 +2,7 @@
  * all-reduce of the tensors that are not compressed; a message without the one or the other has no such round, and few
  * leftovers ride in the packets. Where N packets would outweigh a dense fp32 all-reduce of what they say, that
  * all-reduce is taken instead: the wide road, which gives the same sum. A scheme whose packets would always outweigh
- * it takes the two rounds of scatter.h in the place of the all-gather. */
+ * it, or that is asked to, takes the two rounds of scatter.h in the place of the all-gather. */
 #ifndef TW_GATHER_H
 #define TW_GATHER_H
 
@@ -45,8 +45,10 @@ typedef struct tw_gather {
 
 /* `ops` must answer bits and bound with what the heaviest step will need; the room is made for that. */
 tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context);
-/* The same for a scheme whose compressed tensors go by way of scatter.h in every step. */
-tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_scatter_ops *ops, void *context);
+/* The same for a scheme whose compressed tensors go by way of scatter.h in every step; of `ops`, take and complete
+ * alone are called then. */
+tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
+                                     const tw_scatter_ops *pieces, void *context);
 void tw_gather_destroy(tw_gather *gather);
 
 /* The scheme's ops->next calls it. */

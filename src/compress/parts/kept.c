@@ -25,11 +25,18 @@ void tw_kept_clear(tw_kept kept, size_t count)
         memset(kept.fp32, 0, count * sizeof *kept.fp32);
 }
 
-tw_noise tw_rounding_make(const tw_scheme *scheme, size_t tensor, int64_t seed, tw_rounding_use use)
+void tw_kept_copy(tw_kept dst, tw_kept src, size_t count)
+{
+    if (src.bf16)
+        memcpy(dst.bf16, src.bf16, count * sizeof *src.bf16);
+    else
+        memcpy(dst.fp32, src.fp32, count * sizeof *src.fp32);
+}
+
+tw_noise tw_rounding_make(const tw_scheme *scheme, size_t tensor, int number, int64_t seed, tw_rounding_use use)
 {
     uint32_t words[4];
-    tw_random((uint64_t)seed, tw_scheme_stream(scheme, tensor, scheme->rank), scheme->step * TW_ROUNDING_USES + use,
-              words);
+    tw_random((uint64_t)seed, tw_scheme_stream(scheme, tensor, number), scheme->step * TW_ROUNDING_USES + use, words);
     return (tw_noise){{words[0], words[1]}, 0};
 }
 

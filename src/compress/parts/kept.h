@@ -34,9 +34,11 @@ enum { TW_KEPT_FP32, TW_KEPT_BF16 };
 tw_status tw_kept_create(tw_kept *kept, int format, size_t count);
 void tw_kept_destroy(tw_kept *kept);
 void tw_kept_clear(tw_kept kept, size_t count);
+/* Of one format. */
+void tw_kept_copy(tw_kept dst, tw_kept src, size_t count);
 
-/* Key of a rounding. No two ranks, tensors, steps or uses within a step have the same; of an fp32 scheme it is not
- * asked for. */
+/* Key of a rounding in the tensor's stream `number`: see tw_scheme_stream. No two streams, tensors, steps or uses
+ * within a step have the same; of an fp32 scheme it is not asked for. */
 typedef enum tw_rounding_use {
     TW_ROUNDING_UPDATE,
     TW_ROUNDING_REVISION,
@@ -45,7 +47,7 @@ typedef enum tw_rounding_use {
     TW_ROUNDING_REVERT,
     TW_ROUNDING_USES
 } tw_rounding_use;
-tw_noise tw_rounding_make(const tw_scheme *scheme, size_t tensor, int64_t seed, tw_rounding_use use);
+tw_noise tw_rounding_make(const tw_scheme *scheme, size_t tensor, int number, int64_t seed, tw_rounding_use use);
 
 static inline tw_kept tw_kept_from(tw_kept kept, size_t first)
 {

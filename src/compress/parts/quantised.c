@@ -63,11 +63,10 @@ static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece 
 static tw_quantised_part sum_of(const tw_quantised *quantised, const tw_piece *piece)
 {
     const tw_scheme *scheme = &quantised->scheme;
-    float *residual = quantised->sum_residual;
     tw_quantised_part part = share_of(quantised, piece);
     part.index = (size_t)scheme->size * scheme->count + piece->tensor;
     part.scale = 1;
-    part.residual = residual ? residual + quantised->sum_offset[piece->tensor] : NULL;
+    part.residual = quantised->residual ? tw_sums_of(&quantised->sums, piece->tensor).fp32 : NULL;
     part.stream = tw_scheme_stream(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
     return part;
 }
@@ -201,9 +200,9 @@ static const tw_gather_ops sections = {
 
 /* ---- sections of pieces ------------------------------------------------------------------------------------------ */
 
-static size_t piece_bound(const void *context, size_t count)
+static size_t piece_bound(const void *context, const tw_piece *piece)
 {
-    return tw_packet_bound_block(section_bytes(context, count));
+    return tw_packet_bound_block(section_bytes(context, piece->count));
 }
 
 /* What is to be encoded anew may become a residual, whose bound is narrower than that of a gradient. */
@@ -226,11 +225,8 @@ static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_write
 {
     tw_quantised *quantised = context;
     tw_quantised_part part = sum_of(quantised, piece);
-    quantised->summed = quantised->scheme.begun;
     if (part.residual && quantised->ops->close) quantised->ops->close(quantised, &part);
-    if (part.residual)
-        memcpy(quantised->sum_before + quantised->sum_offset[piece->tensor], part.residual,
-               part.n * sizeof *part.residual);
+    if (part.residual) tw_sums_change(&quantised->sums, piece->tensor);
     return is_empty(&part) ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
 }
 
@@ -255,19 +251,6 @@ static tw_status create_residual(tw_quantised *quantised)
     return tw_allocate(count, sizeof *quantised->residual, &quantised->residual);
 }
 
-static tw_status create_sum_residual(tw_quantised *quantised)
-{
-    const tw_scheme *scheme = &quantised->scheme;
-    TW_TRY(tw_allocate(scheme->count, sizeof *quantised->sum_offset, &quantised->sum_offset));
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        quantised->sum_offset[i] = quantised->sum_count;
-        quantised->sum_count += tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank).count;
-    }
-    TW_TRY(tw_allocate(quantised->sum_count, sizeof *quantised->sum_residual, &quantised->sum_residual));
-    return tw_allocate(quantised->sum_count, sizeof *quantised->sum_before, &quantised->sum_before);
-}
-
 /* Tensors so small, for so many ranks, that as leftovers they are fewer bytes. */
 static void leave_small_tensors(tw_quantised *quantised)
 {
@@ -290,7 +273,7 @@ static tw_status create_gather(tw_quantised *quantised)
     if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= MOST_GATHERED))
         return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
     if (is_auto) leave_small_tensors(quantised);
-    return tw_gather_create_scattered(&quantised->gather, scheme, &pieces, quantised);
+    return tw_gather_create_scattered(&quantised->gather, scheme, &sections, &pieces, quantised);
 }
 
 tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
@@ -302,7 +285,8 @@ tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, in
     TW_TRY(tw_allocate(tw_quantised_parts(quantised), sizeof *quantised->own, &quantised->own));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *quantised->delivered, &quantised->delivered));
     if (feedback) TW_TRY(create_residual(quantised));
-    return feedback && is_scattered(quantised) ? create_sum_residual(quantised) : TW_OK;
+    if (!feedback || !is_scattered(quantised)) return TW_OK;
+    return tw_sums_create(&quantised->sums, &quantised->gather.scatter, TW_KEPT_FP32);
 }
 
 void tw_quantised_destroy(tw_scheme *scheme)
@@ -310,9 +294,7 @@ void tw_quantised_destroy(tw_scheme *scheme)
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_free(quantised->residual);
     tw_free(quantised->offset);
-    tw_free(quantised->sum_residual);
-    tw_free(quantised->sum_before);
-    tw_free(quantised->sum_offset);
+    tw_sums_destroy(&quantised->sums);
     tw_free(quantised->own);
     tw_free(quantised->delivered);
     tw_gather_destroy(&quantised->gather);
@@ -411,11 +393,8 @@ static void put_back(tw_quantised *quantised, const tw_quantised_part *part)
 
 int tw_quantised_revert_sums(tw_quantised *quantised)
 {
-    int had_sums = quantised->sum_residual && quantised->summed == quantised->scheme.begun;
     tw_gather_revert(&quantised->gather);
-    if (had_sums)
-        memcpy(quantised->sum_residual, quantised->sum_before, quantised->sum_count * sizeof *quantised->sum_residual);
-    return had_sums;
+    return tw_sums_revert(&quantised->sums);
 }
 
 void tw_quantised_revert(tw_scheme *scheme)
@@ -426,28 +405,6 @@ void tw_quantised_revert(tw_scheme *scheme)
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
-
-/* Of as many elements as this rank's piece has. */
-static tw_status walk_sums(tw_quantised *quantised, tw_walk *walk)
-{
-    const tw_scheme *scheme = &quantised->scheme;
-    tw_status status = TW_OK;
-    for (size_t i = 0; quantised->sum_residual && status == TW_OK && i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        tw_piece piece = tw_scatter_piece(&quantised->gather.scatter, i, scheme->rank);
-        tw_remembered entry = {.what = "section",
-                               .tensor = scheme->tensors[i].name,
-                               .kind = TW_STATE_ADDS,
-                               .dtype = TW_F32,
-                               .count = piece.count,
-                               .data = quantised->sum_residual + quantised->sum_offset[i],
-                               .joins = "residual",
-                               .is_piece = 1,
-                               .first = piece.first};
-        if (piece.count) status = walk->visit(walk, &entry);
-    }
-    return status;
-}
 
 tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
 {
@@ -464,7 +421,7 @@ tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk)
                                .joins = "rounding"};
         TW_TRY(walk->visit(walk, &entry));
     }
-    TW_TRY(walk_sums(quantised, walk));
+    TW_TRY(tw_sums_walk(&quantised->sums, walk));
     return tw_gather_walk(&quantised->gather, walk);
 }
 

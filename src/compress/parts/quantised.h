@@ -9,6 +9,7 @@
 
 #include "gather.h"
 #include "kernels.h"
+#include "sums.h"
 
 typedef struct tw_quantised tw_quantised;
 
@@ -47,10 +48,7 @@ struct tw_quantised {
     int exchange;                    /* an option: a tw_quantised_exchange */
     float *residual;                 /* with feedback, of the compressed tensors, one after the other; else NULL */
     size_t *offset;                  /* of each tensor in it */
-    float *sum_residual;             /* the same of the sums of this rank's pieces */
-    float *sum_before;               /* and as it was before the last step that had sums */
-    uint64_t summed;                 /* that step, by scheme->begun */
-    size_t sum_count, *sum_offset;   /* elements of these, and where each tensor's begin */
+    tw_sums sums;                    /* the same of this rank's pieces */
     unsigned char **own;             /* each part's section, in this rank's packets of the last step that had one */
     const unsigned char **delivered; /* a tensor's section, one a rank */
     tw_gather gather;

@@ -56,7 +56,7 @@ static size_t packet_bound(const tw_scatter *scatter, int owner)
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_piece piece = tw_scatter_piece(scatter, i, owner);
-        if (piece.count) bytes += scatter->ops->bound(scatter->context, piece.count);
+        if (piece.count) bytes += scatter->ops->bound(scatter->context, &piece);
     }
     return bytes;
 }

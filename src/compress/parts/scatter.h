@@ -24,8 +24,8 @@ enum { TW_PIECE_ALIGNMENT = 64 /* elements: a row of random bits */, TW_LEAST_PI
 
 /* What the scheme does for it. No piece here is empty; a rank's come in the order of the table. */
 typedef struct tw_scatter_ops {
-    /* Bytes that a piece's section surely fits: from its count alone. */
-    size_t (*bound)(const void *context, size_t count);
+    /* Bytes that a piece's sections surely fit: from counts alone, since all ranks must find the same. */
+    size_t (*bound)(const void *context, const tw_piece *piece);
     /* Puts this rank's section for a piece into the packet to its owner. */
     tw_status (*write)(void *context, const tw_piece *piece, tw_packet_writer *writer);
     /* Reads a section from each of `count` packets, of the ranks from `rank` on, and writes their sum, in rank order,

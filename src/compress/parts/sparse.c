@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "sound.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,37 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
 static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 {
     return tw_sparse_wanted(sparse->scheme.tensors[tensor].count, density, (size_t)sparse->settings.least);
+}
+
+static int is_scattered(const tw_sparse *sparse)
+{
+    return sparse->gather.use_scatter;
+}
+
+/* How many of a support lie before an element. */
+static size_t count_before(const tw_support *support, size_t element)
+{
+    size_t low = 0, high = support->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (support->index[middle] < element)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A piece's part of its tensor's support. */
+typedef struct run {
+    size_t first, count;
+} run;
+
+static run run_of(const tw_sparse *sparse, const tw_piece *piece)
+{
+    const tw_support *support = &sparse->support[piece->tensor];
+    size_t first = count_before(support, piece->first);
+    return (run){first, count_before(support, piece->first + piece->count) - first};
 }
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -52,37 +84,60 @@ static tw_status write_section(void *context, size_t tensor, tw_packet_writer *w
                                 support->value, sparse->settings.coding);
 }
 
-/* Adds one section; sets skipped if the sum overflows, on every rank: all add the same. */
-static tw_status add_section(tw_sparse *sparse, size_t tensor, tw_packet_reader *reader, float *sum)
+/* Adds one section, of at most `most` of n elements; sets skipped if a sum is beyond `largest`. */
+static tw_status add_section(tw_sparse *sparse, tw_packet_reader *reader, size_t n, size_t most, float largest,
+                             float *sum)
 {
     size_t count;
     int finite = 1;
-    TW_TRY(tw_packet_get_sparse(reader, sparse->scheme.tensors[tensor].count, sparse->support[tensor].most,
-                                sparse->index, sparse->value, &count));
+    TW_TRY(tw_packet_get_sparse(reader, n, most, sparse->index, sparse->value, &count));
     for (size_t j = 0; j < count; j++) {
         tw_kept_fetch((tw_kept){.fp32 = sum}, sparse->index, j, count);
         float total = sum[sparse->index[j]] += sparse->value[j];
-        finite &= isfinite(total) != 0;
+        finite &= fabsf(total) <= largest; /* false for NaN */
     }
     if (!finite) sparse->scheme.skipped = 1;
     return TW_OK;
 }
 
+/* On every rank: all add the same. */
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
     tw_sparse *sparse = context;
-    if (!sparse->scheme.ops->one_pass) memset(sum, 0, sparse->scheme.tensors[tensor].count * sizeof *sum);
+    size_t n = sparse->scheme.tensors[tensor].count, most = sparse->support[tensor].most;
+    if (!sparse->scheme.ops->one_pass) memset(sum, 0, n * sizeof *sum);
     for (int rank = 0; rank < count; rank++)
-        TW_TRY(tw_delivered_blame(rank, add_section(sparse, tensor, &readers[rank], sum)));
+        TW_TRY(tw_delivered_blame(rank, add_section(sparse, &readers[rank], n, most, FLT_MAX, sum)));
     return TW_OK;
+}
+
+static tw_noise sums_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use)
+{
+    const tw_scheme *scheme = &sparse->scheme;
+    if (!sparse->sums.kept.bf16) return (tw_noise){{0}, 0};
+    return tw_rounding_make(scheme, tensor, scheme->size + scheme->rank, sparse->settings.seed, use);
+}
+
+/* Does to what was not sent of the sums of this rank's piece what is done to the residual, whatever becomes of the
+ * step. */
+static void settle_sums(tw_sparse *sparse, size_t tensor)
+{
+    tw_piece piece = tw_scatter_piece(&sparse->gather.scatter, tensor, sparse->scheme.rank);
+    tw_kept kept = tw_sums_of(&sparse->sums, tensor);
+    tw_noise rounding = sums_rounding(sparse, tensor, TW_ROUNDING_REVISION);
+    float revision = sparse->revision ? sparse->revision[tensor] : 1;
+    if (!sparse->settings.feedback) tw_kept_clear(kept, piece.count);
+    if (revision != 1) tw_kept_scale(kept, 0, piece.count, revision, &rounding);
 }
 
 static void take_tensor(tw_sparse *sparse, size_t tensor)
 {
+    if (sparse->revision) sparse->revision[tensor] = 1;
     if (sparse->scheme.absent[tensor])
         sparse->support[tensor].count = 0;
     else
         sparse->settings.take(sparse, tensor);
+    if (is_scattered(sparse)) settle_sums(sparse, tensor);
 }
 
 static void take(void *context)
@@ -108,65 +163,6 @@ static const tw_gather_ops sections = {
     .complete = complete,
 };
 
-/* ---- create and destroy ------------------------------------------------------------------------------------------ */
-
-static tw_status create_support(tw_support *support, size_t most)
-{
-    support->most = most;
-    TW_TRY(tw_allocate(most, sizeof *support->index, &support->index));
-    return tw_allocate(most, sizeof *support->value, &support->value);
-}
-
-/* Lays the residuals out and makes room for each tensor's support; finds the largest tensor and support. */
-static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *most)
-{
-    const tw_scheme *scheme = &sparse->scheme;
-    for (size_t i = 0; i < scheme->count; i++) {
-        if (!scheme->tensors[i].compressed) continue;
-        size_t n = scheme->tensors[i].count, wanted = wanted_of(sparse, i, sparse->most_density);
-        sparse->offset[i] = sparse->count;
-        sparse->count += n;
-        if (n > *largest) *largest = n;
-        if (wanted > *most) *most = wanted;
-        TW_TRY(create_support(&sparse->support[i], wanted));
-    }
-    return TW_OK;
-}
-
-tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings)
-{
-    tw_sparse *sparse = (tw_sparse *)scheme;
-    size_t largest = 0, most = 0;
-    sparse->settings = *settings;
-    sparse->density = sparse->most_density = settings->most_density; /* room is made for the heaviest step */
-    TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
-    TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
-    TW_TRY(create_supports(sparse, &largest, &most));
-    TW_TRY(tw_kept_create(&sparse->residual, settings->state, sparse->count));
-    TW_TRY(tw_selector_create(&sparse->selector, largest, most));
-    TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
-    TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
-    TW_TRY(tw_gather_create(&sparse->gather, scheme, &sections, sparse));
-    sparse->density = settings->density;
-    return TW_OK;
-}
-
-void tw_sparse_destroy(tw_scheme *scheme)
-{
-    tw_sparse *sparse = (tw_sparse *)scheme;
-    for (size_t i = 0; sparse->support && i < scheme->count; i++) {
-        tw_free(sparse->support[i].index);
-        tw_free(sparse->support[i].value);
-    }
-    tw_free(sparse->support);
-    tw_free(sparse->offset);
-    tw_kept_destroy(&sparse->residual);
-    tw_selector_destroy(&sparse->selector);
-    tw_free(sparse->index);
-    tw_free(sparse->value);
-    tw_gather_destroy(&sparse->gather);
-}
-
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 tw_kept tw_sparse_kept(const tw_sparse *sparse, size_t tensor)
@@ -182,7 +178,7 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
 tw_noise tw_sparse_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use)
 {
     if (!sparse->residual.bf16) return (tw_noise){{0}, 0};
-    return tw_rounding_make(&sparse->scheme, tensor, sparse->settings.seed, use);
+    return tw_rounding_make(&sparse->scheme, tensor, sparse->scheme.rank, sparse->settings.seed, use);
 }
 
 /* A block of a tensor under way, and where what stands out is listed. */
@@ -239,13 +235,22 @@ tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accum
     return (tw_select_source){accumulation, accumulate, peek, look};
 }
 
-void tw_sparse_send(tw_sparse *sparse, size_t tensor)
+/* A section's values are rounded together. */
+static void round_values(tw_sparse *sparse, size_t tensor)
 {
-    tw_support *support = &sparse->support[tensor];
-    tw_kept residual = tw_sparse_kept(sparse, tensor);
-    tw_noise rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT);
+    const tw_support *support = &sparse->support[tensor];
+    if (!is_scattered(sparse)) tw_values_round(support->value, support->count, sparse->settings.coding.values);
+    for (int owner = 0; is_scattered(sparse) && owner < sparse->scheme.size; owner++) {
+        tw_piece piece = tw_scatter_piece(&sparse->gather.scatter, tensor, owner);
+        run part = run_of(sparse, &piece);
+        tw_values_round(support->value + part.first, part.count, sparse->settings.coding.values);
+    }
+}
+
+/* Takes what is sent out of the residual, and drops what was rounded to zero. */
+static void take_out(tw_support *support, tw_kept residual, tw_noise rounding)
+{
     size_t kept = 0;
-    tw_values_round(support->value, support->count, sparse->settings.coding.values);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t index = support->index[j];
         float value = support->value[j];
@@ -258,6 +263,13 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor)
     support->count = kept;
 }
 
+void tw_sparse_send(tw_sparse *sparse, size_t tensor)
+{
+    round_values(sparse, tensor);
+    take_out(&sparse->support[tensor], tw_sparse_kept(sparse, tensor),
+             tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
+}
+
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source)
 {
     tw_support *support = &sparse->support[tensor];
@@ -265,6 +277,12 @@ void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source
     support->count = tw_select_top(&sparse->selector, source, sparse->scheme.tensors[tensor].count,
                                    wanted_of(sparse, tensor, sparse->density), support->index, support->value);
     tw_sparse_send(sparse, tensor);
+}
+
+static size_t accumulate_sum(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+{
+    accumulated block = {context, first, threshold, index, value};
+    return accumulate_row(&block, 0, n, 0, NULL);
 }
 
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round)
@@ -284,12 +302,187 @@ void tw_sparse_revert(tw_scheme *scheme)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
     tw_gather_revert(&sparse->gather);
+    tw_sums_revert(&sparse->sums);
     if (!scheme->taken) return;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_noise rounding = tw_sparse_rounding(sparse, i, TW_ROUNDING_REVERT);
         take_back(tw_sparse_kept(sparse, i), &sparse->support[i], &rounding);
     }
+}
+
+/* ---- sections of pieces ------------------------------------------------------------------------------------------ */
+
+static size_t most_of_piece(const tw_sparse *sparse, const tw_piece *piece)
+{
+    size_t most = sparse->support[piece->tensor].most;
+    return most < piece->count ? most : piece->count;
+}
+
+/* Its share of what a rank sends of the tensor. */
+static size_t wanted_of_piece(const tw_sparse *sparse, const tw_piece *piece, double density)
+{
+    double n = (double)sparse->scheme.tensors[piece->tensor].count;
+    size_t wanted = (size_t)ceil((double)wanted_of(sparse, piece->tensor, density) * (double)piece->count / n);
+    size_t most = most_of_piece(sparse, piece);
+    return wanted < most ? wanted : most;
+}
+
+static size_t piece_bound(const void *context, const tw_piece *piece)
+{
+    const tw_sparse *sparse = context;
+    return tw_packet_bound_sparse(piece->count, most_of_piece(sparse, piece), sparse->settings.coding);
+}
+
+static tw_status write_piece(void *context, const tw_piece *piece, tw_packet_writer *writer)
+{
+    tw_sparse *sparse = context;
+    const tw_support *support = &sparse->support[piece->tensor];
+    run part = run_of(sparse, piece);
+    for (size_t j = 0; j < part.count; j++) sparse->index[j] = support->index[part.first + j] - (uint32_t)piece->first;
+    sparse->scheme.account.elements_sent += part.count;
+    return tw_packet_put_sparse(writer, piece->count, part.count, sparse->index, support->value + part.first,
+                                sparse->settings.coding);
+}
+
+/* What all ranks sent of a piece may become a residual, whose bound is narrower than that of a gradient. */
+static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
+{
+    tw_sparse *sparse = context;
+    float *sum = sparse->scheme.gradients[piece->tensor] + piece->first; /* zeros, since the scheme has one_pass */
+    float largest = count > 1 ? (float)TW_LARGEST_KEPT : FLT_MAX;
+    size_t most = most_of_piece(sparse, piece);
+    for (int i = 0; i < count; i++)
+        TW_TRY(tw_delivered_blame(rank + i, add_section(sparse, &readers[i], piece->count, most, largest, sum)));
+    return TW_OK;
+}
+
+/* Adds the sum of a piece to what was not sent of earlier ones, takes out what is sent now, and leaves zeros. */
+static void send_sum(tw_sparse *sparse, const tw_piece *piece, float *sum)
+{
+    size_t tensor = piece->tensor;
+    tw_support *sent = &sparse->sums_sent[tensor];
+    tw_kept residual = tw_sums_of(&sparse->sums, tensor);
+    tw_accumulation accumulation = {.scheme = &sparse->scheme,
+                                    .residual = residual,
+                                    .rounding = sums_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
+                                    .gradient = sum,
+                                    .scale = 1};
+    tw_select_source source = {&accumulation, accumulate_sum, peek, look};
+    sparse->selector.hint = &sent->hint;
+    sent->count = tw_select_top(&sparse->selector, &source, piece->count,
+                                wanted_of_piece(sparse, piece, sparse->density), sent->index, sent->value);
+    sparse->selector.hint = NULL; /* the scheme's own selection may go without */
+    tw_values_round(sent->value, sent->count, sparse->settings.coding.values);
+    take_out(sent, residual, sums_rounding(sparse, tensor, TW_ROUNDING_SENT));
+}
+
+/* Where no rank had anything to say, the tensor may be absent on all, and nobody waits for what stayed behind. */
+static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_writer *writer)
+{
+    tw_sparse *sparse = context;
+    tw_support *sent = &sparse->sums_sent[piece->tensor];
+    float *sum = sparse->scheme.gradients[piece->tensor] + piece->first;
+    tw_sums_change(&sparse->sums, piece->tensor);
+    sent->count = 0;
+    if (tw_kernels_best()->quantise->peak(sum, piece->count) > 0) send_sum(sparse, piece, sum);
+    return tw_packet_put_sparse(writer, piece->count, sent->count, sent->index, sent->value, sparse->settings.coding);
+}
+
+static const tw_scatter_ops pieces = {
+    .bound = piece_bound,
+    .write = write_piece,
+    .add = add_piece,
+    .write_sum = write_sum,
+};
+
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
+
+static tw_status create_support(tw_support *support, size_t most)
+{
+    support->most = most;
+    TW_TRY(tw_allocate(most, sizeof *support->index, &support->index));
+    return tw_allocate(most, sizeof *support->value, &support->value);
+}
+
+/* Lays the residuals out and makes room for each tensor's support; finds the largest tensor and support. */
+static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *most)
+{
+    const tw_scheme *scheme = &sparse->scheme;
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        size_t n = scheme->tensors[i].count, wanted = wanted_of(sparse, i, sparse->most_density);
+        sparse->offset[i] = sparse->count;
+        sparse->count += n;
+        if (n > *largest) *largest = n;
+        if (wanted > *most) *most = wanted;
+        TW_TRY(create_support(&sparse->support[i], wanted));
+    }
+    return TW_OK;
+}
+
+static tw_status create_sums(tw_sparse *sparse)
+{
+    const tw_scheme *scheme = &sparse->scheme;
+    TW_TRY(tw_sums_create(&sparse->sums, &sparse->gather.scatter, sparse->settings.state));
+    TW_TRY(tw_allocate(scheme->count, sizeof *sparse->sums_sent, &sparse->sums_sent));
+    for (size_t i = 0; i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        tw_piece piece = tw_scatter_piece(&sparse->gather.scatter, i, scheme->rank);
+        TW_TRY(create_support(&sparse->sums_sent[i], wanted_of_piece(sparse, &piece, sparse->most_density)));
+    }
+    return TW_OK;
+}
+
+static tw_status create_road(tw_sparse *sparse)
+{
+    tw_scheme *scheme = &sparse->scheme;
+    if (!sparse->settings.scatter || scheme->size == 1)
+        return tw_gather_create(&sparse->gather, scheme, &sections, sparse);
+    TW_TRY(tw_gather_create_scattered(&sparse->gather, scheme, &sections, &pieces, sparse));
+    return create_sums(sparse);
+}
+
+tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings)
+{
+    tw_sparse *sparse = (tw_sparse *)scheme;
+    size_t largest = 0, most = 0;
+    sparse->settings = *settings;
+    sparse->density = sparse->most_density = settings->most_density; /* room is made for the heaviest step */
+    TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
+    TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
+    TW_TRY(create_supports(sparse, &largest, &most));
+    TW_TRY(tw_kept_create(&sparse->residual, settings->state, sparse->count));
+    TW_TRY(tw_selector_create(&sparse->selector, largest, most));
+    TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
+    TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
+    TW_TRY(create_road(sparse));
+    sparse->density = settings->density;
+    return TW_OK;
+}
+
+static void destroy_supports(tw_support *support, size_t count)
+{
+    for (size_t i = 0; support && i < count; i++) {
+        tw_free(support[i].index);
+        tw_free(support[i].value);
+    }
+    tw_free(support);
+}
+
+void tw_sparse_destroy(tw_scheme *scheme)
+{
+    tw_sparse *sparse = (tw_sparse *)scheme;
+    destroy_supports(sparse->support, scheme->count);
+    destroy_supports(sparse->sums_sent, scheme->count);
+    tw_sums_destroy(&sparse->sums);
+    tw_free(sparse->revision);
+    tw_free(sparse->offset);
+    tw_kept_destroy(&sparse->residual);
+    tw_selector_destroy(&sparse->selector);
+    tw_free(sparse->index);
+    tw_free(sparse->value);
+    tw_gather_destroy(&sparse->gather);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
@@ -301,7 +494,7 @@ void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t c
     const char *bound = scheme->ops->outside ? "at most " : ""; /* which may choose fewer */
     snprintf(text, capacity, "%s: %s%zu of %zu elements%s", scheme->ops->name, bound,
              wanted_of(sparse, tensor, sparse->settings.density), scheme->tensors[tensor].count,
-             tw_gather_road(&sparse->gather));
+             is_scattered(sparse) ? ", in pieces" : tw_gather_road(&sparse->gather));
 }
 
 tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *what, tw_kept array)
@@ -318,6 +511,9 @@ tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char
 tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
-    if (sparse->settings.feedback) TW_TRY(tw_sparse_walk_like(sparse, walk, "residual", sparse->residual));
+    if (sparse->settings.feedback) {
+        TW_TRY(tw_sparse_walk_like(sparse, walk, "residual", sparse->residual));
+        TW_TRY(tw_sums_walk(&sparse->sums, walk));
+    }
     return tw_gather_walk(&sparse->gather, walk);
 }

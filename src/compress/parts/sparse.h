@@ -1,11 +1,16 @@
 /* sparse.h - the common half of every scheme that sends some elements and keeps the rest: the residual, the support
- * (which elements are sent), its section of the packet, and the sum of everybody's sections. */
+ * (which elements are sent), its section of the packet, and the sum of everybody's sections.
+ *
+ * A packet goes to every rank. Or, if the scheme's settings say so, the support goes in pieces (scatter.h), and of each
+ * piece's sums the largest are sent on, as many as one rank sends of it: what Ok-Topk does (Li and Hoefler, PPoPP
+ * 2022), but with pieces of equal length. What is not sent on has a residual of its own at the piece's owner. */
 #ifndef TW_SPARSE_H
 #define TW_SPARSE_H
 
 #include "gather.h"
 #include "kept.h"
 #include "select.h"
+#include "sums.h"
 
 typedef struct tw_sparse tw_sparse;
 
@@ -24,6 +29,7 @@ typedef struct tw_sparse_settings {
     int feedback;        /* keep what is not sent for the next step; else drop it */
     int state;           /* of the residual: TW_KEPT_FP32 or _BF16 */
     int64_t seed;        /* of its rounding */
+    int scatter;         /* in pieces, where there are several ranks; the scheme must have one_pass */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
@@ -43,6 +49,10 @@ struct tw_sparse {
     uint32_t *index; /* of the section being decoded */
     float *value;
     tw_gather gather;
+    tw_support *sums_sent; /* in pieces: of the sums of this rank's, one a tensor */
+    tw_sums sums;          /* and what was not sent of them */
+    float *revision; /* by which each tensor's residual was scaled in this step, so that its sums are, too; NULL: by
+                        nothing, in any */
 };
 
 /* Of a scheme whose struct begins with a tw_sparse; for its ops->create. */
@@ -79,6 +89,12 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
             "error feedback: what is not sent is added to the next step's gradient"                                    \
     }
 
+#define TW_OPTION_SCATTER(type)                                                                                        \
+    {                                                                                                                  \
+        "exchange", TW_OPTION_CHOICE, offsetof(type, exchange), "gather", 0, 0, "gather|scatter",                      \
+            "gather: to all ranks; scatter: in pieces, of whose sums the largest are sent on"                          \
+    }
+
 /* How many of n elements are sent: ceil(n * density), at least `least`, at most all. */
 size_t tw_sparse_wanted(size_t n, double density, size_t least);
 
@@ -111,7 +127,7 @@ void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual. */
 void tw_sparse_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", and what the leftovers remember. */
+/* The residual as "residual/NAME", that of the sums as "section/NAME", and what the leftovers remember. */
 tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
 /* "dgc: 577 of 576000 elements" */
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);

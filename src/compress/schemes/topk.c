@@ -6,7 +6,7 @@ typedef struct topk {
     tw_sparse sparse;
     double density, link;
     int64_t min_sent, seed;
-    int feedback, values, indices, state;
+    int feedback, values, indices, state, exchange;
 } topk;
 
 static const tw_option options[] = {
@@ -16,6 +16,7 @@ static const tw_option options[] = {
     TW_OPTION_VALUES(topk, "log8"),
     TW_OPTIONS_INDICES(topk),
     TW_OPTIONS_STATE(topk),
+    TW_OPTION_SCATTER(topk),
 };
 
 static void take(tw_sparse *sparse, size_t tensor)
@@ -34,6 +35,7 @@ static tw_status create(tw_scheme *scheme)
                                    .feedback = self->feedback,
                                    .state = self->state,
                                    .seed = self->seed,
+                                   .scatter = self->exchange,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = take};
     return tw_sparse_create(scheme, &settings);
