@@ -167,8 +167,10 @@ static void test_allreduce_is_the_sum_in_rank_order(void **state)
 static void for_each_spec(void (*check)(const char *spec))
 {
     static const char *const specs[] = {"dgc:density=0.01,warmup_steps=6,min_dims=2",
-                                        "dgc:density=0.01,warmup_steps=8,clip=3", "topk:density=0.05,leftovers=fp16",
-                                        "sign:exchange=scatter", "qsgd:exchange=scatter,feedback=on",
+                                        "dgc:density=0.01,warmup_steps=8,clip=3",
+                                        "topk:density=0.05,leftovers=fp16",
+                                        "sign:exchange=scatter",
+                                        "qsgd:exchange=scatter,feedback=on",
                                         "dgc:density=0.01,warmup_steps=6,exchange=scatter",
                                         "topk:exchange=scatter,state=bf16"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check(specs[s]);
