@@ -60,7 +60,7 @@ def pretrain(options, name):
 def tune(options, kind, minutes, number, steps=None, encoder=None, extra=(), varied=True):
     """One list of labelled minutes, with a seed of its own."""
     czech = options.speech / "czech"
-    begin = ["--init-from", str(options.out / encoder), *(extra or ["--freeze-steps", "150"])] if encoder else []
+    begin = ["--init-from", str(options.out / encoder), *extra] if encoder else []
     return Run(f"{kind}-{minutes}min-{number}", f"{kind}-{minutes}min",
                ["asr", "--data", str(czech / f"train-{minutes}min-{number}.json"), "--test", str(czech / "test.json"),
                 "--labels-from", str(czech / "train.json"), "--encoder", "conformer", "--features", FEATURES,

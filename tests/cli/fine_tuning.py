@@ -10,6 +10,7 @@ from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kep
 FEATURES = "rate=8000,bins=8,low=60,high=3800,floor=0.01"
 ENCODER = ("feature_extractor.", "feature_projection.", "encoder.")
 UNFELT = "linear_k.bias"  # a key's bias adds as much to all of a row's scores, and softmax does not feel that
+AT_ONCE = ("--freeze-steps", 0)
 CONVOLUTIONS = ("feature_extractor.", "feature_projection.layer_norm")
 
 
@@ -69,7 +70,7 @@ class TakingTest(FineTuningTest):
 
     def test_it_learns_and_writes_down_what_it_hears(self):
         out = self.folder / "run"
-        summary = self.train("--steps", 200, "--batch", 4, "--lr", 0.01, "--out", out)
+        summary = self.train("--steps", 200, "--batch", 4, "--lr", 0.01, *AT_ONCE, "--out", out)
         self.assertLess(summary["metrics"]["cer"], 0.05)
         file = self.speech.parent / "2.wav"
         done = self.run_program("transcribe", out, file)
@@ -116,10 +117,10 @@ class FreezingTest(FineTuningTest):
         for sync in ("allreduce", "topk:density=0.1", "adpsgd-random"):
             workers = ("--workers", 2, "--sync", sync)
             self.assertEqual(self.frozen("--freeze", "encoder", *workers)[1], set())
-            same, moved = self.frozen("--freeze", "features", *workers)
+            same, moved = self.frozen("--freeze", "features", *workers, *AT_ONCE)
             self.assertEqual(same, {name for name in same | moved if name.startswith(CONVOLUTIONS)})
             self.assertEqual(len(same), 6)
-            same, moved = self.frozen(*workers)
+            same, moved = self.frozen(*workers, *AT_ONCE)
             self.assertEqual(same, set())
 
     def test_the_last_layer_moves_alone_before_a_step(self):
@@ -128,15 +129,25 @@ class FreezingTest(FineTuningTest):
                 self.assertEqual(self.frozen("--freeze-steps", 4, "--workers", workers, *optimiser)[1], set())
                 self.assertEqual(self.frozen("--freeze-steps", 3, "--workers", workers, *optimiser)[0], set())
 
+    def test_after_pre_training_the_last_layer_moves_alone_at_first(self):
+        self.assertEqual(self.frozen()[1], set())
+        first, again = self.folder / "first", self.folder / "again"
+        for out, begin in ((first, self.run_folder), (again, first)):
+            self.train("--init", begin, "--steps", 1, "--out", out)
+        told = self.run_program(*self.train_words("--steps", 1)).stdout
+        self.assertIn("--freeze-steps 500: before that the last layer alone learns\n", told)
+        for out, steps in ((first, 500), (again, 0)):
+            self.assertIn(f"freeze-steps: {steps}\n", (out / "config.yaml").read_text())
+
     def test_what_is_frozen_is_not_exchanged(self):
-        full, probe = (self.train("--steps", 2, "--workers", 2, *freeze) for freeze in ((), ("--freeze", "encoder")))
+        full, probe = (self.train("--steps", 2, "--workers", 2, *freeze) for freeze in (AT_ONCE, ("--freeze", "encoder")))
         output = 16 * 6 + 6
         self.assertLess(probe["bytes"]["sent"], full["bytes"]["sent"] / 50)
         self.assertGreater(probe["bytes"]["sent"], 0)
         self.assertLessEqual(probe["bytes"]["sent"], 2 * 2 * output * 4)
 
     def test_resumed_equals_uninterrupted(self):
-        for freeze in (("--freeze-steps", 3), ("--freeze", "features"), ("--freeze", "encoder", "--dropout", 0.1)):
+        for freeze in (("--freeze-steps", 3), ("--freeze", "features", *AT_ONCE), ("--freeze", "encoder", "--dropout", 0.1)):
             whole, parts = self.folder / "whole", self.folder / "parts"
             options = ("--workers", 2, "--epochs", 2, *freeze)
             self.train(*options, "--out", whole)

@@ -74,7 +74,9 @@ static const option_row rows[] = {
              "layer alone does",
      .binding = true, .older = "none"},
     {"freeze-steps", "N", OPTION_INTEGER, AT(freeze_steps), "0", 0, 1e15,
-     .help = "Let the last layer alone learn before step N", .binding = true, .older = "0"},
+     .help = "Let the last layer alone learn before step N. With an encoder that was only pre-trained it is 500 unless "
+             "you say so",
+     .binding = true, .older = "0"},
     {"window", "N", OPTION_INTEGER, AT(window), "21", 1, 10000,
      .help = "For --model frames: how many frames a window has", .binding = true},
     {"dropout", "P", OPTION_REAL, AT(dropout), "0", 0, 0.99,
@@ -183,6 +185,15 @@ static void note_rate(asr_data *d)
     add_note(d, path, text);
 }
 
+static void note_held(asr_data *d)
+{
+    const asr_settings *s = asr_settings_of(&d->base);
+    char option[64];
+    snprintf(option, sizeof option, "--freeze-steps %ld", s->freeze_steps);
+    if (s->freeze_steps > 0 && s->freeze != SPEECH_ENCODER_FREEZE_ALL)
+        add_note(d, option, "before that the last layer alone learns");
+}
+
 /* Channels of the convolutions before LSTM layers; a speech encoder has its own. */
 static size_t front_channels(const asr_settings *s)
 {
@@ -278,6 +289,7 @@ static tw_status fill(const asr_settings *s, asr_data *d)
     d->base.has_validation = d->corpus.valid.count > 0;
     snprintf(d->base.path, sizeof d->base.path, "%s", s->data);
     note_rate(d);
+    note_held(d);
     return d->kind->load(d);
 }
 

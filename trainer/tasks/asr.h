@@ -13,6 +13,9 @@
 typedef enum asr_model { ASR_CTC, ASR_FRAMES } asr_model;
 typedef enum asr_encoder { ASR_LSTM, ASR_CONFORMER } asr_encoder;
 
+/* That the encoder of a checkpoint stays as it is, if it was pre-trained and nobody says how many. */
+enum { ASR_HELD_STEPS = 500 };
+
 typedef struct asr_settings {
     char *data, *test;                /* see speech_corpus_load */
     char *alignment, *test_alignment; /* ASR_FRAMES */

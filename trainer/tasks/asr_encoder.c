@@ -48,6 +48,15 @@ static tw_status take_encoder(options *set, const char *text)
                                            : options_default(set, "positions", sizes.relative ? "relative" : "none");
 }
 
+/* A new layer's first gradients say little to an encoder that is good already, and spoil it. How wav2vec 2.0 was
+ * fine-tuned (Baevski et al. 2020), for fewer steps. */
+static tw_status hold_encoder(options *set, const tw_state *state)
+{
+    const char *past = tw_state_text(state, "task");
+    int is_recogniser = past && strcmp(past, "asr") == 0;
+    return is_recogniser ? TW_OK : take_size(set, "freeze-steps", ASR_HELD_STEPS);
+}
+
 /* Others of the same width would fit, and mean something else. */
 static tw_status take_features(options *set, const char *wanted, const char *text)
 {
@@ -74,5 +83,6 @@ tw_status asr_take_sizes(options *set, const void *settings, const tw_state *sta
                                           "conformer goes with it");
     if (!options_given(set, "encoder")) TW_TRY(options_default(set, "encoder", "conformer"));
     TW_TRY(take_features(set, s->features, tw_state_text(state, "feature settings")));
-    return take_encoder(set, encoder);
+    TW_TRY(take_encoder(set, encoder));
+    return hold_encoder(set, state);
 }
