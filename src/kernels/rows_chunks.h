@@ -96,17 +96,27 @@ TW_INLINE float largest_lane(vector magnitude)
     return tw_bits_float(largest);
 }
 
-/* larger() takes its second argument where the first is NaN. */
-TW_INLINE float accumulate_chunk(float *v, const float *g, size_t n, float a)
+/* Updates a chunk and returns its largest |v|. high[k] becomes the largest |v + a*g| of its block k, lane by lane: most
+ * blocks have nothing that stands out, and this tells. larger() takes its second argument where the first is NaN. */
+TW_INLINE float accumulate_chunk(float *v, const float *g, size_t n, float a, vector *high)
 {
-    size_t last = n - WIDTH;
-    vector top = {0}, last_v = load(v + last) + a * load(g + last);
-    for (size_t i = 0; i < last; i += WIDTH) {
-        vector sum = load(v + i) + a * load(g + i);
-        store(v + i, sum);
-        top = larger(magnitude_of(sum), top);
+    size_t last = n - WIDTH, last_block = (n - 1) / BLOCK;
+    vector last_step = a * load(g + last), last_v = load(v + last) + last_step, top = {0};
+    high[last_block] = (vector){0};
+    for (size_t first = 0; first < last; first += BLOCK) {
+        size_t end = last < first + BLOCK ? last : first + BLOCK;
+        vector block_top = {0};
+        for (size_t i = first; i < end; i += WIDTH) {
+            vector step = a * load(g + i), sum = load(v + i) + step;
+            fetch_ahead(v + i, g + i);
+            store(v + i, sum);
+            top = larger(magnitude_of(sum), top);
+            block_top = larger(magnitude_of(sum + step), block_top);
+        }
+        high[first / BLOCK] = block_top;
     }
     store(v + last, last_v);
+    high[last_block] = larger(magnitude_of(last_v + last_step), high[last_block]);
     return largest_lane(larger(magnitude_of(last_v), top));
 }
 
@@ -129,12 +139,6 @@ TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, floa
     return hits;
 }
 
-TW_INLINE void fetch_block(const float *v, const float *g)
-{
-    enum { LINE = 16 };
-    for (size_t k = 0; k < BLOCK; k += LINE) fetch(v + k, g + k);
-}
-
 /* A block has a few hits, and nobody can foretell how many: FEW are written whether they are there or not, without a
  * branch. There is room for a block. */
 TW_INLINE size_t append_few(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
@@ -150,15 +154,14 @@ TW_INLINE size_t append_few(uint64_t hits, const float *block, uint32_t first, u
     return count;
 }
 
-/* Lists what stands out in the first n of `room` elements, which is all that may be read. That takes a while in which
- * memory would have nothing to do: the next chunk is fetched beside it. */
+/* Lists what stands out in the first n of `room` elements, which is all that may be read. */
 TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, size_t room, float a, float threshold,
-                             uint32_t first, uint32_t *index, float *value)
+                             const vector *high, uint32_t first, uint32_t *index, float *value)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i += BLOCK) {
+        if (!above(high[i / BLOCK], threshold)) continue;
         uint64_t own = n - i < BLOCK ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX, hits;
-        if (n + i + BLOCK <= room) fetch_block(v + n + i, g + n + i);
         if (i + BLOCK <= room) {
             hits = rising(v + i, g + i, a, threshold) & own;
             count += append_few(hits, v + i, first + (uint32_t)i, index + count, value + count);
@@ -179,6 +182,7 @@ TW_INLINE float float_before(float x)
 static size_t accumulate_rising(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
                                 uint32_t *index, float *value, double *largest)
 {
+    vector high[TW_RISING_MOST / BLOCK];
     size_t count = 0;
     for (size_t i = 0; i < n; i += chunk) {
         size_t length = n - i < chunk ? n - i : chunk;
@@ -188,10 +192,10 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
                                                         value + count, largest);
             continue;
         }
-        float top = accumulate_chunk(v + i, g + i, length, a);
+        float top = accumulate_chunk(v + i, g + i, length, a, high);
         if (!(top > 0)) continue;
         *largest += (double)top;
-        count += list_rising(v + i, g + i, length, n - i, a, float_before(top), at, index + count, value + count);
+        count += list_rising(v + i, g + i, length, n - i, a, float_before(top), high, at, index + count, value + count);
     }
     return count;
 }

@@ -220,6 +220,31 @@ static void zeros_are_never_listed(void **state)
     at_every_level(check_zeros);
 }
 
+/* In the longest chunk, too, each element that is as large as the largest is listed, wherever it stands. */
+static void check_longest(const tw_kernels *kernels)
+{
+    enum { N = TW_RISING_MOST };
+    static float v[N], g[N], value[N];
+    static uint32_t index[N];
+    for (size_t at = 0; at < N; at += 1 + at % 97) {
+        double largest = 0;
+        size_t other = (at * 5 + 64) % N;
+        memset(v, 0, sizeof v);
+        for (size_t i = 0; i < N; i++) g[i] = i == at || i == other ? -1.0F : 0.25F;
+        size_t count = kernels->chunks->accumulate_rising(v, g, N, 1, N, 0, index, value, &largest);
+        assert_int_equal(count, at == other ? 1 : 2);
+        assert_int_equal(index[0], at < other ? at : other);
+        assert_int_equal(index[count - 1], at < other ? other : at);
+        assert_true(largest == 1 && value[0] == -1 && value[count - 1] == -1);
+    }
+}
+
+static void the_longest_chunk_lists_all_that_rises(void **state)
+{
+    (void)state;
+    at_every_level(check_longest);
+}
+
 static void check_ties(const tw_kernels *kernels)
 {
     float v[100] = {0}, g[100] = {0};
@@ -287,6 +312,7 @@ int main(void)
         cmocka_unit_test(levels_agree),
         cmocka_unit_test(reference_is_what_the_header_says),
         cmocka_unit_test(zeros_are_never_listed),
+        cmocka_unit_test(the_longest_chunk_lists_all_that_rises),
         cmocka_unit_test(the_first_of_equals_wins),
         cmocka_unit_test(rows_stay_within_the_arrays),
     };

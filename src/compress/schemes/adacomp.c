@@ -11,6 +11,7 @@
  * Our own: an element with G = 0 has no sign and is not sent (in a bin of zeros all of them would pass), and no more
  * than most_density of a tensor is sent, the largest |G| of those selected: packets have a bound. The bins' lengths are
  * the paper's as remembered, not read. */
+#include "chunks.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -21,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, MOST_BIN = 4096, RUN = 8192, LEAST_ROOM = 16 };
+enum { CONVOLUTION_DIMS = 4, CONVOLUTION_BIN = 50, OTHER_BIN = 500, RUN = 1024, LEAST_ROOM = 16 };
 
 typedef struct adacomp {
     tw_sparse sparse;
@@ -33,7 +34,7 @@ typedef struct adacomp {
 } adacomp;
 
 static const tw_option options[] = {
-    {"bin", TW_OPTION_INTEGER, offsetof(adacomp, bin), "0", 0, MOST_BIN, NULL,
+    {"bin", TW_OPTION_INTEGER, offsetof(adacomp, bin), "0", 0, TW_RISING_MOST, NULL,
      "elements of a bin; 0: 50 in tensors of 4 dimensions (convolutions), 500 in others"},
     {"most_density", TW_OPTION_REAL, offsetof(adacomp, most_density), "0.05", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most"},
@@ -71,7 +72,8 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
     tw_support *support = &self->sparse.support[tensor];
     float *residual = tw_sparse_residual(&self->sparse, tensor);
     float *gradient = scheme->gradients[tensor];
-    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), run = RUN / bin * bin, looked = 0, count = 0;
+    size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), looked = 0, count = 0;
+    size_t run = bin < RUN ? RUN / bin * bin : bin;
     for (size_t first = 0; first < n; first += run) {
         size_t length = n - first < run ? n - first : run;
         looked = tw_sound_silence(scheme, gradient, n, looked, first + length);
@@ -126,8 +128,8 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_sparse_create(scheme, &settings));
     for (size_t i = 0; i < scheme->count; i++)
         if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
-    TW_TRY(tw_allocate(2 * most + RUN, sizeof *self->index, &self->index));
-    return tw_allocate(2 * most + RUN, sizeof *self->value, &self->value);
+    TW_TRY(tw_allocate(2 * most + TW_RISING_MOST, sizeof *self->index, &self->index)); /* no run is longer */
+    return tw_allocate(2 * most + TW_RISING_MOST, sizeof *self->value, &self->value);
 }
 
 static void destroy(tw_scheme *scheme)
