@@ -226,6 +226,7 @@ def refusals(rank, size):
     refused(ddp, None)
     refused(ddp, "dgc", timeout="soon")
     refused(ddp, "dgc", optimizer=3)
+    refused(ddp, "dgc", scaler=5)
     refused(ddp, "dgc:momentum=0", optimizer=torch.optim.Adam(ddp.parameters()))
     return texts
 
@@ -589,7 +590,7 @@ class DdpTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
                  "applied twice", "applied twice", "does not have 0.weight", "sends everything", "above 0", "'50'",
-                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "optimizer=3", ""]
+                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "optimizer=3", "scaler=5", ""]
         first, second = ranks.on_ranks(2, refusals)
         self.assertIn("density=2", first[2])
         first[2] = second[2]

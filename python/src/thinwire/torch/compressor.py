@@ -35,12 +35,15 @@ class Loaded(NamedTuple):
     entries: Dict[str, Entry]
 
 
-def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfinite: Optional[str]) -> None:
+def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfinite: Optional[str] = None,
+                   scaler: Any = None) -> None:
     """What is no option at all, whatever the scheme and the other ranks."""
     name_of(spec)
     _optimiser.refuse_others(optimizer)
     if nonfinite is not None and nonfinite not in FILLED_WITH:
         raise Error(f"nonfinite={nonfinite!r}: it is one of {', '.join(FILLED_WITH)}")
+    if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
+        raise Error(f"scaler={scaler!r}: it is the GradScaler that the loss is scaled with, or None")
 
 
 def dtype_of(values: torch.Tensor) -> str:
@@ -61,7 +64,7 @@ class Compressor:
                  nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, group: Any = None,
                  may_fall_back: bool = False):
         """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
-        refuse_options(spec, optimizer, nonfinite)
+        refuse_options(spec, optimizer, nonfinite, scaler)
         self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}

@@ -161,7 +161,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
 
     dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
     compressor = made(None) if dense else _transport.with_comm(
-        transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite))
+        transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite, scaler))
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()

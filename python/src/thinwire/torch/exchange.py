@@ -46,7 +46,7 @@ class Exchange:
                               scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
 
         self.compressor = _transport.with_comm(
-            transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite))
+            transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite, scaler))
         self._parameters = [row.parameter for row in rows]
         self._syncs = True
         self._under_way: Set[int] = set()

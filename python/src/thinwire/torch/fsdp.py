@@ -150,7 +150,7 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
     parameters = {name: [one.sharded_param for one in of_module.fsdp_params] for name, (_, of_module) in found}
     compressor = _transport.with_comm(
         transport, group, timeout, lambda comm: ShardCompressor(spec, comm, comm is not transport, parameters, optimizer),
-        lambda: refuse_options(spec, optimizer, None))
+        lambda: refuse_options(spec, optimizer))
     for name, (module, _) in found:
         module.set_all_reduce_hook(lambda shard, name=name: compressor._exchange(name, shard))
     return compressor

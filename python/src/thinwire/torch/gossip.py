@@ -44,7 +44,7 @@ class GossipDataParallel(torch.nn.Module):
             self._comm, self._owns_comm = comm, comm is not transport
             return Gossip(comm, spec, self._tensors, self._addresses())
 
-        self._gossip = _transport.with_comm(transport, group, timeout, made, lambda: refuse_options(spec, optimizer, None))
+        self._gossip = _transport.with_comm(transport, group, timeout, made, lambda: refuse_options(spec, optimizer))
         self._has_read = self._finished = False
 
     def _addresses(self) -> list:
