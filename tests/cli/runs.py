@@ -159,6 +159,7 @@ class AloneTest(RunsTest):
         mine.write_text(told)
         self.refuse(2, ["--out", mine.parent, "choose another folder"], "train", "--config", mine, "--out", mine.parent)
         self.assertEqual(mine.read_text(), told)
+        self.assertEqual(list(mine.parent.iterdir()), [mine])
         self.refuse(2, ["nowhere"], "train", "--resume", self.folder / "nowhere")
 
 

@@ -148,9 +148,13 @@ tw_status journal_open(journal *j, const worker *w)
 
 void journal_close(journal *j)
 {
+    const bool was_refused = !j->metrics;
     jsonl_close(j->metrics);
     tensorboard_close(j->board);
-    run_lock_release(j->lock);
+    if (was_refused)
+        run_lock_withdraw(j->lock);
+    else
+        run_lock_release(j->lock);
 }
 
 static cJSON *line_of(const worker *w, const char *kind, const totals *sums)

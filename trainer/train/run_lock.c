@@ -1,6 +1,7 @@
 #include "run_lock.h"
 #include "folder.h"
 #include "regular_file.h"
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -8,10 +9,12 @@
 
 struct run_lock {
     int descriptor;
+    bool made;          /* its file was not there before */
     struct stat folder; /* as it was locked */
+    char path[FOLDER_PATH];
 };
 
-enum { HOLDER_TEXT = 256 };
+enum { HOLDER_TEXT = 256, TRIES_MOST = 100 };
 
 static void describe_holder(char text[HOLDER_TEXT])
 {
@@ -58,15 +61,40 @@ static tw_status lock_file(const char *out, int descriptor, run_lock **lock)
     return TW_OK;
 }
 
-tw_status run_lock_take(const char *out, run_lock **lock)
+static tw_status try_to_take(const char *out, run_lock **lock)
 {
     char path[FOLDER_PATH];
     int descriptor = -1;
     snprintf(path, sizeof path, "%s/run.lock", out);
+    bool made = !path_exists(path);
     TW_TRY(regular_file_open(path, O_RDWR | O_CREAT, &descriptor));
     tw_status status = lock_file(out, descriptor, lock);
-    if (!*lock) close(descriptor);
+    if (!*lock) {
+        close(descriptor);
+        return status;
+    }
+    (*lock)->made = made;
+    snprintf((*lock)->path, sizeof path, "%s", path);
     return status;
+}
+
+/* Else somebody took the file away between its opening and its locking: another run may lock the one that is there. */
+static bool is_there(const run_lock *lock)
+{
+    struct stat locked, there;
+    return fstat(lock->descriptor, &locked) == 0 && stat(lock->path, &there) == 0 && locked.st_dev == there.st_dev &&
+           locked.st_ino == there.st_ino;
+}
+
+tw_status run_lock_take(const char *out, run_lock **lock)
+{
+    TW_TRY(try_to_take(out, lock));
+    for (int tries = 1; *lock && !is_there(*lock) && tries < TRIES_MOST; tries++) {
+        run_lock_release(*lock);
+        *lock = NULL;
+        TW_TRY(try_to_take(out, lock));
+    }
+    return TW_OK;
 }
 
 int run_lock_holds(const run_lock *lock, const char *out)
@@ -75,7 +103,12 @@ int run_lock_holds(const run_lock *lock, const char *out)
     return stat(out, &there) == 0 && there.st_dev == lock->folder.st_dev && there.st_ino == lock->folder.st_ino;
 }
 
-/* The file stays: were it removed, one could lock the old one and another a new one. */
+void run_lock_withdraw(run_lock *lock)
+{
+    if (lock && lock->made && is_there(lock) && unlink(lock->path) != 0) errno = 0; /* an empty file is left */
+    run_lock_release(lock);
+}
+
 void run_lock_release(run_lock *lock)
 {
     if (!lock) return;

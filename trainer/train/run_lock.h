@@ -12,7 +12,9 @@ typedef struct run_lock run_lock;
 tw_status run_lock_take(const char *out, run_lock **lock);
 /* Whether `out` is still the folder that was locked, and not another one in its place. */
 int run_lock_holds(const run_lock *lock, const char *out);
-/* NULL is none. */
+/* NULL is none. The file stays, empty. */
 void run_lock_release(run_lock *lock);
+/* The same of a run that was refused before it wrote anything: a file that was not there before goes again. */
+void run_lock_withdraw(run_lock *lock);
 
 #endif
