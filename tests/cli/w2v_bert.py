@@ -135,6 +135,11 @@ class LearningTest(PretrainingTest):
         self.assertEqual((contrastive["masked_loss"], contrastive["masked_gain"]), (0, 0))
         self.assertGreater(contrastive["contrastive_loss"], 0)
 
+    def test_codes_that_nobody_learns_are_warned_of(self):
+        alone = ("--contrastive-blocks", 0, "--steps", 1)
+        self.assertIn("nothing teaches the quantiser", self.run_program(*self.train_words(*alone)).stderr)
+        self.assertEqual(self.run_program(*self.train_words(*alone, "--targets", "random")).stderr, "")
+
     def test_by_gossip_statistics_are_each_workers_own(self):
         done = self.run_program(*self.train_words("--workers", 2, "--sync", "adpsgd-random", "--steps", 4))
         self.assertEqual(done.returncode, 0)

@@ -301,10 +301,18 @@ static tw_status look_for_collapse(pretraining_learner *l, uint64_t step)
     return tell_collapse(l, status);
 }
 
-static void warn_of_own_statistics(const pretraining_learner *l, uint64_t step)
+/* Before the first step of a run: what its options cannot give. */
+static void warn(const pretraining_learner *l, uint64_t step)
 {
     const learner_place *p = &l->base.place;
-    if (step == 0 && p->rank == 0 && p->size > 1 && !l->base.sum)
+    const w2v_bert_config *config = &data_of(l)->config;
+    if (step != 0 || p->rank != 0) return;
+    if (config->targets == W2V_BERT_GUMBEL && config->contrastive_blocks == 0)
+        fputs("thinwire: with --contrastive-blocks 0 nothing teaches the quantiser, so its codes will tell nothing of "
+              "the "
+              "sound; --targets random predicts codes that need not be learned\n",
+              stderr);
+    if (p->size > 1 && !l->base.sum)
         fprintf(stderr,
                 "thinwire: by gossip each worker has code statistics of its own, so %d workers are not one with "
                 "as large a batch\n",
@@ -317,7 +325,7 @@ tw_status pretraining_step(learner *base, uint64_t step, learner_gradient_ready 
     const pretraining_data *d = data_of(l);
     const learner_place *p = &base->place;
     uint64_t epoch = step / base->steps_per_epoch;
-    warn_of_own_statistics(l, step);
+    warn(l, step);
     TW_TRY(look_for_collapse(l, step));
     if (epoch != l->order_epoch) crop_order_shuffle(&d->train_crops, p->seed, epoch, &l->order);
     l->order_epoch = epoch;
