@@ -309,8 +309,7 @@ static void warn(const pretraining_learner *l, uint64_t step)
     if (step != 0 || p->rank != 0) return;
     if (config->targets == W2V_BERT_GUMBEL && config->contrastive_blocks == 0)
         fputs("thinwire: with --contrastive-blocks 0 nothing teaches the quantiser, so its codes will tell nothing of "
-              "the "
-              "sound; --targets random predicts codes that need not be learned\n",
+              "the sound; --targets random predicts codes that need not be learned\n",
               stderr);
     if (p->size > 1 && !l->base.sum)
         fprintf(stderr,

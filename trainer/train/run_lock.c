@@ -78,12 +78,16 @@ static tw_status try_to_take(const char *out, run_lock **lock)
     return status;
 }
 
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
 /* Else somebody took the file away between its opening and its locking: another run may lock the one that is there. */
 static bool is_there(const run_lock *lock)
 {
     struct stat locked, there;
-    return fstat(lock->descriptor, &locked) == 0 && stat(lock->path, &there) == 0 && locked.st_dev == there.st_dev &&
-           locked.st_ino == there.st_ino;
+    return fstat(lock->descriptor, &locked) == 0 && stat(lock->path, &there) == 0 && is_same(&locked, &there);
 }
 
 tw_status run_lock_take(const char *out, run_lock **lock)
@@ -100,7 +104,7 @@ tw_status run_lock_take(const char *out, run_lock **lock)
 int run_lock_holds(const run_lock *lock, const char *out)
 {
     struct stat there;
-    return stat(out, &there) == 0 && there.st_dev == lock->folder.st_dev && there.st_ino == lock->folder.st_ino;
+    return stat(out, &there) == 0 && is_same(&lock->folder, &there);
 }
 
 void run_lock_withdraw(run_lock *lock)
