@@ -152,12 +152,21 @@ static tw_status set_option(const tw_option *option, void *target, slice word)
     return tw_fail(TW_ERROR_SPEC, "option %s is of no known kind", option->key);
 }
 
+/* What an option is where the spec does not say. */
+static const char *fallback_of(const tw_option_set *set, const tw_option *option)
+{
+    for (const tw_preset *preset = set->preset; preset && preset->key; preset++)
+        if (strcmp(preset->key, option->key) == 0) return preset->value;
+    return option->fallback;
+}
+
 static tw_status set_defaults(const tw_option_set *sets, size_t count)
 {
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++) {
             const tw_option *option = &sets[s].options[i];
-            slice word = {option->fallback, strlen(option->fallback)};
+            const char *fallback = fallback_of(&sets[s], option);
+            slice word = {fallback, strlen(fallback)};
             TW_TRY(set_option(option, option_target(&sets[s], option), word));
         }
     return TW_OK;
@@ -184,8 +193,8 @@ static const tw_option *find_option(const tw_option_set *sets, size_t count, sli
     return NULL;
 }
 
-/* 1 if `key` stands before `=` again in the words that follow. */
-static int is_repeated(slice key, const char *rest)
+/* 1 if `key` stands before `=` in one of these words. */
+static int is_among(slice key, const char *rest)
 {
     while (rest) {
         slice word = next_slice(&rest, ',');
@@ -193,6 +202,12 @@ static int is_repeated(slice key, const char *rest)
             return 1;
     }
     return 0;
+}
+
+int tw_spec_says(const char *spec, const char *key)
+{
+    const char *colon = strchr(spec, ':');
+    return is_among((slice){key, strlen(key)}, colon ? colon + 1 : NULL);
 }
 
 static tw_status set_words(const tw_option_set *sets, size_t count, const char *words)
@@ -211,7 +226,7 @@ static tw_status set_words(const tw_option_set *sets, size_t count, const char *
             list_keys(sets, count, keys, sizeof keys);
             return tw_fail(TW_ERROR_SPEC, "no option \"%.*s\"; there are: %s", (int)key.length, key.at, keys);
         }
-        if (is_repeated(key, words)) return tw_fail(TW_ERROR_SPEC, "option %s is given twice", option->key);
+        if (is_among(key, words)) return tw_fail(TW_ERROR_SPEC, "option %s is given twice", option->key);
         TW_TRY(set_option(option, option_target(set, option), value));
     }
     return TW_OK;
@@ -258,12 +273,12 @@ size_t tw_options_count(const tw_option_set *sets, size_t count)
     return options;
 }
 
-static tw_status tell(const tw_option *option, int common, tw_option_info *info)
+static tw_status tell(const tw_option_set *set, const tw_option *option, int common, tw_option_info *info)
 {
     const tw_option_info told = {.name = option->key,
                                  .kind = option->kind,
                                  .common = common,
-                                 .fallback = option->fallback,
+                                 .fallback = fallback_of(set, option),
                                  .least = option->least,
                                  .most = option->most,
                                  .choices = option->choices,
@@ -276,16 +291,17 @@ tw_status tw_options_tell(const tw_option_set *sets, size_t count, size_t number
     size_t before = 0;
     TW_TRY(tw_need(option, "option"));
     for (size_t s = 0; s < count; before += sets[s].count, s++)
-        if (number - before < sets[s].count) return tell(&sets[s].options[number - before], s > 0, option);
+        if (number - before < sets[s].count) return tell(&sets[s], &sets[s].options[number - before], s > 0, option);
     return tw_fail(TW_ERROR_ARGUMENT, "the scheme has %zu options; there is no number %zu", before, number);
 }
 
-static size_t describe(const tw_option *option, char *text, size_t capacity)
+static size_t describe(const tw_option_set *set, const tw_option *option, char *text, size_t capacity)
 {
     char range[256];
+    const char *fallback = fallback_of(set, option);
     describe_range(option, range, sizeof range);
-    return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key,
-                            *option->fallback ? option->fallback : "\"\"", option->help, range);
+    return (size_t)snprintf(text, capacity, "  %-16s %-8s %s (%s)\n", option->key, *fallback ? fallback : "\"\"",
+                            option->help, range);
 }
 
 size_t tw_options_describe(const char *name, const char *summary, const tw_option_set *sets, size_t count, char *text,
@@ -299,7 +315,7 @@ size_t tw_options_describe(const char *name, const char *summary, const tw_optio
     size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", name, summary);
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++)
-            used += describe(&sets[s].options[i], used < capacity ? text + used : NULL,
+            used += describe(&sets[s], &sets[s].options[i], used < capacity ? text + used : NULL,
                              used < capacity ? capacity - used : 0);
     return used;
 }

@@ -22,16 +22,25 @@ typedef struct tw_option {
     const char *help;
 } tw_option;
 
+/* A default of another kind: what `key` is where nobody says. Lists of them end in {NULL}. */
+typedef struct tw_preset {
+    const char *key, *value;
+} tw_preset;
+
 /* Some options and the struct they fill: a spec may be spread over several (a scheme's own, and everybody's). */
 typedef struct tw_option_set {
     const tw_option *options;
     size_t count;
     void *target;
+    const tw_preset *preset; /* defaults that go before the options' own; NULL: none */
 } tw_option_set;
 
 /* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1;
  * TW_ERROR_ARGUMENT for a spec that is NULL. */
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity);
+
+/* 1 if the spec sets this option, to whatever. */
+int tw_spec_says(const char *spec, const char *key);
 
 /* Fills every set: first the defaults, then the spec's words. An unknown or repeated key, a word that is not a number,
  * a value out of range: TW_ERROR_SPEC, the text names the key, the value and what would be right; nothing is left

@@ -6,22 +6,18 @@
 #include "error.h"
 #include "memory.h"
 #include "outside.h"
+#include "warmup.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MIN_ELEMENTS(initially)                                                                                        \
-    {                                                                                                                  \
-        "min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), initially, 1, 1e9, NULL,         \
-            "tensors with fewer elements are not compressed"                                                           \
-    }
-#define MIN_DIMS(initially)                                                                                            \
-    {                                                                                                                  \
-        "min_dims", TW_OPTION_INTEGER, offsetof(tw_common_options, min_dims), initially, 0, TW_MAX_DIMS, NULL,         \
-            "tensors with fewer dimensions (biases, norms) are not compressed"                                         \
-    }
-static const tw_option size_options[] = {MIN_ELEMENTS("128"), MIN_DIMS("2")};
-static const tw_option small_too_options[] = {MIN_ELEMENTS("1"), MIN_DIMS("1")};
+static const tw_option size_options[] = {
+    {"min_elements", TW_OPTION_INTEGER, offsetof(tw_common_options, min_elements), "128", 1, 1e9, NULL,
+     "tensors with fewer elements are not compressed"},
+    {"min_dims", TW_OPTION_INTEGER, offsetof(tw_common_options, min_dims), "2", 0, TW_MAX_DIMS, NULL,
+     "tensors with fewer dimensions (biases, norms) are not compressed"},
+};
 static const tw_option leftover_options[] = {
     {"dense", TW_OPTION_TEXT, offsetof(tw_common_options, dense), "", 0, 0, NULL,
      "names of tensors not to compress: patterns with * and ?, separated by |"},
@@ -63,13 +59,15 @@ static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_opt
                            tw_option_set sets[OPTION_SETS])
 {
     size_t count = 0;
-    sets[count++] = (tw_option_set){ops->options, ops->option_count, scheme};
+    const tw_preset *preset = ops->preset;
+    sets[count++] = (tw_option_set){ops->options, ops->option_count, scheme, preset};
     if (tw_leaves_tensors(ops)) {
-        sets[count++] = (tw_option_set){ops->small_too ? small_too_options : size_options, SIZE_OPTIONS, common};
-        sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common};
+        sets[count++] = (tw_option_set){size_options, SIZE_OPTIONS, common, preset};
+        sets[count++] = (tw_option_set){leftover_options, LEFTOVER_OPTIONS, common, preset};
     }
-    sets[count++] = (tw_option_set){tw_leaves_tensors(ops) ? in_flight_options : dense_in_flight_options, 1, common};
-    sets[count++] = (tw_option_set){message_options, MESSAGE_OPTIONS, common};
+    sets[count++] =
+        (tw_option_set){tw_leaves_tensors(ops) ? in_flight_options : dense_in_flight_options, 1, common, preset};
+    sets[count++] = (tw_option_set){message_options, MESSAGE_OPTIONS, common, preset};
     return count;
 }
 
@@ -166,6 +164,35 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
     }
     tw_free(scheme);
     return status;
+}
+
+/* ---- what suits a run ----------------------------------------------------------------------------------------------
+ */
+
+/* A density in two digits, "0.0068", whatever the process takes for a decimal point. */
+static void write_density(double density, char text[16])
+{
+    unsigned long millionths = lround(1e6 * density), unit = 1;
+    while (millionths / unit >= 100) unit *= 10;
+    size_t length = (size_t)snprintf(text, 16, "0.%06lu", (millionths + unit / 2) / unit * unit);
+    while (text[length - 1] == '0') text[--length] = 0;
+}
+
+size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity)
+{
+    char name[64], digits[16], density[32] = "", warmup[48] = "";
+    const tw_scheme_ops *ops = spec && tw_spec_name(spec, name, sizeof name) == TW_OK ? tw_scheme_by_name(name) : NULL;
+    if (ops && ops->follows_run) {
+        double share;
+        int64_t warmup_steps;
+        tw_warmup_of_run(steps, &share, &warmup_steps);
+        write_density(share, digits);
+        if (!tw_spec_says(spec, "density")) snprintf(density, sizeof density, ",density=%s", digits);
+        if (!tw_spec_says(spec, "warmup_steps"))
+            snprintf(warmup, sizeof warmup, ",warmup_steps=%lld", (long long)warmup_steps);
+        if (!strchr(spec, ':')) *(*density ? density : warmup) = ':';
+    }
+    return (size_t)snprintf(text, text ? capacity : 0, "%s%s%s", spec ? spec : "", density, warmup);
 }
 
 /* ---- the public lists ----------------------------------------------------------------------------------------------

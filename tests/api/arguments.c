@@ -243,6 +243,7 @@ static void test_scheme(void **state)
     (void)state;
     static const unsigned char flags[1];
     int nesterov = 7;
+    char text[64];
     tw_scheme *made = NULL;
     tw_round round = {0};
     tw_cost cost = {.struct_size = sizeof cost};
@@ -283,6 +284,8 @@ static void test_scheme(void **state)
     NEEDED(tw_scheme_cost, cost, scheme, NULL);
     NEEDED(tw_schemes_option, option, 0, 0, NULL);
     WITHOUT(tw_schemes_help, text, tw_schemes_help(0, NULL, 99) > 0 && tw_schemes_help(999, NULL, 99) == 0);
+    WITHOUT(tw_spec_for_run, spec, tw_spec_for_run(NULL, 99, text, sizeof text) == 0 && *text == 0);
+    WITHOUT(tw_spec_for_run, text, tw_spec_for_run("topk", 99, NULL, 99) == 4);
     assert_null(made);
 }
 

@@ -195,6 +195,9 @@ class SmokeTest(unittest.TestCase):
                     self.assertIn(b"  " + option.name, page.value)
         self.assertIn(call("tw_gossips_is_synchronous", 0), (0, 1))
         self.assertGreater(call("tw_schemes_floor_bytes", 0), 0)
+        spec = ctypes.create_string_buffer(64)
+        call("tw_spec_for_run", b"dgc:density=0.5", 320, ctypes.addressof(spec), len(spec))
+        self.assertEqual(spec.value, b"dgc:density=0.5,warmup_steps=16")
 
     def test_4_comms(self):
         def work(rank, comm):
@@ -272,7 +275,7 @@ class SmokeTest(unittest.TestCase):
             reducer, mean = self.reduce(comm, b"allreduce", rank)
             self.assertEqual(mean, [0.5] * COUNT)
             call("tw_reducer_destroy", reducer)
-            reducer, _ = self.reduce(comm, b"dgc:density=0.1,momentum=0.9", rank + 1)
+            reducer, _ = self.reduce(comm, b"dgc-bold:density=0.1,momentum=0.9", rank + 1)
             self.take_a_step_with(reducer)
             nesterov = ctypes.c_int(7)
             self.assertAlmostEqual(call("tw_reducer_momentum", reducer, ctypes.byref(nesterov)), 0.9, 6)
@@ -291,7 +294,7 @@ class SmokeTest(unittest.TestCase):
             self.assertEqual({b"residual", b"momentum"} & seen, {b"residual", b"momentum"})
             source = binding.types["tw_state_source"](lambda _, old, where: self.hand_over(state, where))
             for_two = made("tw_state_create")
-            ok("tw_reducer_regroup_state", b"dgc:density=0.1,momentum=0.9", tensors(), 1, 1, source, None, 0, 2, b"", for_two)
+            ok("tw_reducer_regroup_state", b"dgc-bold:density=0.1,momentum=0.9", tensors(), 1, 1, source, None, 0, 2, b"", for_two)
             self.assertGreater(call("tw_state_count", for_two), 0)
             call("tw_state_destroy", for_two)
             call("tw_state_destroy", state)
@@ -362,7 +365,7 @@ class SmokeTest(unittest.TestCase):
                 turn.packets, turn.sizes = ctypes.addressof(packet), ctypes.addressof(size)
 
     def test_8_schemes_by_hand(self):
-        scheme, gradient = made("tw_scheme_create", b"dgc:density=0.1,clip=1", tensors(), 1, 0, 1), floats(*range(COUNT))
+        scheme, gradient = made("tw_scheme_create", b"dgc-bold:density=0.1,clip=1", tensors(), 1, 0, 1), floats(*range(COUNT))
         ok("tw_scheme_set_rate", scheme, 0.1)
         ok("tw_scheme_set_rates", scheme, floats(0.1))
         ok("tw_scheme_set_gradient_scale", scheme, 1)

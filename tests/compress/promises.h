@@ -25,6 +25,11 @@ static const promise promises[] = {
     {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
     {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
+    {.name = "sdagc-bold",
+     .options = "",
+     .distance = 0.15,
+     .imbalance = 1e-4,
+     .drops = "revision=age revision=density"},
 };
 
 /* Without warm-up and momentum, and with a density that comes round to every element soon. */

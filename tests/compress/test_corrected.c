@@ -73,8 +73,8 @@ static void masking_goes_with_a_rate_that_changes(void **state)
     check_books("sdagc:masking=on," EXACT, 1, 1);
 }
 
-/* A tensor of n elements after one step of which min_sent, 16, are sent: whether momentum is forgotten there. */
-static int forgets(const char *spec, size_t n)
+/* A tensor of n elements after a step in which some are sent: whether momentum is forgotten there. */
+static int forgets(const char *spec, size_t n, size_t sent_of_it)
 {
     const tw_tensor only = {"b", 1, {n}};
     loopback group;
@@ -92,7 +92,7 @@ static int forgets(const char *spec, size_t n)
         sent++;
         forgotten += momentum[i] == 0;
     }
-    assert_int_equal(sent, n < 16 ? n : 16);
+    assert_int_equal(sent, sent_of_it);
     assert_true(forgotten == 0 || forgotten == sent);
     loopback_destroy(&group);
     gradients_destroy(&g);
@@ -103,13 +103,23 @@ static int forgets(const char *spec, size_t n)
 static void small_tensors_keep_their_momentum(void **state)
 {
     (void)state;
-    assert_false(forgets("dgc:warmup_steps=0,values=fp32", 1));
-    assert_false(forgets("dgc:warmup_steps=0,values=fp32", 160));
-    assert_true(forgets("dgc:warmup_steps=0,values=fp32", 161));
-    assert_false(forgets("dgc:warmup_steps=0,values=fp32,momentum=0.75", 64));
-    assert_true(forgets("dgc:warmup_steps=0,values=fp32,momentum=0.75", 65));
-    assert_true(forgets("sdagc:warmup_steps=0,values=fp32,masking=on", 161));
-    assert_false(forgets("sdagc:warmup_steps=0,values=fp32", 161));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 1, 1));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 160, 16));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32", 161, 16));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 64, 16));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 65, 16));
+    assert_true(forgets("sdagc-bold:warmup_steps=0,values=fp32,masking=on", 161, 16));
+    assert_false(forgets("sdagc-bold:warmup_steps=0,values=fp32", 161, 16));
+}
+
+/* As it is with any tensor at such a density, for good or in the first steps of a warm-up. */
+static void dense_steps_keep_their_momentum(void **state)
+{
+    (void)state;
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.1", 400, 40));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.0975", 400, 39));
+    assert_false(forgets("dgc-bold:warmup_steps=9,values=fp32", 400, 100));
+    assert_true(forgets("dgc-bold:warmup_steps=9,warmup_density=0.0975,values=fp32", 400, 39));
 }
 
 /* Two groups of one rank, with gradients of their own. */
@@ -214,6 +224,7 @@ int main(void)
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(masking_goes_with_a_rate_that_changes),
         cmocka_unit_test(small_tensors_keep_their_momentum),
+        cmocka_unit_test(dense_steps_keep_their_momentum),
         cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
         cmocka_unit_test(no_two_roundings_share_their_noise),

@@ -253,7 +253,7 @@ static void test_the_course_of_momentum_goes_on(void **state)
 {
     (void)state;
     enum { ALL = 12 };
-    const char *spec = "dgc:density=1,warmup_steps=0,momentum=0.9,masking=off,values=fp32";
+    const char *spec = "dgc-bold:density=1,warmup_steps=0,momentum=0.9,masking=off,values=fp32";
     loopback group;
     batch *b = batch_create(table, TENSORS);
     double *velocity = calloc(ELEMENTS, sizeof *velocity);

@@ -345,11 +345,12 @@ static void test_plans_say_what_happens(void **state)
     check_group_plan("qsgd:exchange=gather", 15, "qsgd: 4.11 bits an element");
     check_group_plan("qsgd:exchange=gather", 16, "qsgd: 4.11 bits an element, sent dense: that is less");
     check_tensor_plan("topk", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
-    check_tensor_plan("dgc:min_dims=2", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
+    check_tensor_plan("dgc", &(tw_tensor){"bias", 1, {600}}, "dense bf16: 1 dimension");
     check_tensor_plan("dgc", &(tw_tensor){"scalar", 0, {0}}, "dense bf16: 0 dimensions");
     check_tensor_plan("dgc:min_dims=3,leftovers=fp32", &(tw_tensor){"w", 2, {20, 30}}, "dense fp32: 2 dimensions");
-    check_tensor_plan("dgc:density=0.1", &(tw_tensor){"bias", 1, {600}}, "dgc: 60 of 600 elements");
-    check_tensor_plan("sdagc", &(tw_tensor){"bias", 1, {1}}, "sdagc: 1 of 1 elements, sent dense: that is less");
+    check_tensor_plan("dgc:density=0.1,min_dims=1", &(tw_tensor){"bias", 1, {600}}, "dgc: 60 of 600 elements");
+    check_tensor_plan("sdagc-bold", &(tw_tensor){"bias", 1, {1}},
+                      "sdagc-bold: 1 of 1 elements, sent dense: that is less");
     check_tensor_plan("dgc:min_dims=0,min_elements=1", &(tw_tensor){"scalar", 0, {0}},
                       "dgc: 1 of 1 elements, sent dense: that is less");
 }

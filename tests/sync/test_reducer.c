@@ -503,7 +503,7 @@ static void test_every_message_is_told_the_rate(void **state)
     tw_reducer *reducer;
     tw_state *saved;
     assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-    assert_int_equal(tw_reducer_create(comm, "sdagc:message_kb=1", table, TENSORS, &reducer), TW_OK);
+    assert_int_equal(tw_reducer_create(comm, "sdagc-bold:message_kb=1", table, TENSORS, &reducer), TW_OK);
     assert_int_equal(tw_reducer_set_rate(reducer, 0.25f), TW_OK);
     for (size_t t = TENSORS; t-- > 0;) assert_int_equal(tw_reducer_submit(reducer, t, gradient + offset_of(t)), TW_OK);
     assert_int_equal(tw_reducer_set_rate(reducer, 0.5f), TW_ERROR_ORDER);

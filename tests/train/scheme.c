@@ -39,8 +39,9 @@ static void specs_are_the_same_where_they_mean_the_same(void **state)
 {
     const option_row *row = sync_row();
     (void)state;
-    assert_true(options_same(row, "dgc", "dgc:density=0.001"));
-    assert_true(options_same(row, "dgc:density=1e-3,momentum=0.9", "dgc:momentum=.90"));
+    assert_true(options_same(row, "dgc", "dgc:density=0.0150"));
+    assert_true(options_same(row, "dgc-bold", "dgc-bold:density=1e-3"));
+    assert_true(options_same(row, "dgc:density=1.5e-2,momentum=0.9", "dgc:momentum=.90"));
     assert_false(options_same(row, "dgc", "dgc:density=0.002"));
     assert_false(options_same(row, "dgc", "sdagc"));
     assert_false(options_same(row, "dpsgd", "dgc"));
@@ -68,7 +69,7 @@ static void a_spec_sets_what_stands_in_it(void **state)
 static void numbers_are_those_of_the_scheme(void **state)
 {
     (void)state;
-    assert_true(scheme_number("dgc", "warmup_steps") == 400);
+    assert_true(scheme_number("dgc-bold", "warmup_steps") == 400);
     assert_true(scheme_number("dgc:warmup_steps=7", "warmup_steps") == 7);
     assert_true(isnan(scheme_number("allreduce", "warmup_steps")));
     assert_true(isnan(scheme_number("juggling", "warmup_steps")));

@@ -99,7 +99,7 @@ static void print_tensors(FILE *stream, const worker *w)
 static void print_warmups(FILE *stream, const worker *w)
 {
     const train_settings *s = &w->settings;
-    double steps = (double)w->steps, rises = (double)w->schedule.warmup, falls = scheme_number(s->sync, "warmup_steps");
+    double steps = (double)w->steps, rises = (double)w->schedule.warmup, falls = scheme_number(w->spec, "warmup_steps");
     int rate = steps <= rises, scheme = steps <= falls;
     if (!rate && !scheme) return;
     fprintf(stream, "the run is over before its warm-up is, which takes");
@@ -143,6 +143,7 @@ void banner_print(FILE *stream, const worker *w)
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
     fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
             w->task->batch_of, (unsigned long long)w->steps_per_epoch);
+    if (strcmp(w->spec, s->sync) != 0) fprintf(stream, ", with --sync %s", w->spec);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
     fprintf(stream, "\n");
     if (!w->exchange->replicas && w->size > 1)

@@ -11,10 +11,10 @@ static gradients_way *way_of(const worker *w)
     return w->way;
 }
 
-static tw_status create_reducer(const worker *w, const char *spec)
+static tw_status create_reducer(const worker *w)
 {
     const learner *l = w->learner;
-    return tw_reducer_create(w->comm, spec, l->tensors, l->tensor_count, &way_of(w)->reducer);
+    return tw_reducer_create(w->comm, w->spec, l->tensors, l->tensor_count, &way_of(w)->reducer);
 }
 
 /* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
@@ -23,20 +23,20 @@ static tw_status create(worker *w)
 {
     const train_settings *s = &w->settings;
     gradients_way *way = way_of(w);
-    TW_TRY(create_reducer(w, s->sync));
+    TW_TRY(create_reducer(w));
     if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_sets(s->sync, "momentum"))
         return TW_OK;
+    char *with_momentum = w->spec;
     tw_reducer_destroy(way->reducer);
     way->reducer = NULL;
-    way->without_momentum = scheme_with(s->sync, "momentum", "0");
-    if (!way->without_momentum) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
-    return create_reducer(w, way->without_momentum);
+    w->spec = scheme_with(with_momentum, "momentum", "0");
+    free(with_momentum);
+    return w->spec ? create_reducer(w) : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
 static void destroy(worker *w)
 {
     tw_reducer_destroy(way_of(w)->reducer);
-    free(way_of(w)->without_momentum);
 }
 
 static float momentum(const worker *w, int *nesterov)
@@ -115,8 +115,7 @@ static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_sta
                               tw_state *state)
 {
     const learner *l = w->learner;
-    const char *spec = way_of(w)->without_momentum ? way_of(w)->without_momentum : w->settings.sync;
-    TW_TRY(tw_reducer_regroup_state(spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
+    TW_TRY(tw_reducer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
                                     prefix, state));
     return load(w, prefix, state);
 }

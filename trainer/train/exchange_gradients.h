@@ -6,7 +6,6 @@
 
 typedef struct gradients_way {
     tw_reducer *reducer;
-    char *without_momentum; /* its spec, where it is not --sync itself */
 } gradients_way;
 
 static inline tw_reducer *reducer_of(const worker *w)

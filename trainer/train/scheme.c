@@ -84,6 +84,14 @@ char *scheme_with(const char *spec, const char *option, const char *value)
     return asprintf(&with, "%s%c%s=%s", spec, strchr(spec, ':') ? ',' : ':', option, value) < 0 ? NULL : with;
 }
 
+char *scheme_for_run(const char *spec, uint64_t steps)
+{
+    size_t size = tw_spec_for_run(spec, steps, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (text) tw_spec_for_run(spec, steps, text, size);
+    return text;
+}
+
 /* Numbers in the one form that tells them from every other. */
 static void write_value(FILE *stream, tw_option_kind kind, const char *value, size_t length)
 {

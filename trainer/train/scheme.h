@@ -20,6 +20,8 @@ char *scheme_with(const char *spec, const char *option, const char *value);
 /* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where
  * there is no such scheme, or no memory. Specs that mean the same are the same in full. */
 char *scheme_in_full(const char *spec);
+/* The spec with what follows from the run's length (tw_spec_for_run), malloc'd; NULL where there is no memory. */
+char *scheme_for_run(const char *spec, uint64_t steps);
 /* TW_ERROR_ARGUMENT, with the names of all there are, unless the spec begins with one of them. */
 tw_status scheme_check(const char *spec);
 

@@ -21,6 +21,8 @@ static tw_status plan_steps(worker *w)
     TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
     /* Where neither a person, nor the task, nor the model has a wish. */
     const char *wish = s->schedule ? s->schedule : "constant";
+    w->spec = scheme_for_run(s->sync, w->steps);
+    if (!w->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }
 
@@ -137,6 +139,7 @@ void worker_release(worker *w)
     if (w->way) w->exchange->destroy(w);
     free(w->way);
     free(w->sync_in_full);
+    free(w->spec);
     free(w->chosen_out);
     optimiser_destroy(w->optimiser);
     task_learner_destroy(w->learner);

@@ -68,6 +68,7 @@ typedef struct worker {
     const struct exchange *exchange; /* how it comes to agree with the others; */
     void *way;                       /* what that keeps */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
+    char *spec;                      /* --sync as the run's length has it: see scheme_for_run */
     char *chosen_out;                /* settings.out, where the run chose its folder itself */
     /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
      * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N

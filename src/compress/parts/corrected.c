@@ -10,6 +10,10 @@
 /* The most by which one change of the rate scales a residual: a schedule that ends at nothing must not blow it up. */
 #define MOST_REVISION 1024.0F
 
+const tw_preset tw_corrected_bold[] = {
+    {"density", "0.001"}, {"warmup_steps", "400"}, {"values", "sign"}, {"min_elements", "1"}, {"min_dims", "1"}, {NULL},
+};
+
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static double most_density(const tw_corrected *corrected, double density)
@@ -169,12 +173,14 @@ tw_select_source tw_correction_source(tw_correction *correction)
 
 /* ---- masking ----------------------------------------------------------------------------------------------------- */
 
-/* Stale momentum would push again what has just been sent. Of a tensor so small that min_sent sends each element about
- * as often as momentum lasts, 1/(1 - m) steps, nothing is stale: masked, it would have next to no momentum. */
+/* Stale momentum would push again what has just been sent. Where each element is sent about as often as momentum lasts,
+ * every 1/(1 - m) steps, nothing is stale: masked, it would have next to no momentum. That is so in the first steps of
+ * a warm-up, in runs so short that their density is high, and in tensors that are little more than min_sent. */
 static int is_masked(const tw_corrected *corrected, size_t tensor)
 {
-    double count = (double)corrected->sparse.scheme.tensors[tensor].count;
-    return corrected->masking && count * (1 - corrected->momentum) > (double)corrected->min_sent;
+    size_t count = corrected->sparse.scheme.tensors[tensor].count;
+    size_t sent = tw_sparse_wanted(count, corrected->sparse.density, (size_t)corrected->min_sent);
+    return corrected->masking && (double)count * (1 - corrected->momentum) > (double)sent;
 }
 
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor)

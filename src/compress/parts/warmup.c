@@ -1,5 +1,11 @@
 #include "warmup.h"
 
+#include <math.h>
+
+static const double TOLD = 48;             /* times at least that each element is sent in a run */
+static const double LEAST_DENSITY = 0.001; /* of the DGC paper */
+static const double MOST_DENSITY = 0.25;   /* where its warm-up begins */
+
 /* Levels above the final density. */
 static int levels(const tw_warmup *warmup, double density)
 {
@@ -25,4 +31,11 @@ double tw_warmup_density(const tw_warmup *warmup, uint64_t step, double density)
 double tw_warmup_most(const tw_warmup *warmup, double density)
 {
     return tw_warmup_density(warmup, 0, density);
+}
+
+void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
+{
+    const int64_t LONGEST = 400;
+    *density = fmin(fmax(TOLD / (double)(steps ? steps : 1), LEAST_DENSITY), MOST_DENSITY);
+    *warmup_steps = steps / 20 < (uint64_t)LONGEST ? (int64_t)(steps / 20) : LONGEST;
 }

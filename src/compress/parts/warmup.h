@@ -1,5 +1,6 @@
-/* warmup.h - the warm-up of the schemes that select: the density falls by fours to its final value (Lin et al. 2018,
- * section 3.4: 25 %, 6.25 %, 1.5625 %, 0.4 %, then the final 0.1 %). */
+/* warmup.h - how the density of the schemes that select follows from the step and from the length of the run. During
+ * the warm-up it falls by fours to its final value (Lin et al. 2018, section 3.4: 25 %, 6.25 %, 1.5625 %, 0.4 %, then
+ * the final 0.1 %). */
 #ifndef TW_WARMUP_H
 #define TW_WARMUP_H
 
@@ -36,5 +37,11 @@ double tw_warmup_density(const tw_warmup *warmup, uint64_t step, double density)
 
 /* The highest density that any step has. */
 double tw_warmup_most(const tw_warmup *warmup, double density);
+
+/* What suits a run of `steps` steps. An element that never stands out is sent every 1/density steps, so what is held
+ * back when the run ends is the gradient of the last 1/density steps. Here that is a 48th of the run at most, and the
+ * density no less than the paper's thousandth, which a run of 48,000 steps has. The warm-up is a twentieth of the run,
+ * and no longer than 400 steps. Both numbers were found by measurement (docs/schemes.md). */
+void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct dgc {
 enum { REVISION_OFF, REVISION_RATE };
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.001", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.015", 1e-7, 1, NULL,
      "fraction of each tensor that is sent"},
     {"revision", TW_OPTION_CHOICE, offsetof(dgc, revision), "off", 0, 0, "off|rate",
      "rate: the residual is scaled as the learning rate changes, so that each gradient counts at its own"},
@@ -41,21 +41,22 @@ static tw_status create(tw_scheme *scheme)
     return tw_corrected_create(scheme, 1, ((const dgc *)scheme)->revision == REVISION_RATE, take);
 }
 
+#define DGC                                                                                                            \
+    .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(dgc), .options = options,                                  \
+    .option_count = sizeof options / sizeof *options, .create = create, .next = tw_corrected_next,                     \
+    .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
+    .clip = tw_corrected_clip, .plan = tw_sparse_plan, .destroy = tw_corrected_destroy
+
 const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",
     .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
-    .one_pass = 1,
-    .small_too = 1,
-    .floor_bytes = 20,
-    .struct_size = sizeof(dgc),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_corrected_next,
-    .revert = tw_corrected_revert,
-    .walk = tw_corrected_walk,
-    .momentum = tw_corrected_momentum,
-    .clip = tw_corrected_clip,
-    .plan = tw_sparse_plan,
-    .destroy = tw_corrected_destroy,
+    .follows_run = 1,
+    DGC,
+};
+
+const tw_scheme_ops tw_scheme_dgc_bold = {
+    .name = "dgc-bold",
+    .summary = "the same with one bit a value, a thousandth of everything: the smallest message, for long runs",
+    .preset = tw_corrected_bold,
+    DGC,
 };

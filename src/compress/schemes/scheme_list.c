@@ -10,7 +10,9 @@
     X(randomk)                                                                                                         \
     X(threshold)                                                                                                       \
     X(dgc)                                                                                                             \
+    X(dgc_bold)                                                                                                        \
     X(sdagc)                                                                                                           \
+    X(sdagc_bold)                                                                                                      \
     X(scalecom)                                                                                                        \
     X(adacomp)                                                                                                         \
     X(qsgd)                                                                                                            \

@@ -60,7 +60,7 @@ typedef struct sdagc {
 } sdagc;
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.001", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.015", 1e-7, 1, NULL,
      "fraction of each tensor that should pass the threshold"},
     {"lambda", TW_OPTION_REAL, offsetof(sdagc, lambda), "0", 0, 1e6, NULL,
      "threshold in standard deviations, where the guard begins; 0: the density's Gaussian quantile"},
@@ -319,21 +319,22 @@ static void destroy(tw_scheme *scheme)
     tw_corrected_destroy(scheme);
 }
 
+#define SDAGC                                                                                                          \
+    .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(sdagc), .options = options,                                \
+    .option_count = sizeof options / sizeof *options, .create = create, .next = tw_corrected_next, .revert = revert,   \
+    .walk = walk, .momentum = tw_corrected_momentum, .clip = tw_corrected_clip, .plan = tw_sparse_plan,                \
+    .destroy = destroy
+
 const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",
     .summary = "a threshold from each layer's standard deviation, with momentum compensation (reconstruction)",
-    .one_pass = 1,
-    .small_too = 1,
-    .floor_bytes = 20,
-    .struct_size = sizeof(sdagc),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_corrected_next,
-    .revert = revert,
-    .walk = walk,
-    .momentum = tw_corrected_momentum,
-    .clip = tw_corrected_clip,
-    .plan = tw_sparse_plan,
-    .destroy = destroy,
+    .follows_run = 1,
+    SDAGC,
+};
+
+const tw_scheme_ops tw_scheme_sdagc_bold = {
+    .name = "sdagc-bold",
+    .summary = "the same with one bit a value, a thousandth of everything: the smallest message, for long runs",
+    .preset = tw_corrected_bold,
+    SDAGC,
 };

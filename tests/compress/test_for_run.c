@@ -1,0 +1,90 @@
+/* What follows from the length of a run: the rule, and what it leaves to whoever gives the spec. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire.h>
+
+#include "support/cmocka.h"
+
+static void check(const char *spec, uint64_t steps, const char *expected)
+{
+    char text[128];
+    assert_int_equal(tw_spec_for_run(spec, steps, text, sizeof text), strlen(expected));
+    assert_string_equal(text, expected);
+}
+
+/* Each element is sent 48 times or more, a warm-up of a twentieth of the run; from 48,000 steps on the paper's. */
+static void short_runs_are_denser(void **state)
+{
+    (void)state;
+    check("dgc", 0, "dgc:density=0.25,warmup_steps=0");
+    check("dgc", 100, "dgc:density=0.25,warmup_steps=5");
+    check("dgc", 320, "dgc:density=0.15,warmup_steps=16");
+    check("dgc", 4685, "dgc:density=0.01,warmup_steps=234");
+    check("sdagc", 7999, "sdagc:density=0.006,warmup_steps=399");
+    check("sdagc", 48000, "sdagc:density=0.001,warmup_steps=400");
+    check("dgc", UINT64_MAX, "dgc:density=0.001,warmup_steps=400");
+}
+
+static const char *default_of(size_t scheme, const char *name)
+{
+    static tw_option_info option;
+    for (size_t i = 0; i < tw_schemes_option_count(scheme); i++) {
+        option = (tw_option_info){.struct_size = sizeof option};
+        assert_int_equal(tw_schemes_option(scheme, i, &option), TW_OK);
+        if (strcmp(option.name, name) == 0) return option.fallback;
+    }
+    fail_msg("%s has no %s", tw_schemes_name(scheme), name);
+    return NULL;
+}
+
+/* Who cannot say how long the run is has what suits 3,200 steps. Every other scheme, each bold one too, is as it is. */
+static void the_defaults_are_of_one_length(void **state)
+{
+    (void)state;
+    int follow = 0;
+    for (size_t i = 0; i < tw_schemes_count(); i++) {
+        const char *name = tw_schemes_name(i);
+        char text[128], expected[128];
+        tw_spec_for_run(name, 3200, text, sizeof text);
+        if (strcmp(text, name) == 0) continue;
+        snprintf(expected, sizeof expected, "%s:density=%s,warmup_steps=%s", name, default_of(i, "density"),
+                 default_of(i, "warmup_steps"));
+        assert_string_equal(text, expected);
+        follow++;
+    }
+    assert_int_equal(follow, 2);
+}
+
+static void what_is_given_stays(void **state)
+{
+    (void)state;
+    check("dgc:momentum=0", 320, "dgc:momentum=0,density=0.15,warmup_steps=16");
+    check("dgc:density=0.5", 320, "dgc:density=0.5,warmup_steps=16");
+    check("dgc:warmup_steps=3", 320, "dgc:warmup_steps=3,density=0.15");
+    check("dgc:warmup_steps=3,density=1e-3", 320, "dgc:warmup_steps=3,density=1e-3");
+    check("dgc:warmup_density=0.5", 320, "dgc:warmup_density=0.5,density=0.15,warmup_steps=16");
+    check("dgc-bold", 320, "dgc-bold");
+    check("dpsgd", 320, "dpsgd");
+    check("no such scheme", 320, "no such scheme");
+    check("", 320, "");
+}
+
+static void a_small_buffer_has_its_beginning(void **state)
+{
+    (void)state;
+    char text[9];
+    assert_int_equal(tw_spec_for_run("dgc", 320, text, sizeof text), strlen("dgc:density=0.15,warmup_steps=16"));
+    assert_string_equal(text, "dgc:dens");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_runs_are_denser),
+        cmocka_unit_test(the_defaults_are_of_one_length),
+        cmocka_unit_test(what_is_given_stays),
+        cmocka_unit_test(a_small_buffer_has_its_beginning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
