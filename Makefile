@@ -127,8 +127,9 @@ fuzz: deps-dev
 	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
 
 # Breaks the code in many ways, in a copy of the tree, and fails if no test notices one of them. Half an hour and more.
+# $(BUILD)-mutations/report.md then names the test that noticed each.
 mutations: deps
-	@tests/mutations/run.py --folder $(BUILD)-mutations --jobs $(JOBS) --report docs/mutations.md
+	@tests/mutations/run.py --folder $(BUILD)-mutations --jobs $(JOBS) --report $(BUILD)-mutations/report.md
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 format: deps-dev
