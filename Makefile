@@ -137,6 +137,7 @@ format: deps-dev
 
 check-format: deps-dev
 	@clang-format --dry-run --Werror --style=file $(SOURCES)
+	@! grep -nE '^.{121,}' $(SOURCES) # of comments, which clang-format leaves as they are
 
 lint: deps-dev check-format
 	@$(MAKE) --no-print-directory build

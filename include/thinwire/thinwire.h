@@ -25,16 +25,15 @@
  * - Every function that can fail returns a tw_status. Outputs come last and are written only on success.
  *   tw_last_error() then holds one sentence for a person: what was wrong, and what would be right.
  * - A NULL object, a NULL pointer that a call needs, or an index out of range is TW_ERROR_ARGUMENT, and the text names
- *   the argument. Data of 0 bytes may be NULL, and so may what is said to be. Functions that return no status return 0,
- *   or NULL where they return a pointer, or "" where it is said; destroy functions do nothing with NULL. Nothing has
- *   changed then. All headers of thinwire keep this.
+ *   the argument. Data of 0 bytes may be NULL, and so may the arguments whose comment allows it. Functions that return
+ *   no status then return 0, a NULL pointer, or "" if their comment says so; destroy functions do nothing with NULL.
+ *   Nothing has changed then. All headers of thinwire follow these rules.
  * - A struct_size is set to the struct's sizeof by the caller, who may be older or newer than the library: fields that
- *   only one of them knows are zero for the other. 0, or what is no size at all, is TW_ERROR_ARGUMENT.
- * - Structs without a struct_size have room that is reserved instead. It is zero until a later version gives it a
- *   meaning; anything else in it is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, see to that.
- * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive
- *   the reducers on it. Strings and tables passed in are copied unless stated otherwise. Section 7 says what a fork
- * does.
+ *   only one of them knows are zero for the other. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
+ * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
+ *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
+ * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive the reducers on it. Strings and
+ *   tables passed in are copied unless stated otherwise. Section 7 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction

@@ -101,9 +101,8 @@ void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, and what was masked into the momentum. */
 void tw_corrected_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", one of its own
- * that was told as "told/NAME", u and the velocity as
- * "momentum/NAME", and what the leftovers remember. */
+/* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", one of its own that was told as
+ * "told/NAME", u and the velocity as "momentum/NAME", and what the leftovers remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
 double tw_corrected_clip(const tw_scheme *scheme);

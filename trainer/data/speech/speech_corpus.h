@@ -26,8 +26,7 @@ typedef struct speech_corpus {
 } speech_corpus;
 
 /* Reads what stands at `train` and at `test`; each may be
- *   a NeMo manifest    a file with a JSON object a line: audio_filepath, text, duration, offset, speaker,
- *                      channel
+ *   a NeMo manifest    a file with a JSON object a line: audio_filepath, text, duration, offset, speaker, channel
  *   a Kaldi directory  text, wav.scp, and segments and utt2spk if there; without wav.scp, flac/ID.flac or wav/ID.wav
  *   a folder of words  LABEL_SPEAKER_INDEX.wav, as the Free Spoken Digit Dataset names them: a digit is its word
  *   a LibriSpeech tree folders, at the end of which FLAC files stand beside ID.trans.txt

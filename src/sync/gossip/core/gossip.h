@@ -87,7 +87,7 @@ struct tw_gossip {
     tw_thread thread;
     tw_pass *last_pass; /* over the weights that has begun and not ended; NULL: none */
     float *weights;     /* memories[0]. Asynchronous schemes: in a pass only. Synchronous ones: the communication thread
-                         * only reads them, during a task, and the worker changes them between tasks; without the lock */
+                         * only reads them, in a task, and the worker changes them between tasks; without the lock */
     const float *shown; /* what read gives: the weights, unless the scheme says otherwise */
     /* The worker's alone: what read or step gave last, which is where the next step begins; NULL in hosts, whose values
      * are that, and once steps are given by themselves. */

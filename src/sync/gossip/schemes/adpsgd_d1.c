@@ -1,9 +1,12 @@
 /* adpsgd-d1 - delay-by-one (Zhang et al. 2020): the mean over all workers is taken while the gradient is computed, so
- * that something comes one step late. The paper's text leaves open what; with W the workers' weights, mean(W) their
- * mean and G(W) the steps of gradients at W: mode=A   W' = mean(W) + G(W)           the others' steps; only the own
- * last step sets a worker apart mode=B   W' = mean(W) + G(W before)    the gradient too: read gives the weights of the
- * step before mode=C   w' = w + mean(G before)       steps are averaged instead of weights; all workers' weights are
- * the same All wait for the slowest in every step. */
+ * that something comes one step late. The paper's text leaves open what. W are the workers' weights, mean(W) is their
+ * mean, and G(W) are the steps of gradients at W. What is late is, with
+ *
+ *     mode=A   W' = mean(W) + G(W)          the others' steps: workers differ by their own last step alone
+ *     mode=B   W' = mean(W) + G(W before)   the gradient, too: read gives the weights of the step before
+ *     mode=C   w' = w + mean(G before)      the mean of the steps: all workers have the same weights
+ *
+ * All wait for the slowest in every step. */
 #include "error.h"
 #include "gossip.h"
 #include "kernels.h"
