@@ -13,7 +13,7 @@ all: build
 
 help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
-	@echo "make test      install what is missing, build, run every test; in $(BUILD), ctest -L fast runs those that are"
+	@echo "make test      install what is missing, build, run the tests; in $(BUILD), ctest -L fast runs those that are"
 	@echo "               done in seconds, -LE mpi those that need no mpirun, -L cli those of the program"
 	@echo "make test-python  install Debian's PyTorch, too, and run the tests of the Python package"
 	@echo "make test-torch2  run them with a PyTorch 2 and the frameworks of the recipes, which pip fetches"
