@@ -16,6 +16,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
+DEADLINE = 2  # seconds of silence, in the tests that wait them out
+PATIENT = {"THINWIRE_JOIN_SECONDS": "600"}  # until then, a rank may take as long to start as it likes
+
+
 class JoinTest(CommandLineTest):
     def setUp(self):
         super().setUp()
@@ -195,8 +199,8 @@ class JoinTest(CommandLineTest):
 
     def test_a_stopped_process_ends_the_others_in_time(self):
         run = self.folder / "run"
-        options = ("--epochs", 100000, "--timeout", 5, "--out", run)
-        jobs = [self.start_joined(*options, "--rank", rank) for rank in range(3)]
+        options = ("--epochs", 100000, "--timeout", DEADLINE, "--out", run)
+        jobs = [self.start_joined(*options, "--rank", rank, **PATIENT) for rank in range(3)]
         wait_until(lambda: has_stepped(run), "the first step", jobs[0])
         os.kill(jobs[1].pid, signal.SIGSTOP)
         self.assert_refused([jobs[0], jobs[2]], 3, "rank")
@@ -249,7 +253,8 @@ class TwoMachinesTest(JoinTest):
 
     def test_a_cable_that_is_cut_ends_both_in_time(self):
         runs = [self.folder / "0", self.folder / "1"]
-        jobs = [self.start_on(i, "--epochs", 100000, "--timeout", 5, "--rank", 1 - i, "--out", runs[i]) for i in (0, 1)]
+        options = ("--epochs", 100000, "--timeout", DEADLINE)
+        jobs = [self.start_on(i, *options, "--rank", 1 - i, "--out", runs[i], **PATIENT) for i in (0, 1)]
         wait_until(lambda: has_stepped(runs[1]), "the first step", jobs[1])
         self.ip("-n", self.names[0], "link", "set", "eth0", "down")
         self.assert_refused(jobs, 3, "rank")
@@ -257,17 +262,18 @@ class TwoMachinesTest(JoinTest):
     def test_a_machine_that_vanishes_is_given_up_in_time(self):
         """Its process ends, and its system cannot tell: the connection is half open."""
         runs = [self.folder / "0", self.folder / "1"]
-        jobs = [self.start_on(i, "--epochs", 100000, "--timeout", 5, "--rank", 1 - i, "--out", runs[i]) for i in (0, 1)]
+        options = ("--epochs", 100000, "--timeout", DEADLINE)
+        jobs = [self.start_on(i, *options, "--rank", 1 - i, "--out", runs[i], **PATIENT) for i in (0, 1)]
         wait_until(lambda: has_stepped(runs[1]), "the first step", jobs[1])
         self.lose_machine("add")
         os.kill(jobs[0].pid, signal.SIGKILL)
-        self.assert_refused([jobs[1]], 3, "rank 1", "within 5 seconds")
+        self.assert_refused([jobs[1]], 3, "rank 1", f"within {DEADLINE} seconds")
 
     def test_a_machine_that_comes_back_too_late_is_refused(self):
         """The others have gone on: neither its process nor a new one with its rank can take part any more."""
         said, runs = self.folder / "said", [self.folder / str(rank) for rank in range(3)]
-        jobs = [self.start_on(machine, "--sync", "adpsgd-random", "--epochs", 100000, "--timeout", 5, "--rank", rank,
-                              "--out", runs[rank], workers=3, stderr=stderr)
+        jobs = [self.start_on(machine, "--sync", "adpsgd-random", "--epochs", 100000, "--timeout", DEADLINE, "--rank", rank,
+                              "--out", runs[rank], workers=3, stderr=stderr, **PATIENT)
                 for rank, machine, stderr in ((0, 1, said), (1, 1, "/dev/stderr"), (2, 0, "/dev/stderr"))]
         wait_until(lambda: has_stepped(runs[0]), "the first step", jobs[0])
         self.lose_machine("add")

@@ -13,8 +13,8 @@ from support import PROGRAM, CommandLineTest, kill_session, seconds_left
 
 class TerminalTest(CommandLineTest):
     def train_in_terminal(self, columns, *options, kind="xterm"):
-        """What the program writes to a terminal of that width and kind."""
-        words = [PROGRAM, *self.train_words("--epochs", 8, "--model", "resnet20", *options)]
+        """What the program writes to a terminal of that width and kind. It stands still for longer than between two bars."""
+        words = [PROGRAM, *self.train_words("--steps", 4, "--pause", "0:2:0.2", *options)]
         child, terminal = pty.fork()
         if child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

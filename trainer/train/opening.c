@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,9 +66,23 @@ static void end_watch(watch *self, pthread_t thread)
     pthread_join(thread, NULL);
 }
 
+/* As that of the sockets, which the same variable tells. */
+static tw_status read_seconds(double *seconds)
+{
+    const char *text = getenv("THINWIRE_JOIN_SECONDS");
+    char *rest;
+    *seconds = fmax(*seconds, LEAST_SECONDS);
+    if (!text) return TW_OK;
+    *seconds = strtod(text, &rest);
+    if (rest != text && !*rest && *seconds > 0 && *seconds <= 1e9) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds, up to 1e9",
+                   text);
+}
+
 tw_status open_within(const char *transport, double seconds, int code, tw_comm **comm)
 {
-    watch self = {.seconds = fmax(seconds, LEAST_SECONDS), .code = code};
+    TW_TRY(read_seconds(&seconds));
+    watch self = {.seconds = seconds, .code = code};
     pthread_t thread;
     create_watch(&self);
     int started = pthread_create(&thread, NULL, end_when_late, &self) == 0;
