@@ -171,7 +171,7 @@ static void test_resnet50_by_arithmetic_and_by_encode(void **state)
         coding coding;
         double most_mib;
     } cases[] = {{"dgc-bold:warmup_steps=0", {1, 1, 1, 6}, 97.49 / 2021},
-                 {"dgc:density=0.001,warmup_steps=0", {2, 128, 8, 6}, 0.20},
+                 {"dgc:density=0.001,warmup_steps=0,values=log8", {2, 128, 8, 6}, 0.20},
                  {"dgc-bold:warmup_steps=0,values=log8", {1, 1, 8, 6}, 97.49 / 1000}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         tw_cost cost = encode(net, cases[c].spec);

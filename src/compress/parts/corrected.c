@@ -11,7 +11,7 @@
 #define MOST_REVISION 1024.0F
 
 const tw_preset tw_corrected_bold[] = {
-    {"density", "0.001"}, {"warmup_steps", "400"}, {"values", "sign"}, {"min_elements", "1"}, {"min_dims", "1"}, {NULL},
+    {"density", "0.001"}, {"warmup_steps", "400"}, {"min_elements", "1"}, {"min_dims", "1"}, {NULL},
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const double TOLD = 48;             /* times at least that each element is sent in a run */
+static const double TOLD = 96;             /* times at least that each element is sent in a run */
 static const double LEAST_DENSITY = 0.001; /* of the DGC paper */
 static const double MOST_DENSITY = 0.25;   /* where its warm-up begins */
 

@@ -60,7 +60,7 @@ typedef struct sdagc {
 } sdagc;
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.015", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.03", 1e-7, 1, NULL,
      "fraction of each tensor that should pass the threshold"},
     {"lambda", TW_OPTION_REAL, offsetof(sdagc, lambda), "0", 0, 1e6, NULL,
      "threshold in standard deviations, where the guard begins; 0: the density's Gaussian quantile"},
@@ -334,7 +334,7 @@ const tw_scheme_ops tw_scheme_sdagc = {
 
 const tw_scheme_ops tw_scheme_sdagc_bold = {
     .name = "sdagc-bold",
-    .summary = "the same with one bit a value, a thousandth of everything: the smallest message, for long runs",
+    .summary = "the same with a thousandth of everything, biases too: the smallest message, for very long runs",
     .preset = tw_corrected_bold,
     SDAGC,
 };
