@@ -51,22 +51,27 @@ static inline size_t page_rows(const char *section)
     return count ? count - 1 : 0; /* the head */
 }
 
-/* Every option of the help has a row, in the scheme's section or the common one, and the scheme's has no other. */
+/* Every option of the help has a row, in the scheme's section or the common one, and the scheme's has no other. The
+ * section of "NAME-bold" has those rows alone that are not NAME's. */
 static inline void page_check_options(const char *page, const char *name, const char *help)
 {
     char *own = page_section(page, name), *common = page_section(page, "Options of every scheme");
+    const char *twin = strstr(name, "-bold");
+    char *plain = twin ? strndup(name, (size_t)(twin - name)) : strdup(name), *shared = page_section(page, plain);
     char option[PAGE_NAME], initially[PAGE_NAME];
     size_t rows = 0;
     for (const char *line = strchr(help, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
         assert_int_equal(sscanf(line, " %63s %63s", option, initially), 2);
         int is_own = page_has_row(own, option, initially);
-        if (!is_own && !page_has_row(common, option, initially))
+        if (!is_own && !page_has_row(shared, option, initially) && !page_has_row(common, option, initially))
             fail_msg("%s: no row \"| `%s` | %s |\"", name, option, initially);
         rows += (size_t)is_own;
     }
     if (rows != page_rows(own)) fail_msg("%s: a row too many", name);
     free(own);
     free(common);
+    free(shared);
+    free(plain);
 }
 
 /* The table at the top. */

@@ -81,7 +81,7 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     gradients g;
     int skipped;
     size_t sent = 0, forgotten = 0;
-    float momentum[512];
+    float momentum[4096];
     gradients_create(&g, &only, 1, 1);
     gradients_draw(&g, 5, 0, 0.25);
     assert_int_equal(loopback_create(&group, spec, &only, 1, 1), TW_OK);
@@ -99,27 +99,27 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     return forgotten > 0;
 }
 
-/* 16 of 160 elements a step: each waits as long as a momentum of 0.9 lasts, and there is nothing stale to forget. */
+/* 16 of 1,600 elements a step: each waits ten times as long as a momentum of 0.9 lasts, and no longer. */
 static void small_tensors_keep_their_momentum(void **state)
 {
     (void)state;
     assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 1, 1));
-    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 160, 16));
-    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32", 161, 16));
-    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 64, 16));
-    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 65, 16));
-    assert_true(forgets("sdagc-bold:warmup_steps=0,values=fp32,masking=on", 161, 16));
-    assert_false(forgets("sdagc-bold:warmup_steps=0,values=fp32", 161, 16));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 1600, 16));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32", 1601, 16));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 640, 16));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,momentum=0.75", 641, 16));
+    assert_true(forgets("sdagc-bold:warmup_steps=0,values=fp32,masking=on", 1601, 16));
+    assert_false(forgets("sdagc-bold:warmup_steps=0,values=fp32", 1601, 16));
 }
 
 /* As it is with any tensor at such a density, for good or in the first steps of a warm-up. */
 static void dense_steps_keep_their_momentum(void **state)
 {
     (void)state;
-    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.1", 400, 40));
-    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.0975", 400, 39));
-    assert_false(forgets("dgc-bold:warmup_steps=9,values=fp32", 400, 100));
-    assert_true(forgets("dgc-bold:warmup_steps=9,warmup_density=0.0975,values=fp32", 400, 39));
+    assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.01", 4000, 40));
+    assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.0097", 4000, 39));
+    assert_false(forgets("dgc-bold:warmup_steps=9,values=fp32", 4000, 1000));
+    assert_true(forgets("dgc-bold:warmup_steps=9,warmup_density=0.0097,values=fp32", 4000, 39));
 }
 
 /* Two groups of one rank, with gradients of their own. */

@@ -108,10 +108,10 @@ static double clamped(double x, double least, double most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* Density by step: warmup_steps=12, from 0.25 down to 0.01. */
+/* Density by step: warmup_steps=12, from 0.25 down to 0.008. */
 static double ladder(int step)
 {
-    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.01;
+    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.008;
 }
 
 static size_t wanted_of(size_t n, double density)
@@ -152,7 +152,7 @@ static void reference_tensor(reference *ref, const variant *how, int rank, size_
         if (!is_sent[i]) continue;
         sum[i] += v[i];
         v[i] = 0;
-        if (how->masking && 10 * wanted < n) u[i] = 0; /* a momentum of 0.9 lasts ten steps */
+        if (how->masking && 100 * wanted < n) u[i] = 0; /* a momentum of 0.9 lasts ten steps */
     }
     double p = (double)passed, w = (double)wanted;
     double error = 4 * p > w && p < 4 * w ? sqrt(density) * (p - w) / (p + w) : clamped(last / edge, 0.9, 1 / 0.9) - 1;
@@ -192,7 +192,7 @@ static void check_reference(const variant *how)
     gradients_create(&g, table, TENSORS, RANKS);
     reference_create(&ref);
     for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
-    snprintf(spec, sizeof spec, "sdagc:density=0.01,warmup_steps=12," LOOPBACK_EXACT "%s", how->spec);
+    snprintf(spec, sizeof spec, "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT "%s", how->spec);
     assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 4, step, 0);

@@ -23,6 +23,7 @@ static tw_status plan_steps(worker *w)
     const char *wish = s->schedule ? s->schedule : "constant";
     w->spec = scheme_for_run(s->sync, w->steps);
     if (!w->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
     return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }
 
@@ -222,7 +223,8 @@ static tw_status step_clipped(worker *w, task_score *score)
 {
     const learner *l = w->learner;
     TW_TRY(w->task->ops->step(w->learner, w->step, hold, w, score));
-    clip_norm(l->gradients, l->parameter_count, w->own_clip);
+    /* The first gradients of all workers agree, and their mean is as long as they are. */
+    clip_norm(l->gradients, l->parameter_count, (double)w->step < w->scheme_warmup ? w->settings.clip : w->own_clip);
     float *gradient = l->gradients + l->parameter_count;
     for (size_t i = l->tensor_count; i-- > 0;) {
         gradient -= tw_tensor_count(&l->tensors[i]);

@@ -74,7 +74,8 @@ typedef struct worker {
      * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N
      * workers that have little in common are longer than their mean by the root of N (Lin et al. 2018, section 3.2). */
     double own_clip;
-    int synchronous; /* all workers take a step together, by gossip too */
+    double scheme_warmup; /* steps until the scheme sends what it will send in the long run */
+    int synchronous;      /* all workers take a step together, by gossip too */
     schedule schedule;
     handicap handicap;
 

@@ -11,7 +11,7 @@
 #define MOST_REVISION 1024.0F
 
 const tw_preset tw_corrected_bold[] = {
-    {"density", "0.001"}, {"warmup_steps", "400"}, {"min_elements", "1"}, {"min_dims", "1"}, {NULL},
+    {"density", "0.001"}, {"warmup_steps", "400"}, {"values", "sign"}, {"min_elements", "1"}, {"min_dims", "1"}, {NULL},
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -173,14 +173,16 @@ tw_select_source tw_correction_source(tw_correction *correction)
 
 /* ---- masking ----------------------------------------------------------------------------------------------------- */
 
-/* Stale momentum would push again what has just been sent. Where each element is sent about as often as momentum lasts,
- * every 1/(1 - m) steps, nothing is stale: masked, it would have next to no momentum. That is so in the first steps of
- * a warm-up, in runs so short that their density is high, and in tensors that are little more than min_sent. */
+/* Stale momentum would push again what has just been sent. But momentum that is masked after w steps has done only
+ * 1 - (1 - m^w)/(w(1 - m)) of its work: a third where w is as long as it lasts, 1/(1 - m) steps, and nine tenths at ten
+ * times that. So only elements that wait as long are masked: none in the first steps of a warm-up, in runs so short that
+ * their density is high, and in tensors that are not much more than min_sent. */
 static int is_masked(const tw_corrected *corrected, size_t tensor)
 {
+    const double LASTING = 10;
     size_t count = corrected->sparse.scheme.tensors[tensor].count;
     size_t sent = tw_sparse_wanted(count, corrected->sparse.density, (size_t)corrected->min_sent);
-    return corrected->masking && (double)count * (1 - corrected->momentum) > (double)sent;
+    return corrected->masking && (double)count * (1 - corrected->momentum) > LASTING * (double)sent;
 }
 
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor)

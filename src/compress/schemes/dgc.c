@@ -56,7 +56,7 @@ const tw_scheme_ops tw_scheme_dgc = {
 
 const tw_scheme_ops tw_scheme_dgc_bold = {
     .name = "dgc-bold",
-    .summary = "the same with a thousandth of everything, biases too: the smallest message, for very long runs",
+    .summary = "the same with one bit a value of a thousandth of everything: the smallest message, for long runs",
     .preset = tw_corrected_bold,
     DGC,
 };
