@@ -142,11 +142,19 @@ TW_API int tw_comm_size(const tw_comm *comm);
 /* "threads", "mpi", or the name a custom transport gave; "" for NULL. */
 TW_API const char *tw_comm_transport(const tw_comm *comm);
 
-/* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
- * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A peer that leaves or gives up is
- * known to be gone at once; one whose process dies over MPI is not. Time in which this process itself stood still is
- * not counted. Call it before anything runs. */
+/* The longest this rank waits for a peer of which it hears nothing, in seconds (default 600, must be > 0). When it
+ * passes, or a peer is known to be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A
+ * peer that leaves or gives up is known to be gone at once; one whose process dies over MPI is not. Time in which this
+ * process itself stood still is not counted. Call it before anything runs. */
 TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
+
+/* The longest this rank waits for a peer that is there but does something else, such as an evaluation of its own, in
+ * seconds (0, the default: 1800). It counts over sockets, where a peer's communication thread answers whatever its
+ * program does, and every byte that comes from it shows that it lives: a process that is dead or stopped, or whose line
+ * is cut, is lost after the timeout. Over MPI and threads a peer is heard of by its messages alone, so there is one
+ * limit: the timeout, or this one where it is set and longer. One below the timeout counts as the timeout. Call it
+ * before anything runs. */
+TW_API tw_status tw_comm_set_patience(tw_comm *comm, double seconds);
 
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
  * exchanging on the same comm, from one thread at a time. Each message carries a checksum: TW_ERROR_PACKET when it does

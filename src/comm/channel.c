@@ -3,13 +3,13 @@
 
 #include "error.h"
 #include "memory.h"
+#include "patience.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    NAPS = 8,            /* a wait of the whole timeout */
     MORE_TRANSFERS = 48, /* more than collectives.c has under way in a large all-reduce */
     SEGMENT = 128 * 1024 /* several of them, which take turns on a line, stay in the cache */
 };
@@ -168,9 +168,11 @@ tw_status tw_channel_check(const tw_channel *channel)
     return comm->broken ? tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason) : TW_OK;
 }
 
-double tw_channel_timeout(const tw_channel *channel)
+double tw_channel_patience(const tw_channel *channel)
 {
-    return tw_comm_whole(channel->comm)->timeout;
+    tw_wait wait;
+    tw_wait_begin(tw_comm_whole(channel->comm), &wait);
+    return wait.patience;
 }
 
 int tw_channel_broke(const tw_channel *channel)
@@ -252,38 +254,38 @@ static tw_status check_bytes(const tw_channel *channel, const tw_transfer *trans
                    tw_comm_name(channel->comm, transfer->peer), channel->number, size, found, check);
 }
 
-/* Waits until the request is over, for *patience seconds at most, and takes from them what it waited. A nap counts as
- * what was asked for: when it took longer, then this process was stopped or its machine asleep, which says nothing of
- * the peer. */
-static void wait_awake(const tw_comm *comm, void *request, double *patience)
+/* Waits until the request is over, or the wait is. A nap counts as what was asked for: when it took longer, then this
+ * process was stopped or its machine asleep, which says nothing of the peer. */
+static int wait_awake(const tw_comm *comm, const tw_transfer *transfer, tw_wait *wait)
 {
     int over = 0;
-    while (!over && *patience > 0) {
-        double began = tw_clock(), nap = fmin(*patience, comm->timeout / NAPS);
-        over = comm->ops.poll(comm->self, request, nap);
-        *patience -= over ? fmin(tw_clock() - began, nap) : nap;
+    while (!over && !tw_wait_is_over(wait)) {
+        double began = tw_clock(), nap = tw_wait_nap(comm, wait);
+        over = comm->ops.poll(comm->self, transfer->request, nap);
+        tw_wait_spend(wait, over ? fmin(tw_clock() - began, nap) : nap);
+        if (!over) tw_wait_look(comm, transfer->peer, wait);
     }
+    return over;
 }
 
-/* A transport that is never impatient has its own way to wait (subset.c). */
-static tw_status wait_until_over(const tw_comm *comm, const tw_transfer *transfer, double *patience, size_t *size,
+/* Without a wait the request is taken back, done or not. A transport that is never impatient has its own way to wait
+ * (subset.c). */
+static tw_status wait_until_over(const tw_comm *comm, const tw_transfer *transfer, tw_wait *wait, size_t *size,
                                  uint32_t *check)
 {
-    if (isinf(*patience)) return comm->ops.wait(comm->self, transfer->request, *patience, size, check);
-    int is_patient = *patience > 0;
-    wait_awake(comm, transfer->request, patience);
+    if (wait && isinf(comm->timeout)) return comm->ops.wait(comm->self, transfer->request, comm->timeout, size, check);
+    if (wait) tw_wait_turn(comm, wait);
+    int over = !wait || wait_awake(comm, transfer, wait);
     tw_status status = comm->ops.wait(comm->self, transfer->request, 0, size, check);
-    if (status != TW_ERROR_PEER || !is_patient || *patience > 0) return status;
-    return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds",
-                   tw_comm_name(comm, transfer->peer), tw_comm_name(comm, comm->rank), comm->timeout);
+    return over || status != TW_ERROR_PEER ? status : tw_wait_fail(comm, transfer->peer, wait);
 }
 
-static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, double *patience)
+static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, tw_wait *wait)
 {
     tw_comm *comm = channel->comm;
     size_t size = 0;
     uint32_t check = 0;
-    TW_TRY(wait_until_over(comm, transfer, patience, &size, &check));
+    TW_TRY(wait_until_over(comm, transfer, wait, &size, &check));
     if (transfer->outgoing) size = transfer->size;
     TW_TRY(check_size(channel, transfer, size));
     if (!transfer->outgoing) TW_TRY(check_bytes(channel, transfer, size, check));
@@ -295,10 +297,11 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, doub
 
 tw_status tw_channel_finish_to(tw_channel *channel, size_t most)
 {
-    double patience = channel->comm->timeout;
+    tw_wait wait;
     size_t done = 0, over = channel->transfer_count > most ? channel->transfer_count - most : 0;
+    tw_wait_begin(channel->comm, &wait);
     while (done < over && is_whole(channel)) {
-        tw_status status = wait_for(channel, &channel->transfers[done++], &patience);
+        tw_status status = wait_for(channel, &channel->transfers[done++], &wait);
         if (status != TW_OK) fail_transfer(channel, status);
     }
     channel->transfer_count -= done;
@@ -308,12 +311,13 @@ tw_status tw_channel_finish_to(tw_channel *channel, size_t most)
 
 tw_status tw_channel_finish(tw_channel *channel)
 {
-    double patience = channel->comm->timeout, none = 0;
+    tw_wait wait;
+    tw_wait_begin(channel->comm, &wait);
     is_whole(channel); /* a phase without messages fails on a broken comm, too */
     /* The last first: when it is done, so are the others as a rule, and one wait does for all of them. */
     for (size_t i = channel->transfer_count; i-- > 0;) {
         /* Once something is wrong, the rest is only taken back. */
-        tw_status status = wait_for(channel, &channel->transfers[i], is_whole(channel) ? &patience : &none);
+        tw_status status = wait_for(channel, &channel->transfers[i], is_whole(channel) ? &wait : NULL);
         if (status != TW_OK) fail_transfer(channel, status);
     }
     tw_status status = channel->status;

@@ -24,7 +24,7 @@ struct tw_comm {
     tw_transport_ops ops;
     void *self; /* the transport's */
     int rank, size;
-    double timeout;
+    double timeout, patience; /* patience.h; a patience of 0: nobody has set it */
     tw_counters counters;
     tw_channel *channel; /* the program's own: number 0 */
     tw_mutex mutex;      /* guards the three below */

@@ -119,9 +119,24 @@ tw_status tw_comm_set_timeout(tw_comm *comm, double seconds)
     return TW_OK;
 }
 
+tw_status tw_comm_set_patience(tw_comm *comm, double seconds)
+{
+    TW_TRY(tw_comm_need(comm));
+    if (!(seconds >= 0 && seconds <= LONGEST_TIMEOUT))
+        return tw_fail(TW_ERROR_ARGUMENT, "a patience of %g seconds: want 0, for the default, to %g", seconds,
+                       LONGEST_TIMEOUT);
+    comm->patience = seconds;
+    return TW_OK;
+}
+
 double tw_comm_timeout(const tw_comm *comm)
 {
     return comm ? comm->timeout : 0;
+}
+
+double tw_comm_patience(const tw_comm *comm)
+{
+    return comm ? comm->patience : 0;
 }
 
 tw_status tw_comm_lend(const tw_comm *comm, tw_transport_ops *ops, void **self)

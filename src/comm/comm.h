@@ -28,8 +28,8 @@ void tw_channel_leave(tw_channel *channel);
 /* TW_ERROR_PEER once the comm is broken. */
 tw_status tw_channel_check(const tw_channel *channel);
 
-/* The comm's timeout. */
-double tw_channel_timeout(const tw_channel *channel);
+/* The longest that anybody is waited for. */
+double tw_channel_patience(const tw_channel *channel);
 
 /* All-reduces of several channels, one after the other, get more through a line than side by side, where they all begin
  * and end together and the line rests in between. leave(context) is called, on the caller's thread, in each all-reduce

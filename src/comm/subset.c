@@ -89,9 +89,9 @@ static int poll_request(void *self, void *handle, double timeout)
 /* Until the message is there, or the watch has seen enough. */
 static tw_status watch_over(const member *me, const message *one)
 {
-    double start = tw_clock(), pause = fmin(FIRST_LOOK * me->whole->timeout, LATEST_FIRST_LOOK);
-    while (!me->whole->ops.poll(me->whole->self, one->request, pause)) {
-        TW_TRY(me->watch.look(me->watch.context, one->peer, start));
+    double pause = fmin(FIRST_LOOK * me->whole->timeout, LATEST_FIRST_LOOK);
+    for (int is_first = 1; !me->whole->ops.poll(me->whole->self, one->request, pause); is_first = 0) {
+        TW_TRY(me->watch.look(me->watch.context, one->peer, is_first));
         pause = fmin(2 * pause, LONGEST_LOOK * me->whole->timeout);
     }
     return TW_OK;
@@ -124,6 +124,12 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     return status;
 }
 
+static uint64_t signs(void *self, int peer, int ask)
+{
+    const member *me = self;
+    return me->whole->ops.signs(me->whole->self, me->ranks[peer], ask);
+}
+
 static void leave(void *self)
 {
     const member *me = self;
@@ -149,7 +155,8 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
                                   .wait = wait_request,
                                   .poll = poll_request,
                                   .leave = leave,
-                                  .destroy = destroy};
+                                  .destroy = destroy,
+                                  .signs = whole->ops.signs ? signs : NULL};
     member *me;
     int own = 0;
     int lists = whole->names ? 2 : 1;
@@ -170,5 +177,6 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     (*subset)->names = me->ranks + (whole->names ? count : 0);
     (*subset)->whole = watch ? NULL : whole;
     (*subset)->timeout = watch ? (double)INFINITY : whole->timeout;
+    (*subset)->patience = whole->patience;
     return TW_OK;
 }

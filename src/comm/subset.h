@@ -7,9 +7,9 @@
 /* What an owner that has to know how its peers are sees of the subset's waiting. Ranks are the whole comm's. */
 typedef struct tw_watch {
     void *context;
-    /* Called now and then while a message from or to `peer` is waited for, since `since` on tw_clock(): anything but
-     * TW_OK ends the wait with that status. A wait has no other end than this and the message's. */
-    tw_status (*look)(void *context, int peer, double since);
+    /* Called now and then while a message from or to `peer` is waited for, and for the first time soon after the wait
+     * began: anything but TW_OK ends the wait with that status. A wait has no other end than this and the message's. */
+    tw_status (*look)(void *context, int peer, int is_first);
     /* The transport says that nothing comes from this peer, or gets to it, any more. */
     void (*lost)(void *context, int peer);
     tw_counters *counters; /* (optional) the subset's messages are counted here, too */

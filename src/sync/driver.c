@@ -184,13 +184,14 @@ static tw_status wait_until_ready(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
     const double SHORTEST = 20e-6, LONGEST = 2e-3;
-    double timeout = tw_channel_timeout(lane->channel), patience = timeout;
+    const double longest = tw_channel_patience(lane->channel);
+    double patience = longest;
     for (double nap = SHORTEST;; nap = fmin(2 * nap, LONGEST)) {
         int ready = 0;
         TW_TRY(settings->ready(settings->context, lane->message, &ready));
         if (ready) return TW_OK;
         TW_TRY(tw_channel_check(lane->channel));
-        if (patience <= 0) return tw_fail(TW_ERROR_SYSTEM, "a gradient was not ready within %g seconds", timeout);
+        if (patience <= 0) return tw_fail(TW_ERROR_SYSTEM, "a gradient was not ready within %g seconds", longest);
         tw_pause(nap);
         patience -= nap;
     }

@@ -42,7 +42,7 @@ typedef struct tw_driver_settings {
     int threads;     /* lanes that code at once */
     int first_alone; /* no message has a turn before the first has had one: its `before` is for all of them */
     int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
-    /* (optional) Sets *ready once a message may begin; it is asked again, ever less often, for the comm's timeout. */
+    /* (optional) Sets *ready once a message may begin; it is asked again, ever less often, for the comm's patience. */
     tw_status (*ready)(void *context, size_t message, int *ready);
     /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
     tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);

@@ -79,6 +79,7 @@ static void test_comm(void **state)
     NEEDED(tw_comm_traffic, comm, NULL, &traffic);
     NEEDED(tw_comm_traffic, traffic, comm, NULL);
     NEEDED(tw_comm_set_timeout, comm, NULL, 1);
+    NEEDED(tw_comm_set_patience, comm, NULL, 1);
     NEEDED(tw_comm_barrier, comm, NULL);
     NEEDED(tw_comm_allreduce, comm, NULL, values, COUNT);
     NEEDED(tw_comm_allreduce, values, comm, NULL, COUNT);
@@ -362,6 +363,7 @@ static void test_plugin(void **state)
     NEEDED(tw_comm_lend, ops, comm, NULL, &self);
     NEEDED(tw_comm_lend, self, comm, &lent, NULL);
     WITHOUT(tw_comm_timeout, comm, tw_comm_timeout(NULL) == 0);
+    WITHOUT(tw_comm_patience, comm, tw_comm_patience(NULL) == 0);
     const char *none = NULL;
     WITHOUT(tw_fail, format, tw_fail(TW_ERROR_IO, none) == TW_ERROR_IO);
     assert_string_equal(tw_last_error(), tw_status_sentence(TW_ERROR_IO));
@@ -399,6 +401,8 @@ static void test_what_is_out_of_range(void **state)
         assert_refused(tw_comm_create_threads(sizes[i], group), "1 to 16384");
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         assert_refused(tw_comm_set_timeout(comm, seconds[i]), "timeout");
+    for (size_t i = 1; i < sizeof seconds / sizeof *seconds; i++)
+        assert_refused(tw_comm_set_patience(comm, seconds[i]), "patience");
     assert_refused(tw_comm_open("../../lib", group), "../../lib");
     assert_refused(tw_comm_broadcast(comm, 1, values, 4), "root 1");
     assert_refused(tw_comm_broadcast(comm, -1, values, 4), "root -1");

@@ -64,6 +64,7 @@ static void try_comm(tw_comm *comm, float *values)
     REFUSED(tw_comm_broadcast(comm, 0, values, 4));
     REFUSED(tw_comm_allgather(comm, values, 4, values + 8));
     REFUSED(tw_comm_set_timeout(comm, 1));
+    REFUSED(tw_comm_set_patience(comm, 1));
     REFUSED(tw_comm_traffic(comm, &traffic));
     REFUSED(tw_comm_lend(comm, &ops, &self));
     tw_comm_leave(comm); /* the parent does not */

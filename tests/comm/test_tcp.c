@@ -108,7 +108,7 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
         "GET / HTTP/1.1\r\nHost: here\r\nUser-Agent: a browser\r\nAccept: */*\r\nConnection: close\r\n\r\n";
     unsigned char noise[TCP_HELLO];
     memset(noise, i, sizeof noise);
-    if (i % 5 == 1) (void)!send(fd, "twtcp 2\n", 8, MSG_NOSIGNAL);
+    if (i % 5 == 1) (void)!send(fd, "twtcp 3\n", 8, MSG_NOSIGNAL);
     if (i % 5 == 2) (void)!send(fd, web, sizeof web, MSG_NOSIGNAL);
     if (i % 5 == 3) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     if (i % 5 == 4) replay(fd, secret);
@@ -852,6 +852,38 @@ static void what_came_in_time_is_there(void **state)
 }
 
 /* The text tells it from a process that has died. */
+static uint64_t signs_of_rank_1(int ask)
+{
+    return pair[0].comm->ops.signs(pair[0].comm->self, 1, ask);
+}
+
+static void wait_until_answered(tcp_peer *peer)
+{
+    for (double deadline = tw_clock() + PATIENCE; tw_clock() < deadline; usleep(1000)) {
+        tcp_peer_lock(peer);
+        int waits = peer->asked;
+        tcp_peer_unlock(peer);
+        if (!waits) return;
+    }
+    fail();
+}
+
+/* Its program calls nothing, and a message that it does not receive stands before the question. */
+static void a_rank_whose_program_is_busy_answers(void **state)
+{
+    (void)state;
+    void *large = start_send(1, 0, LARGE), *many[5000];
+    for (int i = 0; i < 5000; i++) many[i] = start_send(2, (size_t)i, SMALL);
+    for (int i = 0; i < 3; i++) {
+        (void)signs_of_rank_1(1);
+        wait_until_answered(&((tcp_group *)pair[0].comm->self)->peers[1]);
+    }
+    assert_true(signs_of_rank_1(0) >= 3);
+    assert_false(is_over(0, large) || is_over(0, many[4999]));
+    assert_int_equal(end_within(0, large, 0, &(size_t){0}), TW_ERROR_PEER);
+    for (int i = 0; i < 5000; i++) (void)end_within(0, many[i], 0, &(size_t){0});
+}
+
 static void who_leaves_says_so(void **state)
 {
     (void)state;
@@ -1216,6 +1248,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_comes_back_in_the_middle, pair_up, part),
         cmocka_unit_test_setup_teardown(too_long_at_every_moment, pair_up, part),
         cmocka_unit_test_setup_teardown(what_came_in_time_is_there, pair_up, part),
+        cmocka_unit_test_setup_teardown(a_rank_whose_program_is_busy_answers, pair_up, part),
         cmocka_unit_test_setup_teardown(who_leaves_says_so, pair_up, part),
         cmocka_unit_test_setup_teardown(what_destroy_loses_is_told, pair_up, part),
         cmocka_unit_test(what_a_letter_says_is_printable),

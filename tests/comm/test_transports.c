@@ -1,4 +1,5 @@
 /* Transports that programs bring along: what a comm asks of them, and what it does when they fail at any call. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 
 #include "channel.h"
 #include "memory.h"
+#include "subset.h"
+#include "support/absent.h"
 
 enum { RANKS = 3, COUNT = 50, LARGE = 50000, SEGMENT = 16384 };
 
@@ -310,6 +313,65 @@ static void test_what_is_lent_carries_messages(void **state)
     tw_comm_destroy(comms[0]);
 }
 
+/* --- how long a peer is waited for --------------------------------------------------------------------------- */
+
+typedef struct wait_case {
+    int hears;
+    double timeout, patience, lives, arrives;
+    const char *text; /* of the error; NULL: the message comes */
+    double from, to;  /* for how long it is waited for */
+} wait_case;
+
+static void try_wait(const wait_case *one)
+{
+    absent self = {.lives = one->lives, .arrives = one->arrives};
+    tw_comm *comm = absent_open(&self, 2, one->hears);
+    assert_int_equal(tw_comm_set_timeout(comm, one->timeout), TW_OK);
+    assert_int_equal(tw_comm_set_patience(comm, one->patience), TW_OK);
+    tw_channel_start_send(comm->channel, 1, "news", 4);
+    tw_status status = tw_channel_finish(comm->channel);
+    assert_int_equal(status, one->text ? TW_ERROR_PEER : TW_OK);
+    if (one->text && !strstr(tw_last_error(), one->text)) fail_msg("\"%s\" in \"%s\"", one->text, tw_last_error());
+    if (self.waited < one->from || self.waited > one->to) fail_msg("waited for %g seconds", self.waited);
+    tw_comm_destroy(comm);
+}
+
+/* All but the default patience and what a message costs is as the two limits say. */
+static void who_is_heard_of_is_waited_for(void **state)
+{
+    (void)state;
+    const double NEVER = (double)INFINITY;
+    const wait_case cases[] = {
+        {1, 8, 64, 0, NEVER, "nothing was heard of it for a timeout of 8 seconds", 8, 8},
+        {1, 8, 64, NEVER, 60, NULL, 60, 61},
+        {1, 8, 64, NEVER, NEVER, "within 64 seconds: where it may be busy for longer, set a longer patience", 64, 64},
+        {1, 8, 64, 30, NEVER, "timeout of 8 seconds", 30, 30 + 8}, /* it lives for a while, and dies */
+        {1, 8, 0, NEVER, NEVER, "patience", 1800, 1800},
+        {1, 8, 4, NEVER, NEVER, "within 8 seconds", 8, 8},
+        {0, 8, 0, NEVER, NEVER, "within 8 seconds: where it may be busy for longer, set a longer timeout", 8, 8},
+        {0, 8, 64, NEVER, NEVER, "within 64 seconds", 64, 64},
+        {0, 8, 4, NEVER, NEVER, "within 8 seconds", 8, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) try_wait(&cases[i]);
+}
+
+static void a_part_of_a_group_waits_alike(void **state)
+{
+    (void)state;
+    static const int ranks[] = {0, 2};
+    absent self = {.lives = (double)INFINITY, .arrives = (double)INFINITY};
+    tw_comm *whole = absent_open(&self, 3, 1), *subset = NULL;
+    assert_int_equal(tw_comm_set_timeout(whole, 8), TW_OK);
+    assert_int_equal(tw_comm_set_patience(whole, 64), TW_OK);
+    assert_int_equal(tw_comm_create_subset(whole, ranks, 2, 9, NULL, &subset), TW_OK);
+    tw_channel_start_send(subset->channel, 1, "news", 4);
+    assert_int_equal(tw_channel_finish(subset->channel), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "rank 2 is there, but did not answer rank 0 within 64 seconds"));
+    assert_int_equal(self.asked, 2);
+    tw_comm_destroy(subset);
+    tw_comm_destroy(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +383,8 @@ int main(void)
         cmocka_unit_test(a_single_rank_talks_to_nobody),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(test_what_is_lent_carries_messages),
+        cmocka_unit_test(who_is_heard_of_is_waited_for),
+        cmocka_unit_test(a_part_of_a_group_waits_alike),
     };
     return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
 }

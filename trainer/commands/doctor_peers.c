@@ -31,6 +31,7 @@ static void *measure(void *argument)
     member *me = argument;
     me->rank = tw_comm_rank(me->comm);
     me->status = tw_comm_set_timeout(me->comm, me->settings.timeout);
+    if (me->status == TW_OK) me->status = tw_comm_set_patience(me->comm, me->settings.timeout); /* nobody may be busy */
     if (me->status == TW_OK) me->status = peers_measure(me->comm, &me->settings, &me->report);
     if (me->status != TW_OK) snprintf(me->reason, sizeof me->reason, "%s", tw_last_error());
     tw_comm_destroy(me->comm);

@@ -103,6 +103,12 @@ static int run_seats(seat *seats, int count)
     return exit_code(cause->status, &cause->result);
 }
 
+static tw_status set_limits(const train_settings *settings, tw_comm *comm)
+{
+    TW_TRY(tw_comm_set_timeout(comm, settings->timeout));
+    return tw_comm_set_patience(comm, settings->patience);
+}
+
 static tw_status make_seats(const train_settings *settings, const task *work, int count, seat *seats)
 {
     tw_comm **comms = calloc((size_t)count, sizeof *comms);
@@ -110,7 +116,7 @@ static tw_status make_seats(const train_settings *settings, const task *work, in
     tw_status status = tw_comm_create_threads(count, comms);
     for (int r = 0; r < count && status == TW_OK; r++) {
         seats[r] = (seat){.settings = settings, .task = work, .comm = comms[r]};
-        status = tw_comm_set_timeout(comms[r], settings->timeout);
+        status = set_limits(settings, comms[r]);
     }
     free(comms);
     return status;
@@ -158,7 +164,7 @@ static int is_joined(const tw_comm *comm)
 static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_result *result)
 {
     task *work = NULL;
-    TW_TRY(tw_comm_set_timeout(comm, settings->timeout));
+    TW_TRY(set_limits(settings, comm));
     tw_status status = check_size(settings, comm);
     /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
     if (is_joined(comm) || settings->resume)

@@ -42,8 +42,12 @@ static const option_row rows[] = {
              "port can take part",
      .line_only = true},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
-     .help = "Count a worker as lost when it has been silent for so long. --join waits as long for the others, and "
-             "mpirun may take as long to start, and 20 seconds at least"},
+     .help = "Count a worker as lost when nothing has been heard of it for so long. --join waits as long for the "
+             "others, and mpirun may take as long to start, and 20 seconds at least"},
+    {"patience", "SECONDS", OPTION_REAL, AT(patience), "0", 0, 1e9, .stands_for = "1800 with --join, else --timeout",
+     .help =
+         "Wait so long for a worker that is there, but busy with something else. Only with --join can the two be told "
+         "apart. Elsewhere the longer of --timeout and --patience counts"},
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
      .help = "Compare the weights of all workers after every STEPS steps. 0 means never. With gossip schemes weights "
              "differ until the end and are not compared"},

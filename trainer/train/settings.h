@@ -36,7 +36,7 @@ typedef struct train_settings {
     long epochs, steps, batch, warmup, seed, evaluate_every, checkpoint_every, check_every;
     int optimizer; /* optimiser_kind */
     int compute;   /* nn_precision */
-    double lr, momentum, beta2, epsilon, weight_decay, clip, timeout;
+    double lr, momentum, beta2, epsilon, weight_decay, clip, timeout, patience;
     double expect_ratio; /* 0: nothing is expected */
     bool nesterov, quiet, seal;
     max_align_t own[TASK_SETTINGS_MOST / sizeof(max_align_t)]; /* the task's */

@@ -200,6 +200,12 @@ static int poll_request(void *self, void *handle, double timeout)
     return me->beneath.ops.poll(me->beneath.self, one->inner, timeout);
 }
 
+static uint64_t count_signs(void *self, int peer, int ask)
+{
+    const transport *me = self;
+    return me->beneath.ops.signs(me->beneath.self, peer, ask);
+}
+
 static void leave(void *self)
 {
     const transport *me = self;
@@ -286,10 +292,12 @@ tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_byte
                                   .wait = wait_request,
                                   .poll = poll_request,
                                   .leave = leave,
-                                  .destroy = destroy};
-    double timeout = made->beneath.timeout;
+                                  .destroy = destroy,
+                                  .signs = made->beneath.ops.signs ? count_signs : NULL};
+    double timeout = made->beneath.timeout, patience = tw_comm_patience(inner);
     TRY(tw_comm_create_custom(&ops, made, made->beneath.rank, made->beneath.size, comm)); /* or it destroys `made` */
-    return tw_comm_set_timeout(*comm, timeout);
+    TRY(tw_comm_set_timeout(*comm, timeout));
+    return tw_comm_set_patience(*comm, patience);
 }
 
 tw_status tw_seal_read_key(const char *path, unsigned char key[TW_SEAL_KEY_BYTES], int *exposed)

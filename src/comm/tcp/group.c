@@ -175,6 +175,16 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     return status;
 }
 
+static uint64_t count_signs(void *self, int rank, int ask)
+{
+    const tcp_group *group = self;
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    uint64_t signs = tcp_peer_signs(peer, ask);
+    tcp_peer_unlock(peer);
+    return signs;
+}
+
 /* --- the end ------------------------------------------------------------------------------------------------- */
 
 static void leave(void *self)
@@ -281,7 +291,8 @@ static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                      .wait = wait_request,
                                      .poll = poll_request,
                                      .leave = leave,
-                                     .destroy = destroy};
+                                     .destroy = destroy,
+                                     .signs = count_signs};
 
 /* --- who comes too late -------------------------------------------------------------------------------------- */
 

@@ -302,10 +302,19 @@ static tcp_flow *next_flow(tcp_peer *peer)
     return NULL;
 }
 
+/* Who goes says no more of this kind. */
+static int has_word_due(const tcp_peer *peer)
+{
+    return !peer->closing && (peer->here_due || peer->ask_due);
+}
+
 static int choose_frame(tcp_peer *peer, int stream, tcp_outgoing *out, tcp_frame *frame)
 {
     tcp_flow *flow = NULL;
-    if (stream == 0 && peer->controls) {
+    if (stream == 0 && has_word_due(peer)) {
+        *frame = (tcp_frame){.kind = peer->here_due ? TCP_HERE : TCP_ASK};
+        *(peer->here_due ? &peer->here_due : &peer->ask_due) = 0;
+    } else if (stream == 0 && peer->controls) {
         *frame = control_frame(peer);
     } else if ((flow = next_flow(peer))) {
         peer->turn = flow->other;

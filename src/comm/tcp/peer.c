@@ -111,6 +111,15 @@ void tcp_peer_leave(tcp_peer *peer)
     end_all(peer, TW_ERROR_PEER);
 }
 
+uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
+{
+    if (ask && !peer->asked && !peer->gone && !peer->closing) {
+        peer->ask_due = peer->asked = 1;
+        tcp_stream_push(peer);
+    }
+    return peer->signs;
+}
+
 static tcp_flow *add_flow(tcp_peer *peer, unsigned channel)
 {
     if (peer->flow_count == TCP_MOST_FLOWS) return NULL;

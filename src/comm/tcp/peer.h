@@ -134,6 +134,9 @@ typedef struct tcp_peer {
     size_t permits;
     int wake;              /* of `changed`, once the mutex is free */
     int bye_due, said_bye; /* to it; by it */
+    uint64_t signs;        /* of life: whenever bytes came from it, or its machine made room for ours */
+    int ask_due, asked;    /* whether it is there, and no answer has come yet */
+    int here_due;          /* it has asked, once or more often */
     int closing, shut;     /* nothing more is begun; and all that was begun is with the system */
     int gone;              /* no message comes or goes any more */
     int left;              /* and it was this rank that left */
@@ -150,7 +153,10 @@ void tcp_peer_unlock(tcp_peer *peer);
 /* Every request of the peer ends, and nothing more is read or written. The first reason stays. */
 void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same by this rank's own will: the peer is told, and what it still sends is let by until the end. */
+/* How often it was heard; asks it to be heard again, once until it answers. */
+uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
+
+/* The same as failing, by this rank's own will: the peer is told, and what it still sends is let by until the end. */
 void tcp_peer_leave(tcp_peer *peer);
 
 /* The flow of a channel, made where there is none; NULL: no memory, or too many. */

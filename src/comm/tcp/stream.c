@@ -143,18 +143,25 @@ void tcp_stream_go_on(tcp_stream *stream)
 {
     wait_for_room(stream, 0);
     if (stream->peer->gone) return;
+    stream->peer->signs++;
     tcp_stream_push(stream->peer);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
+/* What is said without a message. However often a peer asks, it is answered once what came has been read. */
+static int take_word(tcp_peer *peer, tcp_frame_kind kind)
+{
+    if (kind == TCP_BYE) peer->said_bye = 1;
+    if (kind == TCP_ASK) peer->here_due = 1;
+    if (kind == TCP_HERE) peer->asked = 0;
+    return kind == TCP_BYE || kind == TCP_ASK || kind == TCP_HERE;
+}
+
 static int take_frame(tcp_stream *stream, const tcp_frame *frame)
 {
     tcp_peer *peer = stream->peer;
-    if (frame->kind == TCP_BYE) {
-        peer->said_bye = 1;
-        return 1;
-    }
+    if (take_word(peer, frame->kind)) return 1;
     tcp_flow *flow = tcp_flow_of(peer, frame->channel);
     if (!flow) {
         tcp_peer_fail(peer, TW_ERROR_MEMORY, "no memory for channel %u of rank %d", frame->channel, peer->rank);
@@ -255,9 +262,10 @@ void tcp_stream_pull(tcp_stream *stream)
     if (stream->peer->left) let_by(stream);
     if (stream->peer->gone || stream->closed) return;
     ssize_t bytes = read_bytes(stream);
-    if (bytes > 0)
+    if (bytes > 0) {
+        stream->peer->signs++;
         note_read(stream, (size_t)bytes);
-    else if (bytes == 0)
+    } else if (bytes == 0)
         note_end(stream);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         fail_by(stream->peer, errno);

@@ -20,11 +20,12 @@
 
 #define LONGEST_LOOK 0.125 /* of the deadline: as in waiting for messages */
 
-static tw_status look(void *context, int peer, double since)
+static tw_status look(void *context, int peer, int is_first)
 {
     tw_members *members = context;
     TW_TRY(tw_members_tend(members));
-    if (tw_members_silent(members, peer, since)) tw_members_lose(members, peer);
+    if (is_first) tw_members_await(members, peer);
+    if (tw_members_silent(members, peer)) tw_members_lose(members, peer);
     if (members->lost == members->agreed && !members->refused) return TW_OK;
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, members->rank,
                    members->deadline);
@@ -82,7 +83,7 @@ double tw_gossip_next_look(const tw_gossip *gossip)
 
 tw_status tw_gossip_look(tw_gossip *gossip)
 {
-    return look(&gossip->members, gossip->members.rank, tw_clock());
+    return look(&gossip->members, gossip->members.rank, 1);
 }
 
 /* --- a smaller group -------------------------------------------------------------------------------------------- */

@@ -4,12 +4,15 @@
 #include "memory.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Parts of the deadline: how often a rank that waits says that it is there, the longest it waits without listening. */
 #define BEAT 0.25
 #define LONGEST_PAUSE 0.125
 #define FIRST_PAUSE 1e-3 /* seconds */
+/* Who waits listens more often: what is beyond this was a standstill of its own, and no silence of others. */
+#define LONGEST_GAP 0.25
 
 /* A message: what its sender knows, and behind it the bits of those that are lost. No holes. */
 typedef struct news {
@@ -69,6 +72,7 @@ static tw_status open_peers(tw_members *members)
         peers[i].outbox = peers[i].inbox + bytes;
     }
     members->peers = peers;
+    for (int rank = 0; rank < members->size; rank++) tw_members_await(members, rank);
     return TW_OK;
 }
 
@@ -128,10 +132,16 @@ void tw_members_lose(tw_members *members, int rank)
     if (members->peers) end_talk(members, &members->peers[rank]);
 }
 
-int tw_members_silent(const tw_members *members, int rank, double since)
+void tw_members_await(tw_members *members, int rank)
 {
-    double heard = members->peers ? members->peers[rank].heard : 0;
-    return tw_clock() - fmax(since, heard) >= members->deadline;
+    tw_wait *wait = &members->peers[rank].wait;
+    tw_wait_begin(comm_of(members), wait);
+    wait->silence = members->deadline; /* over any transport: its own messages are signs of life */
+}
+
+int tw_members_silent(const tw_members *members, int rank)
+{
+    return tw_wait_is_over(&members->peers[rank].wait);
 }
 
 /* --- listening --------------------------------------------------------------------------------------------------- */
@@ -165,7 +175,7 @@ static tw_status hear(tw_members *members, int sender, size_t size)
     news head;
     TW_TRY(check_news(members, peer->inbox, size, sender));
     memcpy(&head, peer->inbox, NEWS);
-    peer->heard = tw_clock();
+    tw_members_await(members, sender);
     peer->round = head.round;
     peer->committed = head.committed != 0;
     peer->lost = count_bits(mask, mask_bytes(members));
@@ -244,10 +254,22 @@ static tw_status speak(tw_members *members, int rank)
     return TW_OK;
 }
 
+/* All waits have gone on since the last time, as far as this process was awake. */
+static void look_at_others(tw_members *members)
+{
+    double now = tw_clock(), gap = fmin(now - members->tended, LONGEST_GAP * members->deadline);
+    members->tended = now;
+    for (int rank = 0; rank < members->size; rank++) {
+        tw_wait *wait = &members->peers[rank].wait;
+        tw_wait_spend(wait, gap);
+        if (rank != members->rank && tw_members_has(members, rank)) tw_wait_look(comm_of(members), rank, wait);
+    }
+}
+
 tw_status tw_members_tend(tw_members *members)
 {
     TW_TRY(open_peers(members));
-    members->tended = tw_clock();
+    look_at_others(members);
     for (int rank = 0; rank < members->size; rank++)
         if (rank != members->rank) TW_TRY(listen(members, rank));
     for (int rank = 0; rank < members->size; rank++)
@@ -323,7 +345,9 @@ static tw_status go_on_without_lost(tw_members *members, uint64_t *round)
 
 tw_status tw_members_agree(tw_members *members, uint64_t *round)
 {
-    double since = tw_clock(), pause = FIRST_PAUSE;
+    double pause = FIRST_PAUSE;
+    TW_TRY(tw_members_tend(members));
+    for (int rank = 0; rank < members->size; rank++) tw_members_await(members, rank);
     for (;;) {
         TW_TRY(tw_members_tend(members));
         if (has_anyone_committed(members)) {
@@ -333,7 +357,7 @@ tw_status tw_members_agree(tw_members *members, uint64_t *round)
         TW_TRY(check_self(members));
         int rank = find_undecided(members);
         if (rank < 0) return go_on_without_lost(members, round);
-        if (tw_members_silent(members, rank, since))
+        if (tw_members_silent(members, rank))
             tw_members_lose(members, rank);
         else
             pause_for(members, rank, &pause);
@@ -368,7 +392,10 @@ tw_status tw_members_spread(tw_members *members)
 
 void tw_members_resign(tw_members *members)
 {
+    char reason[TW_REASON_BYTES]; /* for which it leaves, and which stays this thread's last error */
+    snprintf(reason, sizeof reason, "%s", tw_last_error());
     members->dead[members->rank / 8] |= (unsigned char)(1 << members->rank % 8);
     members->news++;
     (void)tw_members_tend(members);
+    (void)tw_fail(TW_ERROR_PEER, "%s", reason);
 }

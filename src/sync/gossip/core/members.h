@@ -1,7 +1,7 @@
 /* members.h - who of a group is still there, as those who are agree.
  *
- * A rank is lost when the transport says so, or when it has been silent for the comm's timeout while this one waited
- * for it: whoever waits long says every so often that it is there, so a living rank is never silent for so long. What a
+ * A rank is lost when the transport says so, or when this one has waited for it and the wait is over (patience.h):
+ * whoever waits long says every so often that it is there, so a living rank is never silent for the timeout. What a
  * rank knows only grows. When it grows, the rank leaves its work and tells all others what it knows, and where it was;
  * all are agreed when each has heard from every other that is left that it knows the same. That takes one message from
  * each to each, and starts again with what was learned meanwhile. Of two ranks that agree each has heard the other, so
@@ -16,13 +16,15 @@
 #define TW_SYNC_MEMBERS_H
 
 #include "channel.h"
+#include "patience.h"
 
 /* What this rank knows of another, and the messages between them. */
 typedef struct tw_peer {
     void *receive, *send; /* under way; NULL: none */
     unsigned char *inbox, *outbox;
     uint64_t sent, delivered; /* the news in the outbox, the last news that have left it */
-    double heard, told;       /* when it last said anything, and was last told anything */
+    tw_wait wait;             /* what is left of it; it begins anew when the rank says anything */
+    double told;              /* when it was last told anything */
     uint64_t round;           /* what it said: where it was, */
     int lost;                 /* how many it knows to be lost, */
     int committed;            /* and whether it has committed */
@@ -54,8 +56,10 @@ void tw_members_lose(tw_members *members, int rank);
 /* Listens to the others and tells them that this rank is there, with whatever there is to tell: to be called now and
  * then by whoever waits. Waits for nobody. */
 tw_status tw_members_tend(tw_members *members);
-/* Whether `rank` has been silent for the deadline, since `since` on tw_clock(), when this rank began to listen. */
-int tw_members_silent(const tw_members *members, int rank, double since);
+/* From now on this rank waits for `rank`. */
+void tw_members_await(tw_members *members, int rank);
+/* Whether that has been for as long as it may. */
+int tw_members_silent(const tw_members *members, int rank);
 
 /* After a loss: waits until all that are left agree on who is. *round receives the first round that none of them has
  * begun. TW_ERROR_PEER when this rank is not among them. Returns early when another rank turns out to have committed,

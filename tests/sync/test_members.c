@@ -1,0 +1,112 @@
+/* Whom a gossip waits for: how long a rank may say nothing, and what is not its fault. */
+#include <math.h>
+#include <string.h>
+
+#include "support/cmocka.h"
+
+#include "error.h"
+#include "members.h"
+#include "support/absent.h"
+
+#define DEADLINE 600.0 /* never reached by itself */
+
+typedef struct watcher {
+    absent peer;
+    tw_comm *comm;
+    tw_members members;
+} watcher;
+
+static void begin(watcher *me, int hears)
+{
+    *me = (watcher){.peer = {.arrives = (double)INFINITY}};
+    me->comm = absent_open(&me->peer, 2, hears);
+    assert_int_equal(tw_comm_set_timeout(me->comm, DEADLINE), TW_OK);
+    assert_int_equal(tw_members_create(me->comm->channel, &me->members), TW_OK);
+    assert_int_equal(tw_members_tend(&me->members), TW_OK);
+    tw_members_await(&me->members, 1);
+}
+
+static void end(watcher *me)
+{
+    tw_members_release(&me->members);
+    tw_comm_destroy(me->comm);
+}
+
+/* The last time that this process did anything was so many seconds ago. */
+static void stand_still(watcher *me, double seconds)
+{
+    me->members.tended -= seconds;
+    assert_int_equal(tw_members_tend(&me->members), TW_OK);
+}
+
+/* Of so many short standstills the last one is too many. 0: none of a thousand is. */
+static int count_looks(watcher *me)
+{
+    for (int looks = 1; looks <= 1000; looks++) {
+        stand_still(me, DEADLINE / 8);
+        if (tw_members_silent(&me->members, 1)) return looks;
+    }
+    return 0;
+}
+
+static void a_rank_is_silent_for_the_deadline(void **state)
+{
+    (void)state;
+    for (int hears = 0; hears < 2; hears++) {
+        watcher me;
+        begin(&me, hears);
+        assert_int_equal(count_looks(&me), 8);
+        tw_members_await(&me.members, 1); /* a wait of its own */
+        assert_int_equal(count_looks(&me), 8);
+        end(&me);
+    }
+}
+
+static void a_rank_that_answers_is_waited_for(void **state)
+{
+    (void)state;
+    watcher me;
+    begin(&me, 1);
+    me.peer.lives = (double)INFINITY;
+    assert_int_equal(tw_comm_set_patience(me.comm, 5 * DEADLINE), TW_OK);
+    tw_members_await(&me.members, 1);
+    assert_int_equal(count_looks(&me), 5 * 8);
+    end(&me);
+}
+
+/* A machine that slept for a night has heard nobody, and nobody is lost for that. */
+static void a_standstill_of_its_own_is_no_silence_of_others(void **state)
+{
+    (void)state;
+    watcher me;
+    begin(&me, 0);
+    stand_still(&me, 30000);
+    assert_false(tw_members_silent(&me.members, 1));
+    assert_true(tw_members_has(&me.members, 1));
+    end(&me);
+}
+
+/* What ends while a rank resigns has words of its own. */
+static void who_resigns_says_why(void **state)
+{
+    (void)state;
+    watcher me;
+    begin(&me, 0);
+    me.peer.fails = 1;
+    (void)tw_fail(TW_ERROR_PACKET, "the reason for it");
+    tw_members_resign(&me.members);
+    assert_false(tw_members_has(&me.members, 1));
+    assert_string_equal(tw_last_error(), "the reason for it");
+    end(&me);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_is_silent_for_the_deadline),
+        cmocka_unit_test(a_rank_that_answers_is_waited_for),
+        cmocka_unit_test(a_standstill_of_its_own_is_no_silence_of_others),
+        cmocka_unit_test(who_resigns_says_why),
+    };
+    return cmocka_run_group_tests_name("members", tests, NULL, NULL);
+}
