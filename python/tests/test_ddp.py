@@ -225,6 +225,7 @@ def refusals(rank, size):
     refused(ddp, "dgc", nonfinite="never")
     refused(ddp, None)
     refused(ddp, "dgc", timeout="soon")
+    refused(ddp, "dgc", patience=0)
     refused(ddp, "dgc", optimizer=3)
     refused(ddp, "dgc", scaler=5)
     refused(ddp, "dgc:momentum=0", optimizer=torch.optim.Adam(ddp.parameters()))
@@ -252,7 +253,7 @@ def one_rank_refused(rank, size):
         except thinwire.Error as error:
             texts.append(str(error))
         dist.barrier()
-    own = _transport.with_comm("tcp", None, 1e6, lambda comm: comm)
+    own = _transport.with_comm("tcp", None, _transport.Limits(1e6), lambda comm: comm)
     for more in ({"nonfinite": "never"} if rank else {}, {}):
         try:
             texts.append(str(thinwire.torch.attach(ddp, "dgc", transport=own, banner=False, **more).dense))
@@ -284,7 +285,7 @@ def two_on_one_comm(rank, size):
     import thinwire.torch
     import torch
     from thinwire.torch import _transport
-    comm = _transport.with_comm("tcp", None, ranks.SECONDS, lambda comm: comm)
+    comm = _transport.with_comm("tcp", None, _transport.Limits(ranks.SECONDS), lambda comm: comm)
     shared = [attached(models.small(seed), EVERYTHING, {"transport": comm})[0] for seed in (1, 2)]
     alone = [attached(models.small(seed), EVERYTHING)[0] for seed in (1, 2)]
     same = []
@@ -590,7 +591,8 @@ class DdpTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
                  "applied twice", "applied twice", "does not have 0.weight", "sends everything", "above 0", "'50'",
-                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "optimizer=3", "scaler=5", ""]
+                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "patience=0", "optimizer=3",
+                 "scaler=5", ""]
         first, second = ranks.on_ranks(2, refusals)
         self.assertIn("density=2", first[2])
         first[2] = second[2]

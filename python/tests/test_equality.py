@@ -35,7 +35,7 @@ def compare_with_reducer(rank, size, schemes, more):
         ddp = models.wrapped(copy.deepcopy(model), **more)
         alone = copy.deepcopy(model)
         compressor = thinwire.torch.attach(ddp, scheme, banner=False, timeout=ranks.SECONDS)
-        comm = _transport.with_comm("tcp", None, ranks.SECONDS, lambda comm: comm)
+        comm = _transport.with_comm("tcp", None, _transport.Limits(ranks.SECONDS), lambda comm: comm)
         names = [name for name, _ in alone.named_parameters()]
         reducer = thinwire.Reducer(comm, scheme, [(n, tuple(p.shape)) for n, p in alone.named_parameters()])
         worst = 0.0

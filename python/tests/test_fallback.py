@@ -79,7 +79,7 @@ def cut(rank, size):
     from thinwire.torch import _costs, _parameters, _transport
     module = torch.nn.ModuleList([torch.nn.Linear(64, 100), torch.nn.Linear(1024, 512, bias=False), torch.nn.Linear(9, 9)])
     rows, _ = _parameters.table_of(module)
-    comm = _transport.with_comm("tcp", None, ranks.SECONDS, lambda comm: comm)
+    comm = _transport.with_comm("tcp", None, _transport.Limits(ranks.SECONDS), lambda comm: comm)
     with unittest.mock.patch.object(_costs, "SAMPLE", 6500 + 10 * 1024 + 5):
         sample = _costs.sample_of(rows)
         clock = Clock(1.0, 1e-3)  # both are long

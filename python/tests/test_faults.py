@@ -119,14 +119,19 @@ def say_when_it_waits():
     Reducer.wait = wait_and_say
 
 
+def stop_here():
+    ranks.reached("stop")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def stop(rank, size, timeout):
-    """Rank 1 stops in its fourth pass, with half of its gradients not there."""
+    """Rank 1 is stopped in its fourth pass, with half of its gradients not there."""
     import models
     import thinwire
     ddp, compressor = attached(timeout=timeout, ddp_more={"broadcast_buffers": False})
     for step in range(FOREVER):
         if rank == 1 and step == 3:
-            ddp.module[0].weight.register_hook(lambda gradient: (ranks.reached("stop"), time.sleep(FOREVER))[0])
+            ddp.module[0].weight.register_hook(lambda gradient: stop_here())
         if rank == 0 and step == 3:
             ranks.meet("stop", 1)
             say_when_it_waits()
@@ -134,6 +139,22 @@ def stop(rank, size, timeout):
             models.backward(ddp, rank, step)
         except RuntimeError as error:
             return isinstance(error, thinwire.PeerError), str(error)
+
+
+def busy(rank, size):
+    """Rank 1 does something else in its pass until rank 0 has had enough of it, which comes after the timeout."""
+    import models
+    import thinwire
+    ddp, compressor = attached(timeout=4.0, patience=5.0, transport=thinwire.Tcp(seal=True),
+                               ddp_more={"broadcast_buffers": False})
+    models.backward(ddp, rank, 0)
+    if rank == 1:
+        ddp.module[0].weight.register_hook(lambda gradient: ranks.meet("enough", 0))
+    try:
+        models.backward(ddp, rank, 1)
+    except RuntimeError as error:
+        ranks.reached("enough")
+        return str(error)
 
 
 def interrupted(rank, size):
@@ -248,6 +269,12 @@ class FaultsTest(unittest.TestCase):
     def test_a_rank_that_is_silent_is_named_at_the_deadline(self):
         with ranks.Crew(stop, 2, 1.0) as crew:
             self.check_named(crew)
+            self.assertIn("nothing was heard of it for a timeout of 1 seconds", crew.result(0)[1])
+
+    def test_a_rank_that_is_busy_is_waited_for_longer(self):
+        impatient, _ = ranks.on_ranks(2, busy)
+        self.assertIn("rank 1 is there, but did not answer rank 0 within 5 seconds: where it may be busy for longer, set a "
+                      "longer patience", impatient)
 
     def test_ctrl_c_ends_the_wait(self):
         with ranks.Crew(interrupted, 2) as crew:

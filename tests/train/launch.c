@@ -112,6 +112,13 @@ static void a_worker_that_is_silent_for_too_long(void **state)
     check(&r, state, "--timeout 0.2 --pause 1:3:1", EXIT_PEER_LOST, "rank");
 }
 
+/* Over threads nobody can tell, so it is the patience that counts. */
+static void a_worker_that_is_busy_for_longer_is_waited_for(void **state)
+{
+    toy_run r = {0};
+    check(&r, state, "--timeout 0.2 --patience 600 --pause 1:3:1", EXIT_DONE, "");
+}
+
 static void divergence(void **state)
 {
     static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
@@ -153,6 +160,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_done, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_happens_to_one_is_told_as_it_was, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_worker_that_is_silent_for_too_long, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_worker_that_is_busy_for_longer_is_waited_for, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(divergence, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(replicas_that_differ, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_ratio_that_was_not_reached, make_folder, remove_folder),

@@ -87,6 +87,7 @@ FUNCTIONS = {
     "tw_comm_size": (c_int, c_void_p),
     "tw_comm_transport": (c_char_p, c_void_p),
     "tw_comm_set_timeout": (Status, c_void_p, c_double),
+    "tw_comm_set_patience": (Status, c_void_p, c_double),
     "tw_comm_barrier": (Status, c_void_p),
     "tw_comm_traffic": (Status, c_void_p, POINTER(Traffic)),
     "tw_schemes_count": (c_size_t,),

@@ -41,8 +41,12 @@ class Comm(Owned):
         return library.tw_comm_transport(self._handle).decode()
 
     def set_timeout(self, seconds: float) -> None:
-        """The longest that this rank waits for another. Call it before anything runs."""
+        """The longest that this rank waits for another of which it hears nothing. Call it before anything runs."""
         library.tw_comm_set_timeout(self._handle, seconds)
+
+    def set_patience(self, seconds: float) -> None:
+        """The longest that it waits for one that is there, but busy. Over TCP alone the two can be told apart."""
+        library.tw_comm_set_patience(self._handle, seconds)
 
     def leave(self) -> None:
         """Ends every wait of this rank now, from any thread, and has the others know. close() comes later."""

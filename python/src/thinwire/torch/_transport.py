@@ -18,6 +18,22 @@ LONGEST_TIMEOUT = 1e9  # seconds, that the library takes
 Made = TypeVar("Made", bound="Closing")
 
 
+class Limits(NamedTuple):
+    """How long a rank waits for another, in seconds: for one of which it hears nothing, and for one that is busy."""
+
+    timeout: float
+    patience: float = 1800.0
+
+    def refuse_wrong(self) -> None:
+        for name, value in zip(self._fields, self):
+            if not isinstance(value, (int, float)) or not 0 < value <= LONGEST_TIMEOUT:
+                raise Error(f"{name}={value!r}: want seconds above 0, such as 60.0, and at most {LONGEST_TIMEOUT:g}")
+
+    def set_on(self, comm: Comm) -> None:
+        comm.set_timeout(self.timeout)
+        comm.set_patience(self.patience)
+
+
 def gathered(group: Any, mine: Any) -> List[Any]:
     """What each rank of the group has. torch's all_gather_object needs numpy, which torch does not bring along."""
     device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
@@ -70,10 +86,8 @@ def refuse_half_sealed(offers: List[Offer]) -> None:
                         f"{'does' if offers[0].seals else 'does not'}: give all ranks the same Tcp(seal=...)")
 
 
-def kind_of(transport: Any, timeout: Any) -> str:
-    """Refuses what is wrong with them on this rank alone."""
-    if not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
-        raise Error(f"timeout={timeout!r}: want seconds above 0, such as 60.0, and at most {LONGEST_TIMEOUT:g}")
+def kind_of(transport: Any) -> str:
+    """Refuses what is none of them."""
     if isinstance(transport, (Tcp, Comm)):
         return "tcp" if isinstance(transport, Tcp) else "a thinwire.Comm"
     if transport not in ("tcp", "mpi"):
@@ -88,7 +102,7 @@ def refuse_other_kinds(kinds: List[str]) -> None:
 
 
 @contextlib.contextmanager
-def opener_of(transport: Union[str, Tcp, Comm], group: Any, timeout: float) -> Iterator[Callable[[], Comm]]:
+def opener_of(transport: Union[str, Tcp, Comm], group: Any, limits: Limits) -> Iterator[Callable[[], Comm]]:
     """What opens it, with no further word through the process group. The addresses of TCP have gone through it by then,
     so that any backend and any store will do."""
     if isinstance(transport, Comm):
@@ -98,10 +112,10 @@ def opener_of(transport: Union[str, Tcp, Comm], group: Any, timeout: float) -> I
         yield lambda: Comm.open("mpi")
     else:
         with contextlib.ExitStack() as listening:
-            yield by_tcp(transport if isinstance(transport, Tcp) else Tcp(), group, timeout, listening)
+            yield by_tcp(transport if isinstance(transport, Tcp) else Tcp(), group, limits, listening)
 
 
-def by_tcp(tcp: Tcp, group: Any, timeout: float, listening: contextlib.ExitStack) -> Callable[[], Comm]:
+def by_tcp(tcp: Tcp, group: Any, limits: Limits, listening: contextlib.ExitStack) -> Callable[[], Comm]:
     rank, listeners = dist.get_rank(group), []
 
     def offer() -> Offer:
@@ -113,8 +127,8 @@ def by_tcp(tcp: Tcp, group: Any, timeout: float, listening: contextlib.ExitStack
     refuse_half_sealed(offers)
 
     def connected() -> Comm:
-        comm = listeners[0].connect(rank, [one.address for one in offers], timeout)
-        comm.set_timeout(timeout)
+        comm = listeners[0].connect(rank, [one.address for one in offers], limits.timeout)
+        limits.set_on(comm)
         return sealed(comm, tcp.key or offers[0].key) if tcp.seal else comm
 
     return connected
@@ -127,7 +141,7 @@ def refuse_other_numbers(comm: Comm, group: Any) -> None:
                     "alike" % (*wanted, comm.rank, comm.size))
 
 
-def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use: Callable[[Comm], Made],
+def with_comm(transport: Union[str, Tcp, Comm], group: Any, limits: Limits, use: Callable[[Comm], Made],
               check: Callable[[], object] = object) -> Made:
     """What use(comm) makes of a thinwire group of the same ranks: on all ranks, or an Error on all of them.
 
@@ -135,7 +149,8 @@ def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use:
     same, the comm is closed, if it is not the caller's own, which ends what the others wait for in there."""
     def checked() -> str:
         check()
-        return kind_of(transport, timeout)
+        limits.refuse_wrong()
+        return kind_of(transport)
 
     refuse_other_kinds(gathered_by_all(group, checked))
     made: List[Made] = []
@@ -146,13 +161,13 @@ def with_comm(transport: Union[str, Tcp, Comm], group: Any, timeout: float, use:
             with contextlib.ExitStack() as unless_it_does:
                 if comm is not transport:
                     unless_it_does.callback(comm.close)
-                    comm.set_timeout(timeout)
+                    limits.set_on(comm)
                 refuse_other_numbers(comm, group)
                 made.append(use(comm))
                 unless_all_do.push(unless_it_does.pop_all())
                 unless_all_do.callback(made[0].close)
 
-        with opener_of(transport, group, timeout) as open_comm:
+        with opener_of(transport, group, limits) as open_comm:
             gathered_by_all(group, make)
         unless_all_do.pop_all()
     return made[0]

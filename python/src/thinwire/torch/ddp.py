@@ -131,7 +131,7 @@ class _Bridge:
 
 
 def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch.optim.Optimizer] = None,
-           scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0,
+           scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
            nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, fallback: Optional[bool] = None,
            banner: bool = True) -> Compressor:
     """Has `ddp` exchange its gradients with the scheme that `spec` names, such as ``"dgc:density=0.001"``.
@@ -141,7 +141,9 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     optimizer     whose learning rate and momentum are looked at. From torch 2.0 on it is found by itself when it steps
     scaler        a GradScaler: a step that is not finite is given to it as NaN, which it knows to skip
     transport     "tcp", connections of thinwire's own; "mpi" under mpirun; a thinwire.Tcp with options, or a Comm
-    timeout       seconds until a rank that does not answer is a PeerError
+    timeout       seconds until a rank of which nothing is heard is a PeerError: its process is dead or stopped
+    patience      seconds until one that is there but busy is: it evaluates, saves or compiles. "mpi" cannot tell the two
+                  apart, and waits for the longer of both
     nonfinite     what becomes of a step in which some rank had NaN or infinity: "skip" (gradients of zero, on which an
                   optimiser with momentum or weight decay still moves; Compressor.skipped tells), "raise" (NonFinite, after
                   backward, on all ranks), "nan" (as with a scaler)
@@ -161,7 +163,8 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
 
     dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
     compressor = made(None) if dense else _transport.with_comm(
-        transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite, scaler))
+        transport, group, _transport.Limits(timeout, patience), made,
+        lambda: refuse_options(spec, optimizer, nonfinite, scaler))
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()

@@ -31,8 +31,8 @@ class Exchange:
 
     def __init__(self, module: torch.nn.Module, spec: str, *, group: Any = None,
                  optimizer: Optional[torch.optim.Optimizer] = None, scaler: Any = None,
-                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, nonfinite: Optional[str] = None,
-                 expect_ratio: Optional[float] = None, banner: bool = True):
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
+                 nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, banner: bool = True):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
         rows, left_out = _parameters.table_of(module)
@@ -46,7 +46,8 @@ class Exchange:
                               scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
 
         self.compressor = _transport.with_comm(
-            transport, group, timeout, made, lambda: refuse_options(spec, optimizer, nonfinite, scaler))
+            transport, group, _transport.Limits(timeout, patience), made,
+            lambda: refuse_options(spec, optimizer, nonfinite, scaler))
         self._parameters = [row.parameter for row in rows]
         self._syncs = True
         self._under_way: Set[int] = set()

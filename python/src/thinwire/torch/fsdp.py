@@ -123,7 +123,8 @@ def sharded_modules(model: torch.nn.Module) -> Iterator[Tuple[str, Any]]:
 
 
 def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Optional[torch.optim.Optimizer] = None,
-                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0) -> ShardCompressor:
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0,
+                 patience: float = 1800.0) -> ShardCompressor:
     """Has the gradients of a model that `fully_shard` sharded inside each site exchanged between sites with a scheme.
 
     A collective. `group` is the process group of the ranks of all sites that have the same shard:
@@ -149,7 +150,8 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
                         "between sites to attach_fsdp2")
     parameters = {name: [one.sharded_param for one in of_module.fsdp_params] for name, (_, of_module) in found}
     compressor = _transport.with_comm(
-        transport, group, timeout, lambda comm: ShardCompressor(spec, comm, comm is not transport, parameters, optimizer),
+        transport, group, _transport.Limits(timeout, patience),
+        lambda comm: ShardCompressor(spec, comm, comm is not transport, parameters, optimizer),
         lambda: refuse_options(spec, optimizer))
     for name, (module, _) in found:
         module.set_all_reduce_hook(lambda shard, name=name: compressor._exchange(name, shard))

@@ -29,7 +29,7 @@ class GossipDataParallel(torch.nn.Module):
     statistics of batch norms, stay each rank's own until finish(), which gives their mean."""
 
     def __init__(self, module: torch.nn.Module, spec: str, *, optimizer: torch.optim.Optimizer, group: Any = None,
-                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0):
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0):
         super().__init__()
         self.module = module
         self._optimiser, self._group = optimizer, group
@@ -44,7 +44,8 @@ class GossipDataParallel(torch.nn.Module):
             self._comm, self._owns_comm = comm, comm is not transport
             return Gossip(comm, spec, self._tensors, self._addresses())
 
-        self._gossip = _transport.with_comm(transport, group, timeout, made, lambda: refuse_options(spec, optimizer))
+        self._gossip = _transport.with_comm(
+            transport, group, _transport.Limits(timeout, patience), made, lambda: refuse_options(spec, optimizer))
         self._has_read = self._finished = False
 
     def _addresses(self) -> list:
