@@ -295,7 +295,7 @@ typedef struct tw_gradient {
      * not, below 0 when it never will be. It is how a copy from a device or an event is waited for without a thread of
      * the caller's: from an exchange thread (from wait with overlap=off), after naps that grow to two milliseconds, and
      * no more once it has said yes. It must not call thinwire on this reducer or its comm. The messages behind wait,
-     * too. Below 0, or after the comm's timeout, wait returns TW_ERROR_SYSTEM, and the reducer is finished. */
+     * too. Below 0, or after the comm's patience, wait returns TW_ERROR_SYSTEM, and the reducer is finished. */
     int (*ready)(void *context);
     void *context;
 } tw_gradient;
@@ -318,7 +318,7 @@ TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
  * ended, with TW_OK or TW_SKIPPED, and 0 when the time was over first: TW_OK, the step goes on, and nothing may happen
  * to it but another wait. An interpreter calls it in a loop and heeds its signals between. With overlap=off the
  * caller's thread does the work, and the clock is looked at when a message is over: a call then takes one message at
- * least, which may wait for peers up to the comm's timeout. TW_ERROR_ARGUMENT for seconds below 0 or NaN. */
+ * least, which may wait for peers up to the comm's patience. TW_ERROR_ARGUMENT for seconds below 0 or NaN. */
 TW_API tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done);
 
 /* Waits for one tensor, for at most about `seconds`: *done becomes 1 when its mean is in its buffer, and nobody touches
@@ -407,11 +407,11 @@ TW_API uint64_t tw_reducer_state_bytes(const tw_reducer *reducer);
  * TW_ERROR_PEER, as everywhere. The asynchronous schemes go on without it (survive=on, the default: where nobody waits
  * for a slow rank, nobody should fall with a lost one). A rank is lost when the transport says that it is gone, when it
  * leaves its gossip before finish, or when its communication thread, in whose way a computation never is, has been
- * silent for the comm's timeout. The others agree on who is lost, average among themselves from then on, and get the
- * mean of themselves from finish. What is lost is the lost rank's distance from them: of its weights nothing is kept
- * but what it has given in averaging. Those that go on are always more than half of those that were there before, or
- * half with the lowest rank among them, so that the two halves of a broken network never both do: the others get
- * TW_ERROR_PEER, and so does a rank that was given up and comes back. */
+ * silent for the comm's timeout (over sockets, where its process still answers, for the patience). The others agree on
+ * who is lost, average among themselves from then on, and finish gives their mean. What is lost is the lost rank's
+ * distance from them: of its weights nothing is kept but what averaging has taken. Those that go on are always more
+ * than half of those that were there before, or half with the lowest rank among them, so that the two halves of a
+ * broken network never both do: the others get TW_ERROR_PEER, and so does a rank that was given up and comes back. */
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin

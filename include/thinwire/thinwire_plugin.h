@@ -48,9 +48,9 @@ typedef struct tw_transport_ops {
     /* Leaves the group. Peers that still wait for this rank get TW_ERROR_PEER if the transport can tell. */
     void (*destroy)(void *self);
     /* (optional) How many signs of life have come from `peer` so far: anything that comes from it is one. With `ask` it
-     * is asked for another, which it gives by itself, whatever its program does. Waits for nothing. thinwire asks once
-     * or twice in a timeout, and only those that it waits for. NULL: nothing but its messages is heard of a peer, so
-     * that one that computes cannot be told from one that is dead. */
+     * is asked for another, which it gives by itself, whatever its program does. Waits for nothing. thinwire asks
+     * again until it hears something, and only those that it waits for. NULL: nothing but its messages is heard of a
+     * peer, so that one that computes cannot be told from one that is dead. */
     uint64_t (*signs)(void *self, int peer, int ask);
 } tw_transport_ops;
 

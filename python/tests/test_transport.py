@@ -57,7 +57,7 @@ def connect(rank, options, seconds, changed=None):
         return [one._replace(key=changed) for one in offers] if told else offers
 
     with unittest.mock.patch.object(_transport, "gathered_by_all", tampered):
-        return refused(lambda: _transport.with_comm(thinwire.torch.Tcp(**options[rank]), None, seconds, the_comm))
+        return refused(lambda: _transport.with_comm(thinwire.torch.Tcp(**options[rank]), None, _transport.Limits(seconds), the_comm))
 
 
 def cannot_listen(rank, size):
@@ -65,7 +65,7 @@ def cannot_listen(rank, size):
     import thinwire.torch
     from thinwire.torch import _transport
     tcp = thinwire.torch.Tcp(bind="no-such-interface" if rank else "127.0.0.1")
-    return refused(lambda: _transport.with_comm(tcp, None, 600.0, the_comm))
+    return refused(lambda: _transport.with_comm(tcp, None, _transport.Limits(600.0), the_comm))
 
 
 def numbered_otherwise(rank, size):
@@ -73,7 +73,7 @@ def numbered_otherwise(rank, size):
     import thinwire
     from thinwire.torch import _transport
     comm, = thinwire.Comm.threads(1)
-    return refused(lambda: _transport.with_comm(comm, None, 1.0, the_comm))
+    return refused(lambda: _transport.with_comm(comm, None, _transport.Limits(1.0), the_comm))
 
 
 class TransportTest(unittest.TestCase):

@@ -191,7 +191,10 @@ static tw_status wait_until_ready(tw_lane *lane)
         TW_TRY(settings->ready(settings->context, lane->message, &ready));
         if (ready) return TW_OK;
         TW_TRY(tw_channel_check(lane->channel));
-        if (patience <= 0) return tw_fail(TW_ERROR_SYSTEM, "a gradient was not ready within %g seconds", longest);
+        if (patience <= 0)
+            return tw_fail(
+                TW_ERROR_SYSTEM,
+                "a gradient was not ready within %g seconds: where it may take longer, set a longer patience", longest);
         tw_pause(nap);
         patience -= nap;
     }

@@ -10,7 +10,17 @@
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sealed.h>
 
-enum { RANKS = 3, CHANNEL = 4, BYTES = 50, SEALED = BYTES + 20, HELLO = 84, PROOF = 32, MOST = 256, RECORDED = 64 };
+enum {
+    RANKS = 3,
+    CHANNEL = 4,
+    BYTES = 50,
+    SEALED = BYTES + 20,
+    HELLO = 84,
+    PROOF = 32,
+    MOST = 256,
+    RECORDED = 64,
+    PATIENCE = 900
+};
 
 static const unsigned char key[32] = {1, 2, 3};
 static const unsigned char other_key[32] = {1, 2, 4};
@@ -123,6 +133,13 @@ static void tapped_destroy(void *self)
     free(me);
 }
 
+/* Which peer it was asked about, and how. */
+static uint64_t tapped_signs(void *self, int peer, int ask)
+{
+    (void)self;
+    return (uint64_t)(10 * peer + ask);
+}
+
 static tw_comm *tap(tw_comm *inner, line *all)
 {
     static const tw_transport_ops ops = {.struct_size = sizeof ops,
@@ -133,7 +150,8 @@ static tw_comm *tap(tw_comm *inner, line *all)
                                          .wait = tapped_wait,
                                          .poll = tapped_poll,
                                          .leave = tapped_leave,
-                                         .destroy = tapped_destroy};
+                                         .destroy = tapped_destroy,
+                                         .signs = tapped_signs};
     tw_comm *made = NULL;
     tapped *me = calloc(1, sizeof *me);
     *me = (tapped){.ops = {.struct_size = sizeof me->ops}, .inner = inner, .all = all, .rank = tw_comm_rank(inner)};
@@ -170,6 +188,7 @@ static void open_group(int size, line *all, member *members, const unsigned char
     for (int r = 0; r < size; r++) {
         members[r] = (member){.tapped = tap(comms[r], all), .key = r == size - 1 ? last_key : key};
         assert_int_equal(tw_comm_set_timeout(members[r].tapped, timeout), TW_OK);
+        assert_int_equal(tw_comm_set_patience(members[r].tapped, PATIENCE), TW_OK);
     }
     for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&members[r].thread, NULL, join, &members[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(members[r].thread, NULL);
@@ -618,6 +637,28 @@ static void test_bytes_are_counted_as_ever(void **state)
     free(all);
 }
 
+/* What is beneath answers whether a peer lives, where it can. */
+static void test_whether_a_peer_lives_is_asked_beneath(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    open_sound_group(2, all, members);
+    assert_true(tw_comm_patience(members[1].comm) == PATIENCE);
+    assert_int_equal(members[0].ops.signs(members[0].self, 1, 0), 10);
+    assert_int_equal(members[0].ops.signs(members[0].self, 1, 1), 11);
+    close_group(2, all, members);
+    free(all);
+    tw_comm *deaf, *made;
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *self;
+    assert_int_equal(tw_comm_create_threads(1, &deaf), TW_OK);
+    assert_int_equal(tw_comm_create_sealed(deaf, key, sizeof key, &made), TW_OK);
+    assert_int_equal(tw_comm_lend(made, &ops, &self), TW_OK);
+    assert_null(ops.signs);
+    tw_comm_destroy(made);
+}
+
 static void test_a_key_has_a_length(void **state)
 {
     (void)state;
@@ -649,6 +690,7 @@ int main(void)
         cmocka_unit_test(test_an_earlier_session_cannot_be_played_again),
         cmocka_unit_test(test_a_rank_that_says_nothing_is_named_within_the_deadline),
         cmocka_unit_test(test_bytes_are_counted_as_ever),
+        cmocka_unit_test(test_whether_a_peer_lives_is_asked_beneath),
         cmocka_unit_test(test_a_key_has_a_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

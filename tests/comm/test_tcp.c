@@ -851,7 +851,6 @@ static void what_came_in_time_is_there(void **state)
     end(1, start_receive(1, 0, SMALL), SMALL);
 }
 
-/* The text tells it from a process that has died. */
 static uint64_t signs_of_rank_1(int ask)
 {
     return pair[0].comm->ops.signs(pair[0].comm->self, 1, ask);
@@ -884,6 +883,7 @@ static void a_rank_whose_program_is_busy_answers(void **state)
     for (int i = 0; i < 5000; i++) (void)end_within(0, many[i], 0, &(size_t){0});
 }
 
+/* The text tells it from a process that has died. */
 static void who_leaves_says_so(void **state)
 {
     (void)state;

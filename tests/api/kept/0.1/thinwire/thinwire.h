@@ -143,19 +143,11 @@ TW_API int tw_comm_size(const tw_comm *comm);
 /* "threads", "mpi", or the name a custom transport gave; "" for NULL. */
 TW_API const char *tw_comm_transport(const tw_comm *comm);
 
-/* The longest this rank waits for a peer of which it hears nothing, in seconds (default 600, must be > 0). When it
- * passes, or a peer is known to be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A
- * peer that leaves or gives up is known to be gone at once; one whose process dies over MPI is not. Time in which this
- * process itself stood still is not counted. Call it before anything runs. */
+/* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
+ * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A peer that leaves or gives up is
+ * known to be gone at once; one whose process dies over MPI is not. Time in which this process itself stood still is
+ * not counted. Call it before anything runs. */
 TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
-
-/* The longest this rank waits for a peer that is there but does something else, such as an evaluation of its own, in
- * seconds (0, the default: 1800). It counts over sockets, where a peer's communication thread answers whatever its
- * program does, and every byte that comes from it shows that it lives: a process that is dead or stopped, or whose line
- * is cut, is lost after the timeout. Over MPI and threads a peer is heard of by its messages alone, so there is one
- * limit: the timeout, or this one where it is set and longer. One below the timeout counts as the timeout. Call it
- * before anything runs. */
-TW_API tw_status tw_comm_set_patience(tw_comm *comm, double seconds);
 
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
  * exchanging on the same comm, from one thread at a time. Each message carries a checksum: TW_ERROR_PACKET when it does
@@ -185,7 +177,7 @@ TW_API tw_status tw_comm_traffic(const tw_comm *comm, tw_traffic *traffic);
 
 #define TW_MAX_DIMS 8
 
-/* One named tensor of the model. Names are unique, at most 255 bytes of UTF-8; they key saved state. Row-major. */
+/* One named tensor of the model. Names are unique, at most 255 bytes; they key saved state. Row-major. */
 typedef struct tw_tensor {
     const char *name;
     size_t dims;               /* 0 .. TW_MAX_DIMS; 0 is a scalar */
@@ -209,7 +201,7 @@ typedef enum tw_dtype {
 /* Whose memory a pointer points to. This version knows the host's alone. */
 typedef enum tw_memory_kind { TW_MEMORY_HOST = 0 } tw_memory_kind;
 
-/* Elements of a tensor: the product of its shape; 0 for NULL, SIZE_MAX where that is too small for it. */
+/* Elements of a tensor: the product of its shape; 0 for NULL. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
 /* What an option of a spec may be set to. */
@@ -662,8 +654,8 @@ TW_API tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
  * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
  * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
- * 1e33 or no number skips the step. (topk, threshold, adacomp, scalecom, and dgc and sdagc without clip, look at the
- * gradients anyway, in their own pass: for them a negative value costs least.) */
+ * 1e33 or no number skips the step. (topk, threshold, dgc and sdagc without clip look at the gradients anyway, in their
+ * own pass: for them a negative value costs least.) */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 /* The same for a rank that has no gradient for some tensors: where absent[i] is not 0, what stands in gradients[i] is
  * not looked at, and it receives the mean all the same. See tw_gradient. `absent` may be NULL: none is. */

@@ -47,11 +47,6 @@ typedef struct tw_transport_ops {
     void (*leave)(void *self);
     /* Leaves the group. Peers that still wait for this rank get TW_ERROR_PEER if the transport can tell. */
     void (*destroy)(void *self);
-    /* (optional) How many signs of life have come from `peer` so far: anything that comes from it is one. With `ask` it
-     * is asked for another, which it gives by itself, whatever its program does. Waits for nothing. thinwire asks once
-     * or twice in a timeout, and only those that it waits for. NULL: nothing but its messages is heard of a peer, so
-     * that one that computes cannot be told from one that is dead. */
-    uint64_t (*signs)(void *self, int peer, int ask);
 } tw_transport_ops;
 
 /* Makes a comm over a transport. ops is copied; the comm owns `self` (which may be NULL) from here on and hands it to
@@ -70,8 +65,6 @@ TW_API tw_status tw_comm_lend(const tw_comm *comm, tw_transport_ops *ops, void *
 
 /* The timeout of the comm, in seconds; 0 for NULL. */
 TW_API double tw_comm_timeout(const tw_comm *comm);
-/* What tw_comm_set_patience was told last; 0 for NULL. */
-TW_API double tw_comm_patience(const tw_comm *comm);
 
 /* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */
 #define TW_TRANSPORT_ENTRY "tw_transport_open"

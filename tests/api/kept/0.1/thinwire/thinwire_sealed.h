@@ -28,7 +28,7 @@ extern "C" {
 
 /* Makes a comm of the ranks of `inner`, and seals what goes between them. A collective: every rank calls it, before
  * anything else is done with inner. `key` is the same on all ranks, key_bytes of it (16 to 4096), random, and a secret;
- * it is not kept. The new comm has inner's rank, size, timeout, patience and transport's name.
+ * it is not kept. The new comm has inner's rank, size, timeout and transport's name.
  *
  * inner is the sealed comm's from here on, and is destroyed with it, or in this call when it fails (except where inner
  * is NULL): TW_ERROR_PACKET when another rank does not know the key, or somebody stands in between: every rank gets it,
