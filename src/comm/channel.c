@@ -34,26 +34,44 @@ tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
     return tw_channel_create_wide(comm, 0, channel);
 }
 
+static tw_status create_with(tw_comm *comm, unsigned more, tw_status take(tw_channel *, unsigned, tw_numbers **),
+                             tw_channel **channel)
+{
+    tw_channel *made;
+    TW_TRY(create(comm, &made));
+    tw_status status = take(made, 1 + more, &made->numbers);
+    if (status != TW_OK) {
+        tw_channel_destroy(made);
+        return status;
+    }
+    made->has_taken = 1;
+    made->number = made->numbers->first;
+    *channel = made;
+    return TW_OK;
+}
+
 tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel)
 {
-    TW_TRY(create(comm, channel));
-    tw_mutex_lock(&comm->mutex);
-    (*channel)->number = comm->channels_created;
-    comm->channels_created += 1 + more;
-    tw_mutex_unlock(&comm->mutex);
-    return TW_OK;
+    return create_with(comm, more, tw_numbers_take, channel);
+}
+
+tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **channel)
+{
+    return create_with(comm, more, tw_numbers_agree, channel);
 }
 
 tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel)
 {
     TW_TRY(create(first->comm, channel));
     (*channel)->number = first->number + behind;
+    (*channel)->numbers = first->numbers;
     return TW_OK;
 }
 
 void tw_channel_destroy(tw_channel *channel)
 {
     if (!channel) return;
+    if (channel->has_taken) tw_numbers_give(channel->comm, channel->numbers);
     tw_free(channel->scratch);
     tw_free(channel->sizes);
     tw_free((void *)channel->packets);
@@ -191,16 +209,23 @@ static int is_whole(tw_channel *channel)
     return channel->status == TW_OK;
 }
 
+static void note_start(tw_channel *channel, const tw_transfer *transfer, tw_status status)
+{
+    if (status != TW_OK) {
+        fail_transfer(channel, status);
+        return;
+    }
+    channel->transfers[channel->transfer_count++] = *transfer;
+    tw_numbers_started(channel->numbers, transfer->outgoing);
+}
+
 static void start_receive(tw_channel *channel, tw_transfer transfer)
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
     tw_status status = comm->ops.start_recv(comm->self, transfer.peer, channel->number, transfer.dst, transfer.size,
                                             &transfer.request);
-    if (status == TW_OK)
-        channel->transfers[channel->transfer_count++] = transfer;
-    else
-        fail_transfer(channel, status);
+    note_start(channel, &transfer, status);
 }
 
 void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
@@ -222,10 +247,7 @@ void tw_channel_start_send_noted(tw_channel *channel, int peer, const void *src,
     if (!is_whole(channel)) return;
     tw_transfer transfer = {.peer = peer, .outgoing = 1, .size = size};
     tw_status status = comm->ops.start_send(comm->self, peer, channel->number, src, size, word, &transfer.request);
-    if (status == TW_OK)
-        channel->transfers[channel->transfer_count++] = transfer;
-    else
-        fail_transfer(channel, status);
+    note_start(channel, &transfer, status);
 }
 
 void tw_channel_start_send(tw_channel *channel, int peer, const void *src, size_t size)
@@ -285,7 +307,9 @@ static tw_status wait_for(tw_channel *channel, const tw_transfer *transfer, tw_w
     tw_comm *comm = channel->comm;
     size_t size = 0;
     uint32_t check = 0;
-    TW_TRY(wait_until_over(comm, transfer, wait, &size, &check));
+    tw_status status = wait_until_over(comm, transfer, wait, &size, &check);
+    tw_numbers_ended(channel->numbers, transfer->outgoing, status);
+    TW_TRY(status);
     if (transfer->outgoing) size = transfer->size;
     TW_TRY(check_size(channel, transfer, size));
     if (!transfer->outgoing) TW_TRY(check_bytes(channel, transfer, size, check));

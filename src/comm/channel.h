@@ -2,7 +2,7 @@
 #ifndef TW_COMM_CHANNEL_H
 #define TW_COMM_CHANNEL_H
 
-#include "comm.h"
+#include "numbers.h"
 #include "process.h"
 #include "thread.h"
 
@@ -27,8 +27,9 @@ struct tw_comm {
     double timeout, patience; /* patience.h; a patience of 0: nobody has set it */
     tw_counters counters;
     tw_channel *channel; /* the program's own: number 0 */
-    tw_mutex mutex;      /* guards the three below */
-    unsigned channels_created;
+    tw_mutex mutex;      /* guards what stands below, but for what numbers.h says to be atomic */
+    tw_numbers *numbers; /* of channels, in order */
+    unsigned numbers_end;
     unsigned process;             /* that made it; a forked child is another: process.h */
     _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
@@ -57,6 +58,8 @@ typedef struct tw_checked {
 struct tw_channel {
     tw_comm *comm;
     unsigned number;
+    tw_numbers *numbers; /* its number is one of these */
+    int has_taken;       /* them, for itself and those behind it: it gives them back */
     tw_counters counters;
     tw_transfer *transfers; /* the oldest first; room for two a peer of a window and a few */
     size_t transfer_count;

@@ -30,7 +30,7 @@ static tw_status create(const tw_transport_ops *ops, void *self, int rank, int s
     tw_status status = tw_process_note(&made->process);
     if (status == TW_OK) status = tw_mutex_create(&made->mutex);
     if (status == TW_OK) {
-        status = tw_channel_create(made, &made->channel);
+        status = tw_channel_create_wide(made, 1, &made->channel); /* the other is for agreeing: numbers.c */
         if (status != TW_OK) tw_mutex_destroy(&made->mutex);
     }
     if (status == TW_OK)
@@ -77,6 +77,7 @@ void tw_comm_destroy(tw_comm *comm)
     if (comm->maimed) tw_comm_withdraw(comm);
     comm->ops.destroy(comm->self);
     tw_channel_destroy(comm->channel);
+    tw_numbers_free(comm);
     tw_mutex_destroy(&comm->mutex);
     tw_free(comm);
 }

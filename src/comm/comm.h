@@ -1,8 +1,8 @@
 /* comm.h - channels: collectives that may run side by side on one comm.
  *
  * A channel is one user of a comm (the program itself, a reducer): its messages never meet another channel's, its bytes
- * are counted apart as well as in the comm's total. Channels are created in the same order on every rank. One thread at
- * a time uses a channel; several channels of one comm run at once. */
+ * are counted apart as well as in the comm's total. Channels are created in the same order on every rank, and destroyed
+ * when each rank likes. One thread at a time uses a channel; several channels of one comm run at once. */
 #ifndef TW_COMM_H
 #define TW_COMM_H
 
@@ -13,8 +13,11 @@ typedef struct tw_channel tw_channel;
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel);
 /* The same, with `more` numbers behind its own for messages that its user starts by itself. */
 tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel);
+/* The same as a collective, under numbers that others have had before, where there are any: numbers.h. */
+tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **channel);
 /* A channel on one of these: `behind` is 1 to `more`. */
 tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel);
+/* Those behind it have to be gone, and all that has messages under its numbers. */
 void tw_channel_destroy(tw_channel *channel);
 tw_traffic tw_channel_traffic(const tw_channel *channel);
 

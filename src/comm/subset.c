@@ -20,8 +20,9 @@ typedef struct member {
     tw_mutex mutex;   /* guards the pool */
     tw_pool messages; /* under way */
     unsigned first_channel;
-    tw_watch watch; /* look = NULL: there is none */
-    int ranks[];    /* in the whole; after them what texts call them, where that is something else */
+    tw_numbers *numbers; /* of the whole, its channels' among them; NULL: nobody may use these again */
+    tw_watch watch;      /* look = NULL: there is none */
+    int ranks[];         /* in the whole; after them what texts call them, where that is something else */
 } member;
 
 typedef struct message {
@@ -58,6 +59,7 @@ static tw_status start(member *me, unsigned channel, message what, const void *s
             ? whole->ops.start_send(whole->self, what.peer, number, src, what.size, what.check, &kept->request)
             : whole->ops.start_recv(whole->self, what.peer, number, dst, what.size, &kept->request);
     if (status == TW_OK) {
+        tw_numbers_started(me->numbers, what.outgoing);
         *handle = kept;
         return TW_OK;
     }
@@ -103,6 +105,13 @@ static void count(const member *me, const message *one, size_t size)
     if (me->watch.counters) tw_counters_add(me->watch.counters, one->outgoing, size);
 }
 
+static tw_status wait_whole(const member *me, const message *one, double timeout, size_t *size, uint32_t *check)
+{
+    tw_status status = me->whole->ops.wait(me->whole->self, one->request, timeout, size, check);
+    tw_numbers_ended(me->numbers, one->outgoing, status);
+    return status;
+}
+
 static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     const member *me = self;
@@ -113,10 +122,10 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     if (seen != TW_OK) {
         char text[TW_REASON_BYTES];
         snprintf(text, sizeof text, "%s", tw_last_error());
-        (void)me->whole->ops.wait(me->whole->self, one.request, 0, size, check);
+        (void)wait_whole(me, &one, 0, size, check);
         return tw_fail(seen, "%s", text);
     }
-    tw_status status = me->whole->ops.wait(me->whole->self, one.request, watched ? 0 : timeout, size, check);
+    tw_status status = wait_whole(me, &one, watched ? 0 : timeout, size, check);
     if (status == TW_OK)
         count(me, &one, one.outgoing ? one.size : *size);
     else if (status == TW_ERROR_PEER && watched)
@@ -169,6 +178,7 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     me->messages.size = sizeof(message);
     me->whole = whole;
     me->first_channel = first_channel;
+    me->numbers = tw_numbers_with(whole, first_channel);
     if (watch) me->watch = *watch;
     memcpy(me->ranks, ranks, (size_t)count * sizeof *ranks);
     for (int i = 0; whole->names && i < count; i++) me->ranks[count + i] = whole->names[ranks[i]];

@@ -544,6 +544,131 @@ static void channels_run_side_by_side(void **state)
     assert_int_equal(group_failures(), 0);
 }
 
+/* --- numbers of channels -------------------------------------------------------------------------------------------
+ */
+
+static tw_channel *create_again(tw_comm *comm)
+{
+    tw_channel *channel = NULL;
+    CHECK(tw_channel_create_again(comm, 2, &channel) == TW_OK);
+    return channel;
+}
+
+static void play_again(tw_comm *comm, const void *context)
+{
+    (void)context;
+    unsigned number = 0;
+    for (size_t turn = 0; turn < 20; turn++) {
+        tw_channel *channel = create_again(comm);
+        CHECK(turn == 0 || channel->number == number);
+        number = channel->number;
+        gather_packets(channel, turn, 1000);
+        CHECK(tw_channel_barrier(channel) == TW_OK);
+        tw_channel_destroy(channel);
+    }
+    tw_comm_destroy(comm);
+}
+
+static void a_number_is_used_again(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_again, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+static void play_late(tw_comm *comm, const void *context)
+{
+    (void)context;
+    int is_late = comm->rank == comm->size / 2;
+    tw_channel *first = create_again(comm), *second = create_again(comm);
+    unsigned number = first->number;
+    if (!is_late) tw_channel_destroy(first);
+    tw_channel *third = create_again(comm);
+    CHECK(third->number > second->number); /* one rank still has the first */
+    if (is_late) tw_channel_destroy(first);
+    tw_channel *fourth = create_again(comm);
+    CHECK(fourth->number == number);
+    tw_channel *channels[] = {second, third, fourth};
+    for (int c = 0; c < 3; c++) gather_packets(channels[c], (uint64_t)c, 1000);
+    for (int c = 0; c < 3; c++) tw_channel_destroy(channels[(c + comm->rank) % 3]);
+    tw_comm_destroy(comm);
+}
+
+static void a_number_is_given_back_by_all_or_not_at_all(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_late, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+/* Rank 0 has begun to send a message that nobody has received when the channel ends. */
+static void play_stray(tw_comm *comm, const void *context)
+{
+    (void)context;
+    static const float stray = 1, right = 2;
+    tw_channel *first = create_again(comm), *next = NULL;
+    unsigned number = first->number;
+    void *request = NULL;
+    float got = 0;
+    size_t size;
+    uint32_t check;
+    if (comm->rank == 0) {
+        CHECK(comm->ops.start_send(comm->self, 1, number, &stray, sizeof stray, 0, &request) == TW_OK);
+        tw_numbers_started(first->numbers, 1);
+    }
+    tw_channel_destroy(first);
+    next = create_again(comm);
+    CHECK(next->number != number);
+    if (comm->rank == 0) tw_channel_start_send(next, 1, &right, sizeof right);
+    if (comm->rank == 1) tw_channel_start_receive(next, 0, &got, sizeof got, NULL);
+    CHECK(tw_channel_finish(next) == TW_OK && (comm->rank != 1 || got == right));
+    tw_channel_destroy(next);
+    if (comm->rank == 1) CHECK(comm->ops.start_recv(comm->self, 0, number, &got, sizeof got, &request) == TW_OK);
+    if (request) CHECK(comm->ops.wait(comm->self, request, 60, &size, &check) == TW_OK);
+    CHECK(comm->rank != 1 || got == stray);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    tw_comm_destroy(comm);
+}
+
+static void a_number_with_a_message_on_its_way_is_left_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++)
+        if (group_size(i) > 1) group_run(group_size(i), play_stray, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
+/* The last rank has taken a receive back: what is to come may be agreed on by then. */
+static void play_taken_back(tw_comm *comm, const void *context)
+{
+    (void)context;
+    tw_channel *first = create_again(comm);
+    unsigned number = first->number;
+    void *request = NULL;
+    char byte;
+    size_t size;
+    uint32_t check;
+    if (comm->rank == comm->size - 1) {
+        CHECK(comm->ops.start_recv(comm->self, 0, number, &byte, 1, &request) == TW_OK);
+        tw_numbers_started(first->numbers, 0);
+        tw_numbers_ended(first->numbers, 0, comm->ops.wait(comm->self, request, 0, &size, &check));
+    }
+    tw_channel_destroy(first);
+    tw_channel *next = create_again(comm);
+    CHECK(next->number > number);
+    gather_packets(next, 1, 1000);
+    tw_channel_destroy(next);
+    tw_comm_destroy(comm);
+}
+
+static void a_number_with_a_receive_taken_back_is_left_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++)
+        if (group_size(i) > 1) group_run(group_size(i), play_taken_back, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -560,6 +685,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(public_broadcast_copies_the_root),
         cmocka_unit_test(messages_stay_in_order),
         cmocka_unit_test(channels_run_side_by_side),
+        cmocka_unit_test(a_number_is_used_again),
+        cmocka_unit_test(a_number_is_given_back_by_all_or_not_at_all),
+        cmocka_unit_test(a_number_with_a_message_on_its_way_is_left_alone),
+        cmocka_unit_test(a_number_with_a_receive_taken_back_is_left_alone),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

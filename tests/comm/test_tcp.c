@@ -933,6 +933,82 @@ static void what_destroy_loses_is_told(void **state)
 }
 
 /* Without a key anybody may write one, and it is shown on a terminal. */
+/* --- numbers of channels --------------------------------------------------------------------------------------- */
+
+enum { MOST_VALUES = 40000 };
+
+typedef struct maker {
+    pthread_t thread;
+    tw_comm *comm;
+    int reducers; /* to make and destroy, with a step of each */
+    int wrong;    /* means, and calls that failed */
+} maker;
+
+/* Rank 1 has one more than rank 0 in each place. */
+static int take_step(tw_reducer *reducer, float *values, int count, float value, float mean)
+{
+    int wrong = 0;
+    for (int i = 0; i < count; i++) values[i] = value;
+    wrong += tw_reducer_submit(reducer, 0, values) != TW_OK || tw_reducer_wait(reducer) != TW_OK;
+    for (int i = 0; i < count; i++) wrong += values[i] != mean;
+    return wrong;
+}
+
+static void *make_reducers(void *argument)
+{
+    maker *me = argument;
+    static float values[2][MOST_VALUES];
+    int rank = me->comm->rank;
+    for (int i = 0; i < me->reducers && !me->wrong; i++) {
+        int count = i % 7 == 0 ? MOST_VALUES : 100;
+        tw_tensor tensor = {"a", 1, {(size_t)count}};
+        tw_reducer *reducer = NULL;
+        me->wrong = tw_reducer_create(me->comm, "allreduce:overlap=off", &tensor, 1, &reducer) != TW_OK;
+        if (!me->wrong) me->wrong = take_step(reducer, values[rank], count, (float)(i + rank), (float)i + 0.5F);
+        tw_reducer_destroy(reducer);
+    }
+    return NULL;
+}
+
+static void make_everywhere(int reducers)
+{
+    maker makers[2];
+    for (int r = 0; r < 2; r++) {
+        makers[r] = (maker){.comm = pair[r].comm, .reducers = reducers};
+        assert_int_equal(pthread_create(&makers[r].thread, NULL, make_reducers, &makers[r]), 0);
+    }
+    for (int r = 0; r < 2; r++) pthread_join(makers[r].thread, NULL);
+    for (int r = 0; r < 2; r++) assert_int_equal(makers[r].wrong, 0);
+}
+
+static size_t flows_after(int reducers)
+{
+    make_everywhere(reducers);
+    return ((tcp_group *)pair[0].comm->self)->peers[1].flow_count;
+}
+
+/* What is looked through for each frame that goes. */
+static void reducers_that_are_gone_leave_no_flows(void **state)
+{
+    (void)state;
+    size_t one = flows_after(1);
+    assert_int_equal(flows_after(2000), one);
+}
+
+/* It has left its sender in good order, and lies with the other rank. */
+static void what_was_never_received_meets_no_later_channel(void **state)
+{
+    (void)state;
+    tw_channel *channels[2];
+    for (int r = 0; r < 2; r++) assert_int_equal(tw_channel_create(pair[r].comm, &channels[r]), TW_OK);
+    unsigned number = channels[0]->number;
+    tw_channel_start_send(channels[0], 1, sent, SMALL);
+    assert_int_equal(tw_channel_finish(channels[0]), TW_OK);
+    for (int r = 0; r < 2; r++) tw_channel_destroy(channels[r]);
+    make_everywhere(3);
+    end(1, start_receive(number, 0, SMALL), SMALL);
+}
+
 static void what_a_letter_says_is_printable(void **state)
 {
     (void)state;
@@ -957,8 +1033,8 @@ static void what_a_letter_says_is_printable(void **state)
 static tcp_flow *begin_alone(tcp_peer *peer)
 {
     tcp_peer_create(peer, 7);
-    tcp_flow *flow = tcp_flow_of(peer, 0);
-    assert_non_null(flow);
+    tcp_flow *flow;
+    assert_int_equal(tcp_flow_of(peer, 0, &flow), TW_OK);
     return flow;
 }
 
@@ -1015,6 +1091,20 @@ static void what_goes_on_credit_uses_its_permit_up(void **state)
         assert_true(peer.permits <= 1);
         tcp_request_give(send);
     }
+    tcp_peer_destroy(&peer);
+}
+
+static void too_many_channels_are_told_so(void **state)
+{
+    (void)state;
+    tcp_peer peer;
+    tcp_flow *flow = begin_alone(&peer);
+    peer.flow_count = TCP_MOST_FLOWS;
+    assert_int_equal(tcp_flow_of(&peer, 0, &flow), TW_OK); /* it is there */
+    assert_int_equal(tcp_flow_of(&peer, 1, &flow), TW_ERROR_UNSUPPORTED);
+    assert_string_equal(tw_last_error(),
+                        "rank 7 has 65536 channels already, the most there can be over sockets: destroy reducers and "
+                        "gossips that are no longer needed before others are made");
     tcp_peer_destroy(&peer);
 }
 
@@ -1191,7 +1281,8 @@ static void an_offer_may_come_after_its_message_is_over(void **state)
     const tcp_frame message = {.kind = TCP_DATA, .size = 0}, offer = {.kind = TCP_OFFER, .size = 9};
     tcp_peer_create(&peer, 7);
     peer.stream = calloc(2, sizeof *peer.stream);
-    tcp_flow *flow = tcp_flow_of(&peer, 0);
+    tcp_flow *flow;
+    assert_int_equal(tcp_flow_of(&peer, 0, &flow), TW_OK);
     for (peer.streams = 2; peer.streams >= 1; peer.streams--) {
         tcp_request *receive = tcp_request_take(&peer);
         *receive = (tcp_request){.peer = &peer, .dst = word, .size = sizeof word};
@@ -1251,6 +1342,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_rank_whose_program_is_busy_answers, pair_up, part),
         cmocka_unit_test_setup_teardown(who_leaves_says_so, pair_up, part),
         cmocka_unit_test_setup_teardown(what_destroy_loses_is_told, pair_up, part),
+        cmocka_unit_test_setup_teardown(reducers_that_are_gone_leave_no_flows, pair_up, part),
+        cmocka_unit_test_setup_teardown(what_was_never_received_meets_no_later_channel, pair_up, part),
+        cmocka_unit_test(too_many_channels_are_told_so),
         cmocka_unit_test(what_a_letter_says_is_printable),
         cmocka_unit_test(an_end_is_told_once),
         cmocka_unit_test(a_sender_keeps_to_its_credit),

@@ -59,7 +59,8 @@ static void reduce_until_it_fails(tw_comm *comm, const void *context)
 {
     const char *spec = context;
     tw_reducer *reducer = NULL;
-    wire through = {.fatal = tw_comm_size(comm), .change = lie}; /* the first packet; before it ranks were introduced */
+    /* The first packet of a step: create has brought the numbers of channels, and introduced the ranks. */
+    wire through = {.fatal = tw_comm_size(comm) + 1, .change = lie};
     double begun = start(comm);
     if (is_victim(comm)) put_between(&through, comm);
     CHECK(tw_reducer_create(comm, spec, table, MESSAGES, &reducer) == TW_OK);

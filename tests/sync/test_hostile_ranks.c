@@ -118,7 +118,7 @@ static void *introduce(void *argument)
     const introduction *self = argument;
     tw_channel *channel;
     uint32_t words[6];
-    if (tw_channel_create(self->comm, &channel) != TW_OK) return NULL;
+    if (tw_channel_create_again(self->comm, 0, &channel) != TW_OK) return NULL;
     tw_channel_start_receive(channel, 0, words, sizeof words, NULL);
     tw_channel_start_send(channel, 0, self->words, self->size);
     (void)tw_channel_finish(channel);
@@ -127,20 +127,25 @@ static void *introduce(void *argument)
     return NULL;
 }
 
-static void check_introduction(introduction other)
+static void check_words(void *(*speak_up)(void *), introduction other)
 {
     pthread_t thread;
     tw_comm *comms[2];
     tw_reducer *reducer = NULL;
     assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
     other.comm = comms[1];
-    assert_int_equal(pthread_create(&thread, NULL, introduce, &other), 0);
+    assert_int_equal(pthread_create(&thread, NULL, speak_up, &other), 0);
     tw_status got = tw_reducer_create(comms[0], "allreduce", table, 1, &reducer);
     if (got != TW_ERROR_PACKET || !strstr(tw_last_error(), "rank 1"))
         fail_msg("%u %u %u in %zu bytes: %s: %s", other.words[0], other.words[1], other.words[2], other.size,
                  tw_status_name(got), tw_last_error());
     tw_comm_destroy(comms[0]);
     pthread_join(thread, NULL);
+}
+
+static void check_introduction(introduction other)
+{
+    check_words(introduce, other);
 }
 
 static void test_an_introduction_that_cannot_be_is_refused(void **state)
@@ -158,6 +163,33 @@ static void test_an_introduction_that_cannot_be_is_refused(void **state)
     const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
     for (int i = 0; i < 3; i++)
         check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
+}
+
+/* ---- numbers of channels ------------------------------------------------------------------------------------------ */
+
+static void *propose(void *argument)
+{
+    const introduction *self = argument;
+    tw_channel *channel;
+    if (tw_channel_create_behind(self->comm->channel, 1, &channel) != TW_OK) return NULL;
+    tw_channel_start_send(channel, 0, self->words, self->size);
+    (void)tw_channel_finish(channel);
+    tw_channel_destroy(channel);
+    tw_comm_destroy(self->comm);
+    return NULL;
+}
+
+static void test_numbers_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    enum { SIZE = 24 };
+    check_words(propose, (introduction){.words = {3, 2, 1, 1}, .size = SIZE});
+    check_words(propose, (introduction){.words = {2, UINT32_MAX, 1, 1}, .size = SIZE});
+    check_words(propose, (introduction){.words = {2, 2, 0, 1}, .size = SIZE});
+    check_words(propose, (introduction){.words = {2, 2, 2, 1}, .size = SIZE});
+    check_words(propose, (introduction){.words = {2, 2, 1, UINT32_MAX}, .size = SIZE});
+    const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
+    for (int i = 0; i < 3; i++) check_words(propose, (introduction){.words = {2, 2, 26, 26}, .size = sizes[i]});
 }
 
 /* ---- news of who is there ---------------------------------------------------------------------------------------- */
@@ -251,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_first_rank_that_lies_is_named),
         cmocka_unit_test(test_an_introduction_that_cannot_be_is_refused),
+        cmocka_unit_test(test_numbers_that_cannot_be_are_refused),
         cmocka_unit_test(test_news_that_cannot_be_are_refused),
         cmocka_unit_test(test_the_survivors_get_one_comm),
     };

@@ -110,7 +110,10 @@ static void release(transport *mpi, request *one)
 static tw_status check_channel(const transport *mpi, unsigned channel)
 {
     if (channel < (unsigned)mpi->largest_tag) return TW_OK; /* which is the farewells' */
-    return tw_fail(TW_ERROR_UNSUPPORTED, "this MPI has tags for %d channels, no more", mpi->largest_tag);
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "this MPI has tags for %d channels, no more: destroy reducers and "
+                   "gossips that are no longer needed before others are made",
+                   mpi->largest_tag);
 }
 
 /* Of a request that comes to nothing. */

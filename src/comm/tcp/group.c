@@ -53,8 +53,8 @@ static void *run(void *argument)
 /* With the peer's lock. */
 static tw_status prepare(tcp_peer *peer, unsigned channel, tcp_flow **flow, tcp_request **request)
 {
-    *flow = tcp_flow_of(peer, channel);
-    *request = *flow ? tcp_request_take(peer) : NULL;
+    TRY(tcp_flow_of(peer, channel, flow));
+    *request = tcp_request_take(peer);
     return *request ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
 }
 

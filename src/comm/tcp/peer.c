@@ -120,25 +120,32 @@ uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
     return peer->signs;
 }
 
-static tcp_flow *add_flow(tcp_peer *peer, unsigned channel)
+static tw_status add_flow(tcp_peer *peer, unsigned channel, tcp_flow **added)
 {
-    if (peer->flow_count == TCP_MOST_FLOWS) return NULL;
+    if (peer->flow_count == TCP_MOST_FLOWS)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "rank %d has %d channels already, the most there can be over sockets: destroy reducers and "
+                       "gossips that are no longer needed before others are made",
+                       peer->rank, TCP_MOST_FLOWS);
     tcp_flow *flow = calloc(1, sizeof *flow);
-    if (!flow) return NULL;
+    if (!flow) return tw_fail(TW_ERROR_MEMORY, "no memory for channel %u of rank %d", channel, peer->rank);
     flow->peer = peer;
     flow->channel = channel;
     flow->next = peer->bucket[channel % TCP_BUCKETS];
     flow->other = peer->flows;
     peer->bucket[channel % TCP_BUCKETS] = peer->flows = flow;
     peer->flow_count++;
-    return flow;
+    *added = flow;
+    return TW_OK;
 }
 
-tcp_flow *tcp_flow_of(tcp_peer *peer, unsigned channel)
+tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **found)
 {
     tcp_flow *flow = peer->bucket[channel % TCP_BUCKETS];
     while (flow && flow->channel != channel) flow = flow->next;
-    return flow ? flow : add_flow(peer, channel);
+    if (!flow) return add_flow(peer, channel, found);
+    *found = flow;
+    return TW_OK;
 }
 
 tcp_request *tcp_request_take(tcp_peer *peer)

@@ -159,8 +159,8 @@ uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
 /* The same as failing, by this rank's own will: the peer is told, and what it still sends is let by until the end. */
 void tcp_peer_leave(tcp_peer *peer);
 
-/* The flow of a channel, made where there is none; NULL: no memory, or too many. */
-tcp_flow *tcp_flow_of(tcp_peer *peer, unsigned channel);
+/* The flow of a channel, made where there is none. It stays, and its channel has other users in time. */
+tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **flow);
 tcp_request *tcp_request_take(tcp_peer *peer);
 void tcp_request_give(tcp_request *request);
 /* Gives a request its outcome. */

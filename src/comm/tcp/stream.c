@@ -162,9 +162,10 @@ static int take_frame(tcp_stream *stream, const tcp_frame *frame)
 {
     tcp_peer *peer = stream->peer;
     if (take_word(peer, frame->kind)) return 1;
-    tcp_flow *flow = tcp_flow_of(peer, frame->channel);
-    if (!flow) {
-        tcp_peer_fail(peer, TW_ERROR_MEMORY, "no memory for channel %u of rank %d", frame->channel, peer->rank);
+    tcp_flow *flow;
+    tw_status status = tcp_flow_of(peer, frame->channel, &flow);
+    if (status != TW_OK) {
+        tcp_peer_fail(peer, status, "%s", tw_last_error());
         return 0;
     }
     if (frame->kind == TCP_READY || frame->kind == TCP_CREDIT) return tcp_outbox_take(peer, frame, flow);

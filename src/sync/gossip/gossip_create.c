@@ -130,7 +130,7 @@ static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const
                        const float *const *weights, tw_gossip **out)
 {
     unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
-    tw_status channel = tw_channel_create_wide(comm, views + TW_MORE_CHANNELS, &gossip->channel);
+    tw_status channel = tw_channel_create_again(comm, views + TW_MORE_CHANNELS, &gossip->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     gossip->view = gossip->channel;
     tw_status prepared = prepare(gossip, spec, tensors, count, weights, out);

@@ -241,7 +241,7 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
 
 static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
-    tw_status channel = tw_channel_create_wide(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
+    tw_status channel = tw_channel_create_again(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     tw_status prepared = prepare(reducer, spec, tensors, out);
     return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);

@@ -166,10 +166,7 @@ static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, 
     int count = 0;
     tw_status status = tw_host_is_first(gossip) ? list_left(gossip, list, &count) : TW_OK;
     TW_TRY(gossip->host.members ? tw_host_expand(gossip, status, list, &count) : status);
-    tw_mutex_lock(&whole->mutex);
-    unsigned first = whole->channels_created;
-    tw_mutex_unlock(&whole->mutex);
-    TW_TRY(tw_comm_create_subset(whole, list, count, first, NULL, survivors));
+    TW_TRY(tw_comm_create_subset(whole, list, count, tw_numbers_end(whole), NULL, survivors));
     (*survivors)->names = NULL; /* the caller's comm: its ranks are numbered anew */
     return TW_OK;
 }

@@ -76,19 +76,21 @@ static tw_status open_peers(tw_members *members)
     return TW_OK;
 }
 
-static void take_back(const tw_members *members, void **request)
+static void take_back(const tw_members *members, void **request, int outgoing)
 {
     const tw_comm *comm = comm_of(members);
     size_t ignored;
     uint32_t check;
-    if (*request) (void)comm->ops.wait(comm->self, *request, 0, &ignored, &check);
+    if (*request)
+        tw_numbers_ended(members->channel->numbers, outgoing,
+                         comm->ops.wait(comm->self, *request, 0, &ignored, &check));
     *request = NULL;
 }
 
 static void end_talk(tw_members *members, tw_peer *peer)
 {
-    take_back(members, &peer->receive);
-    take_back(members, &peer->send);
+    take_back(members, &peer->receive, 0);
+    take_back(members, &peer->send, 1);
 }
 
 void tw_members_release(tw_members *members)
@@ -107,6 +109,7 @@ static int is_done(const tw_members *members, void **request, int outgoing, size
     uint32_t check;
     *status = comm->ops.wait(comm->self, *request, 0, size, &check);
     *request = NULL;
+    tw_numbers_ended(members->channel->numbers, outgoing, *status);
     if (*status != TW_OK) return 1;
     if (outgoing) *size = message_bytes(members);
     tw_counters_add(&members->channel->counters, outgoing, *size);
@@ -249,6 +252,7 @@ static tw_status speak(tw_members *members, int rank)
     tw_status status =
         comm->ops.start_send(comm->self, rank, members->channel->number + 1, peer->outbox, message_bytes(members),
                              tw_crc32c(0, peer->outbox, message_bytes(members)), &peer->send);
+    if (status == TW_OK) tw_numbers_started(members->channel->numbers, 1);
     if (status != TW_ERROR_PEER) return status;
     tw_members_lose(members, rank);
     return TW_OK;
@@ -317,7 +321,7 @@ static tw_status check_self(const tw_members *members)
     void *request = NULL;
     unsigned char nothing;
     TW_TRY(comm->ops.start_recv(comm->self, members->rank, members->channel->number + 1, &nothing, 1, &request));
-    take_back(members, &request);
+    take_back(members, &request, 0);
     return TW_OK;
 }
 
