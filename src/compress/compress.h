@@ -9,8 +9,9 @@ enum { TW_MOST_RANKS = 16384 }; /* of a scheme */
 
 /* What ops->check says of a spec and a table. */
 tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count);
-/* Reads a spec's options that all schemes share, for who only needs those; release the text with tw_free(dense). */
-tw_status tw_common_options_read(const char *spec, tw_common_options *options);
+/* Finds a spec's scheme and reads the options that all schemes share, for who only needs those; release the text with
+ * tw_free(dense). */
+tw_status tw_common_options_read(const char *spec, const tw_scheme_ops **ops, tw_common_options *options);
 /* tw_scheme_create for who sums inside hosts before: `rank` and `size` count hosts. */
 tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
                                    tw_scheme **scheme);

@@ -49,11 +49,6 @@ enum {
     OPTION_SETS = 5
 };
 
-int tw_leaves_tensors(const tw_scheme_ops *ops)
-{
-    return ops->plan && !ops->every_tensor;
-}
-
 /* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
 static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_options *common,
                            tw_option_set sets[OPTION_SETS])
@@ -136,16 +131,14 @@ void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common
     tw_spec_release(sets, list_options(ops, scheme, common, sets));
 }
 
-tw_status tw_common_options_read(const char *spec, tw_common_options *options)
+tw_status tw_common_options_read(const char *spec, const tw_scheme_ops **ops, tw_common_options *options)
 {
-    const tw_scheme_ops *ops;
     void *scratch;
-    TW_TRY(tw_scheme_find(spec, &ops));
-    TW_TRY(tw_allocate(1, ops->struct_size, &scratch));
-    tw_status status = tw_scheme_options_parse(ops, spec, scratch, options);
-    tw_option_set own = {ops->options, ops->option_count, scratch};
+    TW_TRY(tw_scheme_find(spec, ops));
+    TW_TRY(tw_allocate(1, (*ops)->struct_size, &scratch));
+    tw_status status = tw_scheme_options_parse(*ops, spec, scratch, options);
+    tw_option_set own = {(*ops)->options, (*ops)->option_count, scratch};
     if (status == TW_OK) tw_spec_release(&own, 1);
-    options->compresses = tw_leaves_tensors(ops);
     tw_free(scratch);
     return status;
 }

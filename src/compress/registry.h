@@ -21,7 +21,4 @@ void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common
 /* Whether a scheme's options, which somebody else wrote, can be read: TW_ERROR_SPEC or TW_ERROR_ARGUMENT. */
 tw_status tw_scheme_options_check(const tw_scheme_ops *ops);
 
-/* 1 for a scheme that leaves some tensors as they are, by their size, shape or name. */
-int tw_leaves_tensors(const tw_scheme_ops *ops);
-
 #endif

@@ -101,9 +101,10 @@ static void await_line(tw_lane *lane)
     tw_mutex_unlock(&driver->lock);
 }
 
+/* What a scheme that compresses has to sum is little, and the message before may be coding for long. */
 static int needs_line(const tw_scheme *scheme, const tw_round *round)
 {
-    return round->kind == TW_ROUND_ALLREDUCE && !scheme->common.compresses;
+    return round->kind == TW_ROUND_ALLREDUCE && !tw_leaves_tensors(scheme->ops);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */

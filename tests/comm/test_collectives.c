@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "group.h"
 #include "half.h"
+#include "subset.h"
 
 static size_t each_count(int index, int ranks)
 {
@@ -669,6 +670,42 @@ static void a_number_with_a_receive_taken_back_is_left_alone(void **state)
     assert_int_equal(group_failures(), 0);
 }
 
+/* A comm of all ranks in reverse, on a channel's numbers. What is exchanged on it counts, too. */
+static void play_subset(tw_comm *comm, const void *context)
+{
+    (void)context;
+    int ranks[64], size = comm->size;
+    unsigned number = 0;
+    for (int r = 0; r < size; r++) ranks[r] = size - 1 - r;
+    for (int turn = 0; turn < 4; turn++) {
+        tw_channel *channel = create_again(comm);
+        tw_comm *subset = NULL;
+        void *request = NULL;
+        size_t got;
+        uint32_t check;
+        CHECK(turn < 1 || turn > 2 || channel->number == number);
+        CHECK(turn != 3 || channel->number > number); /* a receive was taken back */
+        number = channel->number;
+        CHECK(tw_comm_create_subset(comm, ranks, size, number + 1, NULL, &subset) == TW_OK);
+        gather_packets(subset->channel, (size_t)turn, 1000);
+        if (turn == 2 && comm->rank == 0) {
+            CHECK(subset->ops.start_recv(subset->self, 0, 0, &got, 1, &request) == TW_OK);
+            CHECK(subset->ops.wait(subset->self, request, 0, &got, &check) == TW_ERROR_PEER);
+        }
+        tw_comm_destroy(subset);
+        tw_channel_destroy(channel);
+    }
+    tw_comm_destroy(comm);
+}
+
+static void what_a_subset_says_counts(void **state)
+{
+    (void)state;
+    for (int i = 0; group_size(i); i++)
+        if (group_size(i) > 1 && group_size(i) <= 64) group_run(group_size(i), play_subset, NULL);
+    assert_int_equal(group_failures(), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +726,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_number_is_given_back_by_all_or_not_at_all),
         cmocka_unit_test(a_number_with_a_message_on_its_way_is_left_alone),
         cmocka_unit_test(a_number_with_a_receive_taken_back_is_left_alone),
+        cmocka_unit_test(what_a_subset_says_counts),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

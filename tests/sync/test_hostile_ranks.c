@@ -165,7 +165,7 @@ static void test_an_introduction_that_cannot_be_is_refused(void **state)
         check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
 }
 
-/* ---- numbers of channels ------------------------------------------------------------------------------------------ */
+/* ---- numbers of channels ------------------------------------------------------------------------------------- */
 
 static void *propose(void *argument)
 {

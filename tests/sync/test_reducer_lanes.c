@@ -204,6 +204,46 @@ static void test_two_cores_code_at_once(void **state)
     assert_true(beside.stats[0].seconds_codec + beside.stats[0].seconds_exchange == beside.took[0]);
 }
 
+/* A message that is compressed, and one that is not: too large for packets, and small enough to be summed at once. */
+static const tw_tensor mixed[] = {{"vector", 1, {24000}}, {"matrix", 2, {SIDE, SIDE}}};
+
+static void play_mixed(void *context, int rank, tw_comm *comm)
+{
+    program *all = context;
+    tw_reducer *reducer;
+    float *gradient = all->gradient[rank];
+    all->status[rank] = tw_reducer_create(comm, all->spec, mixed, 2, &reducer);
+    if (all->status[rank] != TW_OK) return;
+    assert_int_equal(tw_comm_barrier(comm), TW_OK);
+    double began = tw_clock();
+    for (size_t t = 2; t-- > 0; gradient += COUNT) assert_int_equal(tw_reducer_submit(reducer, t, gradient), TW_OK);
+    all->status[rank] = tw_reducer_wait(reducer);
+    all->took[rank] = tw_clock() - began;
+    tw_reducer_destroy(reducer);
+}
+
+/* Where all that takes time is the way to the other rank, packets take it once and sums twice. What a scheme leaves as
+ * it is is summed beside the packets of the message before, and does not wait for them. */
+static void test_compressed_messages_share_the_line(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,min_dims=2", "qsgd:message_kb=1",
+                                        "threshold:message_kb=1"};
+    const tw_world_options options = {.struct_size = sizeof options, .workers = RANKS, .latency = 1};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        tw_world *world;
+        program all = {.spec = specs[s]};
+        for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(2 * COUNT, sizeof(float));
+        assert_int_equal(tw_world_create(&options, &world), TW_OK);
+        assert_int_equal(tw_world_run(world, play_mixed, &all), TW_OK);
+        tw_world_destroy(world);
+        for (int r = 0; r < RANKS; r++) {
+            if (all.status[r] != TW_OK || all.took[r] != 2) fail_msg("%s: %g seconds", specs[s], all.took[r]);
+            free(all.gradient[r]);
+        }
+    }
+}
+
 /* The last message is small, and done long before the large one beside it: the two together are beyond the bound. */
 static const tw_tensor unlike[] = {{"small", 2, {32, 32}}, {"large", 2, {SIDE, SIDE}}, {"middle", 2, {64, 64}}};
 enum { UNLIKE = sizeof unlike / sizeof *unlike };
@@ -250,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_the_first_message_has_the_line_to_itself),
         cmocka_unit_test(test_seconds_add_up),
         cmocka_unit_test(test_two_cores_code_at_once),
+        cmocka_unit_test(test_compressed_messages_share_the_line),
         cmocka_unit_test(test_the_last_message_knows_the_norm_of_those_beside_it),
         cmocka_unit_test(test_more_is_under_way_where_nothing_is_compressed),
         cmocka_unit_test(test_messages_are_as_large_as_suits_the_scheme),

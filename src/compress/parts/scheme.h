@@ -25,7 +25,6 @@ typedef struct tw_common_options {
     int leftovers; /* fp32, fp16, bf16 */
     int64_t message_kb, in_flight, threads, per_host;
     int overlap;
-    int compresses; /* no option: the scheme has those of the first four */
 } tw_common_options;
 
 /* What one step cost this rank, by the packets themselves. */
@@ -138,6 +137,13 @@ struct tw_scheme_ops {
     void (*destroy)(tw_scheme *scheme); /* (optional) */
     const tw_outside *outside;          /* of a scheme from outside: what it was made from (outside.h) */
 };
+
+/* 1 for a scheme that leaves some tensors as they are, by their size, shape or name. The others exchange every tensor
+ * as it is, or rounded. */
+static inline int tw_leaves_tensors(const tw_scheme_ops *ops)
+{
+    return ops->plan && !ops->every_tensor;
+}
 
 /* The library's own schemes, in scheme_list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_own_at(size_t index);

@@ -137,11 +137,12 @@ static tw_status hand_back(void *context, size_t number)
 
 /* Where packets are small a message costs more to begin than to send: then few of them, but enough that one is coded
  * while another is under way. What is not compressed is all wire: then many, so that the first is there soon. */
-static size_t least_message(const tw_common_options *common, const tw_tensor *tensors, size_t count)
+static size_t least_message(const tw_scheme_ops *ops, const tw_common_options *common, const tw_tensor *tensors,
+                            size_t count)
 {
     size_t bytes = 0;
     if (common->message_kb) return (size_t)common->message_kb * 1024;
-    for (size_t i = 0; common->compresses && i < count; i++) bytes += sizeof(float) * tw_tensor_count(&tensors[i]);
+    for (size_t i = 0; tw_leaves_tensors(ops) && i < count; i++) bytes += sizeof(float) * tw_tensor_count(&tensors[i]);
     bytes /= SPARSE_MESSAGES;
     return bytes < LEAST_MESSAGE ? LEAST_MESSAGE : bytes < MOST_MESSAGE ? bytes : MOST_MESSAGE;
 }
@@ -223,17 +224,18 @@ static tw_status create_driver(tw_reducer *reducer)
 /* All that can be done alone. */
 static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
+    const tw_scheme_ops *ops;
     tw_common_options common = {0};
     TW_TRY(tw_need(out, "reducer"));
     TW_TRY(tw_table_check(tensors, reducer->count));
-    TW_TRY(tw_common_options_read(spec, &common));
+    TW_TRY(tw_common_options_read(spec, &ops, &common));
     tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
     tw_free(common.dense);
     TW_TRY(patterns);
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
-    TW_TRY(create_messages(reducer, spec, tensors, least_message(&common, tensors, reducer->count)));
+    TW_TRY(create_messages(reducer, spec, tensors, least_message(ops, &common, tensors, reducer->count)));
     TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
     return create_driver(reducer);

@@ -50,8 +50,9 @@ static tw_status regroup(regrouper *self, int per_host, tw_state_source source, 
 
 static tw_status read_per_host(const char *spec, int *per_host)
 {
+    const tw_scheme_ops *ops;
     tw_common_options options = {0};
-    TW_TRY(tw_common_options_read(spec, &options));
+    TW_TRY(tw_common_options_read(spec, &ops, &options));
     *per_host = (int)options.per_host;
     tw_free(options.dense);
     return TW_OK;
