@@ -30,8 +30,10 @@ static void post_some(tcp_peer *peer, unsigned char *room, tcp_request *requests
         tcp_request *receive = tcp_request_take(peer), *send = tcp_request_take(peer);
         *receive = (tcp_request){.peer = peer, .dst = room, .size = channel ? ROOM : 100};
         *send = (tcp_request){.peer = peer, .is_send = 1, .src = room, .size = channel ? ROOM : 100};
-        must(tcp_inbox_post(tcp_flow_of(peer, channel), receive) == TW_OK);
-        tcp_outbox_post(tcp_flow_of(peer, channel), send);
+        tcp_flow *flow = NULL;
+        must(tcp_flow_of(peer, channel, &flow) == TW_OK);
+        must(tcp_inbox_post(flow, receive) == TW_OK);
+        tcp_outbox_post(flow, send);
         requests[2 * channel] = receive;
         requests[2 * channel + 1] = send;
     }

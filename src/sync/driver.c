@@ -168,14 +168,41 @@ static tw_status run_rounds(tw_lane *lane)
     return settings->end ? settings->end(settings->context, lane->message) : TW_OK;
 }
 
-/* The turn is taken in any case: the messages behind this one wait for it. */
-static tw_status take_turns(tw_lane *lane, tw_status before)
+/* A failure on one lane breaks the comm, and then the others fail with it: the first is the one to tell. */
+static void record_failure(tw_driver *driver, const tw_lane *lane, tw_status status)
 {
-    take_turn(lane);
-    tw_status status = before == TW_OK ? run_rounds(lane) : before;
-    if (status != TW_OK) tw_channel_give_up(lane->channel, status); /* or the others would wait for this rank */
-    give_turn(lane);
-    leave_line(lane);
+    int first = tw_channel_broke(lane->channel) || (lane->aside && tw_channel_broke(lane->aside));
+    if (driver->failure != TW_OK && !first) return;
+    driver->failure = status;
+    snprintf(driver->failure_text, sizeof driver->failure_text, "%s", tw_last_error());
+}
+
+/* With the lock held: the driver's failure, else what is said `otherwise`. */
+static tw_status tell_failure(const tw_driver *driver, tw_status otherwise)
+{
+    return driver->failure == TW_OK ? otherwise : tw_fail(driver->failure, "%s", driver->failure_text);
+}
+
+/* A failure is told at once, without a turn: other ranks and lanes wait for what does not come any more. */
+static tw_status judge(tw_lane *lane, tw_channel *channel, tw_status status)
+{
+    tw_driver *driver = lane->driver;
+    if (status == TW_OK) return TW_OK;
+    tw_channel_give_up(channel, status);
+    tw_mutex_lock(&driver->lock);
+    record_failure(driver, lane, status);
+    tw_condition_wake_all(&driver->changed);
+    tw_mutex_unlock(&driver->lock);
+    return status;
+}
+
+/* One rank alone has no comm that breaks. */
+static tw_status check_others(const tw_lane *lane)
+{
+    tw_driver *driver = lane->driver;
+    tw_mutex_lock(&driver->lock);
+    tw_status status = tell_failure(driver, tw_channel_check(lane->channel));
+    tw_mutex_unlock(&driver->lock);
     return status;
 }
 
@@ -191,7 +218,7 @@ static tw_status wait_until_ready(tw_lane *lane)
         int ready = 0;
         TW_TRY(settings->ready(settings->context, lane->message, &ready));
         if (ready) return TW_OK;
-        TW_TRY(tw_channel_check(lane->channel));
+        TW_TRY(check_others(lane));
         if (patience <= 0)
             return tw_fail(
                 TW_ERROR_SYSTEM,
@@ -208,25 +235,25 @@ static tw_status before_turns(tw_lane *lane)
     return settings->before ? settings->before(settings->context, lane->message, lane->aside) : TW_OK;
 }
 
-static tw_status take_message(tw_lane *lane)
+/* The turn is taken in any case: the messages behind this one wait for it. */
+static tw_status take_turns(tw_lane *lane, tw_status before)
+{
+    take_turn(lane);
+    tw_status status = before == TW_OK ? judge(lane, lane->channel, run_rounds(lane)) : before;
+    give_turn(lane);
+    leave_line(lane);
+    return status;
+}
+
+static void take_message(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    TW_TRY(take_turns(lane, before_turns(lane)));
-    tw_status status = TW_OK;
-    if (settings->after) status = settings->after(settings->context, lane->message, lane->aside);
-    return status == TW_OK ? TW_OK : tw_channel_give_up(lane->aside, status);
+    tw_status status = take_turns(lane, judge(lane, lane->channel, before_turns(lane)));
+    if (status != TW_OK || !settings->after) return;
+    judge(lane, lane->aside, settings->after(settings->context, lane->message, lane->aside));
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
-
-/* A failure on one lane breaks the comm, and then the others fail with it: the first is the one to tell. */
-static void record_failure(tw_driver *driver, const tw_lane *lane, tw_status status)
-{
-    int first = tw_channel_broke(lane->channel) || (lane->aside && tw_channel_broke(lane->aside));
-    if (driver->failure != TW_OK && !first) return;
-    driver->failure = status;
-    snprintf(driver->failure_text, sizeof driver->failure_text, "%s", tw_last_error());
-}
 
 static tw_lane *next_lane(tw_driver *driver)
 {
@@ -242,10 +269,9 @@ static void run_next(tw_lane *lane)
     set_under_way(driver, 1);
     tw_condition_wake_all(&driver->changed);
     tw_mutex_unlock(&driver->lock);
-    tw_status status = take_message(lane);
+    take_message(lane);
     tw_mutex_lock(&driver->lock);
     set_under_way(driver, -1);
-    if (status != TW_OK) record_failure(driver, lane, status);
     driver->done++;
     lane->finished++;
     tw_condition_wake_all(&driver->changed);
@@ -352,14 +378,17 @@ void tw_driver_open(tw_driver *driver, size_t open)
     tw_mutex_unlock(&driver->lock);
 }
 
-/* While a message is under way, the failure of another may not be the first. Its wait ends soon: the comm is broken. */
+/* While a message is under way, the failure of another may not be the first, and gradients are still in use. Its wait
+ * ends soon: the comm is broken, or the rank alone. */
 tw_status tw_driver_failure(tw_driver *driver)
 {
     tw_mutex_lock(&driver->lock);
-    while (driver->failure != TW_OK && driver->under_way) tw_condition_wait(&driver->changed, &driver->lock);
-    tw_status status = driver->failure;
+    tw_status whole = tw_channel_check(driver->lanes[0].channel);
+    while ((driver->failure != TW_OK || whole != TW_OK) && driver->under_way)
+        tw_condition_wait(&driver->changed, &driver->lock);
+    tw_status status = tell_failure(driver, whole);
     tw_mutex_unlock(&driver->lock);
-    return status == TW_OK ? TW_OK : tw_fail(status, "%s", driver->failure_text);
+    return status;
 }
 
 /* A message, or with `message` beyond the last all of them. */

@@ -99,7 +99,7 @@ void tw_driver_open(tw_driver *driver, size_t open);
 tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over);
 /* The same for one message, which is open. */
 tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over);
-/* What tw_driver_wait would return, if a message has failed by now; else TW_OK. */
+/* What tw_driver_wait would return, if a message has failed or the comm is broken by now; else TW_OK. */
 tw_status tw_driver_failure(tw_driver *driver);
 /* For the last message, in its first turn, which it gives up meanwhile: waits until all others have had theirs. */
 void tw_driver_await_others(tw_driver *driver);

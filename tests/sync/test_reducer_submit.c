@@ -509,8 +509,7 @@ static void test_what_is_not_finite_in_any_type(void **state)
         }
 }
 
-/* ---- gradients that are not there yet ------------------------------------------------------------------------------
- */
+/* ---- gradients that are not there yet ---------------------------------------------------------------------------- */
 
 static void test_gradients_are_asked_for(void **state)
 {
@@ -535,7 +534,9 @@ typedef struct meeting {
     tw_status status[3];
     char text[3][300];
     double at[3];
-    int answer; /* of the callback of rank 1 */
+    int answer; /* of the callback of one rank */
+    int sick;   /* that rank */
+    int stuck;  /* 1: the gradient of the message before is not there, either */
     const char *spec;
 } meeting;
 
@@ -544,19 +545,26 @@ static int give_answer(void *context)
     return ((meeting *)context)->answer;
 }
 
+static int never(void *context)
+{
+    (void)context;
+    return 0;
+}
+
 static void meet(void *context, int rank, tw_comm *comm)
 {
     meeting *all = context;
     tw_reducer *reducer = NULL;
     static float values[3][ELEMENTS];
-    tw_comm_set_timeout(comm, rank == 1 ? 5 : 100);
+    tw_comm_set_timeout(comm, rank == all->sick ? 5 : 100);
     all->status[rank] = tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
     if (all->status[rank] != TW_OK) return;
     for (size_t t = TENSORS; t-- > 0;) {
         tw_gradient gradient = {.struct_size = sizeof gradient,
                                 .data = values[rank] + offset_of(t),
-                                .ready = rank == 1 && t == 2 ? give_answer : NULL,
+                                .ready = rank == all->sick && t == 2 ? give_answer : NULL,
                                 .context = context};
+        if (rank == all->sick && all->stuck && t == 3) gradient.ready = never;
         all->status[rank] = tw_reducer_submit_with(reducer, t, &gradient);
     }
     if (all->status[rank] == TW_OK) all->status[rank] = tw_reducer_wait(reducer);
@@ -571,7 +579,7 @@ static void test_a_gradient_that_never_comes(void **state)
     (void)state;
     static const char *const specs[] = {"topk:message_kb=1", "topk:message_kb=1,overlap=off"};
     for (size_t s = 0; s < 2; s++) {
-        meeting late = {.spec = specs[s], .answer = 0}, never = {.spec = specs[s], .answer = -7};
+        meeting late = {.spec = specs[s], .sick = 1}, never = {.spec = specs[s], .sick = 1, .answer = -7};
         run_world(3, meet, &late);
         assert_int_equal(late.status[1], TW_ERROR_SYSTEM);
         assert_non_null(strstr(late.text[1], "not ready within 5 seconds"));
@@ -584,6 +592,23 @@ static void test_a_gradient_that_never_comes(void **state)
             assert_true(never.at[r] < 0.1);
             if (r != 1) assert_int_equal(late.status[r], TW_ERROR_PEER);
             if (r != 1) assert_int_equal(never.status[r], TW_ERROR_PEER);
+        }
+    }
+}
+
+/* One message waits for its gradient, and the next learns that its own will not come. Nobody waits for the first any
+ * more, also where one rank is alone and no comm breaks. */
+static void test_a_gradient_that_fails_beside_one_that_is_late(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        meeting all = {.spec = "topk:message_kb=1", .sick = ranks - 1, .stuck = 1, .answer = -7};
+        run_world(ranks, meet, &all);
+        assert_int_equal(all.status[all.sick], TW_ERROR_SYSTEM);
+        assert_non_null(strstr(all.text[all.sick], "tensor 2 will never be ready"));
+        for (int r = 0; r < ranks; r++) {
+            assert_true(all.at[r] < 0.1);
+            if (r != all.sick) assert_int_equal(all.status[r], TW_ERROR_PEER);
         }
     }
 }
@@ -805,16 +830,37 @@ static void test_who_leaves_keeps_nobody(void **state)
     assert_non_null(strstr(all.text[2], "has left"));
 }
 
+/* Also where the step is over, and where nothing is under way yet. */
+static void test_nothing_goes_on_after_a_leave(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"topk", "topk:overlap=off"};
+    static float values[ELEMENTS];
+    for (size_t s = 0; s < 2; s++)
+        for (size_t submitted = 0; submitted <= TENSORS; submitted += TENSORS) {
+            tw_comm *comm;
+            tw_reducer *reducer;
+            int done = 7;
+            assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
+            assert_int_equal(tw_reducer_create(comm, specs[s], table, TENSORS, &reducer), TW_OK);
+            assert_int_equal(submit_all(reducer, values, 0, submitted), TW_OK);
+            tw_comm_leave(comm);
+            for (int times = 0; times < 2; times++) {
+                assert_int_equal(tw_reducer_submit(reducer, 0, values), TW_ERROR_PEER);
+                assert_non_null(strstr(tw_last_error(), "has left"));
+                assert_int_equal(tw_reducer_wait_tensor(reducer, TENSORS - 1, INFINITY, &done), TW_ERROR_PEER);
+                assert_int_equal(tw_reducer_wait_for(reducer, 0, &done), TW_ERROR_PEER);
+            }
+            assert_int_equal(done, 7);
+            tw_reducer_destroy(reducer);
+            tw_comm_destroy(comm);
+        }
+}
+
 static void *call_back(void *argument)
 {
     tw_comm_leave(argument);
     return NULL;
-}
-
-static int never(void *context)
-{
-    (void)context;
-    return 0;
 }
 
 /* Rank 0's wait, for a peer that never submits or a gradient that never comes, is ended by another thread, whenever
@@ -863,6 +909,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_finite_in_any_type),
         cmocka_unit_test(test_gradients_are_asked_for),
         cmocka_unit_test(test_a_gradient_that_never_comes),
+        cmocka_unit_test(test_a_gradient_that_fails_beside_one_that_is_late),
         cmocka_unit_test(test_scaled_gradients),
         cmocka_unit_test(test_rates_of_tensors),
         cmocka_unit_test(test_bytes_of_the_state),
@@ -870,6 +917,7 @@ int main(void)
         cmocka_unit_test(test_a_wait_that_does_the_work),
         cmocka_unit_test(test_a_wait_for_one_tensor),
         cmocka_unit_test(test_who_leaves_keeps_nobody),
+        cmocka_unit_test(test_nothing_goes_on_after_a_leave),
         cmocka_unit_test(test_a_wait_is_called_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
