@@ -29,7 +29,8 @@
  *   no status then return 0, a NULL pointer, or "" if their comment says so; destroy functions do nothing with NULL.
  *   Nothing has changed then. All headers of thinwire follow these rules.
  * - A struct_size is set to the struct's sizeof by the caller, who may be older or newer than the library: fields that
- *   only one of them knows are zero for the other. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
+ *   only one of them knows are zero for the other. A caller who sets one that the library does not know gets
+ *   TW_ERROR_UNSUPPORTED. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
  * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
  *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
  * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive the reducers on it. Strings and
@@ -287,9 +288,10 @@ typedef struct tw_gradient {
     tw_memory_kind memory; /* of data: the host's. Any other, or a stream, is TW_ERROR_UNSUPPORTED */
     void *stream;          /* none: NULL */
     /* 1: this rank has no gradient for the tensor in this step (an unused layer or expert, a rank that ran out of
-     * data), and what stands in data is not looked at. The rank adds nothing to the sum, which is still divided by the
-     * number of ranks, and receives the mean. All that it remembers for the tensor stays as it is, neither sent nor
-     * faded. For a tensor that is absent on all ranks the mean is 0 and nothing is lost, so it need not be applied. */
+     * data). What stands in data is not looked at; the mean goes there, so it is not NULL. The rank adds nothing to the
+     * sum, which is still divided by the number of ranks, and receives the mean. All that it remembers for the tensor
+     * stays as it is, neither sent nor faded. For a tensor that is absent on all ranks the mean is 0 and nothing is
+     * lost, so it need not be applied. */
     int absent;
     /* Asked before anything of the gradient is touched, with `context`: above 0 once it is there, 0 as long as it is
      * not, below 0 when it never will be. It is how a copy from a device or an event is waited for without a thread of

@@ -22,7 +22,7 @@ extern "C" {
  * A message is its bytes and one word beside them, `check`, which the transport carries from start_send to the
  * receiver's wait without a look at it: thinwire makes it a checksum of the bytes, and compares. */
 typedef struct tw_transport_ops {
-    size_t struct_size;    /* sizeof(tw_transport_ops); fields beyond it, which a later thinwire has, are 0 */
+    size_t struct_size;    /* sizeof(tw_transport_ops) */
     unsigned version;      /* TW_TRANSPORT_VERSION */
     tw_memory_kind memory; /* of src and dst. TW_MEMORY_HOST; any other is TW_ERROR_UNSUPPORTED */
     const char *name;

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
-enum { MOST = 1 << 16 }; /* bytes: a larger size has not been set, it has been left to chance */
+enum { MOST = 1024 }; /* bytes: a larger size has not been set, it has been left to chance */
 
+/* A struct that begins with a size_t is a multiple of one, which few sizes are that nobody has set. */
 static tw_status read_size(const void *sized, const char *type, size_t *size)
 {
     memcpy(size, sized, sizeof *size);
-    if (*size >= sizeof *size && *size <= MOST) return TW_OK;
+    if (*size >= sizeof *size && *size <= MOST && *size % sizeof *size == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(%s) before the call", *size, type);
 }
 
@@ -27,9 +28,7 @@ tw_status tw_read_sized(void *dst, size_t size, const void *src, const char *typ
 {
     size_t given;
     TW_TRY(read_size(src, type, &given));
-    memset(dst, 0, size);
-    memcpy(dst, src, given < size ? given : size);
-    return TW_OK;
+    return tw_read_known(dst, size, src, given, type);
 }
 
 tw_status tw_check_reserved(const void *const reserved[2], const char *type)

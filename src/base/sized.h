@@ -10,8 +10,8 @@
  * for itself, or no size that a struct has. */
 tw_status tw_copy_sized(void *dst, const void *src, size_t size, const char *type);
 
-/* The other way: what the caller says, in the struct of `size` bytes that this library knows. Fields beyond the
- * caller's struct_size become zero. TW_ERROR_ARGUMENT as above. */
+/* The other way: what the caller says, in the struct of `size` bytes that this library knows. TW_ERROR_ARGUMENT as
+ * above; else as tw_read_known. */
 tw_status tw_read_sized(void *dst, size_t size, const void *src, const char *type);
 
 /* TW_ERROR_ARGUMENT if the two pointers reserved in a struct without a struct_size are not NULL. */

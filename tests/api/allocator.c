@@ -196,6 +196,11 @@ static void not_whole(void)
     assert_fails(tw_set_allocator(&mine), TW_ERROR_ARGUMENT, "both functions");
     mine = (tw_allocator){.allocate = take, .release = give};
     assert_fails(tw_set_allocator(&mine), TW_ERROR_ARGUMENT, "struct_size");
+    struct {
+        tw_allocator known;
+        void *later;
+    } newer = {{.struct_size = sizeof newer, .allocate = take, .release = give}, &mine};
+    assert_fails(tw_set_allocator(&newer.known), TW_ERROR_UNSUPPORTED, "newer");
 }
 
 static void test_everything_comes_from_it_and_goes_back(void **state)

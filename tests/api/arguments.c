@@ -501,7 +501,7 @@ static tw_status ask_with(ask question, size_t size, unsigned char room[512])
  * for themselves or left to chance, are refused with nothing written. */
 static void check_sizes(ask question, size_t size)
 {
-    static const size_t wrong[] = {0, 1, sizeof(size_t) - 1, (size_t)1 << 20, SIZE_MAX};
+    static const size_t wrong[] = {0, 1, sizeof(size_t) - 1, sizeof(size_t) + 1, 1032, 4097, (size_t)1 << 20, SIZE_MAX};
     unsigned char room[512], whole[512];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_refused(ask_with(question, wrong[i], room), "struct_size");

@@ -2,6 +2,7 @@
 #include "rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <thinwire/thinwire_tcp.h>
 
@@ -45,9 +46,35 @@ static void test_join(void **state)
     NEEDED(tw_transport_open, comm, NULL);
 }
 
+/* One that demands something of which this library has not heard is not served without it. */
+static void test_options_of_any_size(void **state)
+{
+    (void)state;
+    tw_tcp *tcp = NULL;
+    tw_comm *comm = NULL;
+    struct {
+        tw_tcp_options known;
+        void *later;
+    } newer = {.later = &newer};
+    static const size_t wrong[] = {0, 1, sizeof(size_t) + 1, 1032, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        newer.known.struct_size = wrong[i];
+        assert_int_equal(tw_tcp_listen(&newer.known, &tcp), TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(tw_last_error(), "struct_size"));
+    }
+    newer.known.struct_size = sizeof newer;
+    assert_int_equal(tw_tcp_listen(&newer.known, &tcp), TW_ERROR_UNSUPPORTED);
+    assert_int_equal(tw_tcp_join("127.0.0.1:1", 0, 1, &newer.known, 1, &comm), TW_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(tw_last_error(), "newer"));
+    assert_true(!tcp && !comm);
+    newer.later = NULL;
+    assert_int_equal(tw_tcp_listen(&newer.known, &tcp), TW_OK);
+    tw_tcp_destroy(tcp);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_listen), cmocka_unit_test(test_connect),
-                                       cmocka_unit_test(test_join)};
+                                       cmocka_unit_test(test_join), cmocka_unit_test(test_options_of_any_size)};
     return rows_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
+#include <thinwire/thinwire_sim.h>
 
 #include "support/assert.h"
 
@@ -152,6 +153,48 @@ static const tw_transport_ops hollow = {.struct_size = sizeof hollow,
                                         .poll = poll_nothing,
                                         .destroy = count_destroyed};
 
+/* A newer program's struct: zero where this library knows nothing, or in use. */
+#define NEWER(type)                                                                                                    \
+    struct {                                                                                                           \
+        type known;                                                                                                    \
+        double later[2];                                                                                               \
+    }
+
+/* Nothing happens under an option, a gradient's word or a function that is not looked at. */
+static void test_what_is_not_known_may_not_be_used(void **state)
+{
+    (void)state;
+    const tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
+    float gradient[COUNT] = {0};
+    tw_comm *comm, *other = NULL;
+    tw_reducer *reducer;
+    tw_world *world = NULL;
+    int destroyed = 0;
+    NEWER(tw_gradient) word = {.known = {.struct_size = sizeof word, .data = gradient}};
+    NEWER(tw_world_options) options = {.known = {.struct_size = sizeof options, .workers = 1}};
+    NEWER(tw_transport_ops) ops = {.known = hollow};
+    ops.known.struct_size = sizeof ops;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_reducer_create(comm, "topk", table, 1, &reducer));
+    for (int i = 0; i < 2; i++) {
+        word.later[i] = options.later[i] = ops.later[i] = 1;
+        assert_fails(tw_reducer_submit_with(reducer, 0, &word.known), TW_ERROR_UNSUPPORTED, "a tw_gradient of ");
+        assert_fails(tw_world_create(&options.known, &world), TW_ERROR_UNSUPPORTED, "a tw_world_options of ");
+        assert_fails(tw_comm_create_custom(&ops.known, &destroyed, 0, 1, &other), TW_ERROR_UNSUPPORTED,
+                     "a tw_transport_ops of ");
+        word.later[i] = options.later[i] = ops.later[i] = 0;
+    }
+    assert_true(!world && !other && !destroyed);
+    assert_ok(tw_reducer_submit_with(reducer, 0, &word.known));
+    assert_ok(tw_reducer_wait(reducer));
+    assert_ok(tw_world_create(&options.known, &world));
+    assert_ok(tw_comm_create_custom(&ops.known, &destroyed, 0, 1, &other));
+    tw_world_destroy(world);
+    tw_comm_destroy(other);
+    tw_reducer_destroy(reducer);
+    tw_comm_destroy(comm);
+}
+
 /* A table in a block of exactly its own size, so that reading on would be seen. */
 static tw_status create_of_size(size_t size, int *destroyed)
 {
@@ -214,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_tensors_have_nothing_in_their_room),
         cmocka_unit_test(test_rounds_are_of_host_memory),
         cmocka_unit_test(test_entries_leave_their_room_empty),
+        cmocka_unit_test(test_what_is_not_known_may_not_be_used),
         cmocka_unit_test(test_tables_of_any_size),
         cmocka_unit_test(test_tables_without_a_size),
         cmocka_unit_test(test_tables_are_of_host_memory),

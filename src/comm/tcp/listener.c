@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_KEY = 16, LONGEST_KEY = 4096 };
+enum { LEAST_KEY = 16, LONGEST_KEY = 4096, LARGEST_OPTIONS = 1024 };
 
 /* --- options ------------------------------------------------------------------------------------------------- */
 
@@ -30,12 +30,26 @@ static tw_status check_options(const tw_tcp_options *options)
     return TW_OK;
 }
 
+/* As base/sized.h does it: a program that is newer may have options that are not known here, but not use them. */
+static tw_status read_known(const tw_tcp_options *given, tw_tcp_options *options)
+{
+    size_t size = given->struct_size;
+    if (size < sizeof size || size > LARGEST_OPTIONS || size % sizeof size)
+        return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(tw_tcp_options) before the call", size);
+    for (size_t i = sizeof *options; i < size; i++)
+        if (((const char *)given)[i])
+            return tw_fail(TW_ERROR_UNSUPPORTED,
+                           "a tw_tcp_options of %zu bytes uses what this thinwire (%s) does not know; it was compiled "
+                           "against a newer one",
+                           size, tw_version());
+    memcpy(options, given, size < sizeof *options ? size : sizeof *options);
+    return TW_OK;
+}
+
 tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options)
 {
     *options = (tw_tcp_options){.struct_size = sizeof *options};
-    if (given && given->struct_size < sizeof given->struct_size)
-        return tw_fail(TW_ERROR_ARGUMENT, "set struct_size = sizeof(tw_tcp_options)");
-    if (given) memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
+    if (given) TRY(read_known(given, options));
     return check_options(options);
 }
 
