@@ -565,7 +565,8 @@ typedef tw_status (*tw_state_visit)(void *context, const tw_remembered *entry);
  * can no longer be taken back. */
 TW_API tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context);
 
-/* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. */
+/* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. NULL: it is
+ * lost, with the machine that it was on, say. */
 typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **state);
 /* What a reducer's rank `rank` of `size` goes on with where `old_size` ranks have saved their states: puts into
  * `state`, under `prefix`, what load then takes; the old states have the same prefix. Nobody need be there: spec and
@@ -574,7 +575,9 @@ typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **s
  * where one number is a power of two times the other and nothing is denormal. What is the same on all ranks is copied;
  * what is a rank's own comes from the first old rank that lies there. As many ranks as before have exactly what they
  * had. `source` is asked for rank 0 and for those whose part this rank takes over, in order, and with per_host for the
- * first ranks of hosts alone. TW_ERROR_STATE says which old rank's state does not fit and where: what load refuses,
+ * first ranks of hosts alone. Where a state is lost, what was held back there is dropped, and the new rank in its place
+ * has only what is the same on all ranks; of rank 0's place the next ones are asked, and with none at all the call is
+ * TW_ERROR_ARGUMENT. TW_ERROR_STATE says which old rank's state does not fit and where: what load refuses,
  * what should be the same on all ranks and is not, and what has no place in the new group: when a tensor that was
  * compressed before travels exactly in the new group and nothing of it may be held back, or when a sum is too large to
  * be loaded. Nothing is put into `state` then. What source returns is passed on. */
@@ -594,9 +597,9 @@ TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, con
  * over, and the pointers are good for no longer. `visit` may not call the gossip. */
 TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
 /* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
- * Its weights are the mean of those old ranks' that lie where it lies, each by what they have in common, so that the
- * mean over the ranks stays, to the rounding of fp32; so is what else is a rank's own. What it keeps of its neighbours'
- * has the same bits as theirs. */
+ * No state may be lost: give those that are left as fewer old ranks. Its weights are the mean of those old ranks' that
+ * lie where it lies, each by what they have in common, so that the mean over the ranks stays, to the rounding of fp32;
+ * so is what else is a rank's own. What it keeps of its neighbours' has the same bits as theirs. */
 TW_API tw_status tw_gossip_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
                                          tw_state_source source, void *context, int rank, int size, const char *prefix,
                                          tw_state *state);

@@ -93,7 +93,7 @@ typedef struct taker {
     tw_walk walk;
     tw_scheme *scheme;
     const tw_regrouping *to;
-    int old;
+    int old, first;
 } taker;
 
 static tw_status refuse(const tw_remembered *entry, const taker *self)
@@ -117,8 +117,8 @@ static tw_status compare(const taker *self, const tw_remembered *entry)
     tw_remembered place;
     if (!find(self->scheme, entry->what, entry->tensor, &place)) return refuse(entry, self);
     if (memcmp(place.data, entry->data, bytes_of(entry)) == 0) return TW_OK;
-    return tw_fail(TW_ERROR_STATE, "%s/%s is not what rank 0 has there, though it is the same on all ranks of a run",
-                   entry->what, entry->tensor);
+    return tw_fail(TW_ERROR_STATE, "%s/%s is not what rank %d has there, though it is the same on all ranks of a run",
+                   entry->what, entry->tensor, self->first);
 }
 
 static double value_at(const tw_remembered *entry, size_t i)
@@ -204,7 +204,7 @@ static tw_status take(tw_walk *walk, const tw_remembered *entry)
     case TW_STATE_ADDS:
         return adds_up(entry->dtype) ? add(self, entry) : refuse(entry, self);
     case TW_STATE_SAME:
-        return self->old == 0 ? copy_over(self, entry) : compare(self, entry);
+        return self->old == self->first ? copy_over(self, entry) : compare(self, entry);
     case TW_STATE_OWN:
         return self->old == tw_regrouping_origin(self->to) ? copy_over(self, entry) : TW_OK;
     case TW_STATE_AVERAGES:
@@ -213,28 +213,30 @@ static tw_status take(tw_walk *walk, const tw_remembered *entry)
     return refuse(entry, self);
 }
 
-tw_status tw_scheme_take_over(tw_scheme *scheme, tw_scheme *old_scheme, const tw_regrouping *to, int old)
+tw_status tw_scheme_take_over(tw_scheme *scheme, tw_scheme *old_scheme, const tw_regrouping *to, int old, int first)
 {
-    taker self = {.walk = {.visit = take}, .scheme = scheme, .to = to, .old = old};
+    taker self = {.walk = {.visit = take}, .scheme = scheme, .to = to, .old = old, .first = first};
     return tw_scheme_visit(old_scheme, &self.walk);
 }
 
 /* ---- the old ranks ----------------------------------------------------------------------------------------------- */
 
 static tw_status take_from(const tw_regrouping *to, int old, int stride, tw_state_source source, void *context,
-                           tw_status (*take_state)(void *taker, int old, const tw_state *state), void *receiver)
+                           tw_status (*take_state)(void *taker, int old, const tw_state *state), void *receiver,
+                           int *any)
 {
     char place[96];
     const tw_state *state = NULL;
     TW_TRY(source(context, old * stride, &state));
-    tw_status status = state ? take_state(receiver, old, state) : tw_fail(TW_ERROR_ARGUMENT, "there is no state");
+    tw_status status = take_state(receiver, old, state);
+    *any |= state != NULL;
     snprintf(place, sizeof place, "rank %d of the %d before", old * stride, to->old_size * stride);
     return status == TW_OK ? TW_OK : tw_fail_in(status, place);
 }
 
 static int matters(const tw_regrouping *to, size_t count, int old)
 {
-    int any = old == 0;
+    int any = 0;
     for (size_t i = 0; i < count; i++) any |= tw_regrouping_common(&to[i], old) > 0;
     return any;
 }
@@ -242,7 +244,9 @@ static int matters(const tw_regrouping *to, size_t count, int old)
 tw_status tw_regrouping_each(const tw_regrouping *to, size_t count, int stride, tw_state_source source, void *context,
                              tw_status (*take_state)(void *taker, int old, const tw_state *state), void *receiver)
 {
+    int any = 0;
     for (int old = 0; old < to->old_size; old++)
-        if (matters(to, count, old)) TW_TRY(take_from(to, old, stride, source, context, take_state, receiver));
-    return TW_OK;
+        if (!any || matters(to, count, old))
+            TW_TRY(take_from(to, old, stride, source, context, take_state, receiver, &any));
+    return any ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "there is no state of any of the ranks before");
 }

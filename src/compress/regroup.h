@@ -27,13 +27,14 @@ int tw_regrouping_origin(const tw_regrouping *to);
 void tw_regrouping_average(const tw_regrouping *to, int old, const float *values, size_t count, float *dst);
 
 /* Calls `take` for each old rank that matters, in order: those with which one of `count` new ranks has something in
- * common, and rank 0, with whom the others must agree. `stride`: ranks that act as one, the first for all. A failure is
+ * common, and the first that is there, with whom the others must agree. `state` is NULL where an old rank's is lost,
+ * which take may refuse; one at least must be there. `stride`: ranks that act as one, the first for all. A failure is
  * said to be the old rank's. */
 tw_status tw_regrouping_each(const tw_regrouping *to, size_t count, int stride, tw_state_source source, void *context,
                              tw_status (*take)(void *taker, int old, const tw_state *state), void *taker);
 
 /* Adds to a scheme made for the new rank, with nothing remembered yet, what it takes over from an old rank, whose
- * scheme has loaded what was saved. Old ranks come in order. */
-tw_status tw_scheme_take_over(tw_scheme *scheme, tw_scheme *old_scheme, const tw_regrouping *to, int old);
+ * scheme has loaded what was saved. Old ranks come in order; `first` is the one that came first. */
+tw_status tw_scheme_take_over(tw_scheme *scheme, tw_scheme *old_scheme, const tw_regrouping *to, int old, int first);
 
 #endif

@@ -414,6 +414,73 @@ static void test_hosts_are_ranks(void **state)
     release_group(&saved);
 }
 
+/* ---- states that are lost --------------------------------------------------------------------------------------- */
+
+static void lose(saved_group *saved, int rank)
+{
+    tw_state_destroy(saved->states[rank]);
+    saved->states[rank] = NULL;
+}
+
+static void test_what_a_lost_rank_held_back_is_dropped(void **state)
+{
+    (void)state;
+    saved_group four;
+    make_group(&four, 4);
+    lose(&four, 1);
+    assert_true(share_of(&four, 0, 2) == 3 * 1);
+    assert_true(share_of(&four, 1, 2) == 3 * (3 + 4));
+    assert_true(share_of(&four, 0, 1) == 3 * (1 + 3 + 4));
+    for (int r = 0; r < 4; r++) assert_true(share_of(&four, r, 4) == (r == 1 ? 0 : 3.0F * (float)(r + 1)));
+    lose(&four, 0);
+    assert_true(share_of(&four, 0, 2) == 0);
+    assert_int_equal(four.asked, 3); /* until one is there */
+    assert_int_equal(four.order[2], 2);
+    release_group(&four);
+}
+
+/* The group without its rank `lost`. */
+static sums *sum_others(loopback *group, int lost)
+{
+    sums *all = calloc(1, sizeof *all);
+    for (int r = 0; r < group->size; r++)
+        if (r != lost) assert_ok(tw_scheme_visit_state(group->scheme[r], add_up, all));
+    return all;
+}
+
+/* Of every rank in turn, and by fewer, as many and more ranks. They go on, and agree on what all have alike. */
+static void test_the_others_go_on_without_a_lost_rank(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"dgc", "powersgd", "scalecom", "sdagc:revision=age", "sign", "topk"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+        for (int lost = 0; lost < 3; lost++)
+            for (int size = 2; size <= 4; size++) {
+                loopback group;
+                saved_group saved;
+                batch *b = batch_create(table, TENSORS);
+                double *given = calloc(ELEMENTS, sizeof *given);
+                assert_ok(loopback_create(&group, specs[s], table, TENSORS, 3));
+                run_steps(&group, b, 0, given);
+                sums *before = sum_others(&group, lost), *after;
+                save_group(&group, &saved);
+                lose(&saved, lost);
+                loopback_destroy(&group);
+                assert_ok(loopback_create(&group, specs[s], table, TENSORS, size));
+                assert_ok(load_regrouped(&group, specs[s], &saved));
+                after = sum_group(&group);
+                assert_same_sums(specs[s], before, after, 3e-7);
+                assert_int_equal(before->same * size, after->same * 2);
+                run_steps(&group, b, STEPS, given);
+                free(before);
+                free(after);
+                release_group(&saved);
+                loopback_destroy(&group);
+                batch_destroy(b);
+                free(given);
+            }
+}
+
 /* ---- states that do not fit ------------------------------------------------------------------------------------- */
 
 /* Rank 0 of 2 of a group of 4. */
@@ -444,11 +511,15 @@ static void test_hostile_states_are_refused_by_name(void **state)
     assert_ok(tw_state_put(saved.states[0], "s.residual/w", TW_F16, 1, (size_t[]){30}, values));
     assert_refused(topk, &saved, TW_ERROR_STATE, "'s.residual/w' of the saved state is F16");
     assert_refused("dgc", &saved, TW_ERROR_STATE, "rank 0 of the 4 before");
-    tw_state_destroy(saved.states[0]);
-    saved.states[0] = NULL;
-    assert_refused(topk, &saved, TW_ERROR_ARGUMENT, "rank 0 of the 4 before: there is no state");
+    lose(&saved, 0);
+    tw_state *got;
+    assert_fails(regroup(topk, &saved, 1, 2, &got), TW_ERROR_STATE,
+                 "rank 2 of the 4 before: scheme/steps is not what rank 1 has");
+    tw_state_destroy(got);
     assert_ok(tw_state_create(&saved.states[0]));
     assert_refused(topk, &saved, TW_ERROR_STATE, "has no tensor 's.");
+    for (int r = 0; r < saved.size; r++) lose(&saved, r);
+    assert_refused(topk, &saved, TW_ERROR_ARGUMENT, "there is no state of any of the ranks before");
     release_group(&saved);
 }
 
@@ -555,6 +626,8 @@ int main(void)
         cmocka_unit_test(test_only_what_is_needed_is_asked_for),
         cmocka_unit_test(test_as_many_as_before_have_what_they_had),
         cmocka_unit_test(test_hosts_are_ranks),
+        cmocka_unit_test(test_what_a_lost_rank_held_back_is_dropped),
+        cmocka_unit_test(test_the_others_go_on_without_a_lost_rank),
         cmocka_unit_test(test_hostile_states_are_refused_by_name),
         cmocka_unit_test(test_a_sum_beyond_bounds_is_refused),
         cmocka_unit_test(test_what_has_no_place_is_refused),

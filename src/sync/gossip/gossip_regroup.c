@@ -41,9 +41,16 @@ static tw_status average(const regrouper *self, size_t memory, int old, const tw
     return TW_OK;
 }
 
+/* The mean of the weights that are left is had by giving these alone, as fewer old ranks. */
+static tw_status need_state(const tw_state *state)
+{
+    return state ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "there is no state");
+}
+
 static tw_status take_over(void *context, int old, const tw_state *state)
 {
     const regrouper *self = context;
+    TW_TRY(need_state(state));
     for (size_t m = 0; m < self->gossip->memory_count; m++) TW_TRY(average(self, m, old, state));
     return TW_OK;
 }
@@ -52,6 +59,7 @@ static tw_status take_over(void *context, int old, const tw_state *state)
 static tw_status take_own(void *context, int old, const tw_state *state)
 {
     const regrouper *self = context;
+    TW_TRY(need_state(state));
     return old == self->to->rank ? tw_gossip_load_state(self->gossip, self->prefix, state) : TW_OK;
 }
 

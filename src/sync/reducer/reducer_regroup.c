@@ -11,7 +11,8 @@ typedef struct regrouper {
     const tw_tensor *tensors;
     size_t count;
     tw_regrouping to;
-    tw_scheme *scheme; /* the new rank's */
+    tw_scheme *scheme;  /* the new rank's */
+    int first, is_lost; /* the first old rank that is there, and whether the new rank's own is not */
 } regrouper;
 
 static tw_status make(const regrouper *self, int rank, int size, tw_scheme **scheme)
@@ -21,11 +22,13 @@ static tw_status make(const regrouper *self, int rank, int size, tw_scheme **sch
 
 static tw_status take_over(void *context, int old, const tw_state *state)
 {
-    const regrouper *self = context;
+    regrouper *self = context;
     tw_scheme *scheme = NULL;
+    if (!state) return TW_OK; /* what it held back is lost */
+    if (self->first < 0) self->first = old;
     TW_TRY(make(self, old, self->to.old_size, &scheme));
     tw_status status = tw_scheme_load_state(scheme, self->prefix, state);
-    if (status == TW_OK) status = tw_scheme_take_over(self->scheme, scheme, &self->to, old);
+    if (status == TW_OK) status = tw_scheme_take_over(self->scheme, scheme, &self->to, old, self->first);
     tw_scheme_destroy(scheme);
     return status;
 }
@@ -33,15 +36,24 @@ static tw_status take_over(void *context, int old, const tw_state *state)
 /* As many ranks as before have what they had. */
 static tw_status take_own(void *context, int old, const tw_state *state)
 {
-    const regrouper *self = context;
-    return old == self->to.rank ? tw_scheme_load_state(self->scheme, self->prefix, state) : TW_OK;
+    regrouper *self = context;
+    if (old != self->to.rank) return TW_OK;
+    self->is_lost = !state;
+    return state ? tw_scheme_load_state(self->scheme, self->prefix, state) : TW_OK;
+}
+
+/* From one whose own is lost, what is the same on all ranks is still to be had. */
+static tw_status take(regrouper *self, int per_host, tw_state_source source, void *context)
+{
+    int as_many = self->to.size == self->to.old_size;
+    TW_TRY(tw_regrouping_each(&self->to, 1, per_host, source, context, as_many ? take_own : take_over, self));
+    return self->is_lost ? tw_regrouping_each(&self->to, 1, per_host, source, context, take_over, self) : TW_OK;
 }
 
 static tw_status regroup(regrouper *self, int per_host, tw_state_source source, void *context, tw_state *state)
 {
     TW_TRY(make(self, self->to.rank, self->to.size, &self->scheme));
-    tw_status status = tw_regrouping_each(&self->to, 1, per_host, source, context,
-                                          self->to.size == self->to.old_size ? take_own : take_over, self);
+    tw_status status = take(self, per_host, source, context);
     if (status == TW_OK) status = tw_scheme_check_remembered(self->scheme, self->prefix);
     if (status == TW_OK) status = tw_scheme_save_state(self->scheme, self->prefix, state);
     tw_scheme_destroy(self->scheme);
@@ -70,6 +82,7 @@ tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *tensors, s
     TW_TRY(tw_hosts_check(old_size, per_host));
     TW_TRY(tw_hosts_check(size, per_host));
     if (rank % per_host != 0) return TW_OK;
-    regrouper self = {spec, prefix, tensors, count, {old_size / per_host, rank / per_host, size / per_host}, NULL};
+    regrouper self = {spec, prefix, tensors, count, {old_size / per_host, rank / per_host, size / per_host},
+                      NULL, -1,     0};
     return regroup(&self, per_host, source, context, state);
 }
