@@ -130,7 +130,7 @@ static tw_status create_temporary(const char *path, tw_text *name, int *file)
         if (*file >= 0) return TW_OK;
         if (errno != EEXIST) break;
     }
-    return tw_fail(TW_ERROR_IO, "%s: cannot be created: %m", name->bytes);
+    return tw_fail(TW_ERROR_IO, "%s: cannot be created: %m", path);
 }
 
 static tw_status write_temporary(int file, const char *path, const tw_state *state, const tw_text *header)

@@ -20,7 +20,8 @@ DEADLINE = 2  # seconds of silence, in the tests that wait them out
 PATIENT = {"THINWIRE_JOIN_SECONDS": "600"}  # until then, a rank may take as long to start as it likes
 
 
-class JoinTest(CommandLineTest):
+class Joining(CommandLineTest):
+    """Processes that meet at a port of this test."""
     def setUp(self):
         super().setUp()
         self.meeting = f"127.0.0.1:{free_port()}"
@@ -36,6 +37,8 @@ class JoinTest(CommandLineTest):
         self.assertEqual(([one.returncode for one in done], len(said)), ([0] * len(jobs), 1), [one.stderr for one in done])
         return json.loads(said[0])
 
+
+class JoinTest(Joining):
     def assert_alike(self, threads, joined):
         self.assertEqual((threads["transport"], joined["transport"]), ("threads", "tcp"))
         for key in ("weights_crc32c", "metric", "loss", "train_loss", "bytes", "workers"):

@@ -112,7 +112,7 @@ static double add(const double *each, int size)
     return sum;
 }
 
-static void compare(const record *before, int old_size, const record *after, int size)
+static void compare_states(const record *before, int old_size, const record *after, int size)
 {
     for (size_t i = 0; i < before->saved[0].count; i++) {
         const char *name = before->saved[0].of[i].name;
@@ -120,6 +120,11 @@ static void compare(const record *before, int old_size, const record *after, int
         if (!(fabs(was.sum - is.sum) <= 1e-6 * was.size))
             fail_msg("%s: %.9g of %d workers, %.9g of %d", name, was.sum, old_size, is.sum, size);
     }
+}
+
+static void compare(const record *before, int old_size, const record *after, int size)
+{
+    compare_states(before, old_size, after, size);
     assert_near(add(after->items, size), add(before->saved_items, old_size), 1e-9);
     assert_near(add(after->epoch_items, size), add(before->saved_epoch_items, old_size), 1e-9);
     double agreement = 24 * log2(size); /* bytes that a reducer's create has sent by now */
@@ -215,6 +220,44 @@ static void files_that_do_not_belong_are_refused(void **state)
     small_run_end(&run);
 }
 
+/* What is dropped is what the lost workers held, and the rest is all there; they count as having done as much as the
+ * others. */
+static void go_on_without(const char *sync, int size)
+{
+    enum { LOST = 2, LEFT = 3 };
+    void *out;
+    char path[CHECKPOINT_PATH], folder[FOLDER_PATH];
+    small_run own;
+    assert_int_equal(make_folder(&out), 0);
+    small_run_begin(&own, out, "cnn");
+    small_run run = own;
+    run.settings.batch = 2;
+    run.settings.sync = (char *)(uintptr_t)sync;
+    record *four = go_on(&run, 4, NULL, 6);
+    snprintf(folder, sizeof folder, "%s/checkpoints/step-00000006", run.settings.out);
+    assert_int_equal(unlink(folder_worker(folder, LOST, path)), 0);
+    refuse(&run, TW_ERROR_IO, "worker-2.safetensors is missing: the checkpoint is incomplete; where its disk is gone");
+    run.settings.forget_lost = true;
+    record *rest = go_on(&run, size, (char *)"", 1);
+    for (size_t i = 0; i < four->saved[LOST].count; i++)
+        if (!four->saved[LOST].of[i].same) four->saved[LOST].of[i].sum = 0;
+    compare_states(four, 4, rest, size);
+    assert_near(add(rest->items, size), add(four->saved_items, 4), 1e-9);
+    assert_near(add(rest->epoch_items, size) * 4, add(four->saved_epoch_items, 4) * LEFT, 1e-9);
+    free(four);
+    free(rest);
+    small_run_end(&own);
+    assert_int_equal(remove_folder(&out), 0);
+}
+
+static void of_lost_workers_only_theirs_is_dropped(void **state)
+{
+    (void)state;
+    static const char *const syncs[] = {"dgc:density=0.05,momentum=0.5", "sdagc", "sign:exchange=scatter"};
+    for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++)
+        for (int size = 1; size <= 4; size *= 2) go_on_without(syncs[i], size);
+}
+
 /* Copies what is in a file but those of a later version. */
 static void age(const char *path, const char *const *later, int is_workers)
 {
@@ -268,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_scheme_without_its_momentum_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_stay_steps, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_checkpoint_of_version_0_1_is_taken_over, make_folder, remove_folder),
+        cmocka_unit_test(of_lost_workers_only_theirs_is_dropped),
         cmocka_unit_test_setup_teardown(files_that_do_not_belong_are_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "checkpoint.h"
 #include "agree.h"
+#include "checkpoint_files.h"
 #include "choice.h"
 #include "error.h"
 #include "exchange.h"
@@ -49,7 +50,8 @@ static tw_status put_setting(const setting_text *setting, tw_state *state)
     return status;
 }
 
-static tw_status pack_model(worker *w, tw_state *state)
+/* `step`: the checkpoint's, where by gossip each worker has one of its own. */
+static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
 {
     const learner *l = w->learner;
     setting_text identity[IDENTITY];
@@ -57,7 +59,7 @@ static tw_status pack_model(worker *w, tw_state *state)
     for (size_t i = 0; i < count; i++) TW_TRY(put_setting(&identity[i], state));
     if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
     double plateau[] = {w->schedule.best_loss, w->schedule.falls};
-    TW_TRY(put_step(state, w->step));
+    TW_TRY(put_step(state, step));
     TW_TRY(tw_state_put(state, "steps_per_epoch", TW_U64, 0, NULL, &w->steps_per_epoch));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(choice_put(&w->best, state));
@@ -137,9 +139,11 @@ static tw_status pack_worker(worker *w, tw_state *state)
 
 /* A checkpoint, and what all ranks learn of its model file. */
 typedef struct place {
-    char folder[FOLDER_PATH];
+    char folder[FOLDER_PATH]; /* on this rank's disk */
     size_t newer;             /* checkpoints of the run */
+    uint64_t number;          /* in the folder's name */
     int has_model, has_older; /* the model file is there; so is an older checkpoint */
+    int forgets;              /* what is lost does not keep the run from going on */
     uint64_t step;            /* to go on from; */
     uint64_t written;         /* the file's own: as many epochs, of so many steps each, may be other steps here */
     uint64_t steps_per_epoch;
@@ -177,12 +181,11 @@ static tw_status unpack_worker(worker *w, const tw_state *state, const place *fo
 
 /* --- writing -------------------------------------------------------------------------------------------------- */
 
-/* For rank 0: all of the model file but its place on the disk. */
-static tw_status seal_model(worker *w, tw_state **out, stamp *s)
+/* All of the model file but its place on the disk. */
+static tw_status seal_model(worker *w, uint64_t step, tw_state **out, stamp *s)
 {
-    if (!*w->run) stamp_name_run(w->run);
     TW_TRY(tw_state_create(out));
-    TW_TRY(pack_model(w, *out));
+    TW_TRY(pack_model(w, step, *out));
     TW_TRY(stamp_put_run(w->run, *out));
     TW_TRY(seal_put(*out));
     stamp_read(*out, w->size, s);
@@ -207,22 +210,40 @@ static tw_status save_worker(worker *w, const stamp *s, const char *folder)
     return status;
 }
 
+/* A machine may be gone for good: so each disk has the model. All ranks have it, and the first on each disk writes it.
+ */
+static tw_status copy_model(worker *w, const stamp *s, uint64_t step, const char *path)
+{
+    stamp own = {0};
+    tw_state *model = NULL;
+    tw_status status = seal_model(w, step, &model, &own);
+    if (status == TW_OK && strcmp(own.model, s->model) != 0)
+        status = tw_fail(TW_ERROR_STATE, "rank %d has another model than rank 0: %s would have checksum %s, not %s",
+                         w->rank, path, own.model, s->model);
+    if (status == TW_OK) status = tw_state_save(model, path);
+    tw_state_destroy(model);
+    return status;
+}
+
 /* `model`: rank 0's, else NULL. */
-static tw_status save_files(worker *w, tw_state *model, const stamp *s, const char *folder)
+static tw_status save_files(worker *w, tw_state *model, const stamp *s, uint64_t step, const char *folder)
 {
     char path[CHECKPOINT_PATH];
     TW_TRY(save_worker(w, s, folder));
-    return model ? tw_state_save(model, folder_model(folder, path)) : TW_OK;
+    folder_model(folder, path);
+    if (model) return tw_state_save(model, path);
+    return w->first_on_disk ? copy_model(w, s, step, path) : TW_OK;
 }
 
-static tw_status write_files(worker *w, const char *folder)
+static tw_status write_files(worker *w, uint64_t step, const char *folder)
 {
     tw_state *model = NULL;
     stamp s = {0};
-    tw_status status = agree_status(w, w->rank == 0 ? seal_model(w, &model, &s) : TW_OK);
+    if (w->rank == 0 && !*w->run) stamp_name_run(w->run);
+    tw_status status = agree_status(w, w->rank == 0 ? seal_model(w, step, &model, &s) : TW_OK);
     if (status == TW_OK) status = tw_comm_broadcast(w->comm, 0, &s, sizeof s);
     if (status == TW_OK) memcpy(w->run, s.run, sizeof w->run);
-    if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, folder));
+    if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, step, folder));
     tw_state_destroy(model);
     return status;
 }
@@ -243,7 +264,7 @@ static tw_status write_folder(worker *w, const plan *p, char partial[FOLDER_PATH
 {
     const char *out = w->settings.out;
     TW_TRY(agree_status(w, folder_begin(out, p->step, partial)));
-    TW_TRY(write_files(w, partial));
+    TW_TRY(write_files(w, p->step, partial));
     TW_TRY(agree_status(w, folder_give_way(out, p->step)));
     return agree_status(w, folder_publish(out, p->step, p->kept, p->best));
 }
@@ -316,12 +337,13 @@ static tw_status load_model(worker *w, place *found)
                    (unsigned long long)w->step, (unsigned long long)w->steps);
 }
 
-static tw_status load_worker(worker *w, const place *found)
+/* The file of the worker that it was, or whose place it takes. */
+static tw_status load_worker(worker *w, const place *found, int old)
 {
     char path[CHECKPOINT_PATH];
     tw_state *state;
-    TW_TRY(seal_load(folder_worker(found->folder, w->rank, path), &state));
-    tw_status status = stamp_check(&found->stamp, w->rank, state, path);
+    TW_TRY(seal_load(folder_worker(found->folder, old, path), &state));
+    tw_status status = stamp_check(&found->stamp, old, state, path);
     if (status == TW_OK) status = model_file_named(path, unpack_worker(w, state, found));
     tw_state_destroy(state);
     return status;
@@ -341,87 +363,178 @@ static tw_status join_late(worker *w, const char *folder)
     return status;
 }
 
+static const char *resumes_from(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    return *s->resume ? s->resume : s->out;
+}
+
 /* Rank 0 alone chooses, and reads what all replicas share. */
 static tw_status find_and_load(worker *w, size_t newer, place *found)
 {
-    const train_settings *s = &w->settings;
-    const char *from = *s->resume ? s->resume : s->out;
+    const char *from = resumes_from(w);
     char path[CHECKPOINT_PATH];
+    found->forgets = w->settings.forget_lost;
     found->has_older = folder_find(from, newer + 1, found->folder) == TW_OK;
     TW_TRY(folder_find(from, newer, found->folder));
+    found->number = folder_step(found->folder);
     found->has_model = path_exists(folder_model(found->folder, path));
     return found->has_model ? load_model(w, found) : TW_OK;
 }
 
-/* All files are somebody's: those of other workers than there are now, too, where something is taken over from them. */
-static tw_status find_own_files(const worker *w, const place *found)
+/* The same checkpoint has another path on another disk. */
+static tw_status find_same(const worker *w, place *found)
+{
+    return w->rank == 0 ? TW_OK : folder_same(resumes_from(w), found->number, found->folder);
+}
+
+/* Each worker has its own file, or one takes over something of all of them. */
+static int takes_over(const worker *w, const place *found, const checkpoint_files *files)
+{
+    return w->exchange->regroup && (files->lost > 0 || w->size != found->stamp.workers);
+}
+
+/* Whose file a rank reads where nothing is taken over; -1: it begins with the model's. */
+static int file_of(const worker *w, const place *found, const checkpoint_files *files)
+{
+    if (found->forgets) return checkpoint_files_of(files, w->rank);
+    return w->rank < found->stamp.workers ? w->rank : -1;
+}
+
+/* The first lost file that this run cannot do without; -1: there is none. */
+static int find_missed(const worker *w, const place *found, const checkpoint_files *files)
+{
+    if (files->lost == 0 || (!w->exchange->regroup && files->first_lost >= w->size)) return -1;
+    return found->forgets && files->lost < files->workers ? -1 : files->first_lost;
+}
+
+static tw_status check_lost(const worker *w, const place *found, const checkpoint_files *files)
 {
     char path[CHECKPOINT_PATH];
-    int last = w->exchange->regroup ? found->stamp.workers : w->size;
+    int missed = find_missed(w, found, files);
+    if (missed < 0) return TW_OK;
+    folder_worker(found->folder, missed, path);
+    if (found->forgets)
+        return tw_fail(TW_ERROR_IO, "%s is missing, as are all other workers' files: there is nothing to go on with",
+                       path);
+    return tw_fail(TW_ERROR_IO,
+                   "%s is missing: the checkpoint is incomplete; where its disk is gone for good, --forget-lost goes "
+                   "on without what that worker remembered",
+                   path);
+}
+
+/* Every rank has at hand what it is going to read. */
+static tw_status gather_files(worker *w, const place *found, const checkpoint_files *files)
+{
+    char path[CHECKPOINT_PATH];
+    int own = file_of(w, found, files), lacks = files->is_scattered;
+    if (!takes_over(w, found, files) && own >= 0) lacks = !path_exists(folder_worker(found->folder, own, path));
+    TW_TRY(agree_any(w->comm, &lacks));
+    return lacks ? checkpoint_files_share(w, files) : TW_OK;
+}
+
+/* Of what rank 0 has chosen. */
+static tw_status look_for_files(worker *w, place *found, checkpoint_files *files)
+{
+    char path[CHECKPOINT_PATH];
+    checkpoint_files_release(files);
+    TW_TRY(agree_status(w, find_same(w, found)));
     if (!found->has_model)
-        return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", folder_model(found->folder, path));
-    for (int rank = w->rank; rank < last && rank < found->stamp.workers; rank += w->size)
-        if (!path_exists(folder_worker(found->folder, rank, path)))
-            return tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", path);
+        return agree_status(
+            w, tw_fail(TW_ERROR_IO, "%s is missing: the checkpoint is incomplete", folder_model(found->folder, path)));
+    TW_TRY(checkpoint_files_look(w, found->folder, found->stamp.workers, files));
+    return agree_status(w, check_lost(w, found, files));
+}
+
+/* What rank 0 found, and not where on its disk. */
+static tw_status hear(worker *w, place *found)
+{
+    char folder[FOLDER_PATH];
+    memcpy(folder, found->folder, sizeof folder);
+    TW_TRY(tw_comm_broadcast(w->comm, 0, found, sizeof *found));
+    memcpy(found->folder, folder, sizeof folder);
     return TW_OK;
 }
 
-/* The newest checkpoint of which every rank has its files. An incomplete one, which a kill of an earlier version or a
- * person left behind, must not hide the whole ones beside it. */
-static tw_status choose(worker *w, place *found)
+/* The newest checkpoint of which every file is there. An incomplete one, which a kill of an earlier version or a person
+ * left behind, must not hide the whole ones beside it. */
+static tw_status choose(worker *w, place *found, checkpoint_files *files)
 {
     for (size_t newer = 0;; newer++) {
         *found = (place){.newer = newer};
         TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, newer, found) : TW_OK));
-        TW_TRY(tw_comm_broadcast(w->comm, 0, found, sizeof *found));
-        tw_status status = agree_status(w, find_own_files(w, found));
+        TW_TRY(hear(w, found));
+        tw_status status = look_for_files(w, found, files);
         if (status == TW_OK || !w->agreed || !found->has_older) return status;
         if (w->rank == 0) fprintf(stderr, "thinwire: %s; the one before it is taken\n", tw_last_error());
         w->agreed = 0;
     }
 }
 
-static void tell_takeover(const worker *w, const place *found)
+/* What becomes of what the old workers remembered. */
+static void tell_heritage(const worker *w, const place *found, const checkpoint_files *files, char *text, size_t room)
 {
     const char *fewer = "what the others remembered is left there";
     const char *more = "those without a file begin with its weights and no momentum";
-    const char *shared = "what they held back is shared out";
-    const char *how = w->exchange->regroup ? shared : w->size < found->stamp.workers ? fewer : more;
+    char lost[256];
+    if (find_missed(w, &(place){.forgets = 0}, files) >= 0) {
+        checkpoint_files_name_lost(files, lost, sizeof lost);
+        const char *what = w->exchange->regroup ? "held back" : "remembered";
+        const char *kept = w->size < files->workers - files->lost ? "is kept as far as there are workers" : "is kept";
+        snprintf(text, room, "the files of %s are lost, so what %s %s is dropped, and what the others %s %s", lost,
+                 files->lost == 1 ? "it" : "they", what, what, w->exchange->regroup ? "is shared out" : kept);
+    } else if (w->exchange->regroup) {
+        snprintf(text, room, "what they held back is shared out");
+    } else {
+        snprintf(text, room, "%s", w->size < found->stamp.workers ? fewer : more);
+    }
+}
+
+static void tell_takeover(const worker *w, const place *found, const checkpoint_files *files)
+{
+    char heritage[512];
+    tell_heritage(w, found, files, heritage, sizeof heritage);
     fprintf(stderr, "thinwire: %s is of %d workers, this run has %d: %s, and it goes on at step %llu, epoch %.4g\n",
-            found->folder, found->stamp.workers, w->size, how, (unsigned long long)found->step,
+            found->folder, found->stamp.workers, w->size, heritage, (unsigned long long)found->step,
             (double)found->step / (double)w->steps_per_epoch);
 }
 
-static tw_status resume(worker *w, place *found)
+static tw_status load_files(worker *w, const place *found, const checkpoint_files *files)
 {
-    TW_TRY(choose(w, found));
+    int own = file_of(w, found, files);
+    if (w->rank == 0 && (files->lost > 0 || w->size != found->stamp.workers)) tell_takeover(w, found, files);
+    if (!takes_over(w, found, files))
+        return agree_status(w, own >= 0 ? load_worker(w, found, own) : join_late(w, found->folder));
+    TW_TRY(agree_status(w, join_late(w, found->folder)));
+    takeover from = {found->folder, &found->stamp, found->written, files};
+    return takeover_run(w, &from);
+}
+
+static tw_status resume(worker *w, place *found, checkpoint_files *files)
+{
+    TW_TRY(choose(w, found, files));
     w->step = found->step;
     w->schedule = found->schedule;
     w->best = found->best;
     memcpy(w->run, found->stamp.run, sizeof w->run);
-    if (w->size == found->stamp.workers) return agree_status(w, load_worker(w, found));
-    if (w->rank == 0) tell_takeover(w, found);
-    if (!w->exchange->regroup)
-        return agree_status(w, w->rank < found->stamp.workers ? load_worker(w, found) : join_late(w, found->folder));
-    TW_TRY(agree_status(w, join_late(w, found->folder)));
-    takeover from = {found->folder, &found->stamp, found->written};
-    return takeover_run(w, &from);
+    TW_TRY(gather_files(w, found, files));
+    return load_files(w, found, files);
 }
 
 /* A person may go on from the checkpoint before one that is damaged; the choice is not made for him. */
 static tw_status name_older(const worker *w, const place *damaged, tw_status status)
 {
     char text[1024], older[FOLDER_PATH];
-    const train_settings *s = &w->settings;
     snprintf(text, sizeof text, "%s", tw_last_error());
-    if (folder_find(*s->resume ? s->resume : s->out, damaged->newer + 1, older) != TW_OK)
-        return tw_fail(status, "%s", text);
+    if (folder_find(resumes_from(w), damaged->newer + 1, older) != TW_OK) return tw_fail(status, "%s", text);
     return tw_fail(status, "%s; the checkpoint before it is %s", text, older);
 }
 
 tw_status checkpoint_resume(worker *w)
 {
     place found = {0};
-    tw_status status = resume(w, &found);
+    checkpoint_files files = {0};
+    tw_status status = resume(w, &found, &files);
+    checkpoint_files_release(&files);
     return status == TW_ERROR_FORMAT && w->rank == 0 ? name_older(w, &found, status) : status;
 }

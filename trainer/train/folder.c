@@ -161,12 +161,36 @@ typedef struct listing {
     int count;
 } listing;
 
+/* Room for a name behind a folder's. */
+enum { ENTRY_PATH = FOLDER_PATH + NAME_MAX + 16 };
+
+static int is_folder(const char *root, const struct dirent *entry)
+{
+    char path[ENTRY_PATH];
+    struct stat about;
+    snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* A file of such a name is none of ours. */
+static void drop_files(listing *l)
+{
+    int kept = 0;
+    for (int i = 0; i < l->count; i++)
+        if (is_folder(l->root, l->entries[i]))
+            l->entries[kept++] = l->entries[i];
+        else
+            free(l->entries[i]);
+    l->count = kept;
+}
+
 static void list(const char *out, int (*filter)(const struct dirent *), listing *l)
 {
     snprintf(l->root, sizeof l->root, "%s/checkpoints", out);
     l->entries = NULL;
     l->count = scandir(l->root, &l->entries, filter, by_step);
     if (l->count < 0) l->count = 0;
+    drop_files(l);
 }
 
 static void release(listing *l)
@@ -174,9 +198,6 @@ static void release(listing *l)
     for (int i = 0; i < l->count; i++) free(l->entries[i]);
     free(l->entries);
 }
-
-/* Room for a name behind a folder's. */
-enum { ENTRY_PATH = FOLDER_PATH + NAME_MAX + 16 };
 
 static const char *entry_path(const listing *l, int index, char path[ENTRY_PATH])
 {
@@ -371,12 +392,44 @@ int folder_has_checkpoint(const char *out)
     return any;
 }
 
-int folder_names_checkpoint(const char *path)
+/* The last part of a path. */
+static const char *last_name(const char *path)
 {
-    const char *name = path, *rest;
+    const char *name = path;
     for (const char *at = path; *at; at++)
         if (*at == '/' && at[1] && at[1] != '/') name = at + 1;
-    return parse_step(name, &rest) >= 0 && rest[strspn(rest, "/")] == '\0';
+    return name;
+}
+
+int folder_names_checkpoint(const char *path)
+{
+    const char *rest;
+    return parse_step(last_name(path), &rest) >= 0 && rest[strspn(rest, "/")] == '\0';
+}
+
+uint64_t folder_step(const char *checkpoint)
+{
+    const char *rest;
+    long long step = parse_step(last_name(checkpoint), &rest);
+    return step >= 0 ? (uint64_t)step : 0;
+}
+
+static tw_status copy_path(const char *path, char copy[FOLDER_PATH])
+{
+    if (snprintf(copy, FOLDER_PATH, "%s", path) < FOLDER_PATH) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", path);
+}
+
+tw_status folder_same(const char *path, uint64_t step, char checkpoint[FOLDER_PATH])
+{
+    listing l;
+    char there[ENTRY_PATH] = "";
+    if (folder_names_checkpoint(path)) return copy_path(path, checkpoint);
+    list(path, is_checkpoint, &l);
+    for (int i = 0; i < l.count; i++)
+        if (step_of(l.entries[i]) == step) entry_path(&l, i, there);
+    release(&l);
+    return *there ? copy_path(there, checkpoint) : step_path(path, step, "", checkpoint);
 }
 
 static tw_status find_in_run(const char *out, size_t newer, char checkpoint[FOLDER_PATH])
@@ -399,8 +452,7 @@ tw_status folder_find(const char *path, size_t newer, char checkpoint[FOLDER_PAT
 {
     if (!folder_names_checkpoint(path)) return find_in_run(path, newer, checkpoint);
     if (newer > 0) return tw_fail(TW_ERROR_IO, "%s is one checkpoint, which has no older one", path);
-    if (snprintf(checkpoint, FOLDER_PATH, "%s", path) < FOLDER_PATH) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", path);
+    return copy_path(path, checkpoint);
 }
 
 int folder_owns(const char *out, const char *checkpoint)

@@ -63,6 +63,11 @@ int folder_names_checkpoint(const char *path);
 /* The checkpoint that `path` names; or, of the run's folder it names, the newest but `newer`. Whether its files are
  * there is not asked. TW_ERROR_IO when there is none. */
 tw_status folder_find(const char *path, size_t newer, char checkpoint[FOLDER_PATH]);
+/* The step in a checkpoint's name. */
+uint64_t folder_step(const char *checkpoint);
+/* Where a rank has the checkpoint that another calls so, of the run or the checkpoint at `path`; it need not be there.
+ */
+tw_status folder_same(const char *path, uint64_t step, char checkpoint[FOLDER_PATH]);
 /* Whether `checkpoint` stands in <out>/checkpoints/. */
 int folder_owns(const char *out, const char *checkpoint);
 

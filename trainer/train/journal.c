@@ -14,6 +14,7 @@
 
 #define CONFIGURATION "config.yaml"
 #define METRICS "metrics.jsonl"
+#define LOCK "run.lock"
 
 /* Whether the run goes on from a checkpoint of the folder it keeps. */
 static bool continues_own(const train_settings *s)
@@ -57,11 +58,11 @@ static const char *in_folder(const char *folder, const char *file, char path[FOL
     return path;
 }
 
-/* A configuration that somebody wrote is not a run's: every run has metrics, too. */
-static tw_status spare_configuration(const char *out)
+/* A configuration that somebody wrote is not a run's: every run has metrics, too, or where it has none a lock. */
+static tw_status spare_configuration(const char *out, const char *also)
 {
-    char configuration[FOLDER_PATH], metrics[FOLDER_PATH];
-    if (!path_exists(in_folder(out, CONFIGURATION, configuration)) || path_exists(in_folder(out, METRICS, metrics)))
+    char configuration[FOLDER_PATH], other[FOLDER_PATH];
+    if (!path_exists(in_folder(out, CONFIGURATION, configuration)) || path_exists(in_folder(out, also, other)))
         return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--out %s has a %s and no run that it is of; the run's own would take its place: choose another "
@@ -69,7 +70,7 @@ static tw_status spare_configuration(const char *out)
                    out, CONFIGURATION);
 }
 
-static tw_status prepare_folder(journal *j, const worker *w)
+static tw_status prepare_folder(journal *j, const worker *w, const char *also)
 {
     const train_settings *s = &w->settings;
     if (folder_has_checkpoint(s->out) && !continues_own(s))
@@ -77,7 +78,7 @@ static tw_status prepare_folder(journal *j, const worker *w)
             TW_ERROR_ARGUMENT,
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
             s->out);
-    if (!continues_own(s)) TW_TRY(spare_configuration(s->out));
+    if (!continues_own(s)) TW_TRY(spare_configuration(s->out, also));
     TW_TRY(folder_open(s->out));
     TW_TRY(lock_folder(j, s->out));
     char path[FOLDER_PATH];
@@ -135,7 +136,7 @@ tw_status journal_open(journal *j, const worker *w)
     if (s->json) TW_TRY(json_check(s->json));
     if (s->out) {
         char path[FOLDER_PATH];
-        TW_TRY(prepare_folder(j, w));
+        TW_TRY(prepare_folder(j, w, METRICS));
         TW_TRY(jsonl_open(in_folder(s->out, METRICS, path), &j->metrics));
         TW_TRY(jsonl_write(j->metrics, start_line(w)));
         TW_TRY(tensorboard_open(s->out, &j->board));
@@ -146,9 +147,16 @@ tw_status journal_open(journal *j, const worker *w)
     return TW_OK;
 }
 
+tw_status journal_share(journal *j, const worker *w)
+{
+    TW_TRY(prepare_folder(j, w, LOCK));
+    j->shares = 1;
+    return TW_OK;
+}
+
 void journal_close(journal *j)
 {
-    const bool was_refused = !j->metrics;
+    const bool was_refused = !j->metrics && !j->shares;
     jsonl_close(j->metrics);
     tensorboard_close(j->board);
     if (was_refused)

@@ -14,6 +14,7 @@ typedef struct journal {
     tensorboard *board;
     progress progress;
     run_lock *lock;
+    int shares; /* this rank has no more than the configuration and a lock, on its own disk */
 } journal;
 
 /* Locks the run's folder where there is one already: before a checkpoint is looked for in it. */
@@ -25,6 +26,9 @@ tw_status journal_keep(journal *j, const worker *w);
 /* Makes the run's folder and locks it, refuses one that holds another run's checkpoints, prints the banner and writes
  * the configuration. A journal of zeros is a silent one: what the other ranks have. */
 tw_status journal_open(journal *j, const worker *w);
+/* For the first rank on each disk but rank 0's: leaves the configuration there, so that the run can go on from there.
+ */
+tw_status journal_share(journal *j, const worker *w);
 void journal_close(journal *j);
 tw_status journal_step(journal *j, const worker *w, double loss);
 tw_status journal_epoch(journal *j, const worker *w, const evaluation *result);

@@ -2,9 +2,11 @@
 #include "agree.h"
 #include "checkpoint.h"
 #include "choice.h"
+#include "disk.h"
 #include "error.h"
 #include "exchange.h"
 #include "expectation.h"
+#include "folder.h"
 #include "initial.h"
 #include "interrupt.h"
 #include "journal.h"
@@ -167,6 +169,17 @@ static void tell_finished(const worker *w)
         w->settings.out ? w->settings.out : w->settings.resume, (unsigned long long)w->steps);
 }
 
+/* Whoever is first on a disk leaves there what the run was told. */
+static tw_status open_journals(run *r)
+{
+    worker *w = &r->worker;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK));
+    if (!w->settings.out) return TW_OK;
+    TW_TRY(agree_status(w, folder_open(w->settings.out)));
+    TW_TRY(disk_elect(w, w->settings.out, &w->first_on_disk));
+    return agree_status(w, w->first_on_disk && w->rank > 0 ? journal_share(&r->journal, w) : TW_OK);
+}
+
 static tw_status begin(run *r)
 {
     worker *w = &r->worker;
@@ -182,7 +195,7 @@ static tw_status begin(run *r)
     TW_TRY(choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_capture(w)));
     TW_TRY(worker_begin(w));
-    return agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK);
+    return open_journals(r);
 }
 
 /* Rank 0's own weights at the end of an epoch, for a person who waits. */

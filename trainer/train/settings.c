@@ -115,6 +115,11 @@ static const option_row rows[] = {
      .help =
          "Go on with the run in folder DIR, as its config.yaml says, or from one of its checkpoints. Other options on "
          "the line win where a run may change them. Without DIR, go on with the run in --out"},
+    {"forget-lost", NULL, OPTION_FLAG, AT(forget_lost),
+     .help =
+         "With --resume, go on although workers' files are lost with the disk they were on. What those workers held "
+         "back is dropped",
+     .line_only = true},
     {"init-from", "RUN", OPTION_TEXT, AT(init_from),
      .help =
          "Begin a new run with the weights of RUN, which is a run folder, whose best checkpoint counts, or one of its "

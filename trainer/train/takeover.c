@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static int is_lost(const takeover *from, int old)
+{
+    return from->files->holders[old] < 0;
+}
+
 /* An old worker's file, checked. */
 static tw_status open_file(const takeover *from, int old, tw_state **out)
 {
@@ -39,7 +44,7 @@ static tw_status read_next(void *context, int rank, const tw_state **state)
     reader *self = context;
     tw_state_destroy(self->open);
     self->open = NULL;
-    TW_TRY(open_file(self->from, rank, &self->open));
+    if (!is_lost(self->from, rank)) TW_TRY(open_file(self->from, rank, &self->open));
     *state = self->open;
     return TW_OK;
 }
@@ -77,6 +82,7 @@ static tw_status read_past(const worker *w, const takeover *from, past *own)
     for (int old = w->rank; old < from->stamp->workers; old += w->size) {
         tw_state *state;
         past one;
+        if (is_lost(from, old)) continue;
         TW_TRY(open_file(from, old, &state));
         tw_status status = worker_file_get_sums(state, &one.sums, one.epoch);
         tw_state_destroy(state);
@@ -97,12 +103,13 @@ static tw_status add_up(const worker *w, const past *own, past *all)
     return status;
 }
 
-/* What is counted a worker, each has the mean of; what they have seen together stays as much as it was. The epoch's
- * figures are summed over the workers, so one of them has it all. */
-static void take_past(worker *w, past *all, int workers)
+/* What is counted a worker, each has the mean of; what they have seen together stays as much as it was, and a lost one
+ * has seen as much as any other. The epoch's figures are summed over the workers, so one of them has it all. */
+static void take_past(worker *w, past *all, const takeover *from)
 {
-    for (int i = 0; i < TOTAL_COUNT; i++) w->before.values[i] = all->sums.values[i] / workers;
-    w->before.values[TOTAL_ITEMS] = all->sums.values[TOTAL_ITEMS] / w->size;
+    int workers = from->stamp->workers;
+    for (int i = 0; i < TOTAL_COUNT; i++) w->before.values[i] = all->sums.values[i] / (workers - from->files->lost);
+    w->before.values[TOTAL_ITEMS] *= (double)workers / w->size;
     for (int i = 0; w->rank > 0 && i < EPOCH_SKIPPED; i++) all->epoch[i] = 0;
     worker_file_resume_epoch(w, all->epoch);
 }
@@ -112,6 +119,6 @@ tw_status takeover_run(worker *w, const takeover *from)
     past own, all;
     TW_TRY(agree_status(w, read_past(w, from, &own)));
     TW_TRY(add_up(w, &own, &all));
-    take_past(w, &all, from->stamp->workers);
+    take_past(w, &all, from);
     return agree_status(w, take_scheme(w, from));
 }

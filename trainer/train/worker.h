@@ -89,6 +89,8 @@ typedef struct worker {
 
     capture capture; /* the same steps on every rank; rank 0 keeps them */
 
+    int first_on_disk; /* this worker writes what is to be there once on each disk: see disk.h */
+
     double last_pass; /* seconds; 0 before the second step: the first is like no other */
 
     choice best;     /* what models are chosen by, where the task has a validation set */
