@@ -42,6 +42,15 @@ class ResumeTest(CommandLineTest):
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
         self.assertEqual(resumed["loss"], whole["loss"])
 
+    def test_other_pixels_are_refused(self):
+        data = shutil.copytree(self.data, self.folder / "data")
+        out = self.folder / "run"
+        self.train("--data", data, "--steps", 2, "--out", out)
+        pixels = data / "train-images-idx3-ubyte"
+        pixels.write_bytes(pixels.read_bytes()[:-1] + bytes([pixels.read_bytes()[-1] ^ 1]))
+        self.refuse_training(2, ["model.safetensors was written with what is in the training data pixels", "must be as they were"],
+                             "--data", data, "--steps", 4, "--out", out, "--resume")
+
     def test_a_named_checkpoint(self):
         options = ("--out", self.folder / "run", "--checkpoint-every", 2, "--schedule", "constant")
         whole = self.train(*options, "--steps", 6)

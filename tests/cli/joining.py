@@ -103,7 +103,7 @@ class JoinTest(Joining):
         """While it waits, on its own terminal, a line for each; and the group comes together all the same."""
         keys = [self.folder / "key", self.folder / "other"]
         for number, path in enumerate(keys):
-            path.write_bytes(bytes([number]) * 32)
+            path.write_bytes(bytes(range(number, number + 32)))
         one = self.start_first("--steps", 2, "--rank", 0, "--key-file", keys[0], workers=2)
         self.assert_refused([self.start_joined("--rank", 0, "--key-file", keys[0], workers=2)], 3, "rank 0 is taken")
         stranger = self.start_joined("--key-file", keys[1], workers=2)
@@ -158,9 +158,18 @@ class JoinTest(Joining):
                 for rank, data in enumerate((self.data, other))]
         self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "labels")
 
+    def test_other_pixels_are_other_data(self):
+        other = self.folder / "other"
+        shutil.copytree(self.data, other)
+        pixels = other / "train-images-idx3-ubyte"
+        pixels.write_bytes(pixels.read_bytes()[:-1] + bytes([pixels.read_bytes()[-1] ^ 1]))
+        jobs = [self.start_joined("--rank", rank, "--data", data, "--out", "none", workers=2)
+                for rank, data in enumerate((self.data, other))]
+        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "pixels")
+
     def test_the_banner_says_who_can_reach_the_links(self):
         key = self.folder / "key"
-        key.write_bytes(bytes(32))
+        key.write_bytes(bytes(range(32)))
         for options, said in (((), "over tcp, open to whoever reaches the port,"),
                               (("--key-file", key), "over tcp, not encrypted, open to those who know the key,")):
             words = ["train", "image", "--data", self.data, "--steps", 1, "--out", "none", "--join", self.meeting,

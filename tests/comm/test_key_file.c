@@ -2,6 +2,7 @@
 #include "support/folder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <thinwire/thinwire_sealed.h>
 
@@ -69,11 +70,38 @@ static void test_what_is_no_key_is_refused(void **state)
     assert_refused(write_key("short", "nineteen characters\n", 20, 0600), TW_ERROR_FORMAT);
     assert_refused(write_key("two", "two lines of text,\nwhich is one too many", 40, 0600), TW_ERROR_FORMAT);
     assert_refused(write_key("zeros", text, 33, 0600), TW_ERROR_FORMAT);
+    assert_refused(write_key("zeros", text, TW_SEAL_KEY_BYTES, 0600), TW_ERROR_FORMAT);
+    memset(text, 0xff, sizeof text);
+    assert_refused(write_key("erased", text, TW_SEAL_KEY_BYTES, 0600), TW_ERROR_FORMAT);
     memset(text, 'x', sizeof text);
     assert_refused(write_key("long", text, 4097, 0600), TW_ERROR_FORMAT);
     text[4096] = '\n';
     assert_int_equal(tw_seal_read_key(write_key("longest", text, 4097, 0600), key, NULL), TW_OK);
     assert_int_equal(read_text("twenty characters...", key), TW_OK);
+}
+
+/* A hang would be the alarm's end. */
+static void test_a_pipe_is_read_where_somebody_writes(void **state)
+{
+    (void)state;
+    static const char text[] = "thirty-two characters, all plain\n";
+    unsigned char key[TW_SEAL_KEY_BYTES], same[TW_SEAL_KEY_BYTES];
+    const char *path = in_folder("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(30);
+    assert_refused(path, TW_ERROR_IO);
+    int both = open(path, O_RDWR);
+    assert_int_equal(write(both, text, sizeof text - 1), sizeof text - 1);
+    int end = open(path, O_WRONLY);
+    pid_t writer = fork();
+    assert_true(end >= 0 && writer >= 0);
+    close(both);
+    if (writer > 0) close(end);
+    if (writer == 0) _exit(0);
+    assert_int_equal(tw_seal_read_key(in_folder("pipe"), key, NULL), TW_OK);
+    alarm(0);
+    assert_int_equal(read_text(text, same), TW_OK);
+    assert_memory_equal(key, same, sizeof key);
 }
 
 int main(void)
@@ -82,6 +110,7 @@ int main(void)
         cmocka_unit_test(test_32_bytes_are_the_key),
         cmocka_unit_test(test_a_line_of_text_is_hashed),
         cmocka_unit_test(test_what_is_no_key_is_refused),
+        cmocka_unit_test(test_a_pipe_is_read_where_somebody_writes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -397,6 +397,52 @@ static void the_parts_of_an_evaluation_are_the_whole(void **state)
     }
 }
 
+static void look_at_data(const char *words, char identity[128], char content[32])
+{
+    bench b;
+    bench_open(&b, words);
+    memcpy(identity, b.work->identity, 128);
+    memcpy(content, b.work->content, 32);
+    bench_close(&b);
+}
+
+/* As many, with the same names, labels and transcripts; a sample more is no other frame. The text says all itself. */
+static void other_values_are_other_data(void **state)
+{
+    (void)state;
+    char identity[TASKS][128], content[TASKS][32], other_identity[128], other[32];
+    for (size_t t = 0; t < TASKS; t++) look_at_data(tasks[t], identity[t], content[t]);
+    write_split("train", IMAGES, 9);
+    write_png("photos/train/a/0.png", 19, 31, 40);
+    write_noise("speech/long-0.wav", 1, 4001);
+    write_noise("speech/0.wav", 1, 4001);
+    for (size_t t = 0; t < TASKS; t++) {
+        look_at_data(tasks[t], other_identity, other);
+        assert_string_equal(identity[t], other_identity);
+        assert_true((strcmp(content[t], other) == 0) == (strncmp(tasks[t], "lm", 2) == 0));
+    }
+}
+
+static int stop_at_once(void)
+{
+    return 1;
+}
+
+static void an_evaluation_heeds_the_wish_to_stop(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TASKS; t++) {
+        bench b;
+        bench_open(&b, tasks[t]);
+        learner *l = bench_learner(&b, 0, 2, 3);
+        assert_true(evaluate_in(l, TASK_TEST, 1).count > 0);
+        l->stops = stop_at_once;
+        assert_true(evaluate_in(l, TASK_TEST, 1).count == 0);
+        task_learner_destroy(l);
+        bench_close(&b);
+    }
+}
+
 static double loss_without_dropout(const char *words)
 {
     bench b;
@@ -447,6 +493,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_epoch_has_an_order_of_its_own, write_all, remove_folder),
         cmocka_unit_test_setup_teardown(all_begin_with_the_same_weights, write_all, remove_folder),
         cmocka_unit_test_setup_teardown(the_parts_of_an_evaluation_are_the_whole, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(other_values_are_other_data, write_all, remove_folder),
+        cmocka_unit_test_setup_teardown(an_evaluation_heeds_the_wish_to_stop, write_all, remove_folder),
         cmocka_unit_test_setup_teardown(an_evaluation_leaves_training_alone, write_all, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

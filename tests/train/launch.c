@@ -9,6 +9,7 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What worker 1 does as the third step begins. */
@@ -35,6 +36,26 @@ static tw_status interrupt(toy *t, toy_learner *l, uint64_t step)
     kill(getpid(), SIGINT);
     while (!interrupt_asked()) sched_yield();
     return TW_OK;
+}
+
+/* Worker 1 gets a signal in the evaluation after the fourth step. The others may have looked by then. */
+static tw_status look_and_hear(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+{
+    toy *t = toy_of(base);
+    const toy_log *log = &t->log[base->place.rank];
+    if (part == 1 && log->step_count == 4) {
+        kill(getpid(), SIGTERM);
+        while (!interrupt_asked()) sched_yield();
+    }
+    return toy_evaluate(base, split, part, parts, score);
+}
+
+static tw_status hear_while_loading(const void *settings, task **out)
+{
+    (void)settings, (void)out;
+    kill(getpid(), SIGTERM);
+    while (!interrupt_asked()) sched_yield();
+    _exit(99); /* the data are there, and nobody had to wait for them */
 }
 
 static float spoil(const toy_learner *l, uint64_t step, size_t element)
@@ -73,6 +94,40 @@ static void check_with(toy_run *r, void **state, const char *out, const char *wo
     assert_int_equal(launch_and_listen(r, *state, &lines, word), code);
     assert_int_equal(lines, code != EXIT_DONE && code != EXIT_INTERRUPTED);
     toy_end(r);
+}
+
+/* A launch in a process of its own, since one that was interrupted once stays so; its exit code. */
+static int launch_apart(const task_ops *ops, const char *out, const char *words)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        toy_run r = {.toy = {.validated = true, .extra = {[8] = 5}}};
+        alarm(60);
+        toy_begin(&r, ops, out, words);
+        _exit(launch(&r.settings));
+    }
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFEXITED(ended));
+    return WEXITSTATUS(ended);
+}
+
+/* Of the lines of a run's file those that have `word`, or of all of them what comes behind the word. */
+static int count_lines(const char *out, const char *file, const char *word, char rest[64])
+{
+    char path[FILENAME_MAX + 32], line[8192];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/%s", out, file);
+    FILE *told = fopen(path, "r");
+    assert_non_null(told);
+    while (fgets(line, sizeof line, told)) {
+        const char *found = strstr(line, word);
+        count += found != NULL;
+        if (found) snprintf(rest, 64, "%.24s", found + strlen(word));
+    }
+    fclose(told);
+    return count;
 }
 
 static void check(toy_run *r, void **state, const char *words, int code, const char *word)
@@ -142,6 +197,42 @@ static void a_ratio_that_was_not_reached(void **state)
     check(&r, state, "--sync topk:min_elements=1 --expect-ratio 1000", EXIT_INPUT, "--expect-ratio");
 }
 
+/* First: a child of a process that has listened for signals does not hear any. */
+static void a_signal_while_data_are_read_ends_it_at_once(void **state)
+{
+    (void)state;
+    task_ops ops = toy_task;
+    ops.load = hear_while_loading;
+    assert_int_equal(launch_apart(&ops, NULL, "--workers 2 --transport threads"), EXIT_INTERRUPTED);
+}
+
+/* The loss is 5 more after epoch 2, and else the same, so the rate falls three times. Were epoch 1 not looked at in the
+ * resumed run, it would fall once; were it looked at twice, four times. */
+static void a_signal_in_an_evaluation_cuts_it_short(void **state)
+{
+    static const char words[] = "--workers 2 --transport threads --steps 16 --schedule plateau:0.5";
+    task_ops ops = toy_task;
+    ops.evaluate = look_and_hear;
+    char whole[FILENAME_MAX], cut[FILENAME_MAX], checkpoint[FOLDER_PATH], expected[64], found[64];
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut", (char *)*state);
+    assert_int_equal(launch_apart(&toy_task, whole, words), EXIT_DONE);
+    assert_int_equal(launch_apart(&ops, cut, words), EXIT_INTERRUPTED);
+    assert_ok(folder_find(cut, 0, checkpoint));
+    assert_non_null(strstr(checkpoint, "step-00000004"));
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), 0);
+    char again[sizeof words + 16];
+    snprintf(again, sizeof again, "%s --resume", words);
+    assert_int_equal(launch_apart(&toy_task, cut, again), EXIT_DONE);
+    int looks = count_lines(whole, "metrics.jsonl", "\"validation_loss\":", expected);
+    assert_int_equal(looks, 4);
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), looks);
+    assert_string_equal(found, expected);
+    assert_int_equal(count_lines(whole, "summary.json", "\"weights_crc32c\":", expected), 1);
+    assert_int_equal(count_lines(cut, "summary.json", "\"weights_crc32c\":", found), 1);
+    assert_string_equal(found, expected);
+}
+
 /* Last: a process that was interrupted once stays so. */
 static void an_interruption(void **state)
 {
@@ -157,6 +248,8 @@ static void an_interruption(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_signal_while_data_are_read_ends_it_at_once),
+        cmocka_unit_test_setup_teardown(a_signal_in_an_evaluation_cuts_it_short, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_that_is_done, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_happens_to_one_is_told_as_it_was, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_worker_that_is_silent_for_too_long, make_folder, remove_folder),

@@ -118,6 +118,9 @@ static tw_status read_stream(reader *r)
 
 /* ---- one value alone --------------------------------------------------------------------------------------------- */
 
+/* libyaml takes time for each word as the nesting is deep. */
+enum { DEEPEST = 64 };
+
 /* Moves over what the last event began: a list or a mapping in a file that is not one of ours. */
 static tw_status pass_over(reader *r)
 {
@@ -126,6 +129,8 @@ static tw_status pass_over(reader *r)
         yaml_event_type_t type = r->event.type;
         depth += type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT;
         depth -= type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT;
+        if (depth > DEEPEST)
+            return tw_fail(TW_ERROR_FORMAT, "%s:%zu: lists within lists, deeper than %d", r->name, line(r), DEEPEST);
         if (depth > 0) TW_TRY(advance(r));
     } while (depth > 0);
     return TW_OK;

@@ -164,6 +164,7 @@ void asr_describe(asr_data *d, const char *what, const size_t counts[3], const d
     else
         snprintf(minutes, sizeof minutes, "%.1f and %.1f", seconds[0] / 60, seconds[2] / 60);
     snprintf(d->base.description, sizeof d->base.description, "%s %s, %s minutes", all, what, minutes);
+    snprintf(d->base.content, sizeof d->base.content, "sounds %08x", speech_list_sum_files(&d->corpus.train));
 }
 
 static const char *first_path(const speech_list *list)

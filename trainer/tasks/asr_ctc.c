@@ -335,7 +335,7 @@ static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t 
     ctc_worker *w = l->own;
     const speech_set *held = &sets_of(l)->held[split];
     size_t count = 0, total = held->count;
-    for (size_t i = part; i < total; i += parts) {
+    for (size_t i = part; i < total && !learner_stops(&l->base); i += parts) {
         w->own[count++] = w->by_length[split][i];
         if (count < l->base.place.batch && i + parts < total) continue;
         TW_TRY(evaluate_batch(l, held, count, score));

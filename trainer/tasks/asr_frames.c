@@ -148,7 +148,7 @@ static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t 
     const frame_worker *w = l->own;
     const frame_set *held = &sets_of(l)->held[split];
     size_t last = held->count * (part + 1) / parts;
-    for (size_t at = held->count * part / parts, count; at < last; at += count) {
+    for (size_t at = held->count * part / parts, count; at < last && !learner_stops(&l->base); at += count) {
         acoustic_model_result result = {0};
         count = last - at < l->base.place.batch ? last - at : l->base.place.batch;
         for (size_t i = 0; i < count; i++) w->own[i] = (uint32_t)(at + i);

@@ -91,6 +91,17 @@ static uint32_t sum_labels(const image_set *set)
     return sum;
 }
 
+/* Of pictures in files, the files of a sample. */
+static void sum_content(image_task_data *t)
+{
+    const image_set *set = &t->train;
+    if (set->files)
+        snprintf(t->base.content, sizeof t->base.content, "files %08x", dataset_sum_files(&t->data, set));
+    else
+        snprintf(t->base.content, sizeof t->base.content, "pixels %08x",
+                 tw_crc32c(0, set->pixels, set->count * set->channels * set->height * set->width));
+}
+
 /* What decides the bits of a run and is no option that older checkpoints know stands here. */
 static void identify(const image_settings *s, image_task_data *t)
 {
@@ -145,6 +156,7 @@ static tw_status load(const void *settings, task **out)
     if (s->limit_train > 0 && (size_t)s->limit_train < t->train.count) t->train.count = (size_t)s->limit_train;
     describe_data(t);
     identify(s, t);
+    sum_content(t);
     *out = &t->base;
     return TW_OK;
 }
@@ -329,7 +341,7 @@ static tw_status evaluate(learner *base, task_split split, size_t part, size_t p
     held_part p = {set, set->count * part / parts, set->count * (part + 1) / parts, batch};
     forget_batches(l);
     for (size_t i = 0; i < ahead(l); i++) start_held(l, &p, i);
-    for (size_t i = 0; p.first + i * batch < p.last; i++) {
+    for (size_t i = 0; p.first + i * batch < p.last && !learner_stops(base); i++) {
         start_held(l, &p, i + ahead(l));
         TW_TRY(image_batch_wait(l->batches[i % BATCHES]));
         TW_TRY(evaluate_batch(l, l->batches[i % BATCHES], score));

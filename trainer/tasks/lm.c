@@ -344,7 +344,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
 static tw_status evaluate_strips(lm_learner *l, const strips *s, task_score *score)
 {
     TW_TRY(language_model_start_evaluation(l->net, s->count));
-    for (size_t at = 0; at < s->length; at += l->bptt) {
+    for (size_t at = 0; at < s->length && !learner_stops(&l->base); at += l->bptt) {
         size_t steps = s->length - at < l->bptt ? s->length - at : l->bptt;
         language_model_text text;
         TW_TRY(read_text(l, s, l->looked, at, steps, &text));

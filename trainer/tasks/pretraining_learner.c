@@ -407,7 +407,7 @@ tw_status pretraining_evaluate(learner *base, task_split split, size_t part, siz
     size_t all = data_of(l)->test_crops.count, last = all * (part + 1) / parts;
     w2v_bert_sums sums = {0};
     memset(l->seen, 0, 2 * codes_of(l) * sizeof *l->seen);
-    for (size_t at = all * part / parts, count; at < last; at += count) {
+    for (size_t at = all * part / parts, count; at < last && !learner_stops(base); at += count) {
         count = last - at < base->place.batch ? last - at : base->place.batch;
         TW_TRY(evaluate_batch(l, at, count, &sums, score));
     }

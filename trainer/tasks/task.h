@@ -46,6 +46,7 @@ typedef struct task {
     char path[4096];            /* where the data came from */
     char description[192];      /* "60000 training and 10000 test images" */
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
+    char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
     char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
     const task_metric *metrics; /* ends with one without a name */
     /* What a person should see beside the first of them, in a line. NULL: nothing. */
@@ -92,7 +93,11 @@ typedef struct learner {
      * same step, and in an evaluation of one alone: what is counted is then each worker's own. */
     tw_status (*sum)(void *context, float *values, size_t count);
     void *sum_context;
+    int (*stops)(void); /* whether the run is asked to stop; NULL: it cannot be */
 } learner;
+
+/* Asked between the batches of an evaluation, which then leaves out the rest. */
+bool learner_stops(const learner *l);
 
 /* Called by step when tensor `index`'s gradient is complete (backward order); the gradient will not be touched again
  * before the next step. A failure ends the step and is passed on. */

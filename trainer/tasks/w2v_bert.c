@@ -267,6 +267,7 @@ static void describe_data(pretraining_data *d)
              d->train_crops.count, d->test_crops.count, d->train_crops.speakers, d->test_crops.speakers,
              d->train.seconds / 60, d->test.seconds / 60);
     snprintf(t->identity, sizeof t->identity, "of %zu crops (sounds %08x)", d->train_crops.count, sum_sounds(d));
+    snprintf(t->content, sizeof t->content, "sounds %08x", speech_list_sum_files(&d->corpus.train));
     note_skips(t, "training", &d->train.skipped);
     note_skips(t, "test", &d->test.skipped);
     note_short(t, "training", &d->train_crops);

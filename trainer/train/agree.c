@@ -57,8 +57,9 @@ tw_status agree_status(worker *w, tw_status own)
 
 tw_status agree_data(tw_comm *comm, const task *work)
 {
-    char own[sizeof work->description + sizeof work->identity + 16], first[sizeof own];
-    snprintf(own, sizeof own, "%s: training data %s", work->description, work->identity);
+    char own[sizeof work->description + sizeof work->identity + sizeof work->content + 32], first[sizeof own];
+    snprintf(own, sizeof own, "%s: training data %s%s%s", work->description, work->identity, *work->content ? ", " : "",
+             work->content);
     memcpy(first, own, sizeof own);
     TW_TRY(tw_comm_broadcast(comm, 0, first, sizeof first));
     first[sizeof first - 1] = 0;

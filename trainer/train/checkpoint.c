@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define TASK "task."
+#define UNSEEN "unseen" /* there where the evaluation after this step was cut short: see worker.h */
 
 static tw_status put_step(tw_state *state, uint64_t step)
 {
@@ -23,13 +24,15 @@ static tw_status put_step(tw_state *state, uint64_t step)
 }
 
 /* What a checkpoint and the run that resumes it must agree on: settings, and the data. */
-enum { IDENTITY = SETTINGS_IDENTITY + 1 };
+enum { IDENTITY = SETTINGS_IDENTITY + 2 };
+#define CONTENT "what is in the training data" /* which earlier versions do not say */
 
 static size_t identify(const worker *w, setting_text identity[IDENTITY])
 {
     size_t count = settings_identity(&w->settings, w->size, identity);
-    identity[count] = (setting_text){.key = "training data", .value = w->task->identity};
-    return count + 1;
+    identity[count++] = (setting_text){.key = "training data", .value = w->task->identity};
+    if (*w->task->content) identity[count++] = (setting_text){.key = CONTENT, .value = w->task->content};
+    return count;
 }
 
 /* Beside a setting stands what it meant then, where it leaves things out: a later version may have other defaults. */
@@ -50,6 +53,11 @@ static tw_status put_setting(const setting_text *setting, tw_state *state)
     return status;
 }
 
+static tw_status put_unseen(const worker *w, tw_state *state)
+{
+    return w->unseen ? tw_state_put(state, UNSEEN, TW_U64, 0, NULL, &(uint64_t){1}) : TW_OK;
+}
+
 /* `step`: the checkpoint's, where by gossip each worker has one of its own. */
 static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
 {
@@ -63,6 +71,7 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
     TW_TRY(tw_state_put(state, "steps_per_epoch", TW_U64, 0, NULL, &w->steps_per_epoch));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(choice_put(&w->best, state));
+    TW_TRY(put_unseen(w, state));
     TW_TRY(tensor_table_put(state, "", l->tensors, l->tensor_count, l->parameters));
     if (w->exchange->replicas) TW_TRY(optimiser_save(w->optimiser, state));
     return tensor_table_put(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
@@ -87,12 +96,18 @@ static tw_status check_setting(const setting_text *wanted, const tw_state *state
 }
 
 /* As many may go on as there are: see takeover.h, and by gossip join_late. */
+static bool may_differ(const setting_text *setting, const tw_state *state)
+{
+    if (strcmp(setting->key, CONTENT) == 0) return !tw_state_text(state, CONTENT);
+    return strcmp(setting->key, "workers") == 0;
+}
+
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
     setting_text identity[IDENTITY];
     size_t count = identify(w, identity);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(identity[i].key, "workers") != 0) TW_TRY(check_setting(&identity[i], state, path));
+        if (!may_differ(&identity[i], state)) TW_TRY(check_setting(&identity[i], state, path));
     return TW_OK;
 }
 
@@ -105,6 +120,7 @@ static tw_status unpack_model(worker *w, const tw_state *state)
     w->schedule.best_loss = plateau[0];
     w->schedule.falls = plateau[1];
     TW_TRY(choice_get(state, w->step, &w->best));
+    w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
     return w->exchange->replicas ? optimiser_load(w->optimiser, state) : TW_OK;
 }
@@ -147,6 +163,7 @@ typedef struct place {
     uint64_t step;            /* to go on from; */
     uint64_t written;         /* the file's own: as many epochs, of so many steps each, may be other steps here */
     uint64_t steps_per_epoch;
+    int unseen;
     schedule schedule;
     choice best;
     stamp stamp;
@@ -332,6 +349,7 @@ static tw_status load_model(worker *w, place *found)
     found->schedule = w->schedule;
     choice_check(w);
     found->best = w->best;
+    found->unseen = w->unseen;
     if (w->step <= w->steps) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s has %llu steps behind it, but this run ends after %llu", path,
                    (unsigned long long)w->step, (unsigned long long)w->steps);
@@ -516,6 +534,7 @@ static tw_status resume(worker *w, place *found, checkpoint_files *files)
     w->step = found->step;
     w->schedule = found->schedule;
     w->best = found->best;
+    w->unseen = found->unseen;
     memcpy(w->run, found->stamp.run, sizeof w->run);
     TW_TRY(gather_files(w, found, files));
     return load_files(w, found, files);

@@ -7,6 +7,7 @@
 /* What one worker saw: of the split, and of the epoch's training data. */
 typedef struct share {
     task_score split, train;
+    double stops; /* whether this worker is asked to stop */
 } share;
 
 /* Evaluates this worker's part with the averaged statistics in place of its own, which return afterwards. */
@@ -41,6 +42,7 @@ static evaluation conclude(const worker *w, task_split split, const share *sum, 
                         .loss = sum->split.loss / sum->split.count,
                         .train_loss = sum->train.loss / sum->train.count,
                         .own = own,
+                        .is_cut = sum->stops > 0,
                         .step = w->judged ? w->judged : w->step};
 }
 
@@ -48,6 +50,7 @@ tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result)
 {
     share own = {.train = w->epoch_score};
     TW_TRY(w->task->ops->evaluate(w->learner, split, 0, 1, &own.split));
+    own.stops = learner_stops(w->learner);
     *result = conclude(w, split, &own, 1);
     return TW_OK;
 }
@@ -57,12 +60,14 @@ tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
     TW_TRY(worker_average_buffers(w));
     share mine = {.train = w->epoch_score}, sum = {0};
     TW_TRY(evaluate_together(w, split, &mine.split));
+    mine.stops = learner_stops(w->learner);
     share *all = calloc((size_t)w->size, sizeof *all);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
     tw_status status = tw_comm_allgather(w->comm, &mine, sizeof mine, all);
     for (int r = 0; r < w->size; r++) {
         task_score_add(&sum.split, &all[r].split);
         task_score_add(&sum.train, &all[r].train);
+        sum.stops += all[r].stops;
     }
     free(all);
     TW_TRY(status);

@@ -11,6 +11,7 @@ static const int listened[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 /* A signal handler can reach nothing but a global. */
 static volatile sig_atomic_t asked;     /* by the program itself */
 static volatile sig_atomic_t signalled; /* by a signal */
+static volatile sig_atomic_t ending;    /* the code that a signal ends the process with; 0: it goes on */
 static struct timespec signalled_at;    /* written and read by the handler alone, which nothing interrupts */
 
 static double seconds_since(const struct timespec *then)
@@ -24,6 +25,7 @@ static double seconds_since(const struct timespec *then)
  * by a program that runs this one (timeout does). */
 static void ask(int signal_number)
 {
+    if (ending) _exit(ending);
     if (signalled && seconds_since(&signalled_at) >= 2) {
         signal(signal_number, SIG_DFL);
         raise(signal_number);
@@ -81,6 +83,12 @@ void interrupt_listen(void)
 void interrupt_ask(void)
 {
     asked = 1;
+}
+
+void interrupt_ends_with(int code)
+{
+    ending = code;
+    if (code && signalled) _exit(code);
 }
 
 int interrupt_asked(void)

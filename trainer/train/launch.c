@@ -133,14 +133,21 @@ static int seat_all(const train_settings *settings, const task *work, int count)
     return code;
 }
 
+/* That may take minutes, and there is nothing to save meanwhile. */
+static tw_status load(const train_settings *settings, task **work)
+{
+    interrupt_ends_with(EXIT_INTERRUPTED);
+    tw_status status = settings->task->load(settings->own, work);
+    interrupt_ends_with(0);
+    return status;
+}
+
 static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
     if (sealing_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launch_refuse();
-    if (settings->task->load(settings->own, &work) != TW_OK) return launch_refuse();
-    int stopped = interrupt_asked(); /* while the data were read: there is nothing to save yet */
-    int code =
-        stopped ? EXIT_INTERRUPTED : seat_all(settings, work, settings->workers > 0 ? (int)settings->workers : 1);
+    if (load(settings, &work) != TW_OK) return launch_refuse();
+    int code = seat_all(settings, work, settings->workers > 0 ? (int)settings->workers : 1);
     settings->task->release(work);
     return code;
 }
@@ -170,7 +177,7 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
     if (is_joined(comm) || settings->resume)
         TW_TRY(agree_ranks(comm, joining_compare(settings, comm), &result->agreed));
     if (status == TW_OK) status = plugins_load(settings->plugin);
-    if (status == TW_OK) status = settings->task->load(settings->own, &work);
+    if (status == TW_OK) status = load(settings, &work);
     status = agree_ranks(comm, status, &result->agreed);
     if (status == TW_OK) status = agree_ranks(comm, agree_data(comm, work), &result->agreed);
     if (status == TW_OK) status = run_worker(settings, work, comm, result);

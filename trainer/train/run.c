@@ -48,12 +48,14 @@ static tw_status tell_unwritten(const run *r)
                    r->unwritten_text, (unsigned long long)w->step, w->settings.out);
 }
 
-/* Once after a step. */
+/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again. */
 static tw_status evaluate(run *r, task_split split)
 {
     if (r->looked[split] == r->worker.step) return TW_OK;
     evaluation *seen = &r->looks[split];
     TW_TRY(worker_evaluate(&r->worker, split, seen));
+    r->worker.unseen = seen->is_cut;
+    if (seen->is_cut) return TW_OK;
     r->looked[split] = r->worker.step;
     choice_observe(&r->worker, seen);
     TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, seen)));
@@ -92,7 +94,7 @@ static tw_status after_step(run *r)
     if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
     task_split watched = task_watched(w->task);
     if (epoch_ended || last) TW_TRY(evaluate(r, watched));
-    if (epoch_ended) schedule_observe(&w->schedule, r->looks[watched].loss);
+    if (epoch_ended && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
     int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
     return due || last || w->best.step == w->step ? save(r) : TW_OK;
 }
@@ -112,6 +114,7 @@ static tw_status judge(run *r)
     const task_score *best = &w->best.score;
     evaluation *validation = &r->looks[TASK_VALIDATION];
     TW_TRY(evaluate(r, task_watched(w->task)));
+    if (w->unseen) return TW_OK;
     TW_TRY(choice_take(w));
     if (w->judged) {
         validation->step = w->judged;
@@ -121,24 +124,26 @@ static tw_status judge(run *r)
     return w->task->has_test ? evaluate(r, TASK_TEST) : TW_OK;
 }
 
-static tw_status finish(run *r)
-{
-    totals mean;
-    const task *t = r->worker.task;
-    TW_TRY(judge(r));
-    TW_TRY(summary_gather(&r->worker, &mean));
-    const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
-    tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
-    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
-    return expectation_check(&r->worker, &mean);
-}
-
 /* Before the end, and after a checkpoint. */
 static tw_status stop(run *r)
 {
     TW_TRY(agree_status(&r->worker, tell_unwritten(r)));
     journal_interrupted(&r->journal, &r->worker);
     return TW_OK;
+}
+
+static tw_status finish(run *r, int *interrupted)
+{
+    totals mean;
+    const task *t = r->worker.task;
+    TW_TRY(judge(r));
+    *interrupted = r->worker.unseen;
+    if (*interrupted) return stop(r);
+    TW_TRY(summary_gather(&r->worker, &mean));
+    const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
+    tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
+    return expectation_check(&r->worker, &mean);
 }
 
 /* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
@@ -187,7 +192,7 @@ static tw_status begin(run *r)
     TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
     if (s->resume) {
         TW_TRY(checkpoint_resume(w));
-        r->saved_step = w->step;
+        r->saved_step = w->unseen ? NEVER : w->step;
         tell_finished(w);
     } else if (s->init_from) {
         TW_TRY(initial_take(w));
@@ -204,6 +209,7 @@ static tw_status evaluate_own(run *r)
     evaluation result;
     TW_TRY(worker_read(&r->worker));
     TW_TRY(worker_evaluate_own(&r->worker, task_watched(r->worker.task), &result));
+    if (result.is_cut) return TW_OK;
     return note(r, journal_epoch(&r->journal, &r->worker, &result));
 }
 
@@ -263,23 +269,26 @@ static tw_status train_apart(run *r, int *interrupted)
         int last = target == w->steps;
         if (!*interrupted && (last || w->task->has_validation)) TW_TRY(evaluate(r, task_watched(w->task)));
         TW_TRY(checkpoint_write(w));
+        *interrupted |= w->unseen;
         if (*interrupted) return stop(r);
-        if (last) return finish(r);
+        if (last) return finish(r, interrupted);
         TW_TRY(worker_begin(w));
     }
 }
 
 static tw_status train_together(run *r, int *interrupted)
 {
-    while (r->worker.step < r->worker.steps) {
-        TW_TRY(agree_to_stop(&r->worker, &r->vote, interrupted));
-        if (*interrupted) {
-            TW_TRY(save(r));
-            return stop(r);
-        }
+    worker *w = &r->worker;
+    if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
+    while (w->step < w->steps && !w->unseen) {
+        TW_TRY(agree_to_stop(w, &r->vote, interrupted));
+        if (*interrupted) break;
         TW_TRY(step(r));
     }
-    return finish(r);
+    *interrupted |= w->unseen;
+    if (!*interrupted) return finish(r, interrupted);
+    TW_TRY(save(r));
+    return stop(r);
 }
 
 static tw_status train(run *r, int *interrupted)

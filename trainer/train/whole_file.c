@@ -3,6 +3,7 @@
 #include "regular_file.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 tw_status whole_file_may_replace(const char *path, const char *begins, const char *what)
 {
@@ -28,7 +29,8 @@ static tw_status write_beside(const char *path, const char *partial, tw_status (
     FILE *file;
     TW_TRY(regular_file_stream(partial, "w", &file));
     tw_status status = write(context, file);
-    if (status == TW_OK && (ferror(file) || fflush(file) != 0)) status = could_not(path, "written");
+    if (status == TW_OK && (ferror(file) || fflush(file) != 0 || fsync(fileno(file)) != 0))
+        status = could_not(path, "written");
     if (fclose(file) != 0 && status == TW_OK) status = could_not(path, "written");
     if (status == TW_OK && rename(partial, path) != 0) status = could_not(path, "replaced");
     return status;

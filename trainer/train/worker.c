@@ -4,6 +4,7 @@
 #include "error.h"
 #include "exchange.h"
 #include "folder.h"
+#include "interrupt.h"
 #include "scheme.h"
 #include <math.h>
 #include <stdio.h>
@@ -73,6 +74,7 @@ static void tell_learner(worker *w)
 {
     w->learner->steps = w->steps;
     w->learner->warmup = w->schedule.warmup;
+    w->learner->stops = interrupt_asked;
     worker_let_sum(w, w->exchange->replicas);
 }
 

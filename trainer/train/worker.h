@@ -47,6 +47,7 @@ typedef struct evaluation {
                         * batches whose loss was not finite are left out */
     int own;           /* of rank 0's weights and data alone, not the run's */
     uint64_t step;     /* whose weights they are; by gossip, where each is at its own, rank 0's */
+    int is_cut;        /* the run is asked to stop, so some of the split may be left out */
 } evaluation;
 
 /* The best figures of the validation set so far: see choice.h. */
@@ -92,6 +93,8 @@ typedef struct worker {
     int first_on_disk; /* this worker writes what is to be there once on each disk: see disk.h */
 
     double last_pass; /* seconds; 0 before the second step: the first is like no other */
+
+    int unseen; /* what an evaluation left out is still to be looked at: the same on all ranks, and in a checkpoint */
 
     choice best;     /* what models are chosen by, where the task has a validation set */
     uint64_t judged; /* the step whose weights the learner has, once the run is over and they are the best; else 0 */

@@ -1,10 +1,12 @@
 #include "key_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { SHORTEST_TEXT = 20, LONGEST_TEXT = 4096, ROOM = LONGEST_TEXT + 3 };
 
@@ -41,10 +43,21 @@ static tw_status hash_text(const unsigned char *text, size_t length, unsigned ch
     return tw_fail(TW_ERROR_MEMORY, "no memory to hash a key with: it takes 64 MiB");
 }
 
+/* As a file has them that was made and never filled. */
+static int are_all_alike(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (bytes[i] != bytes[0]) return 0;
+    return 1;
+}
+
 static tw_status make_key(const char *path, const unsigned char *bytes, size_t count,
                           unsigned char key[TW_SEAL_KEY_BYTES])
 {
     if (count == TW_SEAL_KEY_BYTES && !(is_text(bytes, count) && is_ascii(bytes, count))) {
+        if (are_all_alike(bytes, count))
+            return tw_fail(TW_ERROR_FORMAT, "%s is no key: all its 32 bytes are %d; head -c 32 /dev/urandom gives random ones",
+                           path, bytes[0]);
         memcpy(key, bytes, count);
         return TW_OK;
     }
@@ -62,18 +75,36 @@ static tw_status fail_file(const char *path)
     return tw_fail(TW_ERROR_IO, "%s cannot be read: %s", path, strerror(errno));
 }
 
-static tw_status read_file(const char *path, unsigned char *bytes, size_t *count, int *exposed)
+/* Of a pipe the first read does not wait: where there is no writer it is at its end, and else there is time. */
+static int read_all(int file, unsigned char *bytes, size_t *count)
+{
+    while (*count < ROOM) {
+        ssize_t got = read(file, bytes + *count, ROOM - *count);
+        if (got == 0) return 0;
+        if (got > 0) *count += (size_t)got;
+        if (got < 0 && errno == EAGAIN && fcntl(file, F_SETFL, 0) == 0) continue;
+        if (got < 0 && errno != EINTR) return -1;
+    }
+    return 0;
+}
+
+static tw_status read_open(const char *path, int file, unsigned char *bytes, size_t *count, int *exposed)
 {
     struct stat about;
-    FILE *file = fopen(path, "rb");
-    if (!file) return fail_file(path);
-    setbuf(file, NULL); /* no copy of a key is left behind */
-    errno = 0;
-    *count = fread(bytes, 1, ROOM, file);
-    int failed = ferror(file) || fstat(fileno(file), &about) != 0;
-    tw_status status = failed ? fail_file(path) : TW_OK;
-    fclose(file);
-    if (!failed && exposed) *exposed = (about.st_mode & (S_IRGRP | S_IROTH)) != 0;
+    if (read_all(file, bytes, count) != 0 || fstat(file, &about) != 0) return fail_file(path);
+    if (S_ISFIFO(about.st_mode) && *count == 0)
+        return tw_fail(TW_ERROR_IO, "%s is a pipe that nobody writes a key to: want a file, or a pipe with a writer",
+                       path);
+    if (exposed) *exposed = (about.st_mode & (S_IRGRP | S_IROTH)) != 0;
+    return TW_OK;
+}
+
+static tw_status read_file(const char *path, unsigned char *bytes, size_t *count, int *exposed)
+{
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0) return fail_file(path);
+    tw_status status = read_open(path, file, bytes, count, exposed);
+    close(file);
     return status;
 }
 

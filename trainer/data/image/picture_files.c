@@ -32,6 +32,18 @@ uint32_t dataset_sum_names(const image_set *set)
     return sum;
 }
 
+uint32_t dataset_sum_files(const dataset *data, const image_set *set)
+{
+    uint32_t sum = 0;
+    char path[PICTURE_PATH_MOST];
+    for (size_t i = 0; set->files && i < set->count && i < PICTURE_SAMPLE; i++) {
+        struct stat about = {.st_size = 0};
+        if (stat(picture_files_path(data, set, i, path), &about) != 0) about.st_size = -1;
+        sum = tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
+    }
+    return sum;
+}
+
 const char *picture_files_path(const dataset *data, const image_set *set, size_t index, char path[PICTURE_PATH_MOST])
 {
     const picture_files *f = set->files;

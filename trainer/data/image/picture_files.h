@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 
 enum { PICTURE_PATH_MOST = 4096 + 2 * 256 + 16 };
+/* The list is mixed: its first pictures are a sample. */
+enum { PICTURE_SAMPLE = 1000 };
 
 /* File i is <root>/<name of its class>/<names + at[i]>. */
 typedef struct picture_files {

@@ -18,7 +18,7 @@
 #include "picture_files.h"
 #include "shuffle.h"
 
-enum { CLASSES_MOST = 65536, USUAL_SIZE = 64, USUAL_DECODERS = 2, MEASURED_MOST = 1000, MEASURED_AT_ONCE = 40 };
+enum { CLASSES_MOST = 65536, USUAL_SIZE = 64, USUAL_DECODERS = 2, MEASURED_AT_ONCE = 40 };
 
 /* The order in which pictures are listed: the same in every run. */
 static const uint64_t list_seed = 0x6c697374;
@@ -336,7 +336,7 @@ static void count_pixels(const image_batch *b, size_t plane, pixel_counts *count
 static tw_status count_sample(const dataset *data, image_batch *b, pixel_counts *counts)
 {
     const image_set *set = &data->train;
-    size_t most = set->count < MEASURED_MOST ? set->count : MEASURED_MOST;
+    size_t most = set->count < PICTURE_SAMPLE ? set->count : PICTURE_SAMPLE;
     for (counts->tried = 0; counts->tried < most;) {
         uint32_t images[MEASURED_AT_ONCE];
         size_t count = most - counts->tried < MEASURED_AT_ONCE ? most - counts->tried : MEASURED_AT_ONCE;
@@ -349,7 +349,6 @@ static tw_status count_sample(const dataset *data, image_batch *b, pixel_counts 
     return TW_OK;
 }
 
-/* The list is mixed: its first pictures are a sample. */
 static tw_status measure(dataset *data)
 {
     image_batch *b;

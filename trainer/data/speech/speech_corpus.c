@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 
@@ -166,6 +167,17 @@ static tw_status split_test(const char *path, const choice *c, speech_corpus *co
     if (corpus->train.count && corpus->test.count) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%s: of its %zu utterances, %zu would be for testing; name a test set of its own",
                    path, all, corpus->test.count);
+}
+
+uint32_t speech_list_sum_files(const speech_list *list)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct stat about = {.st_size = 0};
+        if (!list->items[i].path || stat(list->items[i].path, &about) != 0) about.st_size = -1;
+        sum = tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
+    }
+    return sum;
 }
 
 tw_status speech_corpus_hold_out(double share, speech_corpus *corpus)

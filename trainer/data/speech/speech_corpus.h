@@ -20,6 +20,9 @@ typedef struct speech_list {
     size_t count, capacity;
 } speech_list;
 
+/* A sum over the sizes of its files, which are another's where the sounds are. */
+uint32_t speech_list_sum_files(const speech_list *list);
+
 typedef struct speech_corpus {
     const char *format; /* of the training part: "manifest", "kaldi", "words", "librispeech" */
     speech_list train, valid, test;
