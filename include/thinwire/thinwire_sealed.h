@@ -41,10 +41,10 @@ extern "C" {
  * tw_comm_traffic counts n, as ever. */
 TW_API tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm);
 
-/* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable; or a line
- * of text of 20 to 4096 characters, which is hashed slowly (Argon2id), so that guessing texts is slow. *exposed (may be
- * NULL) becomes 1 if others than its owner may read the file. TW_ERROR_IO if it cannot be read, TW_ERROR_FORMAT if it
- * is neither, TW_ERROR_MEMORY: hashing takes 64 MiB. */
+/* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable, or alike;
+ * or a line of text of 20 to 4096 characters, which is hashed slowly (Argon2id), so that guessing texts is slow.
+ * *exposed (may be NULL) becomes 1 if others than its owner may read the file. TW_ERROR_IO if it cannot be read, as a
+ * pipe that nobody writes to, TW_ERROR_FORMAT if it is neither, TW_ERROR_MEMORY: hashing takes 64 MiB. */
 TW_API tw_status tw_seal_read_key(const char *path, unsigned char key[TW_SEAL_KEY_BYTES], int *exposed);
 
 #ifdef __cplusplus

@@ -363,7 +363,7 @@ class WrongSpeechTest(SpeechTest):
         features = ("--features", "rate=8000,bins=20,hop_ms=1,stack=64,stride=8", "--steps", 2)
         kept, filed = (self.train(*features, "--memory", megabytes)["weights_crc32c"] for megabytes in (100, 1))
         self.assertEqual(kept, filed)
-        cache = self.folder / "cache"
+        cache = self.folder / "parents/of/the/cache"
         for _ in range(2):
             self.assertEqual(self.train(*features, "--feature-cache", cache)["weights_crc32c"], kept)
             self.assertEqual(len(list(cache.iterdir())), 1)  # both parts are one list here

@@ -1,5 +1,6 @@
 """Bad input: exit code 2 and one line that names what is wrong."""
 import json
+import re
 import resource
 import shutil
 import unittest
@@ -35,6 +36,33 @@ class WordsTest(CommandLineTest):
         self.refuse_training(2, ["--lr", "fast"], "--lr", "fast")
         self.refuse_training(2, ["--momentum", "1.5"], "--momentum", "1.5")
         self.refuse_training(2, ["--batch", "1000"], "--batch", "1000", "--workers", "2")
+
+    def test_help_takes_the_words_of_a_command(self):
+        for words in (("train", "lm"), ("bench", "codec"), ("schemes", "dgc")):
+            self.assertTrue(self.run_program("help", *words).stdout.startswith("Usage: "))
+        for words in (("train", "lm", "extra"), ("bench", "codec", "extra"), ("tasks", "extra"), ("train", "lm", "more", "extra")):
+            self.refuse(2, ["extra", "one word too many"], "help", *words)
+
+    def limits(self, task):
+        """Of each option of a task's page that has any: its name, and the least and the most."""
+        for entry in self.run_program("help", "train", task).stdout.split("\n  --")[1:]:
+            name, _, text = " ".join(entry.split()).partition(" ")
+            ends = re.search(r"[(;] ?(?:([-\d.e+]+) to ([-\d.e+]+)|at least ([-\d.e+]+)|at most ([-\d.e+]+))\)", text)
+            if ends:
+                yield name, ends[1] or ends[3], ends[2] or ends[4]
+
+    def test_the_limits_in_help_are_those_that_hold(self):
+        seen = set()
+        for task in ("image", "lm", "asr", "w2v-bert"):
+            for limit in set(self.limits(task)) - seen:
+                seen.add(limit)
+                name, *ends = limit
+                for end, beyond in zip(ends, (-1, 1)):
+                    if end:
+                        with self.subTest(task=task, option=name, end=end):
+                            self.refuse(2, ["unknown option --then"], "train", task, f"--{name}={end}", "--then")
+                            self.refuse(2, [f"--{name}:", " is not "], "train", task, f"--{name}={float(end) + beyond:.15g}")
+        self.assertLess({("workers", "1", "16384"), ("crop", "1", "64"), ("limit-train", "1", None)}, seen)
 
     def test_specs(self):
         self.refuse_training(2, ["zip", "dgc", "adpsgd-random"], "--sync", "zip", "--workers", "2")

@@ -275,6 +275,26 @@ static void files_are_read_and_named(void **state)
     options_release(&l.set);
 }
 
+/* A file of somebody else's; what it has is passed over as far as lists in lists go. */
+static void deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    char text[400], *value;
+    for (int deep = 64; deep <= 65; deep++) {
+        memset(text, 0, sizeof text);
+        strcpy(text, "a: ");
+        memset(text + 3, '[', (size_t)deep);
+        memset(text + 3 + deep, ']', (size_t)deep);
+        strcat(text, "\ntask: image\n");
+        write_text("deep.yaml", text);
+        assert_int_equal(options_find_in_file(in_folder("deep.yaml"), "task", &value),
+                         deep > 64 ? TW_ERROR_FORMAT : TW_OK);
+        if (deep == 64) assert_string_equal(value, "image");
+        if (deep == 64) free(value);
+    }
+    assert_said("deep.yaml:1: lists within lists, deeper than 64");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_text_that_is_no_utf8_is_not_written),
         cmocka_unit_test(a_full_disk_is_noticed),
         cmocka_unit_test_setup_teardown(files_are_read_and_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(deep_nesting_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void a_folder_that_cannot_be_written_is_an_error(void **state)
 {
     tw_state *made = make_everything();
     assert_int_equal(tw_state_save(made, in_folder("no/such/folder")), TW_ERROR_IO);
-    assert_non_null(strstr(tw_last_error(), "no/such/folder"));
+    assert_non_null(strstr(tw_last_error(), "no/such/folder: cannot be created")); /* not the file beside it */
     write_bytes("f", "old", 3);
     assert_int_equal(tw_state_save(made, in_folder("f/g")), TW_ERROR_IO);
     assert_int_equal(chmod(*state, 0500), 0);

@@ -1,6 +1,8 @@
 /* The table of options that a run is told by, and what of it a resumed run must share. */
 #include "settings.h"
 #include "support.h"
+#include "whole_file.h"
+#include <unistd.h>
 
 enum { NAME = 32 };
 
@@ -89,12 +91,51 @@ static void every_tasks_paths_are_known_as_such(void **state)
     }
 }
 
+/* ---- a file that takes another's place --------------------------------------------------------------------------- */
+
+static char last_synced[FILENAME_MAX];
+
+/* In place of the system's: notes which file it was. */
+int fsync(int file)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, last_synced, sizeof last_synced - 1);
+    last_synced[length > 0 ? length : 0] = '\0';
+    return 0;
+}
+
+static tw_status write_word(void *context, FILE *file)
+{
+    return fputs(context, file) >= 0 ? TW_OK : TW_ERROR_IO;
+}
+
+static void a_file_is_on_the_disk_before_it_takes_its_place(void **state)
+{
+    char path[FILENAME_MAX], partial[FILENAME_MAX + 16];
+    snprintf(path, sizeof path, "%s/file", (char *)*state);
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    assert_ok(whole_file_write(path, write_word, (char *)"word"));
+    assert_string_equal(last_synced, partial);
+    assert_true(access(path, F_OK) == 0 && access(partial, F_OK) != 0);
+}
+
+/* By the name that a person gave, and not by that of the file beside it. */
+static void a_file_that_cannot_be_written_is_named(void **state)
+{
+    (void)state;
+    assert_fails(whole_file_write("/nonexistent/file", write_word, (char *)"word"), TW_ERROR_IO,
+                 "/nonexistent/file could not be written: No such file or directory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_options_as_there_is_room_for_bind_a_run),
         cmocka_unit_test(one_more_is_refused),
         cmocka_unit_test(every_tasks_paths_are_known_as_such),
+        cmocka_unit_test_setup_teardown(a_file_is_on_the_disk_before_it_takes_its_place, make_folder, remove_folder),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

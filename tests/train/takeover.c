@@ -285,8 +285,8 @@ static void age(const char *path, const char *const *later, int is_workers)
 /* They do not say how long an epoch is; that follows from the number of workers. */
 static void a_checkpoint_of_version_0_1_is_taken_over(void **state)
 {
-    static const char *const later[] = {"run",  "rank", "model checksum", "checksum of texts", "what is in the training data",
-                                        NULL};
+    static const char *const later[] = {
+        "run", "rank", "model checksum", "checksum of texts", "what is in the training data", NULL};
     small_run run;
     char path[CHECKPOINT_PATH], folder[FOLDER_PATH];
     small_run_begin(&run, *state, "cnn");

@@ -129,7 +129,8 @@ static inline tw_status toy_evaluate(learner *base, task_split split, size_t par
     toy_log *log = &t->log[base->place.rank];
     uint64_t steps = log->step_count ? log->steps[log->step_count - 1] + 1 : 0;
     log->looks[log->look_count++] = (toy_look){split, part, parts, steps, l->statistic, l->parameters[0]};
-    for (size_t item = TOY_ITEMS * part / parts; item < TOY_ITEMS * (part + 1) / parts && !learner_stops(base); item++) {
+    for (size_t item = TOY_ITEMS * part / parts; item < TOY_ITEMS * (part + 1) / parts && !learner_stops(base);
+         item++) {
         score->loss += (double)(item + 1) + (double)t->extra[steps] + (split == TASK_VALIDATION ? (double)t->apart : 0);
         score->count += 1;
         score->parts[0] += (double)item;

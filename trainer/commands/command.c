@@ -13,6 +13,7 @@ static struct {
     const char *summary;        /* of the command that was chosen last */
     const char *before, *begun; /* PAGE_CANDIDATES: the word to complete, and the one before it */
     char name[64];              /* PAGE_MANUAL: thinwire-train */
+    bool by_name;               /* the words are names, of which a command takes no more than behind it */
 } asked;
 
 static void print_help(const command_list *list, FILE *stream)
@@ -103,6 +104,13 @@ static int is_word(const char *text)
     return *text && *text != '-';
 }
 
+static int refuse_rest(const char *word)
+{
+    tw_fail(TW_ERROR_ARGUMENT, "thinwire help: %s is one word too many: want those of a command, such as train lm",
+            word);
+    return launch_refuse();
+}
+
 /* The page of the command that the words name: what --help behind them prints. */
 static int explain(const command_list *list, page_form form, int count, char **names)
 {
@@ -114,6 +122,8 @@ static int explain(const command_list *list, page_form form, int count, char **n
         words[used] = names[used];
         used++;
     }
+    asked.by_name = form != PAGE_CANDIDATES;
+    if (asked.by_name && used < count && !asks_for_help(names[used])) return refuse_rest(names[used]);
     words[used++] = help;
     return command_choose(list, used, words);
 }
@@ -151,6 +161,8 @@ int command_run(const option_page *page, int argc, char **argv, void *settings,
 {
     options set;
     int code = EXIT_DONE;
+    if (asked.by_name && (size_t)argc - 1 > page->most_arguments)
+        return refuse_rest(argv[page->most_arguments]); /* the last word is --help */
     if (options_parse(page, argc, argv, settings, &set) != TW_OK) return launch_refuse();
     if (set.help)
         print_page(page);

@@ -15,8 +15,7 @@ static void describe_range(const option_row *row, char *text, size_t capacity)
     option_row shown = *row;
     text[0] = 0;
     if (row->most >= WIDE) shown.most = INFINITY;
-    if (row->stands_for && row->fallback && row->least <= 0)
-        shown.least = row->kind == OPTION_INTEGER ? row->least + 1 : row->least < 0 ? 0 : -INFINITY;
+    shown.least = option_least(row);
     if (shown.least == 0 && !isfinite(shown.most)) return;
     if (row->kind == OPTION_REAL && row->least > 0 && !isfinite(shown.most)) shown.least = -INFINITY;
     option_describe_range(&shown, text, capacity);

@@ -15,6 +15,13 @@ static const char *write_end(const option_row *row, double end, char space[OPTIO
     return space;
 }
 
+double option_least(const option_row *row)
+{
+    if (!row->stands_for || !row->fallback || strtod(row->fallback, NULL) != row->least) return row->least;
+    if (row->kind == OPTION_INTEGER) return row->least + 1;
+    return row->least < 0 ? 0 : row->least;
+}
+
 int option_describe_range(const option_row *row, char *text, size_t capacity)
 {
     char least[OPTION_TEXT_MOST], most[OPTION_TEXT_MOST];
@@ -53,7 +60,7 @@ int option_describe(const option_row *row, char *text, size_t capacity)
     if (row->kind == OPTION_CHOICE) return snprintf(text, capacity, "%s %s", noun, row->choices);
     if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return snprintf(text, capacity, "%s", noun);
     bool from = isfinite(row->least), to = isfinite(row->most);
-    write_end(row, row->least, least);
+    write_end(row, option_least(row), least);
     write_end(row, row->most, most);
     if (from && to) return snprintf(text, capacity, "%s from %s to %s", noun, least, most);
     if (from) return snprintf(text, capacity, "%s of at least %s", noun, least);
@@ -79,24 +86,29 @@ static bool read_flag(const char *text, bool *flag)
     return position >= 0;
 }
 
-static bool read_integer(const option_row *row, const char *text, long *integer)
+static bool read_integer(const char *text, long *integer)
 {
     char *end;
     errno = 0;
     *integer = strtol(text, &end, 10);
-    if (end == text || *end || errno || isspace((unsigned char)*text)) return false;
-    return (double)*integer >= row->least && (double)*integer <= row->most;
+    return end != text && !*end && !errno && !isspace((unsigned char)*text);
 }
 
-static bool read_real(const option_row *row, const char *text, double *real)
+static bool read_real(const char *text, double *real)
 {
     char *end;
     *real = strtod(text, &end);
-    if (end == text || *end || isspace((unsigned char)*text)) return false;
-    return isfinite(*real) && *real >= row->least && *real <= row->most;
+    return end != text && !*end && !isspace((unsigned char)*text) && isfinite(*real);
 }
 
-static bool read_value(const option_row *row, const char *text, option_value *value)
+/* What stands for the default comes from everywhere but the command line. */
+static bool is_within(const option_row *row, double number, const option_origin *origin)
+{
+    if (number == row->least && origin->source != OPTION_FROM_LINE) return true;
+    return number >= option_least(row) && number <= row->most;
+}
+
+static bool read_value(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
     switch (row->kind) {
     case OPTION_FLAG:
@@ -104,9 +116,9 @@ static bool read_value(const option_row *row, const char *text, option_value *va
     case OPTION_TEXT:
         return true;
     case OPTION_INTEGER:
-        return read_integer(row, text, &value->integer);
+        return read_integer(text, &value->integer) && is_within(row, (double)value->integer, origin);
     case OPTION_REAL:
-        return read_real(row, text, &value->real);
+        return read_real(text, &value->real) && is_within(row, value->real, origin);
     case OPTION_CHOICE:
         value->choice = word_position(row->choices, text);
         return value->choice >= 0;
@@ -116,7 +128,7 @@ static bool read_value(const option_row *row, const char *text, option_value *va
 
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
-    if (!read_value(row, text, value)) {
+    if (!read_value(row, text, origin, value)) {
         char right[512];
         option_describe(row, right, sizeof right);
         return tw_fail(origin->blame, "%s: \"%s\" is not %s", origin->label, text, right);

@@ -25,6 +25,9 @@ tw_status option_value_read(const option_row *row, const char *text, const optio
 /* Puts the value where the row says; a text that was there is freed. */
 void option_value_store(const option_row *row, void *target, option_value value);
 
+/* The least that a person may give. Where the default stands for something, a number below stands for it, and is
+ * written by nobody but the program. */
+double option_least(const option_row *row);
 /* "a whole number of at least 1". Returns what snprintf would. */
 int option_describe(const option_row *row, char *text, size_t capacity);
 /* "1 .. 1000", "at least 1"; empty where there is no range. */

@@ -48,7 +48,8 @@ static tw_status tell_unwritten(const run *r)
                    r->unwritten_text, (unsigned long long)w->step, w->settings.out);
 }
 
-/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again. */
+/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
+ */
 static tw_status evaluate(run *r, task_split split)
 {
     if (r->looked[split] == r->worker.step) return TW_OK;

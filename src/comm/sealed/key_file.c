@@ -56,8 +56,9 @@ static tw_status make_key(const char *path, const unsigned char *bytes, size_t c
 {
     if (count == TW_SEAL_KEY_BYTES && !(is_text(bytes, count) && is_ascii(bytes, count))) {
         if (are_all_alike(bytes, count))
-            return tw_fail(TW_ERROR_FORMAT, "%s is no key: all its 32 bytes are %d; head -c 32 /dev/urandom gives random ones",
-                           path, bytes[0]);
+            return tw_fail(TW_ERROR_FORMAT,
+                           "%s is no key: all its 32 bytes are %d; head -c 32 /dev/urandom gives random ones", path,
+                           bytes[0]);
         memcpy(key, bytes, count);
         return TW_OK;
     }
