@@ -146,7 +146,8 @@ class ResumeTest(CommandLineTest):
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)))
         self.assertEqual((self.folder / "config.yaml").read_text(), config)
         self.assertFalse((self.folder / "config.yaml.partial").exists())
-        self.refuse_training(2, ["model.safetensors"], *options, "--steps", "4", "--resume", preexec_fn=limit_file_size)
+        self.refuse_training(2, ["checkpoints/step-00000004/model.safetensors"], *options, "--steps", "4", "--resume",
+                             preexec_fn=limit_file_size)
         names = [path.name for path in (self.folder / "checkpoints").iterdir()]
         self.assertEqual(names, ["step-00000002"])
         resumed = self.train(*options, "--steps", 4, "--resume")

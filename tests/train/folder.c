@@ -164,6 +164,20 @@ static void a_partial_one_is_begun_anew(void **state)
     assert_false(exists(out, "step-00000007/worker-3.safetensors"));
 }
 
+/* It would hide the whole one before it, and name a step that nobody took. */
+static void a_file_of_such_a_name_is_no_checkpoint(void **state)
+{
+    char path[FOLDER_PATH];
+    const char *out = *state;
+    write_checkpoint(out, 10, "ten");
+    snprintf(path, sizeof path, "%s/checkpoints", out);
+    put_file(path, "step-00000099", "a file");
+    assert_latest(out, "step-00000010");
+    write_checkpoint(out, 20, "twenty");
+    assert_latest(out, "step-00000020");
+    assert_true(exists(out, "step-00000099"));
+}
+
 static void incomplete_ones_count_for_nothing(void **state)
 {
     const char *out = *state;
@@ -276,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_killed_while_it_replaces_loses_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(one_that_was_replaced_is_in_nobodys_way, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_partial_one_is_begun_anew, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_of_such_a_name_is_no_checkpoint, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(incomplete_ones_count_for_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(later_ones_lose_their_names_before_it_has_its_own, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_persons_folder_stays, make_folder, remove_folder),

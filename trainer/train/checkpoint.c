@@ -295,6 +295,17 @@ static tw_status find_vanished(worker *w, tw_status status, const char *partial,
     return agree_any(w->comm, vanished);
 }
 
+/* A person looks for the file where it was to be, not where it grows. */
+static tw_status name_finished(tw_status status)
+{
+    static const char partial[] = ".partial/";
+    char text[1024], *at;
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    at = strstr(text, partial);
+    if (at) memmove(at, at + sizeof partial - 2, strlen(at + sizeof partial - 2) + 1);
+    return tw_fail(status, "%s", text);
+}
+
 /* A folder that has vanished is made again. */
 tw_status checkpoint_write(worker *w)
 {
@@ -310,7 +321,9 @@ tw_status checkpoint_write(worker *w)
         w->agreed = 0;
         status = write_folder(w, &p, partial);
     }
-    if (status != TW_OK) folder_abandon(w->settings.out, p.step);
+    if (status == TW_OK) return TW_OK;
+    status = name_finished(status);
+    folder_abandon(w->settings.out, p.step);
     return status;
 }
 
