@@ -62,11 +62,11 @@ tw_status checkpoint_files_look(worker *w, const char *folder, int workers, chec
     int there = maps && files->holders;
     tw_status status =
         agree_status(w, there ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory to list the files of %d workers", workers));
-    if (status == TW_OK) {
+    if (status == TW_OK && there) {
         look(files, maps + (size_t)w->size * bytes);
         status = tw_comm_allgather(w->comm, maps + (size_t)w->size * bytes, bytes, maps);
     }
-    if (status == TW_OK) compare(files, maps, w->size);
+    if (status == TW_OK && there) compare(files, maps, w->size);
     free(maps);
     return status;
 }
