@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -69,3 +70,27 @@ def folder_with_torchrun(folder):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torch.distributed.run "$@"\n')
     program.chmod(0o755)
     return folder
+
+
+def meet_anew(folder, name, rank, size, prepare=lambda: None):
+    """In a process of started_as_torchrun_does, which makes one group after another: all ranks come here, rank 0 does what
+    has to be done before, and the next group meets at a place of its own, for a store serves one group."""
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+    _meet(folder, name, rank, size)
+    if rank == 0:
+        (folder / f"{name}-port").write_text(str(_free_port()))
+        prepare()
+    _meet(folder, f"{name}-begin", rank, size)
+    os.environ["MASTER_PORT"] = (folder / f"{name}-port").read_text()
+
+
+def _meet(folder, place, rank, size):
+    (folder / f"{place}-{rank}").touch()
+    for other in range(size):
+        ranks.wait_for(folder / f"{place}-{other}")
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

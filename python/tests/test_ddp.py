@@ -444,6 +444,21 @@ def compiled(rank, size):
     return all(same)
 
 
+def autocast(rank, size):
+    """bf16 in the forward pass leaves gradients fp32, and their mean is right: how far off, and what type they have."""
+    import models
+    import torch
+    model = models.small().eval()
+    ddp, compressor = attached(copy.deepcopy(model), "topk:density=1,leftovers=fp32,values=fp32")
+    alone = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ddp(models.batch(rank, 0)[0]).dtype == torch.bfloat16
+        models.backward(ddp, rank, 0), models.backward(alone, rank, 0)
+    got = models.gradients(ddp.module)
+    worst = max(float((over_ranks(g) / size - got[n]).abs().max()) for n, g in models.gradients(alone).items())
+    return worst, {str(g.dtype) for g in got.values()}
+
+
 class Gpu:
     """What _bucket uses of torch, with streams that only write down what is queued, in order."""
 
@@ -640,6 +655,11 @@ class DdpTest(unittest.TestCase):
             self.skipTest("this torch has no torch.compile")
         self.assertEqual(ranks.on_ranks(2, compiled), [True, True])
 
+    def test_autocast_to_bf16(self):
+        for worst, types in ranks.on_ranks(2, autocast):
+            self.assertLess(worst, 1e-6)
+            self.assertEqual(types, {"torch.float32"})
+
     def test_buckets_that_are_left_out(self):
         from inspect import signature
 
@@ -690,6 +710,8 @@ class DdpTest(unittest.TestCase):
         self.assertEqual(second[0], "")
         self.assertIn("1 steps", first[1])
         self.assertEqual(first[2]["thinwire/steps"], (1, 7))
+        alone, = ranks.on_ranks(1, told)
+        self.assertIn("this is the only process, and so nothing is exchanged", alone[0])
 
 
 if __name__ == "__main__":

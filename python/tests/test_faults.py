@@ -92,6 +92,23 @@ def with_grad_scaler(rank, size):
     return scales, models.same_everywhere(ddp.module)
 
 
+def never_finite(rank, size, scheme, scaler):
+    """Rank 0 has an infinite gradient in all steps but the first five and the fifteenth: in which step it is an error, and
+    what is said; that training can go on all the same."""
+    import models
+    ddp, compressor = attached(scheme, scaler=Scaler() if scaler else None)
+    raised = []
+    for step in range(30):
+        ddp.zero_grad()
+        x, y = models.batch(rank, step)
+        loss = torch.nn.functional.cross_entropy(ddp(x), y)
+        try:
+            (loss * (1.0 if rank or step < 5 or step in (14, 29) else float("inf"))).backward()
+        except RuntimeError as error:
+            raised.append((step, str(error)))
+    return raised, compressor.skipped
+
+
 def killed(rank, size):
     """Rank 1 kills itself in its fourth pass, with half of its gradients sent; rank 0 says what it got."""
     import models
@@ -252,6 +269,18 @@ class FaultsTest(unittest.TestCase):
         if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
             self.skipTest("this torch has no GradScaler for CPUs")
         self.assertEqual(ranks.on_ranks(2, with_grad_scaler), [([1024.0, 512.0, 512.0], True)] * 2)
+
+    def test_ten_steps_skipped_in_a_row_are_an_error(self):
+        for scheme in (EVERYTHING, "powersgd:rank=2"):
+            for raised, skipped in ranks.on_ranks(2, never_finite, scheme, False):
+                self.assertEqual([step for step, _ in raised], [*range(24, 29)])
+                self.assertIn("the gradients of 10 steps in a row held NaN or infinity, and no step was taken; with a GradScaler "
+                              "give attach() scaler=", raised[0][1])
+                self.assertFalse(skipped)
+
+    def test_a_scaler_that_lowers_its_scale_has_more_than_ten(self):
+        for raised, skipped in ranks.on_ranks(2, never_finite, EVERYTHING, True):
+            self.assertEqual((raised, skipped), ([], False))
 
     def check_named(self, crew):
         code, text = crew.end(0)

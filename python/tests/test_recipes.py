@@ -10,7 +10,6 @@ import importlib.util
 import os
 import pathlib
 import shutil
-import socket
 import sys
 import tempfile
 import unittest
@@ -51,32 +50,14 @@ def play(name, folder):
     sys.path.insert(0, str(EXAMPLES))
     rank = int(os.environ["RANK"])
     example = importlib.import_module(name)
-    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # a store serves one group, and each job makes its own
     for number, (job, words, gone) in enumerate(jobs(name, folder)):
-        meet(folder, f"{number}", rank)
-        if rank == 0:
-            (folder / f"port{number}").write_text(str(free_port()))
-            if gone:
-                shutil.rmtree(gone)
-        meet(folder, f"{number}begin", rank)
-        os.environ["MASTER_PORT"] = (folder / f"port{number}").read_text()
+        launched.meet_anew(folder, f"{number}", rank, 2, lambda gone=gone: gone and shutil.rmtree(gone))
         model, losses = example.main([str(word) for word in words])
         torch.save({"weights": dict(model.named_parameters()), "losses": losses}, folder / f"{job}{rank}.pt")
         if dist.is_initialized():
             dist.destroy_process_group()
         if "accelerate" in sys.modules:  # it remembers the group
             sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def meet(folder, place, rank):
-    (folder / f"{place}-{rank}").touch()
-    ranks.wait_for(folder / f"{place}-{1 - rank}")
 
 
 def distance(one, other):

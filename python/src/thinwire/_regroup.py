@@ -1,23 +1,26 @@
 """States of another number of ranks."""
 
 import contextlib
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import table
 from ._library import Source
 from .errors import Error
 
 
-def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]],
+def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
               old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
-    """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1)."""
+    """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1), of which
+    some may be lost: None."""
     failures: List[BaseException] = []
     with contextlib.ExitStack() as states:
         def give(context: Any, old_rank: int, state: Any) -> int:
             try:
-                one = states.enter_context(table.State())
-                one.put_all(old(old_rank))
-                state[0] = one.handle.value
+                entries = old(old_rank)
+                if entries is not None:
+                    one = states.enter_context(table.State())
+                    one.put_all(entries)
+                    state[0] = one.handle.value
                 return 0
             except BaseException as error:  # Ctrl-C, too: nothing passes through C
                 failures.append(error)

@@ -1,7 +1,7 @@
 """Agreement on gradients: all ranks take the same step."""
 
 import ctypes
-from typing import Callable, Dict, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from . import _regroup, table
 from ._library import Gradient, ReducerCounts, library
@@ -88,8 +88,9 @@ class Reducer(Owned):
         table.loaded(library.tw_reducer_load_state, self._handle, entries)
 
 
-def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]], old_size: int,
-              rank: int, size: int) -> Dict[str, table.Entry]:
+def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
+              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
     """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, and
-    asked for those alone whose part this rank takes over. The sum over the ranks of what they held back is kept."""
+    asked for those alone whose part this rank takes over. The sum over the ranks of what they held back is kept. None
+    stands for a state that is lost, whose part is dropped."""
     return _regroup.regrouped(library.tw_reducer_regroup_state, spec, tensors, old, old_size, rank, size)

@@ -1,6 +1,7 @@
 """Buckets of gradients on their way to the library and back: those of the host as they are, others through a copy."""
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+import contextlib
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -30,7 +31,7 @@ class Bucket:
         self.parameters: List[torch.Tensor] = bucket.parameters()
         on_device = self.buffer.is_cuda
         self.future = torch.futures.Future(devices=[self.buffer.device]) if on_device else torch.futures.Future()
-        self._arrived = None
+        self._arrived = self._stream = None
         self.values = self._on_host(memory, bucket.index()) if on_device and memory else self.buffer
 
     def _on_host(self, memory: "Pinned", index: int) -> torch.Tensor:
@@ -41,6 +42,7 @@ class Bucket:
             values.copy_(self.buffer, non_blocking=True)
             self.buffer.record_stream(stream)
             self._arrived = stream.record_event()
+        self._stream = stream
         return values
 
     def is_here(self) -> bool:
@@ -49,6 +51,10 @@ class Bucket:
     def wait(self) -> None:
         if self._arrived is not None:
             self._arrived.synchronize()
+
+    def beside(self) -> ContextManager:
+        """What asks the GPU for a number in here waits for the copy, and not for all of backward that is queued."""
+        return contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def addresses(self, begins: Sequence[int]) -> List[int]:
         """Where in memory the elements `begins` are."""

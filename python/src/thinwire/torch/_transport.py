@@ -34,9 +34,14 @@ class Limits(NamedTuple):
         comm.set_patience(self.patience)
 
 
+def device_of(group: Any) -> torch.device:
+    """What is sent through the group has to be on it."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+
+
 def gathered(group: Any, mine: Any) -> List[Any]:
     """What each rank of the group has. torch's all_gather_object needs numpy, which torch does not bring along."""
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+    device = device_of(group)
     data = pickle.dumps(mine)
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, torch.tensor([len(data)], device=device), group=group)

@@ -3,22 +3,57 @@
     import thinwire.torch.accelerate
 
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    compressor = thinwire.torch.accelerate.attach(accelerator, model, "dgc:density=0.001", optimizer=optimizer)
+    compressor = thinwire.torch.accelerate.attach(accelerator, model, "powersgd:rank=4", optimizer=optimizer)
 
 The hooks that Accelerate knows by name are PyTorch's own; its argument for them takes no other."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
 
-from . import _ranks, ddp
+from . import ddp
+from ._checkpoints import Checkpoints, Place, tell_dropped
 from .compressor import Compressor
 
 
-def attach(accelerator: Any, model: DistributedDataParallel, spec: str, **more: Any) -> Compressor:
-    """`thinwire.torch.attach`, after accelerator.prepare(). accelerator.save_state() then has every rank write what its
-    scheme keeps for later steps beside the rest, as thinwire-R.pt, and load_state() reads it."""
+def attach(accelerator: Any, model: DistributedDataParallel, spec: str, *, forget_lost: bool = False,
+           **more: Any) -> Compressor:
+    """`thinwire.torch.attach`, after accelerator.prepare(), with the accelerator's own scaler. accelerator.save_state()
+    then has every rank write what its scheme keeps for later steps beside the rest, as thinwire-R.pt; where the machines
+    have a disk each, each has the rest, too. load_state() reads it, also with another number of ranks. `forget_lost`:
+    also where a machine is gone for good, without what its ranks held back.
+
+    The stats for accelerator.log() are compressor.scalars(). On one process nothing is exchanged, which a line says."""
+    more = {"scaler": accelerator.scaler, **more}
+    if accelerator.num_processes == 1:
+        accelerator.register_load_state_pre_hook(lambda models, folder: tell_dropped(Place(Path(folder)), spec))
+        accelerator.register_save_state_pre_hook(lambda models, weights, folder: _forget(Place(Path(folder))))
+        return ddp.attach_alone(model, spec, **more)
     compressor = ddp.attach(model, spec, **more)
-    accelerator.register_save_state_pre_hook(lambda models, weights, folder: _ranks.save_in(folder, compressor))
-    accelerator.register_load_state_pre_hook(lambda models, folder: _ranks.load_from(folder, compressor))
+    checkpoints = Checkpoints(compressor, forget_lost)
+    accelerator.register_save_state_pre_hook(lambda models, weights, folder: _save(accelerator, Path(folder), checkpoints))
+    accelerator.register_load_state_pre_hook(lambda models, folder: checkpoints.load(Place(Path(folder))))
     return compressor
+
+
+def _forget(place: Place) -> None:
+    """What an earlier run of several processes had there is of no use beside this one's."""
+    place.remove(place.ranks())
+
+
+def _save(accelerator: Any, folder: Path, checkpoints: Checkpoints) -> None:
+    settings = accelerator.project_configuration
+    if not checkpoints.shares(folder.parent):
+        settings.save_on_each_node = True
+        if settings.automatic_checkpoint_naming and settings.total_limit and accelerator.is_local_main_process:
+            _keep(folder, settings.total_limit)
+    checkpoints.save(Place(folder), checkpoints.record_at_random())
+
+
+def _keep(newest: Path, count: int) -> None:
+    """Accelerate removes older checkpoints on the disk of rank 0 alone."""
+    numbered = sorted(newest.parent.glob("checkpoint_*"), key=lambda path: int(path.name.rpartition("_")[2]))
+    for old in numbered[:-count]:
+        shutil.rmtree(old)

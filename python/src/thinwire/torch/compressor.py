@@ -18,6 +18,7 @@ from ._parameters import Row, orders_of
 
 FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
 RATIO_IS_KNOWN = 10  # steps after the warm-up
+SKIPPED_LIMIT = 10  # so many skipped steps in a row do not end by themselves
 NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
 
 
@@ -74,6 +75,8 @@ class Compressor:
         self._missing: Optional[Set[int]] = None  # of the step under way
         self._rates: List[float] = []
         self.skipped = False
+        self._skipped_in_a_row = 0
+        self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
         self.costs: Optional[_costs.Costs] = None
         self._fallback: Optional[Fallback] = None
@@ -225,7 +228,6 @@ class Compressor:
 
     def finish(self) -> bool:
         """Ends the step; True when the means are where the gradients were, False when it has to be skipped."""
-        self.skipped = False
         try:
             missing = sorted(self._begin())
             nowhere = [torch.empty(self._rows[i].parameter.numel(), dtype=torch.float32, device="cpu") for i in missing]
@@ -233,12 +235,24 @@ class Compressor:
                 self._live().submit(index, values.data_ptr(), absent=True)
             good = self._live().wait()
             self._missing = None
-            self.skipped = not good
+            self.count(good)
             self._look_at_ratio()
             return good
         except BaseException as error:
             self._break_off(error)
             raise
+
+    def count(self, good: bool) -> None:
+        """A step is over: on all ranks it was taken, or on all it was skipped."""
+        self.skipped = not good
+        self._skipped_in_a_row = 0 if good else self._skipped_in_a_row + 1
+
+    @property
+    def raises_skipped(self) -> bool:
+        """Whether the last step was skipped, and that is an error. A GradScaler lowers its scale by itself; without one
+        nothing changes from one skipped step to the next, and the run would learn nothing, in silence."""
+        limit = {"raise": 1, "skip": SKIPPED_LIMIT}.get(self.nonfinite, 0)
+        return 0 < limit <= self._skipped_in_a_row
 
     def _break_off(self, error: BaseException) -> None:
         """After a failure, or Ctrl-C, this rank is out of step: the others are not left to wait for it."""
@@ -274,7 +288,11 @@ class Compressor:
         return FILLED_WITH[self.nonfinite]
 
     def _raise_skipped(self) -> None:
-        raise NonFinite("a gradient of some rank held NaN or infinity; no rank has taken the step", 13, "TW_SKIPPED")
+        text = "a gradient of some rank held NaN or infinity; no rank has taken the step"
+        if self.nonfinite == "skip":
+            text = (f"the gradients of {self._skipped_in_a_row} steps in a row held NaN or infinity, and no step was taken; with "
+                    "a GradScaler give attach() scaler=, so that it lowers its scale, and else lower the learning rate")
+        raise NonFinite(text, 13, "TW_SKIPPED")
 
     # Counts
 
@@ -294,6 +312,8 @@ class Compressor:
 
     def summary(self) -> str:
         """The stats in a line."""
+        if self._comm is None and self.alone:
+            return f"thinwire {self.spec}: nothing was exchanged, by the only process"
         if self._comm is None:
             return f"thinwire {self.spec}: torch's own all-reduce"
         counts = self.stats()
@@ -305,13 +325,19 @@ class Compressor:
                 f"step instead of {counts['bytes_dense'] / steps / 1e6:.3g}, waited "
                 f"{1e3 * counts['seconds_wait'] / steps:.3g} ms a step")
 
+    def scalars(self) -> Dict[str, float]:
+        """The stats by names for a logger, such as ``wandb.log({"loss": loss, **compressor.scalars()})``."""
+        return {f"thinwire/{name}": value for name, value in self.stats().items()}
+
     def write_scalars(self, writer: Any, step: int) -> None:
         """The stats for TensorBoard: `writer` is a SummaryWriter, or has its add_scalar."""
-        for name, value in self.stats().items():
-            writer.add_scalar(f"thinwire/{name}", value, step)
+        for name, value in self.scalars().items():
+            writer.add_scalar(name, value, step)
 
     def banner(self) -> str:
         """What is about to happen, in a line."""
+        if self.alone:
+            return f"thinwire {self.spec}: this is the only process, and so nothing is exchanged{self._left_to_nobody()}"
         if self._fallback:
             return (f"thinwire {self.spec}: torch's own all-reduce is taken; {self._costs_in_words()} "
                     "(fallback=False compresses all the same)")
@@ -322,6 +348,15 @@ class Compressor:
         costs = f"; {self._costs_in_words()}" if self.costs else ""
         return (f"thinwire {self.spec}: {elements:,} gradients in {len(plan)} tensors, of which {len(compressed)} are "
                 f"compressed{momentum}{costs}")
+
+    def _left_to_nobody(self) -> str:
+        """Without a DistributedDataParallel nothing of the scheme is done."""
+        if self._comm is not None or name_of(self.spec) == "allreduce":
+            return ""
+        comm, = Comm.threads(1)
+        with comm, Reducer(comm, self.spec, [(row.name, row.shape) for row in self._rows]) as like:
+            momentum = like.momentum[0]
+        return f", nor is the momentum={momentum:g} of {name_of(self.spec)} applied" if momentum else ""
 
     def _costs_in_words(self) -> str:
         if self.costs is None:
@@ -359,23 +394,38 @@ class Compressor:
 
         self._load(read)
 
-    def load_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
+    def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]], *, forget_lost: bool = False) -> None:
         """Takes what another number of ranks has saved, as a collective: states[r] is what state_dict() gave on rank r of
         as many as there are, and asked for only where it is needed. The sum over all ranks of what they held back is
-        kept."""
+        kept. As many ranks as before have each what it had.
+
+        None stands for what is lost with a machine. With forget_lost=True what was held back there is dropped, and the
+        others go on; without it that is an Error."""
         if self._comm is None and not (len(states) and states[0]):
             return
         if self._comm is None:
             raise Error(NOWHERE)
         about = self._about()
 
-        def old(rank: int) -> Dict[str, Entry]:
-            _state.check(states[rank], {**about, "rank": rank, "size": len(states)})
-            return _state.from_dict(states[rank])
+        def whole(rank: int) -> Optional[Dict[str, Any]]:
+            state = states[rank]
+            if state is not None:
+                _state.check(state, {**about, "rank": rank, "size": len(states)})
+            elif not forget_lost:
+                raise Error(f"the state of rank {rank} of {len(states)} is lost; forget_lost=True goes on without it")
+            return state
+
+        def old(rank: int) -> Optional[Dict[str, Entry]]:
+            state = whole(rank)
+            return None if state is None else _state.from_dict(state)
 
         def read() -> Loaded:
-            if _state.is_of_fallback(states[0]):  # the same on all ranks, however many there are
-                return Loaded(True, old(0))
+            own = whole(about["rank"]) if len(states) == about["size"] else None
+            there = own or next(filter(None, map(whole, range(len(states)))), None)
+            if there is None:
+                raise Error(f"of the {len(states)} ranks before none has left a state", 5, "TW_ERROR_STATE")
+            if own or _state.is_of_fallback(there):  # which is the same on all ranks, however many there are
+                return Loaded(_state.is_of_fallback(there), _state.from_dict(there))
             tensors = [(row.name, row.shape) for row in self._rows]
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 

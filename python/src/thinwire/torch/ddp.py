@@ -93,6 +93,10 @@ class _Bridge:
         return bucket.future
 
     def _send(self, bucket: Bucket) -> None:
+        with bucket.beside():  # a scaler is asked for its scale
+            self._submit(bucket)
+
+    def _submit(self, bucket: Bucket) -> None:
         layout, dtype = self.compressor.layout_of(bucket.parameters), dtype_of(bucket.values)
         if self._used is None:  # to make a tensor of each takes longer than all else here
             self.compressor.submit_all(layout.indices, bucket.addresses(layout.begins), dtype)
@@ -105,12 +109,12 @@ class _Bridge:
         fallback = self.compressor.fallback
         if fallback:
             good = fallback.finish(self.compressor._scale, self.compressor._fill, self._used is not None)
-            self.compressor.skipped = not good
+            self.compressor.count(good)
         else:
             good = self._finish_scheme()
         if self._used is not None:
             self._used.clear()
-        if not good and self.compressor.nonfinite == "raise":
+        if self.compressor.raises_skipped:
             self._raise_later()
 
     def _finish_scheme(self) -> bool:
@@ -145,8 +149,8 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     patience      seconds until one that is there but busy is: it evaluates, saves or compiles. "mpi" cannot tell the two
                   apart, and waits for the longer of both
     nonfinite     what becomes of a step in which some rank had NaN or infinity: "skip" (gradients of zero, on which an
-                  optimiser with momentum or weight decay still moves; Compressor.skipped tells), "raise" (NonFinite, after
-                  backward, on all ranks), "nan" (as with a scaler)
+                  optimiser with momentum or weight decay still moves; Compressor.skipped tells, and ten in a row raise),
+                  "raise" (NonFinite, after backward, on all ranks), "nan" (as with a scaler)
     expect_ratio  an Error is raised if messages are not so many times smaller than fp32
     fallback      whether to measure first what the exchange of a step costs, and to leave it to torch's own all-reduce where
                   that is faster than the scheme: yes, unless THINWIRE_FALLBACK=off or expect_ratio says otherwise
@@ -172,8 +176,21 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
         _bridges[ddp].serve(compressor)
+    compressor.alone = dist.get_world_size(group) == 1
     if banner:
         announce(compressor, dist.get_rank(group))
+    return compressor
+
+
+def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:
+    """What the frameworks have in place of attach() on one process, where they wrap no module: nothing is exchanged, and
+    a line says so. `more` is for attach()."""
+    rows, left_out = _parameters.table_of(module)
+    known = {name: more[name] for name in ("optimizer", "nonfinite", "scaler") if name in more}
+    compressor = Compressor(rows, left_out, spec, None, **known)
+    compressor.alone = True
+    if banner:
+        announce(compressor, 0)
     return compressor
 
 

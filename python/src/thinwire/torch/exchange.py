@@ -107,7 +107,7 @@ class Exchange:
         for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad.fill_(self.compressor._fill)
-        if self.compressor.nonfinite == "raise":
+        if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
     def close(self) -> None:

@@ -6,48 +6,105 @@
 
 A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it."""
 
-from typing import Any, Dict, List, Optional
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 from lightning.pytorch import Callback
 
 from ..errors import Error
-from . import _ranks
+from ._checkpoints import Checkpoints, Record, beside, tell_dropped
 from .compressor import Compressor
-from .ddp import attach
+from .ddp import attach, attach_alone
+
+KEY = "thinwire_checkpoint"  # in Lightning's own
 
 
 class Thinwire(Callback):
     """Has the trainer's DistributedDataParallel exchange its gradients with the scheme that `spec` names.
 
-    The further arguments are those of `attach`. The trainer's checkpoints then hold what the schemes of all ranks keep
-    for later steps, and a run that is resumed from one goes on with it, also with another number of ranks."""
+    The further arguments are those of `attach`; the optimiser, and with fp16 the scaler, are the trainer's. Beside a
+    checkpoint FILE.ckpt every rank writes what its scheme keeps for later steps, as FILE.ckpt.thinwire-R.pt; where the
+    machines have a disk each, each of them has the checkpoint, too. A run that is resumed goes on with them, also with
+    another number of ranks. `forget_lost`: also where a machine is gone for good, without what its ranks held back.
+    The trainer's loggers get the stats as thinwire/..."""
 
-    def __init__(self, spec: str, **more: Any):
-        self.spec, self._more = spec, more
+    def __init__(self, spec: str, *, forget_lost: bool = False, **more: Any):
+        self.spec, self._forget_lost, self._more = spec, forget_lost, more
         self.compressor: Optional[Compressor] = None
-        self._states: Optional[List[Dict[str, Any]]] = None
+        self._checkpoints: Optional[Checkpoints] = None
+        self._is_resumed, self._logged = False, 0
+        self._record: Optional[Record] = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.world_size == 1:
-            return
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
-        self.compressor = attach(trainer.strategy.model, self.spec, optimizer=trainer.optimizers[0], **self._more)
-        if self._states is not None:
-            _ranks.give_back(self.compressor, self._states)
-            self._states = None
+        scaler = getattr(trainer.precision_plugin, "scaler", None)  # of fp16: a step that is not finite is its to skip
+        more = {"optimizer": trainer.optimizers[0], "scaler": scaler, **self._more}
+        if trainer.world_size == 1:
+            self.compressor = attach_alone(pl_module, self.spec, **more)
+        else:
+            self.compressor = attach(trainer.strategy.model, self.spec, **more)
+            self._checkpoints = Checkpoints(self.compressor, self._forget_lost)
+            _save_with(trainer.strategy, self._checkpoints)
+        if self._is_resumed:
+            self._resume(trainer)
+
+    def _resume(self, trainer: Any) -> None:
+        self._is_resumed, place = False, beside(trainer.ckpt_path)
+        if self._checkpoints is not None:
+            self._checkpoints.load(place, self._record)
+        else:
+            tell_dropped(place, self.spec)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
-        if self.compressor is not None:
-            checkpoint["thinwire"] = _ranks.gathered(self.compressor)
+        if self._checkpoints is not None:
+            checkpoint[KEY] = tuple(self._checkpoints.record(trainer.global_step))
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
         """The module is not wrapped yet."""
-        self._states = checkpoint.get("thinwire")
+        self._is_resumed, record = True, checkpoint.get(KEY)
+        self._record = Record(*record) if record else None
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Not by pl_module.log_dict(), which takes longer than the rest of what thinwire does in Python in a step."""
+        step = trainer.global_step
+        if self.compressor is None or step == self._logged or step % trainer.log_every_n_steps:
+            return
+        self._logged = step
+        for logger in trainer.loggers:
+            logger.log_metrics(self.compressor.scalars(), step=step - 1)  # Lightning counts from 0 in there
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """After the last checkpoint, which comes after on_train_end."""
         if self.compressor is not None:
             if trainer.is_global_zero:
                 print(self.compressor.summary(), flush=True)
             self.compressor.close()
-            self.compressor = None
+        self.compressor = self._checkpoints = None
+
+
+def _save_with(strategy: Any, checkpoints: Checkpoints) -> None:
+    """Lightning tells no callback in which file it saves, nor which one it removes: the strategy is told. (This one alone;
+    the trainer's next fit gives it this once more, about other checkpoints.)"""
+    save, remove = type(strategy).save_checkpoint, type(strategy).remove_checkpoint
+
+    def is_saved_here(path: Any) -> bool:
+        """By the first rank of each machine that does not see rank 0's disk."""
+        return checkpoints.is_apart(Path(path).parent) and strategy.local_rank == 0 and not strategy.is_global_zero
+
+    def save_checkpoint(checkpoint: Dict[str, Any], filepath: Any, storage_options: Optional[Any] = None) -> None:
+        save(strategy, checkpoint, filepath, storage_options)
+        checkpoints.shares(Path(filepath).parent)
+        if is_saved_here(filepath):
+            strategy.checkpoint_io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
+        if KEY in checkpoint:
+            checkpoints.save(beside(filepath), Record(*checkpoint[KEY]))
+
+    def remove_checkpoint(filepath: Any) -> None:
+        remove(strategy, filepath)
+        if is_saved_here(filepath):
+            strategy.checkpoint_io.remove_checkpoint(filepath)
+        place = beside(filepath)
+        place.remove(place.ranks())
+
+    strategy.save_checkpoint, strategy.remove_checkpoint = save_checkpoint, remove_checkpoint

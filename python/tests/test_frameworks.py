@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Lightning, Accelerate and the Trainer of transformers themselves: a scaler that works, bf16, loggers that are told during
+training, and checkpoints by another number of processes, after dense steps, on two disks and after one of them is lost.
+
+    test_frameworks.py NAME
+
+Each launch plays some runs in the same processes, and each run leaves what it saw in FOLDER/RUN-R.json."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+import launched
+import ranks
+
+NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
+SPEC = "topk:density=0.1,min_dims=0,min_elements=1"
+BEARABLE = 2.0 ** 13  # a scale above it gives rank 1 an infinite loss
+LIMIT = 2.0 ** 16  # which a scaler begins with
+
+
+class Seen:
+    """What a run saw: losses, logs, scales, and how far the weights had moved before each step."""
+
+    def __init__(self):
+        self.losses, self.logs, self.scales, self.moved = [], [], [], []
+
+
+def model_of(seen, rank, scaler):
+    """A model that has its loss from its own forward pass, as the Trainer wants it."""
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+            self.begin = [p.detach().clone() for p in self.parameters()]
+
+        def forward(self, x, labels):
+            loss = nn.functional.cross_entropy(self.layers(x).float(), labels)
+            seen.losses.append(float(loss.detach()))
+            seen.moved.append(any(not torch.equal(p.detach(), b) for p, b in zip(self.parameters(), self.begin)))
+            if scaler is not None:
+                seen.scales.append(scaler.get_scale())
+                loss = loss * (float("inf") if rank == 1 and scaler.get_scale() > BEARABLE else 1.0)
+            return {"loss": loss}
+
+    return Model()
+
+
+def rows(count=16):
+    import torch
+    generator = torch.Generator().manual_seed(1)
+    x, teacher = torch.randn(count, 64, generator=generator), torch.randn(64, 10, generator=generator)
+    return [{"x": one, "labels": label} for one, label in zip(x, (x @ teacher).argmax(1))]
+
+
+def scaler_of(precision):
+    import torch
+    return torch.amp.GradScaler("cpu", init_scale=LIMIT) if precision == "fp16" else None
+
+
+# A run of each framework: `steps` of them, with a checkpoint at the end; `resume` goes on from that of step so-and-so.
+
+def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+    import torch
+    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from lightning.pytorch.loggers import CSVLogger
+    from lightning.pytorch.plugins.precision import MixedPrecision
+    from thinwire.torch.lightning import Thinwire
+
+    scaler = scaler_of(precision)
+
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = model_of(seen, rank, scaler)
+
+        def training_step(self, batch, index):
+            return self.model(**batch)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-2)
+
+    class Logger(CSVLogger):
+        def log_metrics(self, metrics, step=None):
+            seen.logs.append(metrics)
+
+    precisions = {"fp16": [MixedPrecision("16-mixed", "cpu", scaler)], "bf16": [MixedPrecision("bf16-mixed", "cpu")]}
+    saves = ModelCheckpoint(out, filename="{step}", every_n_train_steps=steps, save_top_k=-1)
+    if disks:  # rank 0 tells the others where to save, and so the same name has to be another disk
+        out.mkdir(exist_ok=True)
+        os.chdir(out)
+        out = pathlib.Path("/proc/self/cwd")
+        saves.dirpath = str(out)
+    trainer = Trainer(accelerator="cpu", devices=1 if disks else size, num_nodes=size if disks else 1,
+                      strategy="ddp" if size > 1 else "auto", max_steps=steps, max_epochs=-1, log_every_n_steps=1,
+                      logger=Logger(out), enable_progress_bar=False, enable_model_summary=False,
+                      plugins=precisions.get(precision), callbacks=[saves] + ([Thinwire(spec, **more)] if spec else []))
+    trainer.fit(Module(), torch.utils.data.DataLoader(rows(), batch_size=8),
+                ckpt_path=out / f"step={resume}.ckpt" if resume else None)
+
+
+def accelerate(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+    import torch
+    from accelerate import Accelerator
+    import thinwire.torch.accelerate
+
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16" if precision == "bf16" else "no")
+    accelerator.scaler = scaler_of(precision)  # of its own accord it has one on GPUs alone
+    model = model_of(seen, rank, accelerator.scaler)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
+    compressor = thinwire.torch.accelerate.attach(accelerator, model, spec, optimizer=optimizer, **more) if spec else None
+    if resume:
+        accelerator.load_state(str(out / f"step-{resume}"))
+    for step in range(resume or 0, steps):
+        batch = torch.utils.data.default_collate(rows()[8 * rank:][:8])
+        optimizer.zero_grad()
+        accelerator.backward(model(**batch)["loss"])
+        optimizer.step()
+        seen.logs.append(compressor.scalars() if compressor else {})
+    accelerator.save_state(str(out / f"step-{steps}"))
+    if compressor:
+        compressor.close()
+
+
+def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from thinwire.torch.transformers import Thinwire
+
+    class Logger(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **more):
+            seen.logs.append(dict(logs))
+
+    scaler = scaler_of(precision)
+    arguments = TrainingArguments(
+        output_dir=str(out), max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-2, save_steps=steps, logging_steps=1,
+        report_to=[], disable_tqdm=True, use_cpu=True, bf16=precision == "bf16", max_grad_norm=0.0)
+    one = Trainer(model_of(seen, rank, scaler), arguments, train_dataset=rows(), callbacks=[Logger()])
+    one.accelerator.scaler = scaler
+    if spec:
+        one.add_callback(Thinwire(one, spec, **more))
+    one.train(resume_from_checkpoint=str(out / f"checkpoint-{resume}") if resume else None)
+
+
+# Runs
+
+def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, precision=None, disks=False, **more):
+    import thinwire
+    seen, said, told = Seen(), io.StringIO(), ""
+    os.environ["LOCAL_RANK"], os.environ["NODE_RANK"] = ("0", str(rank)) if disks else (str(rank), "0")
+    with contextlib.redirect_stderr(said):
+        try:
+            globals()[name](seen, folder / (f"{to}{rank}" if disks else to), spec, steps, rank, size, disks, resume, precision, more)
+        except thinwire.Error as error:
+            told = str(error)
+    about = [line for line in said.getvalue().splitlines() if line.startswith("thinwire")]
+    (folder / f"{job}-{rank}.json").write_text(json.dumps({**vars(seen), "said": about, "error": told}))
+
+
+LAUNCHES = {  # of how many processes, and what they do
+    "begin": (2, [dict(to="fp16", steps=8, precision="fp16"), dict(to="bf16", steps=8, precision="bf16"), dict(to="shared"),
+                  dict(to="dense", spec=None), dict(to="disk", disks=True)]),
+    "alone": (1, [dict(to="shared", job="alone", steps=8, resume=4)]),
+    "again": (2, [dict(to="shared", job="again", steps=12, resume=8), dict(to="dense", job="thin", steps=8, resume=4),
+                  dict(to="disk", job="two disks", steps=8, resume=4, disks=True)]),
+    "lost": (2, [dict(to="disk", job="refused", steps=12, resume=8, disks=True),
+                 dict(to="disk", job="forgotten", steps=12, resume=8, disks=True, forget_lost=True)]),
+}
+
+
+def play(name, launch, folder):
+    import torch.distributed as dist
+    rank, (size, jobs) = int(os.environ["RANK"]), LAUNCHES[launch]
+    for number, job in enumerate(jobs):
+        launched.meet_anew(folder, f"{launch}{number}", rank, size)
+        run(name, folder, rank, size, **{"job": job["to"], **job})
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if "accelerate" in sys.modules:  # it remembers the group
+            sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+
+
+class FrameworkTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.lost = None
+        for launch, (size, _) in LAUNCHES.items():
+            if launch == "lost":
+                cls.replace_the_second_machine()
+            ends = launched.started_as_torchrun_does([__file__, NAME, "--play", launch, cls.folder], size)
+            if any(code for code, _, _ in ends):
+                cls.temporary.cleanup()
+                raise AssertionError(f"{launch}\n" + "\n".join(out[-2000:] + err[-6000:] for _, out, err in ends))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def replace_the_second_machine(cls):
+        """By one with a copy of the first one's disk."""
+        cls.lost, = (path.relative_to(cls.folder / "disk1") for path in (cls.folder / "disk1").rglob("*thinwire-1.pt")
+                     if "8" in str(path.relative_to(cls.folder / "disk1")))
+        shutil.rmtree(cls.folder / "disk1")
+        shutil.copytree(cls.folder / "disk0", cls.folder / "disk1")
+
+    def saw(self, job, size=2):
+        return [json.loads((self.folder / f"{job}-{rank}.json").read_text()) for rank in range(size)]
+
+    def check_went_on(self, job, steps, size=2):
+        seen = self.saw(job, size)
+        for one in seen:
+            self.assertEqual(one["error"], "")
+            self.assertEqual(len(one["losses"]), steps)
+        self.assertTrue(all(one["said"] == [] for one in seen[1:]))
+        return [line for line in seen[0]["said"] if line.startswith("thinwire:")]
+
+    def test_fp16_has_the_scaler_lower_its_scale_on_all_ranks(self):
+        for one in self.saw("fp16"):
+            self.assertEqual(one["scales"], [LIMIT, LIMIT / 2, LIMIT / 4] + [BEARABLE] * 5)
+            self.assertEqual(one["moved"], [False] * 4 + [True] * 4)
+            self.assertEqual(one["error"], "")
+
+    def test_bf16_autocast_learns_and_loggers_are_told_meanwhile(self):
+        for one in self.saw("bf16"):
+            self.assertLess(sum(one["losses"][-3:]), sum(one["losses"][:3]))
+        logs = [log for log in self.saw("bf16")[0]["logs"] if "thinwire/bytes_sent" in log]
+        self.assertGreaterEqual(len(logs), 4)
+        sent = [log["thinwire/bytes_sent"] for log in logs]
+        self.assertEqual(sent, sorted(sent))
+        self.assertGreater(sent[-1], sent[0])
+
+    def test_two_processes_then_one_then_two(self):
+        alone = self.check_went_on("alone", 4, size=1)
+        self.assertEqual(len(alone), 1)
+        self.assertRegex(alone[0], "thinwire-0.pt and its like held back for topk is dropped: this is the only process$")
+        banner, = (line for line in self.saw("alone", 1)[0]["said"] if "so nothing is exchanged" in line)
+        self.assertIn("this is the only process", banner)
+        again, = self.check_went_on("again", 4)
+        self.assertIn("begins with nothing held back", again)
+
+    def test_a_dense_run_goes_on_with_thinwire(self):
+        said, = self.check_went_on("thin", 4)
+        self.assertIn("thinwire-0.pt and its like are not there, for the run was dense until now or had one process", said)
+
+    def test_two_disks(self):
+        """Without an option of the framework's. (The Trainer is given one, and says so.)"""
+        self.check_went_on("disk", 4)
+        said = self.check_went_on("two disks", 4)
+        self.assertEqual([line for line in said if "save_on_each_node" not in line], [])
+
+    def test_a_lost_disk(self):
+        for one in self.saw("refused"):
+            self.assertIn(f"there is no {self.folder}/disk1/{self.lost}, in which rank 1 of 2 kept what it held back", one["error"])
+        said = [line for line in self.check_went_on("forgotten", 4) if "save_on_each_node" not in line]
+        self.assertEqual(said, [f"thinwire: what rank 1 of 2 held back is dropped, since there is no {self.folder}/disk1/{self.lost}"])
+
+
+if __name__ == "__main__":
+    ranks.skip_without_torch()
+    NAME = sys.argv.pop(1)
+    if importlib.util.find_spec(NEEDS[NAME]) is None:
+        print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
+        sys.exit(77)
+    if sys.argv[1:2] == ["--play"]:
+        play(NAME, sys.argv[2], pathlib.Path(sys.argv[3]))
+    else:
+        unittest.main()
