@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """attach_fsdp2: sites of one rank each, or of two, that agree through thinwire."""
 
+import functools
 import unittest
 
 import ranks
@@ -9,9 +10,20 @@ if not ranks.torch_is_missing():
     import torch
 
 
+POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
+BY_HAND = ("qsgd:min_elements=1,leftovers=fp32", "topk:density=0.05", "dgc:density=0.1,warmup_steps=0,masking=off")
+EVERYTHING = "topk:density=1,values=fp32,min_elements=1,min_dims=1"
+
+
 def layers():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+
+
+def uneven():
+    """Two ranks have three rows and two of the first layer; the second rank has nothing of the last one."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(16, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
 
 
 def inputs(rank, step):
@@ -22,11 +34,32 @@ def full(gradient):
     return gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
 
 
-def sharded(sites, per_site, two_dimensions=False):
+def mean_inside(gradient, mesh):
+    """The sum of two ranks is the same in any order, and a half of it exact."""
+    import torch.distributed as dist
+    mean = gradient.clone()
+    dist.all_reduce(mean, group=mesh["rank"].get_group())
+    return mean / mesh["rank"].size()
+
+
+def piece_of(values, mesh):
+    """What FSDP gives this rank of a parameter."""
+    chunks = torch.chunk(values, mesh["rank"].size())
+    mine = mesh["rank"].get_local_rank()
+    return chunks[mine].contiguous() if mine < len(chunks) else values[:0]
+
+
+def mesh_of(sites, per_site):
     from torch.distributed.device_mesh import init_device_mesh
+    return init_device_mesh("cpu", (sites, per_site), mesh_dim_names=("site", "rank"))
+
+
+def sharded(sites, per_site, two_dimensions=False, make=layers, prepare=None):
     from torch.distributed.fsdp import fully_shard
-    mesh = init_device_mesh("cpu", (sites, per_site), mesh_dim_names=("site", "rank"))
-    model = layers()
+    mesh = mesh_of(sites, per_site)
+    model = make()
+    if prepare:
+        prepare(model)
     inside = mesh if two_dimensions else mesh["rank"]
     for layer in (model[0], model[2]):
         fully_shard(layer, mesh=inside)
@@ -34,13 +67,14 @@ def sharded(sites, per_site, two_dimensions=False):
     return model, mesh["site"].get_group()
 
 
-def compare(rank, size, per_site, spec):
+def compare(rank, size, per_site, spec, make="layers"):
     """The largest relative difference to the mean of all ranks' gradients; the share of elements that are not 0."""
     import thinwire.torch
     import torch.distributed as dist
-    model, group = sharded(size // per_site, per_site)
+    make = globals()[make]
+    model, group = sharded(size // per_site, per_site, make=make)
     compressor = thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS)
-    alone = layers()
+    alone = make()
     worst, there = 0.0, 0.0
     for step in range(3):
         model.zero_grad(), alone.zero_grad()
@@ -62,6 +96,95 @@ def compare(rank, size, per_site, spec):
     return worst, there, compressor.stats()["steps"]
 
 
+def by_hand(rank, size, per_site, spec, make="layers"):
+    """Whether the gradients of three steps have the bits that the scheme gives for the same pieces without FSDP."""
+    import thinwire
+    import thinwire.torch
+    from thinwire.torch import _transport
+    make = globals()[make]
+    model, group = sharded(size // per_site, per_site, make=make)
+    compressor = thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS)
+    mesh, alone, equal = mesh_of(size // per_site, per_site), make(), True
+    named = [(name, piece_of(p.detach(), mesh)) for name, p in alone.named_parameters()]
+    table = [(name, tuple(piece.shape)) for name, piece in named if piece.numel()]
+    with _transport.with_comm("tcp", group, ranks.SECONDS, lambda comm: thinwire.Reducer(comm, spec, table)) as reducer:
+        for step in range(3):
+            model.zero_grad(), alone.zero_grad()
+            model(inputs(rank, step)).square().mean().backward()
+            alone(inputs(rank, step)).square().mean().backward()
+            pieces = [piece_of(mean_inside(p.grad, mesh), mesh) for p in alone.parameters()]
+            for index, piece in enumerate(one for one in pieces if one.numel()):
+                reducer.submit(index, piece.data_ptr())
+            reducer.wait()
+            for parameter, piece in zip(model.parameters(), pieces):
+                equal = equal and torch.equal(parameter.grad.to_local(), piece)
+    return equal, compressor.plan(), compressor.stats()["ratio"], compressor.stats()["steps"]
+
+
+def beside_ddp(rank, size):
+    """The plan of a site of one rank, and that of a DistributedDataParallel with the same model."""
+    import models
+    import thinwire.torch
+    model, group = sharded(size, 1)
+    plan = thinwire.torch.attach_fsdp2(model, POWERSGD, group, timeout=ranks.SECONDS).plan()
+    return plan, thinwire.torch.attach(models.wrapped(layers()), POWERSGD, timeout=ranks.SECONDS).plan()
+
+
+def skipped(rank, size, nonfinite):
+    """Rank 0's gradient of the first layer has NaN in its first row, which is of its own shard alone, in the second of
+    three passes. Of each pass: whether it was skipped, or what backward raised, and the sum of each gradient here."""
+    import thinwire.torch
+    model, group = sharded(size // 2, 2)
+    more = {"scaler": torch.amp.GradScaler("cpu", enabled=False)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
+    compressor = thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS, **more)
+    told, spoil = [], torch.zeros(4, 32)
+    model[1].register_forward_hook(lambda module, given, out: out.register_hook(lambda gradient: gradient + spoil) and None)
+    for step in range(3):
+        model.zero_grad()
+        spoil[0, 0] = float("nan") if step == 1 and rank == 0 else 0
+        loss = (model(inputs(rank, step)) + 1).square().mean()
+        try:
+            loss.backward()
+            found = compressor.skipped
+        except thinwire.torch.NonFinite as error:
+            found = str(error)
+        told.append((found, [float(p.grad.to_local().abs().sum()) for p in model.parameters()]))
+    return told, compressor.stats()["steps_skipped"], compressor.summary()
+
+
+def partly_trained(rank, size):
+    """A frozen layer has no gradient to exchange; one that is frozen later, or not used, is told."""
+    import thinwire.torch
+    model, group = sharded(size, 1, prepare=lambda model: model[0].weight.requires_grad_(False))
+    compressor = thinwire.torch.attach_fsdp2(model, EVERYTHING, group, timeout=ranks.SECONDS)
+    model(inputs(rank, 0)).square().mean().backward()
+    plan, there = compressor.plan(), [p.grad is not None for p in model.parameters()]
+    model[2].bias.requires_grad_(False)
+    try:
+        model(inputs(rank, 0)).square().mean().backward()
+    except thinwire.torch.Error as error:
+        return list(plan), there, str(error)
+
+
+def told(rank, size):
+    """What rank 0 says, and what comes of a ratio that is not reached."""
+    import contextlib
+    import io
+    import thinwire.torch
+    said = io.StringIO()
+    model, group = sharded(size // 2, 2)
+    with contextlib.redirect_stderr(said):
+        compressor = thinwire.torch.attach_fsdp2(model, POWERSGD, group, timeout=ranks.SECONDS, expect_ratio=1000)
+    text = ""
+    for step in range(12):
+        try:
+            model(inputs(rank, step)).square().mean().backward()
+        except thinwire.torch.Error as error:
+            text = f"step {step}: {error}"
+            break
+    return said.getvalue(), text, compressor.stats()["steps"]
+
+
 def resumed(rank, size):
     import thinwire.torch
 
@@ -78,7 +201,13 @@ def resumed(rank, size):
     whole, _ = run(range(4))
     _, state = run(range(2))
     again, _ = run(range(2, 4), state)
-    return all(torch.equal(a, b) for a, b in zip(whole, again))
+    torn = {key: value for key, value in state.items() if rank or not key.endswith("2.weight")}
+    try:
+        run(range(0), torn)
+        text = ""
+    except thinwire.torch.Error as error:
+        text = str(error)
+    return all(torch.equal(a, b) for a, b in zip(whole, again)), text
 
 
 def rates(rank, size):
@@ -104,11 +233,12 @@ def rates(rank, size):
         step()
         optimiser.param_groups[0]["lr"] = 0.25
         step()
+        compressor.close()
+        compressor = thinwire.torch.attach_fsdp2(model, "sdagc", group, timeout=ranks.SECONDS)
         optimiser.param_groups[0]["momentum"] = 0.9
-        compressor._optimiser = None
         step()
-        optimiser = torch.optim.SGD([{"params": [p], "lr": 0.1 * (i + 1)} for i, p in enumerate(model.parameters())])
-        compressor._optimiser = optimiser
+        optimiser = torch.optim.SGD([{"params": [p], "lr": 0.5 ** i} for i, p in enumerate(model.parameters())])
+        compressor = thinwire.torch.attach_fsdp2(model, "sdagc", group, timeout=ranks.SECONDS, optimizer=optimiser)
         step()
     for spec, more in (("topk:dens=1", {}), ("dgc", {"optimizer": torch.optim.Adam(model.parameters())})):
         try:
@@ -129,6 +259,28 @@ def refusals(rank, size):
     return texts
 
 
+CALLS = {  # what each number of ranks does, in one start of theirs
+    1: (("rates",),),
+    2: (("compare", 1, "allreduce"), ("compare", 1, "topk:density=0.05"), ("resumed",), ("beside_ddp",), ("partly_trained",),
+        ("refusals",)),
+    4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
+        ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
+        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("told",))}
+
+
+def in_turn(rank, size):
+    return {call: globals()[call[0]](rank, size, *call[1:]) for call in CALLS[size]}
+
+
+@functools.lru_cache(maxsize=None)
+def results(size):
+    return ranks.on_ranks(size, in_turn)
+
+
+def on_ranks(size, *call):
+    return [of_rank[call] for of_rank in results(size)]
+
+
 class FsdpTest(unittest.TestCase):
     def setUp(self):
         try:
@@ -139,31 +291,90 @@ class FsdpTest(unittest.TestCase):
             self.skipTest("this torch has no FSDPModule.set_all_reduce_hook")
 
     def test_sites_of_one_rank_agree_on_the_mean(self):
-        for worst, _, steps in ranks.on_ranks(2, compare, 1, "allreduce"):
+        for worst, _, steps in on_ranks(2, "compare", 1, "allreduce"):
             self.assertLess(worst, 1e-6)
-            self.assertEqual(steps, 2 * 3)
+            self.assertEqual(steps, 3)
 
     def test_sites_of_two_ranks_agree_on_the_mean(self):
-        for worst, _, _ in ranks.on_ranks(4, compare, 2, "allreduce"):
-            self.assertLess(worst, 1e-6)
+        for case in (("allreduce",), ("allreduce", "uneven"), (EVERYTHING, "uneven")):
+            with self.subTest(case=case):
+                for worst, _, steps in on_ranks(4, "compare", 2, *case):
+                    self.assertLess(worst, 1e-6)
+                    self.assertEqual(steps, 3)
 
     def test_what_goes_between_sites_is_compressed(self):
-        for _, there, _ in ranks.on_ranks(2, compare, 1, "topk:density=0.05"):
-            self.assertGreater(there, 0.02)
-            self.assertLess(there, 0.11)
+        biases = 40 / 808  # which are not
+        for _, there, _ in on_ranks(2, "compare", 1, "topk:density=0.05"):
+            self.assertGreater(there, biases + 0.02)
+            self.assertLess(there, biases + 0.11)
+
+    def test_powersgd_compresses_the_matrices_of_a_shard(self):
+        """At rank 2 a matrix of 16 rows and 16 columns has 256 elements, and its factors 64."""
+        for equal, plan, ratio, steps in on_ranks(4, "by_hand", 2, POWERSGD):
+            self.assertTrue(equal)
+            self.assertGreater(ratio, 2)
+            self.assertEqual(steps, 3)
+            for name, what in plan.items():
+                self.assertEqual(what.startswith("powersgd:"), name.endswith("weight"), plan)
+
+    def test_pieces_have_the_bits_of_the_scheme_by_hand(self):
+        for spec in BY_HAND:
+            with self.subTest(spec=spec):
+                for equal, *_ in on_ranks(4, "by_hand", 2, spec):
+                    self.assertTrue(equal)
+
+    def test_uneven_and_empty_pieces_have_the_bits_of_the_scheme_by_hand(self):
+        found = on_ranks(4, "by_hand", 2, POWERSGD, "uneven")
+        self.assertEqual([equal for equal, *_ in found], [True] * 4)
+        for rank in (1, 3):
+            self.assertEqual(found[rank][1]["2.weight"], "empty on this rank")
+            self.assertEqual(found[rank][1]["2.bias"], "empty on this rank")
+
+    def test_the_plan_is_that_of_ddp(self):
+        for plan, of_ddp in on_ranks(2, "beside_ddp"):
+            self.assertEqual(plan, of_ddp)
+
+    def test_a_pass_that_is_not_finite_is_skipped_by_all(self):
+        for nonfinite in ("skip", "scaler", "raise"):
+            with self.subTest(nonfinite=nonfinite):
+                for (before, there, after), count, summary in on_ranks(4, "skipped", nonfinite):
+                    self.assertFalse(before[0] or after[0])
+                    self.assertTrue(all(value > 0 for value in before[1] + after[1]))
+                    self.assertIn("NaN", there[0]) if nonfinite == "raise" else self.assertIs(there[0], True)
+                    for value in there[1]:
+                        self.assertTrue(value != value if nonfinite == "scaler" else value == 0, there)
+                    self.assertEqual(count, 1)
+                    self.assertIn("3 steps (1 skipped)", summary)
+
+    def test_parameters_that_are_not_trained_have_no_part(self):
+        for plan, there, text in on_ranks(2, "partly_trained"):
+            self.assertEqual(plan, ["0.bias", "2.weight", "2.bias"])
+            self.assertEqual(there, [False, True, True, True])
+            self.assertIn("2: FSDP reduced 256 elements", text)
+
+    def test_rank_0_says_what_happens_and_a_ratio_can_be_asked_for(self):
+        (said, text, steps), *others = on_ranks(4, "told")
+        self.assertIn("thinwire powersgd:", said)
+        self.assertIn("404 gradients in 4 tensors, of which 2 are compressed", said)
+        for quiet, same, count in others:
+            self.assertEqual((quiet, same, count), ("", text, steps))
+        self.assertIn("step 9: powersgd:", text)
+        self.assertIn("expect_ratio=1000", text)
 
     def test_a_resumed_run_is_the_uninterrupted_one(self):
-        self.assertEqual(ranks.on_ranks(2, resumed), [True, True])
+        for same, text in on_ranks(2, "resumed"):
+            self.assertTrue(same)
+            self.assertIn("residual/2.weight", text)
 
     def test_learning_rates_are_told_and_what_cannot_be_is_refused(self):
-        for told, texts in ranks.on_ranks(1, rates):
-            self.assertEqual(told, [[0.5]] * 2 + [[0.25]] * 2)
-            self.assertEqual(len(texts), 4)
-            for text, part in zip(texts, ["applied twice", "learning rates", 'no option "dens"', "applied twice"]):
+        for told, texts in on_ranks(1, "rates"):
+            self.assertEqual(told, [[0.5] * 2] * 2 + [[0.25] * 2] * 2 + [[0.25, 0.125], [1, 0.5]])
+            self.assertEqual(len(texts), 3)
+            for text, part in zip(texts, ["applied twice", 'no option "dens"', "applied twice"]):
                 self.assertIn(part, text)
 
     def test_a_mesh_of_two_dimensions_is_refused_with_advice(self):
-        for two, none in ranks.on_ranks(2, refusals):
+        for two, none in on_ranks(2, "refusals"):
             self.assertIn("mesh inside a site", two)
             self.assertIn("fully_shard", none)
 

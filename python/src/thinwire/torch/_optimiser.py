@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from ..errors import Error
-from ..spec import minds_rates, name_of
+from ..spec import defaults_of, minds_rates, name_of, options_of, with_option
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> str:
@@ -26,15 +26,36 @@ def refuse_others(optimiser: Any) -> None:
         raise Error(f"optimizer={optimiser!r}: want an optimiser of torch's, which has param_groups")
 
 
-def refuse_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float) -> None:
-    """A scheme that corrects momentum gives a direction, and no gradient to take moments of."""
-    if optimiser is None or not momentum or getattr(optimiser, "takes_directions", False):
+def innermost(optimiser: Any) -> Any:
+    """Frameworks wrap an optimiser, and what is asked here is about the one inside."""
+    while isinstance(getattr(optimiser, "optimizer", None), torch.optim.Optimizer):
+        optimiser = optimiser.optimizer
+    return optimiser
+
+
+def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> str:
+    """The spec with the momentum of a thinwire.torch.SGD, where the scheme has one by default and the spec says none."""
+    own = getattr(innermost(optimiser), "own_momentum", None)
+    momentum, nesterov = own() if own else (0.0, False)
+    if not momentum or "momentum" in options_of(spec) or not float(defaults_of(name_of(spec)).get("momentum", 0)):
+        return spec
+    return with_option(with_option(spec, "momentum", f"{momentum:.17g}"), "nesterov", "on" if nesterov else "off")
+
+
+def settle_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool) -> None:
+    """A scheme that corrects momentum gives a direction, and no gradient to take moments of: thinwire.torch.SGD leaves its
+    momentum to the scheme, and others that have any are refused."""
+    inner = innermost(optimiser)
+    if hasattr(inner, "leave_momentum_to"):
+        inner.leave_momentum_to(name_of(spec), momentum, nesterov)
         return
-    has = momentum_of(optimiser)
-    if has:
-        scheme = spec.split(":")[0]
-        raise Error(f"{scheme} applies momentum={momentum:g} before it sends, and {type(optimiser).__name__} has {has}: "
-                    f"it would be applied twice; use SGD with momentum=0, thinwire.torch.SGD, or {scheme}:momentum=0")
+    if inner is None or not momentum or not momentum_of(inner):
+        return
+    scheme, name = name_of(spec), type(inner).__name__
+    instead = (f"with {name} take powersgd:rank=16, qsgd or fp8" if "betas" in inner.param_groups[0] else
+               f"write thinwire.torch.SGD in place of {name}, which leaves it to {scheme}, or give {name} momentum=0")
+    raise Error(f"{scheme} applies momentum={momentum:g} before it sends, and {name} has {momentum_of(inner)}: it would be "
+                f"applied twice; {instead}")
 
 
 def rates_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -> Optional[List[float]]:

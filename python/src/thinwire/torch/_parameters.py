@@ -1,5 +1,6 @@
 """Which parameters a scheme takes, under which names and in which order of dimensions."""
 
+import math
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import torch
@@ -12,16 +13,23 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # exchan
 
 
 class Row(NamedTuple):
-    """A parameter of the table. `order` is None, or the dimensions as they lie in memory, where that is another order
-    than that of the shape, as with channels_last: a bucket holds the gradient as it lies in memory."""
+    """A parameter of the table. `order` has the dimensions as they lie in memory, which with channels_last is another order
+    than that of the shape: a bucket holds the gradient as it lies in memory. `shape` is in that order, and of a shard where
+    this rank has no more than a shard of the parameter."""
 
     name: str
     parameter: torch.Tensor
     order: Tuple[int, ...]
+    shape: Tuple[int, ...]
 
     @property
-    def shape(self) -> Tuple[int, ...]:
-        return tuple(self.parameter.shape[i] for i in self.order)
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+
+def row_of(name: str, parameter: torch.Tensor) -> Row:
+    order = order_in_memory(parameter)
+    return Row(name, parameter, order, tuple(parameter.shape[i] for i in order))
 
 
 def order_in_memory(tensor: torch.Tensor) -> Tuple[int, ...]:
@@ -58,7 +66,7 @@ def table_of(module: nn.Module, ignored: Iterable[str] = (), of_weights: bool = 
         if reason:
             left_out[name] = reason
         else:
-            rows.append(Row(name, parameter, order_in_memory(parameter)))
+            rows.append(row_of(name, parameter))
     if not rows:
         raise Error("the module has no parameter to compress: all are frozen, empty, sparse or left out")
     return rows, left_out

@@ -11,7 +11,7 @@ from ..errors import Error, NonFinite
 from ..reducer import Reducer, regrouped
 from ..spec import minds_rates, name_of, options_of
 from ..table import Entry
-from . import _costs, _optimiser, _state, _transport
+from . import _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
@@ -80,7 +80,7 @@ class Compressor:
         self._group, self._may_fall_back = group, may_fall_back
         self.costs: Optional[_costs.Costs] = None
         self._fallback: Optional[Fallback] = None
-        self.spec = spec  # a dense exchange torch does itself: at its own speed, and right on any backend
+        self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
         self._stop_watching = _optimiser.before_each_step(self._notice)
 
@@ -93,7 +93,7 @@ class Compressor:
     def _made(self, spec: str) -> Reducer:
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
-            _optimiser.refuse_momentum(self._optimiser, spec, reducer.momentum[0])
+            _optimiser.settle_momentum(self._optimiser, spec, *reducer.momentum)
             if minds_rates(spec):
                 _optimiser.refuse_unknown(self._optimiser, spec, {row.name: row.parameter for row in self._rows})
         except Error:
@@ -107,6 +107,7 @@ class Compressor:
         still the same scheme, and is lost where it is another."""
         if name_of(spec) == "allreduce" or self._comm is None:
             raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
+        spec = _optimiser.with_its_momentum(self._optimiser, spec)
         old, new = self._reducer, self._made(spec)
         if old is not None and name_of(spec) == name_of(self.spec):
             with contextlib.ExitStack() as unless_it_fits:
@@ -230,7 +231,7 @@ class Compressor:
         """Ends the step; True when the means are where the gradients were, False when it has to be skipped."""
         try:
             missing = sorted(self._begin())
-            nowhere = [torch.empty(self._rows[i].parameter.numel(), dtype=torch.float32, device="cpu") for i in missing]
+            nowhere = [torch.empty(self._rows[i].count, dtype=torch.float32, device="cpu") for i in missing]
             for index, values in zip(missing, nowhere):
                 self._live().submit(index, values.data_ptr(), absent=True)
             good = self._live().wait()
@@ -280,7 +281,7 @@ class Compressor:
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
-            _optimiser.refuse_momentum(optimiser, self.spec, self.momentum[0])
+            _optimiser.settle_momentum(optimiser, self.spec, *self.momentum)
             self._optimiser = optimiser
 
     @property
@@ -297,18 +298,18 @@ class Compressor:
     # Counts
 
     def stats(self) -> Dict[str, float]:
-        """Steps, bytes and seconds since the scheme was made, as thinwire.h names them, and `ratio`: how many times
-        smaller this rank's messages are than fp32, after the warm-up. What was measured at attach(): `measured_scheme`
-        and `measured_dense`, seconds a step, and `fallback`: 1 where torch does the exchange for that reason, which
-        counts its steps alone. Empty for the spec "allreduce"."""
+        """Steps, bytes and seconds since the scheme was made, as thinwire.h names them. `ratio` is how many times smaller
+        this rank's messages are than fp32: those after the warm-up, and until one was sent what `ratio_traffic` is.
+        `ratio_traffic` is how many times less than a ring all-reduce of fp32 this rank has sent, since the first step.
+        What was measured at attach(): `measured_scheme` and `measured_dense`, seconds a step, and `fallback`: 1 where
+        torch does the exchange for that reason, which counts its steps alone. Empty for the spec "allreduce"."""
         if self._comm is None:
             return {}
         measured = {"measured_scheme": self.costs.scheme, "measured_dense": self.costs.dense} if self.costs else {}
         if self._fallback:
             return {"fallback": 1, **measured, "steps": self._fallback.steps, "steps_skipped": self._fallback.skipped}
         counts = self._live().stats()
-        packet = counts["message_packet"]
-        return {"fallback": 0, **measured, **counts, "ratio": counts["message_fp32"] / packet if packet else 1.0}
+        return {"fallback": 0, **measured, **_counts.with_ratios(counts)}
 
     def summary(self) -> str:
         """The stats in a line."""
@@ -317,13 +318,9 @@ class Compressor:
         if self._comm is None:
             return f"thinwire {self.spec}: torch's own all-reduce"
         counts = self.stats()
-        steps = max(1, counts["steps"])
-        skipped = f" ({counts['steps_skipped']} skipped)" if counts["steps_skipped"] else ""
         if self._fallback:
-            return f"thinwire {self.spec}: {counts['steps']} steps{skipped} by torch's own all-reduce, which is faster here"
-        return (f"thinwire {self.spec}: {counts['steps']} steps{skipped}, {counts['bytes_sent'] / steps / 1e6:.3g} MB a "
-                f"step instead of {counts['bytes_dense'] / steps / 1e6:.3g}, waited "
-                f"{1e3 * counts['seconds_wait'] / steps:.3g} ms a step")
+            return f"thinwire {self.spec}: {_counts.steps_of(counts)} by torch's own all-reduce, which is faster here"
+        return _counts.in_a_line(self.spec, counts)
 
     def scalars(self) -> Dict[str, float]:
         """The stats by names for a logger, such as ``wandb.log({"loss": loss, **compressor.scalars()})``."""
@@ -341,13 +338,8 @@ class Compressor:
         if self._fallback:
             return (f"thinwire {self.spec}: torch's own all-reduce is taken; {self._costs_in_words()} "
                     "(fallback=False compresses all the same)")
-        plan = self.plan()
-        compressed = [name for name, what in plan.items() if what.startswith(name_of(self.spec) + ":")]
-        elements = sum(row.parameter.numel() for row in self._rows)
-        momentum = "" if not self.momentum[0] else f"; it applies momentum={self.momentum[0]:g} itself"
         costs = f"; {self._costs_in_words()}" if self.costs else ""
-        return (f"thinwire {self.spec}: {elements:,} gradients in {len(plan)} tensors, of which {len(compressed)} are "
-                f"compressed{momentum}{costs}")
+        return _counts.what_happens(self.spec, self.plan(), sum(row.count for row in self._rows), self.momentum[0]) + costs
 
     def _left_to_nobody(self) -> str:
         """Without a DistributedDataParallel nothing of the scheme is done."""

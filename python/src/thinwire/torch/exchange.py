@@ -11,6 +11,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _parameters, _transport
+from ._passes import at_the_end
 from .compressor import Compressor, announce, refuse_options
 
 
@@ -72,7 +73,7 @@ class Exchange:
             raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
                         "close this Exchange and make another, on all ranks")
         if not self._under_way:
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+            at_the_end(self._finish)
         self._submit(parameter)
 
     def _submit(self, parameter: torch.Tensor) -> None:
@@ -83,9 +84,6 @@ class Exchange:
 
     def _finish(self) -> None:
         """The end of the pass. What it did not use has what accumulated before, or nothing."""
-        if torch._C._current_autograd_node() is not None:  # a pass inside of another one, which goes on
-            raise Error("the first gradients of a backward pass came from a checkpoint with use_reentrant=True, whose end "
-                        "would be taken for the end of the pass; use checkpoint(..., use_reentrant=False), or attach()")
         absent = []
         for parameter in self._parameters:
             if id(parameter) in self._under_way:

@@ -1,98 +1,223 @@
 """attach_fsdp2(): fully_shard inside a site, thinwire between sites."""
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+import contextlib
+import math
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import torch
+import torch.distributed as dist
 
 from ..comm import Comm
-from ..errors import Error
-from ..reducer import Reducer
-from ..spec import minds_rates, name_of
+from ..errors import Error, NonFinite
+from ..spec import with_option
 from ..tcp import Tcp
-from . import _optimiser, _state, _transport
-from ._parameters import DTYPES
-from .compressor import dtype_of, refuse_options
+from . import _counts, _optimiser, _state, _transport
+from ._parameters import DTYPES, Row
+from ._passes import at_the_end, this_pass
+from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
+
+
+class Shard(NamedTuple):
+    """What this rank has of a sharded module's gradients: a buffer with a piece of each parameter, one behind the other.
+
+    A piece is some of the parameter's first dimension, and padded to what the first rank has of it."""
+
+    rows: List[Row]
+    begins: List[int]  # of each row, in the buffer
+    size: int
+    left_out: Dict[str, str]
+
+
+def shard_of(parameters: Any, names: Dict[int, str]) -> Shard:
+    """`parameters` are FSDP's own of a module. It reduces those that are trained, in their order."""
+    shard, size = Shard([], [], 0, {}), 0
+    for one in parameters:
+        if not one.sharded_param.requires_grad:
+            continue
+        name, shape = names[id(one.sharded_param)], tuple(one.sharded_size)
+        if 0 in shape:
+            shard.left_out[name] = "empty on this rank"
+        else:
+            shard.rows.append(Row(name, one.sharded_param, tuple(range(len(shape))), shape))
+            shard.begins.append(size)
+        size += math.prod(one.padded_sharded_param_size)
+    return shard._replace(size=size)
 
 
 class ShardCompressor:
     """Agrees with the ranks of other sites that have the same shard, on the gradients of one sharded module after
-    another. It is made by `attach_fsdp2`. Each module's shard is one flat tensor with a scheme of its own."""
+    another. It is made by `attach_fsdp2`. What this rank has of each parameter is a tensor of the scheme's.
 
-    def __init__(self, spec: str, comm: Comm, owns_comm: bool, parameters: Dict[str, List[torch.Tensor]],
-                 optimizer: Optional[torch.optim.Optimizer] = None):
-        """`parameters` are those of each module, as the optimiser has them."""
-        self.spec, self._comm, self._owns_comm = spec, comm, owns_comm
-        self._parameters, self._optimiser = parameters, optimizer
-        self._reducers: Dict[str, Reducer] = {}
-        self._to_load: Optional[Dict[str, Any]] = None
-        with Reducer(comm, spec, [("one", (1, 1))]) as like_all:  # a spec that is wrong is told now
-            self._momentum = like_all.momentum[0]
-        _optimiser.refuse_momentum(optimizer, spec, self._momentum)
-        self._stop_watching = _optimiser.before_each_step(self._notice)
+    `skipped` is whether some rank's gradient was not finite in the last backward pass, the same on all ranks of all
+    sites, as with `Compressor`."""
 
-    def _notice(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser is about to step. The first that steps these parameters is theirs."""
-        if self._optimiser is None and _optimiser.steps_any_of(optimiser, sum(self._parameters.values(), [])):
-            _optimiser.refuse_momentum(optimiser, self.spec, self._momentum)
-            self._optimiser = optimiser
+    def __init__(self, shards: Dict[str, Shard], spec: str, comm: Comm, owns_comm: bool, group: Any, inside: Any, *,
+                 optimizer: Optional[torch.optim.Optimizer] = None, scaler: Any = None, nonfinite: Optional[str] = None,
+                 expect_ratio: Optional[float] = None):
+        """`group` is torch's between sites, and `inside` the one of the ranks of this site."""
+        self.spec = _optimiser.with_its_momentum(optimizer, spec)
+        self._shards, self._comm, self._owns_comm = shards, comm, owns_comm
+        self._group, self._inside, self._expect_ratio = group, inside, expect_ratio
+        self._pass, self._good = -1, True
+        self.skipped, self._passes, self._passes_skipped = False, 0, 0
+        with contextlib.ExitStack() as unless_all_do:
+            self._compressors: Dict[str, Compressor] = {}
+            for name, shard in shards.items():
+                if shard.rows:
+                    self._compressors[name] = Compressor(  # backward waits for each, so none needs threads of its own
+                        shard.rows, shard.left_out, with_option(self.spec, "overlap", "off"), comm, owns_comm=False,
+                        optimizer=optimizer, scaler=scaler, nonfinite=nonfinite, group=group)
+                    unless_all_do.callback(self._compressors[name].close)
+            unless_all_do.pop_all()
+        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
 
-    def _tell_rate(self, name: str, reducer: Reducer) -> None:
-        """Where the scheme has to know it. A module's shard is one tensor, and has one rate."""
-        if not minds_rates(self.spec) or self._optimiser is None:
-            return
-        rates = set(_optimiser.rates_of(self._optimiser, self._parameters[name]) or ())
-        if len(rates) > 1:
-            raise Error(f"{name}: its parameters have the learning rates {sorted(rates)}, and {name_of(self.spec)} needs one for "
-                        "a module that fully_shard was called on; give them one, shard them apart, or set revision=off")
-        if rates:
-            reducer.set_rates(list(rates))
+    # Steps
 
-    def _reducer(self, name: str, shard: torch.Tensor) -> Reducer:
-        """Made when the first gradient of the module comes, which is when its size is known, on all ranks alike. The
-        backward pass waits for it, so it needs no threads of its own."""
-        if name not in self._reducers:
-            spec = self.spec + ("," if ":" in self.spec else ":") + "overlap=off"
-            self._reducers[name] = Reducer(self._comm, spec, [(name, (1, shard.numel()))])
-            if self._to_load is not None:
-                self._reducers[name].load_state(_state.from_dict(self._part(self._to_load, name)))
-        return self._reducers[name]
-
-    def _exchange(self, name: str, shard: torch.Tensor) -> None:
-        if shard.device.type != "cpu" or shard.dtype not in DTYPES:
-            raise Error(f"{name}: its gradients are {shard.dtype} on {shard.device}; attach_fsdp2 takes floating-point ones in "
-                        "the host's memory")
+    def _exchange(self, name: str, values: torch.Tensor) -> None:
+        """FSDP's hook: `values` are what this rank has of the module's gradients, reduced inside the site."""
+        if self._pass != this_pass():
+            self._pass, self._good = this_pass(), True
+            at_the_end(self._finish)
         try:
-            reducer = self._reducer(name, shard)
-            self._tell_rate(name, reducer)
-            reducer.submit(0, shard.data_ptr(), dtype_of(shard))
-            if not reducer.wait():
-                shard.fill_(float("nan"))
-        except BaseException:
-            if not self._comm.closed:
-                self._comm.leave()
+            self._refuse(name, values)
+            good = self._exchanged(name, values)
+        except BaseException as error:
+            self._break_off(error)
             raise
+        if not good:
+            values.zero_()
+        self._good = self._good and good
 
-    def stats(self) -> Dict[str, float]:
-        """The counts of all modules' schemes together, as Compressor.stats() names them."""
-        total: Dict[str, float] = {}
-        for reducer in self._reducers.values():
-            for name, value in reducer.stats().items():
-                total[name] = total.get(name, 0) + value
+    def _exchanged(self, name: str, values: torch.Tensor) -> bool:
+        if name not in self._compressors:
+            return True
+        begins, first = self._shards[name].begins, values.data_ptr()
+        addresses = [first + values.element_size() * begin for begin in begins]
+        self._compressors[name].submit_all(range(len(begins)), addresses, dtype_of(values))
+        return self._compressors[name].finish()
+
+    def _refuse(self, name: str, values: torch.Tensor) -> None:
+        if values.device.type != "cpu" or values.dtype not in DTYPES:
+            raise Error(f"{name}: its gradients are {values.dtype} on {values.device}; attach_fsdp2 takes floating-point ones in "
+                        "the host's memory")
+        if values.numel() != self._shards[name].size:
+            raise Error(f"{name}: FSDP reduced {values.numel()} elements of its gradients, and its parameters that were trained "
+                        f"at attach_fsdp2() have {self._shards[name].size} on this rank; attach again after freezing or thawing, "
+                        "and freeze those that no step uses")
+
+    def _finish(self) -> None:
+        """The end of the pass. The ranks of a site have other shards, and decide together."""
+        counts = self._sums()
+        known = counts["steps"] - counts["steps_warmup"] >= RATIO_IS_KNOWN
+        told = torch.tensor([not self._good, known, counts["message_fp32"], counts["message_packet"]], dtype=torch.float64)
+        if self._inside is not None:
+            dist.all_reduce(told, group=self._inside)
+        bad, known, fp32, packet = told.tolist()
+        self.skipped = bool(bad)
+        self._passes, self._passes_skipped = self._passes + 1, self._passes_skipped + self.skipped
+        if known and packet:
+            self._look_at_ratio(fp32 / packet)
+        if self.skipped:
+            self._skip()
+
+    def _skip(self) -> None:
+        for row in self._rows():
+            if row.parameter.grad is not None:
+                local(row.parameter.grad).fill_(self._fill)
+        if self.nonfinite == "raise":
+            raise NonFinite("a gradient of some rank held NaN or infinity; no rank has taken the step", 13, "TW_SKIPPED")
+
+    @property
+    def _fill(self) -> float:
+        return float("nan") if self.nonfinite == "nan" else 0.0
+
+    def _look_at_ratio(self, ratio: float) -> None:
+        wanted, self._expect_ratio = self._expect_ratio, None
+        if wanted and ratio < wanted:
+            raise Error(f"{self.spec} sends 1/{ratio:.4g} of the bytes, and expect_ratio={wanted:g}; plan() says what is "
+                        "compressed and what is not")
+
+    def _break_off(self, error: BaseException) -> None:
+        for compressor in self._compressors.values():
+            compressor._break_off(error)
+        if not self._comm.closed:
+            self._comm.leave()
+
+    # Counts
+
+    def _rows(self) -> Iterator[Row]:
+        for shard in self._shards.values():
+            yield from shard.rows
+
+    @property
+    def momentum(self) -> Tuple[float, bool]:
+        """The momentum that the scheme applies itself, and whether in Nesterov's form; 0 where the optimiser does."""
+        return next((one.momentum for one in self._compressors.values()), (0.0, False))
+
+    def plan(self) -> Dict[str, str]:
+        """What becomes of this rank's piece of each parameter after any warm-up."""
+        plan: Dict[str, str] = {}
+        for name, shard in self._shards.items():
+            plan.update(self._compressors[name].plan() if name in self._compressors else shard.left_out)
+        return plan
+
+    def _sums(self) -> Dict[str, float]:
+        """Of the modules. All of them take every step, but for one that a pass does not use."""
+        total: Dict[str, float] = dict.fromkeys(("steps", "steps_warmup", "message_fp32", "message_packet"), 0)
+        for compressor in self._compressors.values():
+            for name, value in compressor._live().stats().items():
+                total[name] = max(total[name], value) if name.startswith("steps") and name in total else total.get(name, 0) + value
         return total
 
+    def stats(self) -> Dict[str, float]:
+        """Backward passes that sent something, and what this rank has sent in them: as Compressor.stats() names them."""
+        sums = {**dict.fromkeys(("bytes_sent", "bytes_dense", "seconds_wait"), 0), **self._sums()}
+        return _counts.with_ratios({**sums, "steps": self._passes, "steps_skipped": self._passes_skipped})
+
+    def summary(self) -> str:
+        """The stats in a line."""
+        return _counts.in_a_line(self.spec, self.stats())
+
+    def write_scalars(self, writer: Any, step: int) -> None:
+        """The stats for TensorBoard: `writer` is a SummaryWriter, or has its add_scalar."""
+        for name, value in self.stats().items():
+            writer.add_scalar(f"thinwire/{name}", value, step)
+
+    def banner(self) -> str:
+        """What is about to happen on this rank, in a line."""
+        elements = sum(row.count for row in self._rows())
+        return _counts.what_happens(self.spec, self.plan(), elements, self.momentum[0])
+
+    # State
+
     def state_dict(self) -> Dict[str, Any]:
-        """What the schemes remember on this rank, between steps, as plain tensors ``"MODULE|residual/MODULE"``."""
+        """What the schemes remember on this rank, between steps, as plain tensors ``"MODULE|residual/PARAMETER"``."""
         state = {_state.ABOUT + key: value for key, value in self._about().items()}
-        for module, reducer in self._reducers.items():
-            state.update({f"{module}|{key}": value for key, value in _state.to_dict(reducer.state(), {}).items()})
+        for module, compressor in self._compressors.items():
+            part = _state.to_dict(compressor._live().state(), {})
+            state.update({f"{module}|{key}": value for key, value in part.items()})
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Takes that, on the same rank of as many; before the first backward pass, too."""
-        _state.check(state, self._about())
-        for module, reducer in self._reducers.items():
-            reducer.load_state(_state.from_dict(self._part(state, module)))
-        self._to_load = state
+        """Takes that, on the same rank of as many. A collective: all ranks of all sites load theirs, or none does."""
+        with contextlib.ExitStack() as unless_all_do:
+
+            def load() -> None:
+                _state.check(state, self._about())
+                self._refuse_other_shards(state)
+                for module, compressor in self._compressors.items():
+                    reducer = compressor._live()
+                    unless_all_do.callback(reducer.load_state, reducer.state())
+                    reducer.load_state(_state.from_dict(self._part(state, module)))
+
+            agreed(self._group, self._inside, load)
+            unless_all_do.pop_all()
+
+    def _refuse_other_shards(self, state: Dict[str, Any]) -> None:
+        there, here = state.get(_state.ABOUT + "shard"), self._about()["shard"]
+        if there != here:
+            raise Error(f"this is the state of shard {there} inside a site, and that of {here} is wanted: each rank saves its "
+                        "own, and loads that", 5, "TW_ERROR_STATE")
 
     @staticmethod
     def _part(state: Dict[str, Any], module: str) -> Dict[str, Any]:
@@ -100,59 +225,113 @@ class ShardCompressor:
         return {key[len(begin):]: value for key, value in state.items() if key.startswith(begin)}
 
     def _about(self) -> Dict[str, Any]:
-        return {"spec": self.spec, "rank": self._comm.rank, "size": self._comm.size, "order": {}}
+        shard = f"{dist.get_rank(self._inside)} of {dist.get_world_size(self._inside)}" if self._inside is not None else "0 of 1"
+        return {"spec": self.spec, "rank": self._comm.rank, "size": self._comm.size, "order": {}, "shard": shard,
+                "tensors": [row.name for row in self._rows()]}
 
     def close(self) -> None:
         """Leaves the other sites."""
-        self._stop_watching()
-        for reducer in self._reducers.values():
-            reducer.close()
+        for compressor in self._compressors.values():
+            compressor.close()
         if self._owns_comm:
             self._comm.close()
 
+    def __enter__(self) -> "ShardCompressor":
+        return self
 
-def sharded_modules(model: torch.nn.Module) -> Iterator[Tuple[str, Any]]:
+    def __exit__(self, *what: Any) -> None:
+        self.close()
+
+
+def local(gradient: Any) -> torch.Tensor:
+    """This rank's piece of it, where it lies."""
+    with torch.no_grad():
+        return gradient.to_local() if hasattr(gradient, "to_local") else gradient
+
+
+def agreed(group: Any, inside: Any, make: Callable[[], Any]) -> Any:
+    """What make() gives, where it fails on no rank of any site; `group` is between sites, and `inside` in this one."""
+    if inside is None:
+        return _transport.gathered_by_all(group, make)
+    return _transport.gathered_by_all(inside, lambda: _transport.gathered_by_all(group, make))
+
+
+def sharded_modules(model: torch.nn.Module) -> Iterator[Tuple[str, Any, Any]]:
     """Those that fully_shard was called on and that have parameters of their own, by name."""
     for name, module in model.named_modules():
-        groups = getattr(module._get_fsdp_state(), "_fsdp_param_groups", None) if hasattr(module, "_get_fsdp_state") else None
-        if groups is None and hasattr(module, "_get_fsdp_state"):
-            group = getattr(module._get_fsdp_state(), "_fsdp_param_group", None)
-            groups = [group] if group else []
+        if not hasattr(module, "_get_fsdp_state"):
+            continue
+        state = module._get_fsdp_state()
+        groups = getattr(state, "_fsdp_param_groups", None)
+        if groups is None:
+            groups = [state._fsdp_param_group] if getattr(state, "_fsdp_param_group", None) else []
+        if len(groups) > 1:
+            raise Error(f"{name or 'model'} has parameters that fully_shard put on several meshes, of which FSDP has no hook "
+                        "for thinwire; shard modules apart whose parameters have different meshes")
         if groups:
-            yield name or "model", (module, groups[0])
+            yield name or "model", module, groups[0]
+
+
+def refuse_what_fsdp_exchanges(name: str, module: Any, parameters: Any) -> None:
+    if not hasattr(module, "set_all_reduce_hook"):
+        raise Error("this torch has no FSDPModule.set_all_reduce_hook, which attach_fsdp2 needs; 2.7 and later have it")
+    if getattr(parameters, "_is_hsdp", False):
+        raise Error(f"{name} was sharded over a mesh of two dimensions, and FSDP itself exchanges between the sites before "
+                    "thinwire could; give fully_shard the mesh inside a site alone, such as mesh[\"rank\"], and the group "
+                    "between sites to attach_fsdp2")
+
+
+def inside_of(parameters: Any) -> Any:
+    """The process group of the ranks that share a module's parameters; None where it is one rank."""
+    mesh = getattr(parameters, "mesh_info", None)
+    group = getattr(mesh, "shard_process_group", None)
+    return group if group is not None and dist.get_world_size(group) > 1 else None
 
 
 def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Optional[torch.optim.Optimizer] = None,
-                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0,
-                 patience: float = 1800.0) -> ShardCompressor:
+                 scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
+                 nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, banner: bool = True) -> ShardCompressor:
     """Has the gradients of a model that `fully_shard` sharded inside each site exchanged between sites with a scheme.
 
     A collective. `group` is the process group of the ranks of all sites that have the same shard:
 
         mesh = init_device_mesh("cpu", (sites, ranks), mesh_dim_names=("site", "rank"))
         fully_shard(model, mesh=mesh["rank"])
-        attach_fsdp2(model, "topk:density=0.01", mesh["site"].get_group())
+        attach_fsdp2(model, "powersgd:rank=16", mesh["site"].get_group())
 
     All sites have to begin with the same weights. Inside a site the reduction is FSDP's, exact; between sites each
-    module's shard is compressed by itself, in the middle of the backward pass, which waits for it. Where gradients
-    accumulate (set_requires_gradient_sync(False)) nothing is sent before the last pass. A gradient that is not finite
-    arrives as NaN on all sites. The optimiser's learning rate is told to sdagc, and its momentum refused beside a scheme
-    that has its own: of `optimizer`, or of the first one that steps these parameters."""
+    module's gradients are compressed in the middle of the backward pass, which waits for it. A parameter is one tensor of
+    the scheme's, under the name it has with `attach`, in the shape that this rank has of it. Where gradients accumulate
+    (set_requires_gradient_sync(False)) nothing is sent before the last pass. The other arguments are those of `attach`;
+    the scheme is taken whether or not it is faster than FSDP's own exchange."""
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     found = list(sharded_modules(model))
     if not found:
         raise Error("no module here is one of fully_shard's; attach() is for DistributedDataParallel")
-    for name, (module, parameters) in found:
-        if not hasattr(module, "set_all_reduce_hook"):
-            raise Error("this torch has no FSDPModule.set_all_reduce_hook, which attach_fsdp2 needs; 2.7 and later have it")
-        if getattr(parameters, "_is_hsdp", False):
-            raise Error(f"{name} was sharded over a mesh of two dimensions, and FSDP itself exchanges between the sites before "
-                        "thinwire could; give fully_shard the mesh inside a site alone, such as mesh[\"rank\"], and the group "
-                        "between sites to attach_fsdp2")
-    parameters = {name: [one.sharded_param for one in of_module.fsdp_params] for name, (_, of_module) in found}
-    compressor = _transport.with_comm(
-        transport, group, _transport.Limits(timeout, patience),
-        lambda comm: ShardCompressor(spec, comm, comm is not transport, parameters, optimizer),
-        lambda: refuse_options(spec, optimizer))
-    for name, (module, _) in found:
-        module.set_all_reduce_hook(lambda shard, name=name: compressor._exchange(name, shard))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for name, module, parameters in found:
+        refuse_what_fsdp_exchanges(name, module, parameters)
+    shards = {name: shard_of(parameters.fsdp_params, names) for name, _, parameters in found}
+    inside = max((inside_of(parameters) for _, _, parameters in found), key=lambda one: dist.get_world_size(one) if one else 1)
+    made: List[ShardCompressor] = []
+
+    def make() -> None:
+        made.append(_transport.with_comm(
+            transport, group, _transport.Limits(timeout, patience),
+            lambda comm: ShardCompressor(shards, spec, comm, comm is not transport, group, inside, optimizer=optimizer,
+                                         scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio),
+            lambda: refuse_options(spec, optimizer, nonfinite, scaler)))
+
+    with contextlib.ExitStack() as unless_all_do:
+        unless_all_do.callback(lambda: [one.close() for one in made])
+        if inside is None:
+            make()
+        else:
+            _transport.gathered_by_all(inside, make)
+        unless_all_do.pop_all()
+    compressor = made[0]
+    for name, module, _ in found:
+        module.set_all_reduce_hook(lambda values, name=name: compressor._exchange(name, values))
+    if banner:
+        announce(compressor, dist.get_rank())
     return compressor

@@ -1,0 +1,23 @@
+"""The end of a backward pass."""
+
+from typing import Callable
+
+import torch
+
+from ..errors import Error
+
+
+def this_pass() -> int:
+    """A number of the backward pass under way, which no other one has."""
+    return int(torch._C._current_graph_task_id())
+
+
+def at_the_end(finish: Callable[[], None]) -> None:
+    """Has finish() called when the pass under way has computed all its gradients. What it raises, backward() raises."""
+    def at_the_end_of_all() -> None:
+        if torch._C._current_autograd_node() is not None:  # a pass inside of another one, which goes on
+            raise Error("the first gradients of a backward pass came from a checkpoint with use_reentrant=True, whose end "
+                        "would be taken for the end of the pass; use checkpoint(..., use_reentrant=False), or attach()")
+        finish()
+
+    torch.autograd.Variable._execution_engine.queue_callback(at_the_end_of_all)
