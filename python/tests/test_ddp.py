@@ -412,6 +412,18 @@ def ratio(rank, size):
         return step, str(error)
 
 
+def ratios(rank, size):
+    """In a warm-up whose packets carry a quarter of the elements, and after it; and what was sent in all."""
+    import models
+    ddp, compressor = attached(models.small(), "dgc:density=0.01,warmup_steps=2,warmup_density=0.25,values=fp32")
+    found = []
+    for step in range(4):
+        models.backward(ddp, rank, step)
+        counts = compressor.stats()
+        found.append((counts["ratio"], counts["ratio_traffic"], counts["bytes_dense"] / counts["bytes_sent"]))
+    return found, counts["message_fp32"] / counts["message_packet"]
+
+
 def told(rank, size):
     import models
     import thinwire.torch
@@ -605,11 +617,12 @@ class DdpTest(unittest.TestCase):
 
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = ["wrap the module", 'SpecError: dgc: no option "dens"', "rank 0", "rank 0 has the spec", "message_kb",
-                 "applied twice", "applied twice", "does not have 0.weight", "sends everything", "above 0", "'50'",
-                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "patience=0", "optimizer=3",
-                 "scaler=5", ""]
+                 "thinwire.torch.SGD in place of SGD", "with Adam take powersgd:rank=16, qsgd or fp8", "does not have 0.weight",
+                 "sends everything", "above 0", "'50'",
+                 "pigeons", "nonfinite", "SpecError: the spec is None", "timeout='soon'", "patience=0", "optimizer=3", "scaler=5", ""]
         first, second = ranks.on_ranks(2, refusals)
         self.assertIn("density=2", first[2])
+        self.assertNotIn("dgc:momentum=0", "".join(first))
         first[2] = second[2]
         for texts in (first, second):
             self.assertEqual(len(texts), len(parts))
@@ -703,6 +716,16 @@ class DdpTest(unittest.TestCase):
         for step, text in ranks.on_ranks(2, ratio):
             self.assertEqual(step, 9)
             self.assertIn("expect_ratio=1000", text)
+
+    def test_the_ratio_in_a_warm_up_is_that_of_what_was_sent(self):
+        for found, of_messages in ranks.on_ranks(2, ratios):
+            for ratio, traffic, sent in found:
+                self.assertEqual(traffic, sent)
+            self.assertEqual(found[0][0], found[0][2])
+            self.assertGreater(found[0][0], 2)
+            self.assertLess(found[0][0], 4)
+            self.assertEqual(found[-1][0], of_messages)
+            self.assertGreater(of_messages, 20)
 
     def test_banner_summary_and_scalars(self):
         first, second = ranks.on_ranks(2, told)

@@ -123,7 +123,7 @@ def elsewhere(rank, size):
     import thinwire.torch
     from thinwire.torch import fsdp
     meta, halves = torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2).double()
-    compressor = fsdp.ShardCompressor("topk", thinwire.Comm.threads(1)[0], True, {})
+    compressor = fsdp.ShardCompressor({}, "topk", thinwire.Comm.threads(1)[0], True, None, None)
     return [refused(lambda: exchange_of(meta)),
             refused(lambda: thinwire.torch.GossipDataParallel(meta, "dpsgd", optimizer=None)),
             refused(lambda: thinwire.torch.GossipDataParallel(halves, "dpsgd", optimizer=None)),
@@ -195,43 +195,88 @@ def resumed(rank, size):
     return all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-def two_optimisers(rank, size):
+ALL_OF_DGC = "dgc:density=1,masking=off,warmup_steps=0,values=fp32"
+MADE = [("after", 0.9, ",momentum=0.9"), ("before", 0.9, ""), ("before", 0.5, ""), ("nesterov", 0.9, ""), ("found", 0.9, "")]
+
+
+def in_the_place_of_torchs(rank, size):
+    finds = hasattr(torch.optim.Optimizer, "register_step_pre_hook")
+    return [two_optimisers(rank, size, *made) for made in MADE if finds or made[0] != "found"]
+
+
+def two_optimisers(rank, size, when, momentum, option):
     """SGD with momentum and weight decay over a dense exchange, and thinwire's over a dgc that sends everything: the
-    same course but for rounding, as the momentum of a mean is the mean of momenta."""
+    same course but for rounding, as the momentum of a mean is the mean of momenta. Thinwire's is made as torch's is,
+    before the module is wrapped and attached to; or after, and told of the compressor; or found when it steps."""
     import models
     import thinwire.torch
     model, ends = models.small().eval(), []
-    for spec in ("allreduce", "dgc:density=1,momentum=0.9,masking=off,warmup_steps=0,values=fp32"):
-        ddp = models.wrapped(copy.deepcopy(model))
-        compressor = thinwire.torch.attach(ddp, spec, banner=False, timeout=ranks.SECONDS)
-        if spec == "allreduce":
-            optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
-        else:
-            optimiser = thinwire.torch.SGD(ddp.parameters(), 0.05, weight_decay=0.01, compressor=compressor)
+    more = {"lr": 0.05, "momentum": momentum, "weight_decay": 0.01, "nesterov": when == "nesterov"}
+    for spec in ("allreduce", ALL_OF_DGC + option):
+        copied = copy.deepcopy(model)
+        kind = torch.optim.SGD if spec == "allreduce" else thinwire.torch.SGD
+        optimiser = kind(copied.parameters(), **more)
+        ddp = models.wrapped(copied)
+        compressor = thinwire.torch.attach(ddp, spec, banner=False, timeout=ranks.SECONDS,
+                                           optimizer=optimiser if when in ("before", "nesterov") else None)
+        if when == "after" and spec != "allreduce":
+            optimiser = kind(ddp.parameters(), 0.05, weight_decay=0.01, compressor=compressor)
         models.train(ddp, optimiser, rank, range(5))
         ends.append(torch.cat([p.detach().reshape(-1) for p in ddp.parameters()]))
+        applied = compressor.momentum
         compressor.close()
     start = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    return float((ends[0] - ends[1]).abs().max()), float((ends[0] - start).abs().max())
+    return float((ends[0] - ends[1]).abs().max()), float((ends[0] - start).abs().max()), applied
 
 
 def as_torchs(rank, size):
-    """thinwire's SGD beside a scheme without momentum is torch's, Nesterov's form included."""
+    """thinwire's SGD beside a scheme without momentum, or alone, is torch's, Nesterov's form included."""
     import models
     import thinwire.torch
     differences = []
     for nesterov in (False, True):
         model, ends = models.small().eval(), []
-        for ours in (False, True):
+        nothing = type("Nothing", (), {"momentum": (0.0, False)})()
+        for make in (torch.optim.SGD, thinwire.torch.SGD, lambda *a, **b: thinwire.torch.SGD(*a, **b, compressor=nothing)):
             copied = copy.deepcopy(model)
-            more = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "nesterov": nesterov}
-            nothing = type("Nothing", (), {"momentum": (0.0, False)})()
-            optimiser = (thinwire.torch.SGD(copied.parameters(), compressor=nothing, **more) if ours else
-                         torch.optim.SGD(copied.parameters(), **more))
+            optimiser = make(copied.parameters(), 0.05, 0.9, 0, 0.01, nesterov)
             models.train(copied, optimiser, rank, range(4))
             ends.append(torch.cat([p.detach().reshape(-1) for p in copied.parameters()]))
-        differences.append(float((ends[0] - ends[1]).abs().max()))
+        differences += [float((ends[0] - end).abs().max()) for end in ends[1:]]
     return differences
+
+
+def optimisers_refused(rank, size):
+    """What thinwire's SGD says of words it does not know, and of a momentum that is not the scheme's."""
+    import models
+    import thinwire.torch
+    model = models.small()
+    ddp, texts = models.wrapped(model), []
+    parameters = list(model.parameters())
+
+    def refused(call):
+        try:
+            call()
+            texts.append("")
+        except thinwire.torch.Error as error:
+            texts.append(str(error))
+
+    for more in ({"dampening": 0.5}, {"foreach": True}, {"momentum": -1}, {"lr": "fast"}, {"nesterov": True}, {"compressor": 3}):
+        refused(lambda: thinwire.torch.SGD(parameters, **more))
+    heavy = thinwire.torch.SGD(parameters, 0.1, momentum=0.5)
+    mixed = thinwire.torch.SGD([{"params": parameters[:1]}, {"params": parameters[1:], "momentum": 0.9}], 0.1)
+    for optimiser in (heavy, mixed):
+        refused(lambda: thinwire.torch.attach(ddp, "dgc:momentum=0.9", optimizer=optimiser, banner=False))
+    thinwire.torch.attach(ddp, "dgc", banner=False)  # without being told of any optimiser
+    models.backward(ddp, rank, 0)
+    refused(heavy.step)
+    light = thinwire.torch.SGD(parameters, 0.1, momentum=0.9)
+    thinwire.torch.attach(ddp, "dgc", optimizer=light, banner=False)
+    light.param_groups[0]["momentum"] = 0.8  # as a scheduler might
+    refused(light.step)
+    thinwire.torch.attach(ddp, "qsgd", optimizer=light, banner=False)
+    refused(light.step)
+    return texts
 
 
 class ModulesTest(unittest.TestCase):
@@ -278,9 +323,23 @@ class ModulesTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, resumed), [True, True])
 
     def test_momentum_in_the_scheme_is_momentum_in_the_optimiser(self):
-        for difference, moved in ranks.on_ranks(2, two_optimisers):
-            self.assertLess(difference, 1e-5)
-            self.assertGreater(moved, 1e-2)
+        for of_rank in ranks.on_ranks(2, in_the_place_of_torchs):
+            for made, (difference, moved, applied) in zip(MADE, of_rank):
+                with self.subTest(made=made):
+                    self.assertLess(difference, 1e-5)
+                    self.assertGreater(moved, 1e-2)
+                    self.assertAlmostEqual(applied[0], made[1], places=6)
+
+    def test_what_sgd_does_not_take_is_refused_in_a_sentence(self):
+        parts = ["no dampening", "no foreach", "momentum=-1", "lr='fast'", "nesterov=True", "compressor=3",
+                 "SGD has momentum=0.5, and dgc applies momentum=0.9", "the momenta [0.0, 0.9]",
+                 "SGD has momentum=0.5, and dgc applies momentum=0.9", "SGD has momentum=0.8, and dgc applies momentum=0.9", ""]
+        finds = hasattr(torch.optim.Optimizer, "register_step_pre_hook")
+        for texts in ranks.on_ranks(1, optimisers_refused):
+            for number, (text, part) in enumerate(zip(texts, parts, strict=True)):
+                if number != 8 or finds:
+                    self.assertIn(part, text)
+            self.assertEqual(texts[-1], "")
 
     def test_sgd_beside_a_scheme_without_momentum_is_torchs(self):
         for differences in ranks.on_ranks(1, as_torchs):

@@ -50,8 +50,9 @@ tw_status optimiser_check(const optimiser_settings *s, const char *sync)
     if (!adaptive) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
-                   "for SGD, and no gradient to take moments of; write --optimizer sgd, or --sync %.*s:momentum=0",
-                   name_of(s->kind), scheme, sync, scheme, sync);
+                   "for SGD, and no gradient to take moments of; write --optimizer sgd, or, beside %s, --sync "
+                   "powersgd:rank=16, qsgd or fp8",
+                   name_of(s->kind), scheme, sync, name_of(s->kind));
 }
 
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out)

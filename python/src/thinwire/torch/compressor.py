@@ -79,6 +79,7 @@ class Compressor:
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
         self.costs: Optional[_costs.Costs] = None
+        self._on_one_machine = False
         self._fallback: Optional[Fallback] = None
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
@@ -146,6 +147,7 @@ class Compressor:
         if self._comm is None or float(options_of(self.spec).get("clip", 0)):
             return
         self.costs = _costs.measured(self._rows, self.spec, self._comm, self._group)
+        self._on_one_machine = _costs.are_on_one_machine(self._group)
         if not self.costs.scheme_pays:
             self._fall_back()
 
@@ -336,8 +338,10 @@ class Compressor:
         if self.alone:
             return f"thinwire {self.spec}: this is the only process, and so nothing is exchanged{self._left_to_nobody()}"
         if self._fallback:
-            return (f"thinwire {self.spec}: torch's own all-reduce is taken; {self._costs_in_words()} "
-                    "(fallback=False compresses all the same)")
+            where = ", and all workers are on one machine, with no network between them" if self._on_one_machine else ""
+            return (f"thinwire {self.spec}: NOTHING IS COMPRESSED, and torch's own all-reduce is taken: "
+                    f"{self._costs_in_words()}{where}; to compress all the same, give attach() fallback=False or set "
+                    "THINWIRE_FALLBACK=off")
         costs = f"; {self._costs_in_words()}" if self.costs else ""
         return _counts.what_happens(self.spec, self.plan(), sum(row.count for row in self._rows), self.momentum[0]) + costs
 

@@ -75,11 +75,11 @@ class ShardCompressor:
 
     def _exchange(self, name: str, values: torch.Tensor) -> None:
         """FSDP's hook: `values` are what this rank has of the module's gradients, reduced inside the site."""
-        if self._pass != this_pass():
-            self._pass, self._good = this_pass(), True
-            at_the_end(self._finish)
         try:
             self._refuse(name, values)
+            if self._pass != this_pass():
+                self._pass, self._good = this_pass(), True
+                at_the_end(self._finish)
             good = self._exchanged(name, values)
         except BaseException as error:
             self._break_off(error)
@@ -289,8 +289,9 @@ def inside_of(parameters: Any) -> Any:
 
 
 def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Optional[torch.optim.Optimizer] = None,
-                 scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
-                 nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, banner: bool = True) -> ShardCompressor:
+                 scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0,
+                 patience: float = 1800.0, nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None,
+                 banner: bool = True) -> ShardCompressor:
     """Has the gradients of a model that `fully_shard` sharded inside each site exchanged between sites with a scheme.
 
     A collective. `group` is the process group of the ranks of all sites that have the same shard:
