@@ -112,11 +112,9 @@ def accuracy(model: nn.Module, tested: Pictures, batch: int = 256) -> float:
 
 
 def exchange(ddp: nn.Module, o: argparse.Namespace) -> Tuple[torch.optim.Optimizer, Optional[thinwire.torch.Compressor]]:
-    """PyTorch's SGD, unless the scheme applies the momentum itself: thinwire's gives the weight decay the same."""
-    compressor = None if o.scheme == "none" else thinwire.torch.attach(ddp, o.scheme)
-    if compressor and compressor.momentum[0]:
-        return thinwire.torch.SGD(ddp.parameters(), o.rate, weight_decay=o.decay, compressor=compressor), compressor
-    return torch.optim.SGD(ddp.parameters(), o.rate, momentum=o.momentum, weight_decay=o.decay), compressor
+    """thinwire's SGD is PyTorch's, but for a scheme that applies the momentum itself: it leaves it to the scheme."""
+    optimizer = thinwire.torch.SGD(ddp.parameters(), o.rate, momentum=o.momentum, weight_decay=o.decay)
+    return optimizer, None if o.scheme == "none" else thinwire.torch.attach(ddp, o.scheme, optimizer=optimizer)
 
 
 def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:

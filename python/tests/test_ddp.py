@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import importlib.util
 import io
 import unittest
 import warnings
@@ -412,6 +413,47 @@ def ratio(rank, size):
         return step, str(error)
 
 
+def adapters(rank, size):
+    """Frozen layers with low-rank adapters, made by hand and by peft: what is exchanged, and how wrong its mean is."""
+    import models
+    import torch
+    import torch.distributed as dist
+    from torch.nn.utils import parametrize
+    everything, made = "topk:density=1,values=fp32,min_elements=1,min_dims=1", []
+
+    class LowRank(torch.nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.up = torch.nn.Parameter(torch.ones(weight.shape[0], 2))
+            self.down = torch.nn.Parameter(torch.ones(2, weight.shape[1]))
+
+        def forward(self, weight):
+            return weight + self.up @ self.down
+
+    by_hand = models.small().requires_grad_(False)
+    for layer in (by_hand[4], by_hand[6]):
+        parametrize.register_parametrization(layer, "weight", LowRank(layer.weight))
+    made.append(by_hand)
+    if importlib.util.find_spec("peft") and not torch.__version__.startswith("1."):
+        from peft import LoraConfig, get_peft_model
+        made.append(get_peft_model(models.small(), LoraConfig(r=2, target_modules=["4", "6"], init_lora_weights=False)))
+    found = []
+    for model in made:
+        trained = [p for p in model.parameters() if p.requires_grad]
+        for parameter in trained:
+            dist.broadcast(parameter.data, 0)
+        alone = copy.deepcopy(model)
+        ddp, compressor = attached(model, everything)
+        models.backward(ddp, rank, 0), models.backward(alone, rank, 0)
+        apart = 0.0
+        for parameter, own in zip(trained, (p for p in alone.parameters() if p.requires_grad)):
+            apart = max(apart, float((parameter.grad.double() - over_ranks(own.grad) / size).abs().max()))
+        counts = compressor.stats()
+        found.append((list(compressor.plan()), counts["message_fp32"], 4 * sum(p.numel() for p in trained), apart,
+                      all(p.grad is None for p in model.parameters() if not p.requires_grad)))
+    return found
+
+
 def ratios(rank, size):
     """In a warm-up whose packets carry a quarter of the elements, and after it; and what was sent in all."""
     import models
@@ -716,6 +758,15 @@ class DdpTest(unittest.TestCase):
         for step, text in ranks.on_ranks(2, ratio):
             self.assertEqual(step, 9)
             self.assertIn("expect_ratio=1000", text)
+
+    def test_of_adapters_what_is_trained_is_sent_and_nothing_else(self):
+        for found in ranks.on_ranks(2, adapters):
+            for names, sent, trained, apart, frozen in found:
+                self.assertEqual(len(names), 4)
+                self.assertTrue(all("parametrizations" in name or "lora_" in name for name in names), names)
+                self.assertEqual(sent, trained)
+                self.assertLess(apart, 1e-6)
+                self.assertTrue(frozen)
 
     def test_the_ratio_in_a_warm_up_is_that_of_what_was_sent(self):
         for found, of_messages in ranks.on_ranks(2, ratios):

@@ -20,6 +20,7 @@ import ranks
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 SMALL = {  # what makes each of them small
     "gpt": "--steps 30 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --scheme powersgd:rank=2",
+    "lora": "--steps 30 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --scheme topk:density=0.1",
     "resnet": "--epochs 2 --batch 128 --width 4 --scheme dgc:density=0.1,warmup_steps=10",
     "with_lightning": "--epochs 2 --scheme dgc:density=0.05,warmup_steps=10",
     "with_accelerate": "--steps 60 --every 30 --scheme topk:density=0.05",
@@ -27,7 +28,7 @@ SMALL = {  # what makes each of them small
 }
 NEEDS = {"with_lightning": "lightning", "with_accelerate": "accelerate", "with_trainer": "transformers"}
 RESUME = {"with_lightning": ["--resume"], "with_trainer": ["--resume"]}
-LAST = {"gpt": "step-30", "resnet": "step-20", "with_accelerate": "step-60", "with_trainer": "checkpoint-30"}
+LAST = {"gpt": "step-30", "lora": "step-30", "resnet": "step-20", "with_accelerate": "step-60", "with_trainer": "checkpoint-30"}
 SAME = 2e-5  # what rounding may do to weights of about 1 in some dozens of steps: torch's own sums change order, too
 
 

@@ -3,7 +3,7 @@
     from thinwire.torch.transformers import Thinwire
 
     trainer = Trainer(model, arguments, ...)
-    trainer.add_callback(Thinwire(trainer, "powersgd:rank=4"))
+    trainer.add_callback(Thinwire(trainer, "powersgd:rank=16"))
 
 The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place."""
 
