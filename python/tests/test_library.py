@@ -247,7 +247,7 @@ class LibraryTest(unittest.TestCase):
             thinwire.read_key("/nowhere")
 
     def test_options_are_listed_with_their_defaults(self):
-        self.assertEqual(thinwire.options("dgc")["density"], "0.001")
+        self.assertEqual(thinwire.options("dgc")["density"], "0.03")
         self.assertEqual(thinwire.options("pigeons"), {})
 
     def test_schemes_are_listed(self):

@@ -22,7 +22,7 @@ class ExpectationTest(CommandLineTest):
         self.assertEqual([path.name for path in out.glob("checkpoints/*")], ["step-00000003"])
 
     def test_a_run_that_never_left_its_warm_up_fails(self):
-        dgc = ("--sync", "dgc:warmup_steps=8", "--expect-ratio", 5, "--workers", 2)
+        dgc = ("--sync", "dgc-bold:warmup_steps=8", "--expect-ratio", 5, "--workers", 2)
         self.refuse_training(2, ["--expect-ratio", "warm-up"], *dgc, "--steps", 8)
         self.train(*dgc, "--steps", 9)
 

@@ -177,12 +177,12 @@ class MeaningTest(RunsTest):
         return f"{scheme}:" + ",".join(f"{name}={value}".replace('""', "") for name, value in options)
 
     def test_all_defaults_may_be_written_out_and_left_out(self):
-        out, whole = self.begin("dgc")
+        out, whole = self.begin("dgc-bold")
         shutil.copytree(out, self.folder / "twin")
-        spelled = self.in_full("dgc")
+        spelled = self.in_full("dgc-bold")
         self.assertIn("density=0.001,", spelled)
         self.assertEqual(self.summary("--resume", out, "--steps", 5, "--sync", spelled)["weights_crc32c"], whole)
-        again = self.summary("--resume", self.folder / "twin", "--steps", 5, "--sync", "dgc:momentum=9e-1")
+        again = self.summary("--resume", self.folder / "twin", "--steps", 5, "--sync", "dgc-bold:momentum=9e-1")
         self.assertEqual(again["weights_crc32c"], whole)
 
     def test_defaults_that_were_others_then(self):
@@ -262,13 +262,25 @@ class KeptTest(RunsTest):
         self.refuse(2, ["nowhere"], *self.words("--init-from", "nowhere"), cwd=self.folder)
         self.assertFalse((self.folder / "runs/image-1").exists())
 
+    def test_density_and_warm_up_follow_from_the_length_of_the_run(self):
+        """The rule and its numbers are in tests/compress/test_for_run.c."""
+        def planned(steps, sync, *options):
+            done = self.run_program(*self.words("--steps", steps, "--sync", sync, "--warmup", 0, "--out", "none", *options))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            line, = (line for line in done.stdout.splitlines() if f"{steps} steps of" in line)
+            return line
+        self.assertIn(", with --sync dgc:density=0.25,warmup_steps=1", planned(39, "dgc"))
+        self.assertIn(", with --sync sdagc:density=0.5,warmup_steps=0", planned(3, "sdagc:density=0.5"))
+        self.assertNotIn("--sync", planned(3, "dgc:density=0.5,warmup_steps=1"))
+        self.assertNotIn("--sync", planned(3, "dgc-bold:warmup_steps=1"))
+
     def test_a_run_shorter_than_its_warm_ups_says_so(self):
         def said(*options):
             done = self.run_program(*self.words(*options, "--out", "none"))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             return [line for line in done.stdout.splitlines() if "warm-up is" in line]
-        line, = said("--sync", "dgc")
-        self.assertIn("400 steps of the learning rate (--warmup), and 400 of dgc (warmup_steps)", line)
+        line, = said("--sync", "dgc-bold")
+        self.assertIn("400 steps of the learning rate (--warmup), and 400 of dgc-bold (warmup_steps)", line)
         line, = said("--sync", "allreduce", "--warmup", 5)
         self.assertIn("5 steps of the learning rate (--warmup); give more --epochs", line)
         line, = said("--sync", "dgc:warmup_steps=3", "--warmup", 0)

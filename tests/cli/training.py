@@ -153,7 +153,7 @@ class TrainingTest(CommandLineTest):
 
     def test_the_line_of_biases_speaks_of_all_of_them(self):
         for sync, plan in (("allreduce", "allreduce"), ("topk", "dense bf16: 1 dimension"),
-                           ("dgc", "0 dense, 5 compressed")):
+                           ("dgc-bold", "0 dense, 5 compressed")):
             with self.subTest(sync=sync):
                 done = self.run_program(*self.train_words("--steps", 1, "--sync", sync))
                 line, = (line for line in done.stdout.splitlines() if "biases and norms" in line)

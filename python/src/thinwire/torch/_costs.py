@@ -38,7 +38,7 @@ def measured(rows: List[Row], spec: str, comm: Comm, group: Any) -> Costs:
     no scheme changed. All ranks get the same times, and so decide alike."""
     tensors = sample_of(rows)
     count = sum(elements(shape) for _, shape in tensors)
-    scale = max(1.0, sum(row.count for row in rows) / count)
+    scale = max(1.0, sum(row.elements for row in rows) / count)
     device = rows[0].parameter.device
     return Costs(scale * of_scheme(tensors, spec, comm, group, device), scale * of_dense(count, comm, group, device))
 
@@ -62,7 +62,7 @@ def sample_of(rows: List[Row]) -> List[Tuple[str, Tuple[int, ...]]]:
     tensors: List[Tuple[str, Tuple[int, ...]]] = []
     left = SAMPLE
     for row in rows:
-        shape, count = row.shape, row.count
+        shape, count = row.shape, row.elements
         if count > left:
             return [*tensors, (row.name, (max(1, left * shape[0] // count), *shape[1:]))]
         tensors.append((row.name, shape))

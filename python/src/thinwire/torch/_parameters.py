@@ -23,7 +23,7 @@ class Row(NamedTuple):
     shape: Tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         return math.prod(self.shape)
 
 

@@ -233,7 +233,7 @@ class Compressor:
         """Ends the step; True when the means are where the gradients were, False when it has to be skipped."""
         try:
             missing = sorted(self._begin())
-            nowhere = [torch.empty(self._rows[i].count, dtype=torch.float32, device="cpu") for i in missing]
+            nowhere = [torch.empty(self._rows[i].elements, dtype=torch.float32, device="cpu") for i in missing]
             for index, values in zip(missing, nowhere):
                 self._live().submit(index, values.data_ptr(), absent=True)
             good = self._live().wait()
@@ -343,7 +343,7 @@ class Compressor:
                     f"{self._costs_in_words()}{where}; to compress all the same, give attach() fallback=False or set "
                     "THINWIRE_FALLBACK=off")
         costs = f"; {self._costs_in_words()}" if self.costs else ""
-        return _counts.what_happens(self.spec, self.plan(), sum(row.count for row in self._rows), self.momentum[0]) + costs
+        return _counts.what_happens(self.spec, self.plan(), sum(row.elements for row in self._rows), self.momentum[0]) + costs
 
     def _left_to_nobody(self) -> str:
         """Without a DistributedDataParallel nothing of the scheme is done."""
@@ -357,7 +357,7 @@ class Compressor:
     def _costs_in_words(self) -> str:
         if self.costs is None:
             return "so it was when the state was saved"
-        trainable = sum(row.count for row in self._rows)
+        trainable = sum(row.elements for row in self._rows)
         return (f"the exchange of {trainable:,} trainable parameters takes {1e3 * self.costs.scheme:.3g} ms a step with "
                 f"{name_of(self.spec)} here, and {1e3 * self.costs.dense:.3g} ms with torch's own all-reduce")
 
@@ -486,6 +486,6 @@ class Compressor:
         self.close()
 
 
-def announce(compressor: Compressor, rank: int) -> None:
+def announce(compressor: Any, rank: int) -> None:
     if rank == 0:
         print(compressor.banner(), file=sys.stderr, flush=True)

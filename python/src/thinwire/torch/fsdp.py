@@ -171,7 +171,7 @@ class ShardCompressor:
 
     def stats(self) -> Dict[str, float]:
         """Backward passes that sent something, and what this rank has sent in them: as Compressor.stats() names them."""
-        sums = {**dict.fromkeys(("bytes_sent", "bytes_dense", "seconds_wait"), 0), **self._sums()}
+        sums: Dict[str, float] = {**dict.fromkeys(("bytes_sent", "bytes_dense", "seconds_wait"), 0.0), **self._sums()}
         return _counts.with_ratios({**sums, "steps": self._passes, "steps_skipped": self._passes_skipped})
 
     def summary(self) -> str:
@@ -185,7 +185,7 @@ class ShardCompressor:
 
     def banner(self) -> str:
         """What is about to happen on this rank, in a line."""
-        elements = sum(row.count for row in self._rows())
+        elements = sum(row.elements for row in self._rows())
         return _counts.what_happens(self.spec, self.plan(), elements, self.momentum[0])
 
     # State
@@ -323,8 +323,12 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
                                          scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio),
             lambda: refuse_options(spec, optimizer, nonfinite, scaler)))
 
+    def close() -> None:
+        for one in made:
+            one.close()
+
     with contextlib.ExitStack() as unless_all_do:
-        unless_all_do.callback(lambda: [one.close() for one in made])
+        unless_all_do.callback(close)
         if inside is None:
             make()
         else:
