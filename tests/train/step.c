@@ -14,10 +14,11 @@ enum { STEPS = 8 };
 /* How workers agree. What is not compressed and what is all sent lets every one of them take the same course. */
 typedef struct way {
     const char *sync;
-    int clips_mean; /* clips the mean of all gradients; the others each worker's own */
-    int momentum;   /* the scheme's: its options say which */
-    int course;     /* weights are read at any time, so no step may depend on them */
-    double rounds;  /* how much in a run; 0: nothing that can be seen */
+    int clips_mean;  /* clips the mean of all gradients; the others each worker's own */
+    int momentum;    /* the scheme's: its options say which */
+    uint64_t warmup; /* steps in which gradients of all workers are taken to agree */
+    int course;      /* weights are read at any time, so no step may depend on them */
+    double rounds;   /* how much in a run; 0: nothing that can be seen */
 } way;
 
 static const way ways[] = {
@@ -25,6 +26,7 @@ static const way ways[] = {
     {.sync = "fp16", .clips_mean = 1, .rounds = 2e-3},
     {.sync = "topk:density=1,values=fp32,leftovers=fp32,min_elements=1"},
     {.sync = "dgc:density=1,values=fp32,leftovers=fp32,min_elements=1,masking=off,warmup_steps=0", .momentum = 1},
+    {.sync = "dgc:density=1,values=fp32,leftovers=fp32,min_elements=1,warmup_steps=3", .momentum = 1, .warmup = 3},
     {.sync = "dpsgd"},
     {.sync = "adpsgd-d1"},
     {.sync = "adpsgd-random", .course = 1},
@@ -87,7 +89,7 @@ static void mean_gradient(const rule *r, const way *by, int workers, uint64_t st
         double own[TOY_PARAMETERS];
         toy_learner l = {.base.place.rank = rank};
         for (size_t i = 0; i < TOY_PARAMETERS; i++) own[i] = (double)toy_draw(&l, step, i);
-        if (!by->clips_mean) clip_to(r->clip * sqrt(workers), own);
+        if (!by->clips_mean) clip_to(step < by->warmup ? r->clip : r->clip * sqrt(workers), own);
         for (size_t i = 0; i < TOY_PARAMETERS; i++) mean[i] += own[i] / workers;
     }
     if (by->clips_mean) clip_to(r->clip, mean);

@@ -41,7 +41,7 @@ static const option_page page = {
 
 static const demo_run runs[DEMO_RUNS] = {
     {"dense", "dense fp32", "allreduce"},
-    {"dgc", "DGC, a thousandth", "dgc:density=0.001"},
+    {"dgc", "DGC, compressed", "dgc"},
 };
 
 /* ---- training ---- */

@@ -21,7 +21,7 @@ enum { PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
     {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "Numbers of workers, such as 16,64,1024"},
-    {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc:density=0.001;adpsgd-random",
+    {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc;adpsgd-random",
      .help = "Schemes, with semicolons between them. thinwire schemes lists them"},
     {"until-loss", "L", OPTION_REAL, AT(until_loss), "0", 0, 1e9,
      .help = "Stop when the training loss, averaged over a few gradients of each worker, is down to L",

@@ -363,8 +363,8 @@ const task_ops image_task = {
     .name = "image",
     .summary = "classify images: folders of pictures, IDX (MNIST) or CIFAR files",
     .examples = "  thinwire train image --data photos --validation 0.1 --image-size 64 --flip --out runs/photos\n"
-                "  thinwire train image --workers 4 --sync dgc:density=0.001 --out runs/dgc\n"
-                "  thinwire train image --resume runs/dgc --workers 4 --sync dgc:density=0.001 --epochs 10\n"
+                "  thinwire train image --workers 4 --sync dgc --out runs/dgc\n"
+                "  thinwire train image --resume runs/dgc --workers 4 --sync dgc --epochs 10\n"
                 "  mpirun -n 8 thinwire train image --model resnet20 --data cifar-10-batches-bin --crop 4 --flip \\\n"
                 "      --lr 0.1 --weight-decay 1e-4 --epochs 164 --sync dgc --out runs/resnet20\n",
     .rows = rows,

@@ -409,7 +409,7 @@ const task_ops lm_task = {
     .name = "lm",
     .summary = "model language: the next word or character of a plain text",
     .examples = "  thinwire train lm --data ptb --out runs/ptb\n"
-                "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc:density=0.001\n"
+                "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc\n"
                 "  thinwire train lm --data shakespeare.txt --unit char --bptt 64 --out runs/shakespeare\n"
                 "  thinwire generate runs/shakespeare\n",
     .rows = rows,

@@ -19,7 +19,7 @@ static const option_row rows[] = {
      .help = "Train with N workers. They are threads of this process, or, with --join, processes",
      .stands_for = "1, or as many as mpirun started"},
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce",
-     .help = "What workers exchange: SCHEME or SCHEME:OPTION=VALUE,..., such as dgc:density=0.001 for gradients or "
+     .help = "What workers exchange: SCHEME or SCHEME:OPTION=VALUE,..., such as dgc:momentum=0.8 for gradients or "
              "adpsgd-random for weights. thinwire schemes lists them",
      .binding = true, .in_full = scheme_in_full, .word = scheme_word, .word_meaning = scheme_word_meaning},
     {"sync-in-full", NULL, OPTION_TEXT, AT(sync_in_full), .file_only = true},
@@ -90,7 +90,8 @@ static const option_row rows[] = {
      .help = "Weight decay. It is not applied to biases and norms"},
     {"clip", "NORM", OPTION_REAL, AT(clip), "0", 0, 1e9, .simulated = true, .stands_for = "never",
      .help = "Scale the mean gradient down to NORM where it is longer. Where workers clip their own gradients (with "
-             "gossip schemes, and where --sync compresses), they clip to NORM times the square root of their number"},
+             "gossip schemes, and where --sync compresses), they clip to NORM times the square root of their number, "
+             "and to NORM itself in the warm-up of the scheme"},
     {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true, .simulated = true,
      .help = "The precision of matrix products and convolutions. With bf16 they round what they read to bfloat16 and "
              "add up in fp32; all else stays fp32. bf16 needs AVX512_BF16 or AMX; thinwire doctor tells"},
