@@ -250,6 +250,17 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(thinwire.options("dgc")["density"], "0.03")
         self.assertEqual(thinwire.options("pigeons"), {})
 
+    def test_a_spec_follows_the_length_of_the_run(self):
+        """The rule is tests/compress/test_for_run.c's."""
+        self.assertEqual(thinwire.for_run("dgc", 640), "dgc:density=0.15,warmup_steps=32")
+        self.assertEqual(thinwire.for_run("sdagc:density=0.5", 640), "sdagc:density=0.5,warmup_steps=32")
+        self.assertEqual(thinwire.for_run("powersgd:rank=4", 640), "powersgd:rank=4")
+        for steps in (0, -1, 1.5, True, "9", 1 << 64):
+            with self.subTest(steps=steps), self.assertRaisesRegex(thinwire.Error, "steps=.*a whole number above 0"):
+                thinwire.for_run("dgc", steps)
+        with self.assertRaisesRegex(thinwire.SpecError, "the spec is None"):
+            thinwire.for_run(None, 9)
+
     def test_schemes_are_listed(self):
         self.assertIn("dgc", dict(thinwire.schemes()))
         self.assertIn("adpsgd-random", dict(thinwire.gossip_schemes()))

@@ -13,12 +13,13 @@ from .errors import Error, NonFinite, PeerError, SpecError
 from .gossip import Gossip
 from .reducer import Reducer
 from .seal import read_key, sealed
+from .spec import for_run
 from .table import Entry
 from .tcp import Tcp
 
 __version__ = library.tw_version().decode()
 __all__ = ["Comm", "Entry", "Error", "Gossip", "NonFinite", "PeerError", "Reducer", "SpecError", "Tcp",
-           "gossip_schemes", "options", "read_key", "schemes", "sealed"]
+           "for_run", "gossip_schemes", "options", "read_key", "schemes", "sealed"]
 
 
 def schemes() -> List[Tuple[str, str]]:

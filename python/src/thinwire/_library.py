@@ -95,6 +95,7 @@ FUNCTIONS = {
     "tw_schemes_summary": (c_char_p, c_size_t),
     "tw_schemes_option_count": (c_size_t, c_size_t),
     "tw_schemes_option": (Status, c_size_t, c_size_t, POINTER(OptionInfo)),
+    "tw_spec_for_run": (c_size_t, c_char_p, c_uint64, c_char_p, c_size_t),
     "tw_gossips_count": (c_size_t,),
     "tw_gossips_name": (c_char_p, c_size_t),
     "tw_gossips_summary": (c_char_p, c_size_t),

@@ -4,13 +4,24 @@ import ctypes
 from typing import Dict, Tuple
 
 from ._library import OptionInfo, library
-from .errors import SpecError
+from .errors import Error, SpecError
 
 
 def name_of(spec: str) -> str:
     if not isinstance(spec, str):
-        raise SpecError(f"the spec is {spec!r}: want a text, such as \"dgc:density=0.001\"", 2, "TW_ERROR_SPEC")
+        raise SpecError(f"the spec is {spec!r}: want a text, such as \"dgc:density=0.01\"", 2, "TW_ERROR_SPEC")
     return spec.split(":")[0]
+
+
+def for_run(spec: str, steps: int) -> str:
+    """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc and sdagc,
+    they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 3,200."""
+    name_of(spec)
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 64:
+        raise Error(f"steps={steps!r}: want how many steps the optimiser takes in the run, a whole number above 0")
+    text = ctypes.create_string_buffer(library.tw_spec_for_run(spec.encode(), steps, None, 0) + 1)
+    library.tw_spec_for_run(spec.encode(), steps, text, len(text))
+    return text.value.decode()
 
 
 def options_of(spec: str) -> Dict[str, str]:

@@ -3,7 +3,7 @@
     import thinwire.torch
 
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    thinwire.torch.attach(ddp, "dgc:density=0.001")
+    thinwire.torch.attach(ddp, "dgc")
 
 docs/pytorch.md says what changes with these two lines, and when not to take them."""
 

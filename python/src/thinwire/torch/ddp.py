@@ -138,7 +138,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
            scaler: Any = None, transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
            nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, fallback: Optional[bool] = None,
            banner: bool = True) -> Compressor:
-    """Has `ddp` exchange its gradients with the scheme that `spec` names, such as ``"dgc:density=0.001"``.
+    """Has `ddp` exchange its gradients with the scheme that `spec` names, such as ``"dgc"``.
 
     A collective: all ranks of the module's process group call it, before the first backward pass.
 

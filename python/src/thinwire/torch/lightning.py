@@ -2,16 +2,18 @@
 
     from thinwire.torch.lightning import Thinwire
 
-    Trainer(strategy="ddp", callbacks=[Thinwire("dgc:density=0.001")])
+    Trainer(strategy="ddp", callbacks=[Thinwire("dgc")])
 
 A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it."""
 
+import math
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from lightning.pytorch import Callback
 
 from ..errors import Error
+from ..spec import for_run
 from ._checkpoints import Checkpoints, Record, beside, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
@@ -39,6 +41,9 @@ class Thinwire(Callback):
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
         scaler = getattr(trainer.precision_plugin, "scaler", None)  # of fp16: a step that is not finite is its to skip
+        steps = trainer.estimated_stepping_batches
+        if steps != math.inf:  # which it is where the run ends by something else
+            self.spec = for_run(self.spec, int(steps))
         more = {"optimizer": trainer.optimizers[0], "scaler": scaler, **self._more}
         if trainer.world_size == 1:
             self.compressor = attach_alone(pl_module, self.spec, **more)

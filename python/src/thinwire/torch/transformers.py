@@ -12,6 +12,7 @@ from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
+from ..spec import for_run
 from ._checkpoints import Checkpoints, Place, Record, say, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
@@ -40,6 +41,7 @@ class Thinwire(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer = self._trainer
+        self.spec = for_run(self.spec, state.max_steps)
         options = {"optimizer": trainer.optimizer, "scaler": trainer.accelerator.scaler, **self._more}
         if args.world_size == 1:
             self.compressor = attach_alone(trainer.model, self.spec, **options)
