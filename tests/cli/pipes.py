@@ -44,7 +44,8 @@ class PipeTest(CommandLineTest):
         for name in ("run.lock", "metrics.jsonl", "config.yaml.partial"):
             with self.subTest(name):
                 path = self.pipe(f"out-{name}", name)
-                self.refuse_pipe(path, *self.train_words("--quiet", "--steps", 1, "--out", path.parent))
+                named = path.with_name(name.replace(".partial", ""))  # the file that it is to become
+                self.refuse_pipe(named, *self.train_words("--quiet", "--steps", 1, "--out", path.parent))
 
     def test_in_a_checkpoint(self):
         for name in ("model.safetensors", "worker-0.safetensors"):
