@@ -135,6 +135,7 @@ tw_status tw_common_options_read(const char *spec, const tw_scheme_ops **ops, tw
 {
     void *scratch;
     TW_TRY(tw_scheme_find(spec, ops));
+    if (!*ops) return TW_ERROR_SPEC; /* it has been refused by now, which the analyser cannot see */
     TW_TRY(tw_allocate(1, (*ops)->struct_size, &scratch));
     tw_status status = tw_scheme_options_parse(*ops, spec, scratch, options);
     tw_option_set own = {(*ops)->options, (*ops)->option_count, scratch};
