@@ -1038,10 +1038,10 @@ static tcp_flow *begin_alone(tcp_peer *peer)
     return flow;
 }
 
-static tcp_request *post_small(tcp_peer *peer, tcp_flow *flow)
+static tcp_request *post_alone(tcp_peer *peer, tcp_flow *flow, size_t size)
 {
     tcp_request *send = tcp_request_take(peer);
-    *send = (tcp_request){.peer = peer, .is_send = 1, .src = sent, .size = SMALL};
+    *send = (tcp_request){.peer = peer, .is_send = 1, .src = sent, .size = size};
     tcp_outbox_post(flow, send);
     return send;
 }
@@ -1064,7 +1064,7 @@ static void a_sender_keeps_to_its_credit(void **state)
     tcp_flow *flow = begin_alone(&peer);
     tcp_request *sends[MANY];
     int gone = 0;
-    for (int i = 0; i < MANY; i++) sends[i] = post_small(&peer, flow);
+    for (int i = 0; i < MANY; i++) sends[i] = post_alone(&peer, flow, SMALL);
     while (goes(&peer)) gone++;
     assert_int_equal(gone, FIT);
     assert_true(tcp_outbox_take(&peer, &(tcp_frame){.kind = TCP_CREDIT, .size = 10 * COST}, flow));
@@ -1084,7 +1084,7 @@ static void what_goes_on_credit_uses_its_permit_up(void **state)
     tcp_flow *flow = begin_alone(&peer);
     for (uint64_t seq = 0; seq < 2 * TCP_MOST_FLOWS; seq++) {
         assert_true(tcp_outbox_take(&peer, &(tcp_frame){.kind = TCP_READY, .seq = seq, .size = LARGE}, flow));
-        tcp_request *send = post_small(&peer, flow);
+        tcp_request *send = post_alone(&peer, flow, SMALL);
         assert_true(goes(&peer));
         flow->owed = 0;
         assert_int_equal(send->outcome, TCP_DONE);
@@ -1092,6 +1092,50 @@ static void what_goes_on_credit_uses_its_permit_up(void **state)
         tcp_request_give(send);
     }
     tcp_peer_destroy(&peer);
+}
+
+/* The next frame of the sender's, as its receiver gets it; 0: there is none. */
+static int hand_on(tcp_peer *sender, int stream, tcp_peer *receiver, tcp_flow *flow)
+{
+    tcp_outgoing out;
+    tcp_frame frame;
+    tcp_slot *slot;
+    if (!tcp_outbox_next(sender, stream, &out)) return 0;
+    assert_true(tcp_frame_read(out.header, &frame));
+    assert_true(tcp_inbox_take(receiver, &frame, flow, &slot));
+    if (!out.message) return 1;
+    memcpy(tcp_inbox_target(slot, out.offset), tcp_outbox_bytes(out.message, out.offset), out.length);
+    tcp_inbox_arrived(flow, slot, out.length);
+    tcp_outbox_written(out.message);
+    return 1;
+}
+
+/* The receiver has heard of a large message that was taken back, and of the small one in its place before it begins,
+ * by whichever connection: a receive with room for the small one alone gets it. */
+static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
+{
+    (void)state;
+    tcp_peer sender, receiver;
+    tcp_flow *out = begin_alone(&sender), *in = begin_alone(&receiver);
+    tcp_request *large = post_alone(&sender, out, LARGE);
+    assert_true(hand_on(&sender, 0, &receiver, in));
+    tcp_outbox_withdraw(large);
+    tcp_outbox_withdraw(post_alone(&sender, out, LARGE)); /* it takes the place, and is not told of */
+    tcp_request *small = post_alone(&sender, out, SMALL);
+    while (hand_on(&sender, 1, &receiver, in)) continue;
+    assert_true(hand_on(&sender, 0, &receiver, in));
+    tcp_request *receive = tcp_request_take(&receiver);
+    *receive = (tcp_request){.peer = &receiver, .dst = received, .size = SMALL};
+    assert_int_equal(tcp_inbox_post(in, receive), TW_OK);
+    while (hand_on(&sender, 1, &receiver, in)) continue;
+    assert_int_equal(receive->outcome, TCP_DONE);
+    assert_int_equal(small->outcome, TCP_DONE);
+    assert_memory_equal(received, sent, SMALL);
+    assert_true(tcp_outbox_is_empty(&sender));
+    tcp_request_give(small);
+    tcp_request_give(receive);
+    tcp_peer_destroy(&sender);
+    tcp_peer_destroy(&receiver);
 }
 
 static void too_many_channels_are_told_so(void **state)
@@ -1142,7 +1186,7 @@ static void what_came_before_a_broken_pipe_is_read(void **state)
     assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
     assert_int_equal(write(fds[1], sent, SMALL), SMALL);
     close(fds[1]);
-    tcp_request *send = post_small(&peer, flow);
+    tcp_request *send = post_alone(&peer, flow, SMALL);
     tcp_stream_push(&peer);
     assert_int_equal(receive->outcome, TCP_DONE);
     assert_int_equal(send->outcome, TCP_FAILED);
@@ -1349,6 +1393,7 @@ int main(void)
         cmocka_unit_test(an_end_is_told_once),
         cmocka_unit_test(a_sender_keeps_to_its_credit),
         cmocka_unit_test(what_goes_on_credit_uses_its_permit_up),
+        cmocka_unit_test(a_small_message_follows_an_offer_that_was_taken_back),
         cmocka_unit_test(what_a_peer_sends_makes_so_many_places),
         cmocka_unit_test(what_came_before_a_broken_pipe_is_read),
         cmocka_unit_test(a_peer_that_breaks_the_rules_is_named),

@@ -64,8 +64,10 @@ static int is_declined(tcp_flow *flow)
     return permit && permit->size < flow->first->size;
 }
 
+/* A correction stays due. */
 static void take_back_offer(tcp_flow *flow)
 {
+    if (flow->corrects) return;
     if (flow->offer_due) flow->offered = 0;
     set_offer_due(flow, 0);
 }
@@ -86,7 +88,7 @@ static void consider_first(tcp_flow *flow)
 static int may_send(tcp_flow *flow)
 {
     const tcp_request *send = flow->first;
-    if (!send) return 0;
+    if (!send || flow->corrects) return 0; /* it could overtake the correction by another connection */
     if (send->begun) return 1;
     if (!is_small(send)) return permit_of(flow) != NULL;
     return flow->owed == 0 || flow->owed + send->size + TCP_MESSAGE_COST <= flow->peer->window;
@@ -109,11 +111,10 @@ void tcp_outbox_post(tcp_flow *flow, tcp_request *send)
 /* A receiver that has heard of it hears that the next with its number is another. */
 static void replace_first(tcp_flow *flow)
 {
-    int was_told = flow->offered && !flow->offer_due;
-    take_back_offer(flow);
+    flow->corrects |= flow->offered && !flow->offer_due;
+    set_offer_due(flow, flow->corrects);
     pop_first(flow);
     consider_first(flow);
-    if (was_told) set_offer_due(flow, 1);
 }
 
 static void unlink_send(tcp_flow *flow, const tcp_request *send)
@@ -226,7 +227,7 @@ static tcp_frame ready_frame(tcp_flow *flow)
 static tcp_frame offer_frame(tcp_flow *flow)
 {
     size_t size = waits_for_permit(flow) ? flow->first->size : 0;
-    flow->offer_due = 0;
+    flow->offer_due = flow->corrects = 0;
     return (tcp_frame){.kind = TCP_OFFER, .channel = flow->channel, .seq = flow->sent_seq, .size = size};
 }
 

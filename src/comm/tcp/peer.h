@@ -87,6 +87,7 @@ typedef struct tcp_flow {
     size_t owed;               /* of them, bytes for which no credit came back */
     tcp_permit *permits;
     int offer_due, offered; /* of the first */
+    int corrects;           /* the offer that is due: its receiver has heard of a message that was taken back */
     tcp_slot *front, *back;
     uint64_t base;    /* the front's number; without slots, that of the next message */
     size_t unpaid;    /* bytes that came on credit that has not been given back */
