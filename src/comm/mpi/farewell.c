@@ -108,7 +108,7 @@ void tw_farewell_destroy(tw_farewell *all)
         MPI_Cancel(&all->hearing);
         MPI_Wait(&all->hearing, MPI_STATUS_IGNORE);
     }
-    for (int rank = 0; all->saying && rank < all->size; rank++)
+    for (int rank = 0; all->saying && all->gone_at && rank < all->size; rank++) /* with one of them, none was filled */
         if (all->saying[rank] != MPI_REQUEST_NULL) MPI_Request_free(&all->saying[rank]);
     free(all->saying);
     free((void *)all->gone_at);

@@ -365,12 +365,17 @@ static tw_status create_transport(MPI_Comm original, int finalises, transport **
     pthread_mutex_init(&mpi->lock, NULL);
     tw_blocks_create(&mpi->blocks);
     tw_status status = duplicate(original, mpi);
-    if (status == TW_OK && !tw_farewell_create(&mpi->farewell, mpi->comm, mpi->largest_tag))
+    if (status == TW_OK && !tw_farewell_create(&mpi->farewell, mpi->comm, mpi->largest_tag)) {
+        tw_farewell_destroy(&mpi->farewell);
+        MPI_Comm_free(&mpi->comm);
         status = tw_fail(TW_ERROR_MEMORY, "no memory to listen to the other ranks");
+    }
     if (status == TW_OK) {
         *created = mpi;
         return TW_OK;
     }
+    tw_blocks_destroy(&mpi->blocks);
+    pthread_mutex_destroy(&mpi->lock);
     free(mpi);
     if (finalises) MPI_Finalize();
     return status;
