@@ -91,7 +91,9 @@ static tw_status load(const char *path)
                        why ? why : "no reason given", is_searched ? "; a file in the current folder is ./" : "",
                        is_searched ? path : "");
     }
+    pthread_mutex_lock(&loading); /* not before: what a library does when it is loaded may be to load another */
     tw_status status = is_loaded(library) ? TW_OK : take_in(library);
+    pthread_mutex_unlock(&loading);
     if (status != TW_OK) {
         tw_fail_in(status, path);
         dlclose(library); /* none of it is used */
@@ -103,8 +105,5 @@ tw_status tw_plugin_load(const char *path)
 {
     TW_TRY(tw_need(path, "path"));
     pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&loading);
-    tw_status status = load(path);
-    pthread_mutex_unlock(&loading);
-    return status;
+    return load(path);
 }
