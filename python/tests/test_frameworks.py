@@ -196,31 +196,36 @@ def play(name, launch, folder):
 class SpecTest(unittest.TestCase):
     """What a framework knows of the length of the run, told on one process: nothing is exchanged there."""
 
-    def spec_for(self, steps):
+    def specs_for(self, *lengths):
+        """Of one callback, which is used for runs of these lengths."""
         import torch
         module = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(module.parameters(), 0.1)
         if NAME == "lightning":
             from thinwire.torch.lightning import Thinwire
             callback = Thinwire("dgc", banner=False)
-            callback.on_train_start(types.SimpleNamespace(optimizers=[optimizer], precision_plugin=None, world_size=1,
-                                                          estimated_stepping_batches=steps), module)
+            begin = lambda steps: callback.on_train_start(
+                types.SimpleNamespace(optimizers=[optimizer], precision_plugin=None, world_size=1,
+                                      estimated_stepping_batches=steps), module)
         else:
             from thinwire.torch.transformers import Thinwire
             trainer = types.SimpleNamespace(optimizer=optimizer, model=module, accelerator=types.SimpleNamespace(scaler=None),
                                             callback_handler=types.SimpleNamespace(callbacks=[]))
             callback = Thinwire(trainer, "dgc", banner=False)
             trainer.callback_handler.callbacks.append(callback)
-            callback.on_train_begin(types.SimpleNamespace(world_size=1), types.SimpleNamespace(max_steps=steps, global_step=0), None)
-        self.assertEqual(callback.compressor.spec, callback.spec)
-        return callback.spec
+            begin = lambda steps: callback.on_train_begin(
+                types.SimpleNamespace(world_size=1), types.SimpleNamespace(max_steps=steps, global_step=0), None)
+        for steps in lengths:
+            begin(steps)
+            self.assertEqual(callback.compressor.spec, callback.spec)
+            yield callback.spec
 
     def test_the_scheme_follows_the_length_of_the_run(self):
         if NAME == "accelerate":
             self.skipTest("accelerate does not know it")
-        self.assertEqual(self.spec_for(640), "dgc:density=0.15,warmup_steps=32")
-        if NAME == "lightning":
-            self.assertEqual(self.spec_for(math.inf), "dgc")
+        unknown = math.inf if NAME == "lightning" else -1
+        self.assertEqual(list(self.specs_for(640, 4685, unknown)),
+                         ["dgc:density=0.15,warmup_steps=32", "dgc:density=0.02,warmup_steps=234", "dgc"])
 
 
 class FrameworkTest(unittest.TestCase):

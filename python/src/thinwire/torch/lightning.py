@@ -31,7 +31,8 @@ class Thinwire(Callback):
     The trainer's loggers get the stats as thinwire/..."""
 
     def __init__(self, spec: str, *, forget_lost: bool = False, **more: Any):
-        self.spec, self._forget_lost, self._more = spec, forget_lost, more
+        self.spec = self._spec = spec
+        self._forget_lost, self._more = forget_lost, more
         self.compressor: Optional[Compressor] = None
         self._checkpoints: Optional[Checkpoints] = None
         self._is_resumed, self._logged = False, 0
@@ -42,8 +43,8 @@ class Thinwire(Callback):
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
         scaler = getattr(trainer.precision_plugin, "scaler", None)  # of fp16: a step that is not finite is its to skip
         steps = trainer.estimated_stepping_batches
-        if steps != math.inf:  # which it is where the run ends by something else
-            self.spec = for_run(self.spec, int(steps))
+        # Without an end of that kind it is infinite. The callback may be used again, for a run of another length.
+        self.spec = for_run(self._spec, int(steps)) if 0 < steps < math.inf else self._spec
         more = {"optimizer": trainer.optimizers[0], "scaler": scaler, **self._more}
         if trainer.world_size == 1:
             self.compressor = attach_alone(pl_module, self.spec, **more)

@@ -31,7 +31,8 @@ class Thinwire(TrainerCallback):
     trainer's loggers get the stats as thinwire/..."""
 
     def __init__(self, trainer: Any, spec: str, *, forget_lost: bool = False, **more: Any):
-        self.spec, self._trainer, self._forget_lost, self._more = spec, trainer, forget_lost, more
+        self.spec = self._spec = spec
+        self._trainer, self._forget_lost, self._more = trainer, forget_lost, more
         self.compressor: Optional[Compressor] = None
         self._checkpoints: Optional[Checkpoints] = None
 
@@ -41,7 +42,8 @@ class Thinwire(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer = self._trainer
-        self.spec = for_run(self.spec, state.max_steps)
+        # The callback may be used again, for a run of another length.
+        self.spec = for_run(self._spec, state.max_steps) if state.max_steps > 0 else self._spec
         options = {"optimizer": trainer.optimizer, "scaler": trainer.accelerator.scaler, **self._more}
         if args.world_size == 1:
             self.compressor = attach_alone(trainer.model, self.spec, **options)
