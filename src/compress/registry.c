@@ -160,8 +160,7 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
     return status;
 }
 
-/* ---- what suits a run ----------------------------------------------------------------------------------------------
- */
+/* ---- what suits a run ------------------------------------------------------------------------------------------- */
 
 /* A density in two digits, "0.0068", whatever the process takes for a decimal point. */
 static void write_density(double density, char text[16])

@@ -138,17 +138,17 @@ class ResumeTest(CommandLineTest):
 
     def test_a_full_disk_loses_nothing(self):
         """The last checkpoint is the best by validation, too."""
-        held = ("--validation", "0.2")
-        options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2", *held, "--out", self.folder)
+        held, out = ("--validation", "0.2"), self.folder / "run.partial"  # named as what a checkpoint is while it grows
+        options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2", *held, "--out", out)
         self.train(*options, "--steps", 2)
-        config = (self.folder / "config.yaml").read_text()
+        config = (out / "config.yaml").read_text()
         self.refuse_training(2, ["config.yaml"], *options, "--steps", "4", "--resume",
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)))
-        self.assertEqual((self.folder / "config.yaml").read_text(), config)
-        self.assertFalse((self.folder / "config.yaml.partial").exists())
-        self.refuse_training(2, ["checkpoints/step-00000004/model.safetensors"], *options, "--steps", "4", "--resume",
+        self.assertEqual((out / "config.yaml").read_text(), config)
+        self.assertFalse((out / "config.yaml.partial").exists())
+        self.refuse_training(2, [out / "checkpoints/step-00000004/model.safetensors"], *options, "--steps", "4", "--resume",
                              preexec_fn=limit_file_size)
-        names = [path.name for path in (self.folder / "checkpoints").iterdir()]
+        names = [path.name for path in (out / "checkpoints").iterdir()]
         self.assertEqual(names, ["step-00000002"])
         resumed = self.train(*options, "--steps", 4, "--resume")
         whole = self.train("--workers", 2, "--schedule", "constant", "--steps", 4, *held)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -85,4 +87,13 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
     *bytes = buffer;
     *size = count;
     return TW_OK;
+}
+
+/* ---- beside what is in a file ------------------------------------------------------------------------------------ */
+
+uint32_t file_sum_size(uint32_t sum, const char *path)
+{
+    struct stat about = {.st_size = 0};
+    if (!path || stat(path, &about) != 0) about.st_size = -1;
+    return tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
 }

@@ -1,4 +1,5 @@
-/* file.h - whole files in memory, packed by gzip or not. For the layers that read data. */
+/* file.h - whole files in memory, packed by gzip or not, and what tells lists of files apart. For the
+ * layers that read data. */
 #ifndef TRAINER_DATA_FILE_H
 #define TRAINER_DATA_FILE_H
 
@@ -16,5 +17,9 @@ bool file_exists(const char *folder, const char *name);
 /* Reads the file into *bytes, for free(); one that gzip made is unpacked. The buffer grows with what really comes, up
  * to 2 GiB. TW_ERROR_IO when it cannot be read, TW_ERROR_FORMAT when it is empty, too large, or packed and damaged. */
 tw_status file_read(const char *path, uint8_t **bytes, size_t *size);
+
+/* Adds the file's size to a sum, by which lists of files are told apart; a file that is not there counts as well. NULL is
+ * none. */
+uint32_t file_sum_size(uint32_t sum, const char *path);
 
 #endif

@@ -99,7 +99,7 @@ static void print_tensors(FILE *stream, const worker *w)
 static void print_warmups(FILE *stream, const worker *w)
 {
     const train_settings *s = &w->settings;
-    double steps = (double)w->steps, rises = (double)w->schedule.warmup, falls = scheme_number(w->spec, "warmup_steps");
+    double steps = (double)w->steps, rises = (double)w->schedule.warmup, falls = w->scheme_warmup;
     int rate = steps <= rises, scheme = steps <= falls;
     if (!rate && !scheme) return;
     fprintf(stream, "the run is over before its warm-up is, which takes");

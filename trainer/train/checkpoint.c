@@ -295,14 +295,14 @@ static tw_status find_vanished(worker *w, tw_status status, const char *partial,
     return agree_any(w->comm, vanished);
 }
 
-/* A person looks for the file where it was to be, not where it grows. */
-static tw_status name_finished(tw_status status)
+/* A person looks for the file where it was to be, not in the folder where it grows. */
+static tw_status name_finished(tw_status status, const char *partial)
 {
-    static const char partial[] = ".partial/";
     char text[1024], *at;
     snprintf(text, sizeof text, "%s", tw_last_error());
-    at = strstr(text, partial);
-    if (at) memmove(at, at + sizeof partial - 2, strlen(at + sizeof partial - 2) + 1);
+    at = *partial ? strstr(text, partial) : NULL;
+    char *behind = at ? at + strlen(partial) : text;
+    if (at && *behind == '/') memmove(behind - strlen(FOLDER_PARTIAL), behind, strlen(behind) + 1);
     return tw_fail(status, "%s", text);
 }
 
@@ -322,7 +322,7 @@ tw_status checkpoint_write(worker *w)
         status = write_folder(w, &p, partial);
     }
     if (status == TW_OK) return TW_OK;
-    status = name_finished(status);
+    status = name_finished(status, partial);
     folder_abandon(w->settings.out, p.step);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "folder.h"
 #include "error.h"
+#include "folders.h"
 #include "regular_file.h"
 #include <dirent.h>
 #include <errno.h>
@@ -11,56 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PARTIAL ".partial"
 #define REPLACED ".replaced"
 #define REMOVED ".removed"
 
-/* Makes what was renamed, made or removed in a folder last through a power cut. Some file systems cannot sync a folder:
- * that is no failure of ours. */
-static void sync_folder(const char *path)
-{
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    fsync(descriptor);
-    close(descriptor);
-}
-
-/* The same of the folder that `path` lies in. */
-static void sync_parent(const char *path)
-{
-    char parent[FOLDER_PATH];
-    size_t length = strlen(path);
-    while (length > 0 && path[length - 1] == '/') length--;
-    while (length > 0 && path[length - 1] != '/') length--;
-    snprintf(parent, sizeof parent, "%.*s", (int)length, path);
-    sync_folder(length > 0 ? parent : ".");
-}
-
-static tw_status make_one(const char *path)
-{
-    struct stat info;
-    if (mkdir(path, 0777) == 0) {
-        sync_parent(path);
-        return TW_OK;
-    }
-    int error = errno;
-    int there = stat(path, &info) == 0;
-    if (there && S_ISDIR(info.st_mode)) return TW_OK;
-    if (there) return tw_fail(TW_ERROR_IO, "\"%s\" is a file; name a folder, or one that can be made", path);
-    return tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s", path, strerror(error));
-}
-
 tw_status folder_make(const char *path)
 {
-    char part[FOLDER_PATH];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+    char part[FOLDERS_PATH];
+    if (strlen(path) >= FOLDER_PATH)
         return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is longer than %d bytes", path, FOLDER_PATH - 1);
-    for (char *slash = *part ? strchr(part + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        TW_TRY(make_one(part));
-        *slash = '/';
-    }
-    return make_one(part);
+    int error = folders_make(path, part);
+    if (error == ENOTDIR) return tw_fail(TW_ERROR_IO, "\"%s\" is a file; name a folder, or one that can be made", part);
+    return error ? tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s", part, strerror(error)) : TW_OK;
 }
 
 tw_status folder_choose(const char *name, char *out, size_t room)
@@ -129,7 +91,7 @@ static int is_checkpoint(const struct dirent *entry)
 
 static int is_partial(const struct dirent *entry)
 {
-    return has_suffix(entry, PARTIAL);
+    return has_suffix(entry, FOLDER_PARTIAL);
 }
 
 /* Also step-N.removed-1, where step-N.removed could not be emptied; not what a person may have called so. */
@@ -264,7 +226,7 @@ static tw_status settle_replaced(const char *out)
 
 tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH])
 {
-    TW_TRY(step_path(out, step, PARTIAL, partial));
+    TW_TRY(step_path(out, step, FOLDER_PARTIAL, partial));
     TW_TRY(settle_replaced(out));
     delete_all(out, is_removed);
     empty_folder(partial);
@@ -293,7 +255,7 @@ tw_status folder_give_way(const char *out, uint64_t step)
     TW_TRY(give_up(out, step));
     if (rename(final, replaced) != 0 && errno != ENOENT)
         return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", final, replaced, strerror(errno));
-    sync_parent(final);
+    folders_sync_parent(final);
     return TW_OK;
 }
 
@@ -309,14 +271,14 @@ static void rename_older_away(const char *out, uint64_t kept, uint64_t best)
 tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t best)
 {
     char partial[FOLDER_PATH], final[FOLDER_PATH];
-    TW_TRY(step_path(out, step, PARTIAL, partial));
+    TW_TRY(step_path(out, step, FOLDER_PARTIAL, partial));
     TW_TRY(step_path(out, step, "", final));
     if (rename(partial, final) != 0 && (errno != ENOENT || !path_exists(final)))
         return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", partial, final, strerror(errno));
-    sync_parent(final);
+    folders_sync_parent(final);
     rename_older_away(out, kept, best);
     settle_replaced(out);
-    sync_parent(final); /* no file goes before its folder's name has */
+    folders_sync_parent(final); /* no file goes before its folder's name has */
     delete_all(out, is_removed);
     delete_all(out, is_partial);
     return TW_OK;
@@ -325,7 +287,7 @@ tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t
 void folder_abandon(const char *out, uint64_t step)
 {
     char partial[FOLDER_PATH];
-    if (step_path(out, step, PARTIAL, partial) != TW_OK) return;
+    if (step_path(out, step, FOLDER_PARTIAL, partial) != TW_OK) return;
     empty_folder(partial);
     rmdir(partial);
     settle_replaced(out);

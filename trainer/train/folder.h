@@ -23,6 +23,8 @@
 #define FOLDER_PATH 4096
 /* A path in a checkpoint's folder. */
 #define CHECKPOINT_PATH (FOLDER_PATH + 512)
+/* What the name of a checkpoint's folder ends in while it grows. */
+#define FOLDER_PARTIAL ".partial"
 
 /* Makes a folder and those above it. */
 tw_status folder_make(const char *path);

@@ -9,6 +9,7 @@
 
 #include "code_point.h"
 #include "error.h"
+#include "file.h"
 #include "regular_file.h"
 
 static const size_t most_bytes = (size_t)1 << 28;
@@ -36,11 +37,8 @@ uint32_t dataset_sum_files(const dataset *data, const image_set *set)
 {
     uint32_t sum = 0;
     char path[PICTURE_PATH_MOST];
-    for (size_t i = 0; set->files && i < set->count && i < PICTURE_SAMPLE; i++) {
-        struct stat about = {.st_size = 0};
-        if (stat(picture_files_path(data, set, i, path), &about) != 0) about.st_size = -1;
-        sum = tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
-    }
+    for (size_t i = 0; set->files && i < set->count && i < PICTURE_SAMPLE; i++)
+        sum = file_sum_size(sum, picture_files_path(data, set, i, path));
     return sum;
 }
 

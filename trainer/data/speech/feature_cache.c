@@ -6,6 +6,7 @@
 
 #include "feature_file.h"
 #include "file.h"
+#include "folders.h"
 #include "log_mel.h"
 #include "regular_file.h"
 
@@ -172,27 +173,10 @@ static tw_status make_locked(const search *s, int descriptor)
     return status;
 }
 
-/* 0, or what keeps it from being there. */
-static int make_one(const char *folder)
-{
-    struct stat about;
-    if (mkdir(folder, 0777) == 0) return 0;
-    if (errno != EEXIST) return errno;
-    return stat(folder, &about) == 0 && S_ISDIR(about.st_mode) ? 0 : ENOTDIR;
-}
-
-/* With those that it lies in. */
 static tw_status make_folder(const search *s, const char *folder)
 {
-    char part[FILE_PATH_MOST];
-    if (snprintf(part, sizeof part, "%s", folder) >= (int)sizeof part) return refuse(s, folder, ENAMETOOLONG);
-    int error = 0;
-    for (char *slash = *part ? strchr(part + 1, '/') : NULL; slash && !error; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        error = make_one(part);
-        *slash = '/';
-    }
-    if (!error) error = make_one(part);
+    char part[FOLDERS_PATH];
+    int error = folders_make(folder, part);
     return error ? refuse(s, folder, error) : TW_OK;
 }
 

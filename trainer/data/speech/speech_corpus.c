@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <thinwire/thinwire_plugin.h>
 #include <unistd.h>
 
 #include "corpus_format.h"
 #include "error.h"
+#include "file.h"
 
 /* A new format is one line here. The last one searches a whole tree for its mark. */
 static const corpus_format *const formats[] = {&manifest_format, &kaldi_format, &words_format, &librispeech_format,
@@ -172,11 +172,7 @@ static tw_status split_test(const char *path, const choice *c, speech_corpus *co
 uint32_t speech_list_sum_files(const speech_list *list)
 {
     uint32_t sum = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        struct stat about = {.st_size = 0};
-        if (!list->items[i].path || stat(list->items[i].path, &about) != 0) about.st_size = -1;
-        sum = tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
-    }
+    for (size_t i = 0; i < list->count; i++) sum = file_sum_size(sum, list->items[i].path);
     return sum;
 }
 
