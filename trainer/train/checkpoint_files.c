@@ -4,6 +4,7 @@
 #include "error.h"
 #include "folder.h"
 #include "regular_file.h"
+#include "whole_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +141,10 @@ static tw_status open_parcel(const worker *w, const checkpoint_files *files, int
 
 static tw_status close_parcel(parcel *p, tw_status status)
 {
+    int writes = p->file && !p->is_source;
+    if (writes && status == TW_OK && whole_file_keep(p->file) != 0) status = could_not(p->path, "written");
     int failed = p->file && fclose(p->file) != 0;
-    if (failed && !p->is_source && status == TW_OK) status = could_not(p->path, "written");
+    if (failed && writes && status == TW_OK) status = could_not(p->path, "written");
     if (*p->partial && status == TW_OK && rename(p->partial, p->path) != 0) status = could_not(p->path, "written");
     if (*p->partial && status != TW_OK) unlink(p->partial);
     free(p->piece);

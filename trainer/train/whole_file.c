@@ -23,10 +23,9 @@ static tw_status could_not(const char *path, const char *what)
     return tw_fail(TW_ERROR_IO, "%s could not be %s: %s", path, what, strerror(errno));
 }
 
-/* A power cut after the rename does not leave an empty file. Some file systems cannot sync: no failure of ours. */
-static int keep(FILE *file)
+int whole_file_keep(FILE *file)
 {
-    return fsync(fileno(file)) != 0 && errno != EINVAL;
+    return fflush(file) != 0 || (fsync(fileno(file)) != 0 && errno != EINVAL);
 }
 
 static tw_status write_beside(const char *path, const char *partial, tw_status (*write)(void *context, FILE *file),
@@ -35,7 +34,7 @@ static tw_status write_beside(const char *path, const char *partial, tw_status (
     FILE *file;
     if (regular_file_stream(partial, "w", &file) != TW_OK) return could_not(path, "written");
     tw_status status = write(context, file);
-    if (status == TW_OK && (ferror(file) || fflush(file) != 0 || keep(file) != 0)) status = could_not(path, "written");
+    if (status == TW_OK && (ferror(file) || whole_file_keep(file) != 0)) status = could_not(path, "written");
     if (fclose(file) != 0 && status == TW_OK) status = could_not(path, "written");
     if (status == TW_OK && rename(partial, path) != 0) status = could_not(path, "replaced");
     return status;
