@@ -279,7 +279,7 @@ class TwoMachinesTest(JoinTest):
         wait_until(lambda: has_stepped(runs[1]), "the first step", jobs[1])
         self.lose_machine("add")
         os.kill(jobs[0].pid, signal.SIGKILL)
-        self.assert_refused([jobs[1]], 3, "rank 1", f"within {DEADLINE} seconds")
+        self.assert_refused([jobs[1]], 3, "rank 1", f"nothing was heard of it for a timeout of {DEADLINE} seconds")
 
     def test_a_machine_that_comes_back_too_late_is_refused(self):
         """The others have gone on: neither its process nor a new one with its rank can take part any more."""
