@@ -44,8 +44,8 @@ static inline int folders_make_one(const char *path)
     return S_ISDIR(about.st_mode) ? 0 : ENOTDIR;
 }
 
-/* Makes the folder, and those that it lies in. 0, or the errno of what keeps it from being there, and `part` is then the
- * folder that it kept: ENOTDIR where something else has that name. */
+/* Makes the folder, and those that it lies in. 0, or the errno of what keeps it from being there, and `part` is then
+ * the folder that it kept: ENOTDIR where something else has that name. */
 static inline int folders_make(const char *path, char part[FOLDERS_PATH])
 {
     int error = 0;

@@ -419,7 +419,7 @@ def adapters(rank, size):
     import torch
     import torch.distributed as dist
     from torch.nn.utils import parametrize
-    everything, made = "topk:density=1,values=fp32,min_elements=1,min_dims=1", []
+    everything, made = "topk:density=1,values=fp32,leftovers=fp32,min_elements=1,min_dims=1", []
 
     class LowRank(torch.nn.Module):
         def __init__(self, weight):
@@ -447,7 +447,8 @@ def adapters(rank, size):
         models.backward(ddp, rank, 0), models.backward(alone, rank, 0)
         apart = 0.0
         for parameter, own in zip(trained, (p for p in alone.parameters() if p.requires_grad)):
-            apart = max(apart, float((parameter.grad.double() - over_ranks(own.grad) / size).abs().max()))
+            mean = over_ranks(own.grad) / size
+            apart = max(apart, float((parameter.grad.double() - mean).abs().max() / mean.abs().max()))
         counts = compressor.stats()
         found.append((list(compressor.plan()), counts["message_fp32"], 4 * sum(p.numel() for p in trained), apart,
                       all(p.grad is None for p in model.parameters() if not p.requires_grad)))

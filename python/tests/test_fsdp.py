@@ -107,7 +107,7 @@ def by_hand(rank, size, per_site, spec, make="layers"):
     mesh, alone, equal = mesh_of(size // per_site, per_site), make(), True
     named = [(name, piece_of(p.detach(), mesh)) for name, p in alone.named_parameters()]
     table = [(name, tuple(piece.shape)) for name, piece in named if piece.numel()]
-    with _transport.with_comm("tcp", group, ranks.SECONDS, lambda comm: thinwire.Reducer(comm, spec, table)) as reducer:
+    with _transport.with_comm("tcp", group, _transport.Limits(ranks.SECONDS), lambda comm: thinwire.Reducer(comm, spec, table)) as reducer:
         for step in range(3):
             model.zero_grad(), alone.zero_grad()
             model(inputs(rank, step)).square().mean().backward()
@@ -150,6 +150,21 @@ def skipped(rank, size, nonfinite):
             found = str(error)
         told.append((found, [float(p.grad.to_local().abs().sum()) for p in model.parameters()]))
     return told, compressor.stats()["steps_skipped"], compressor.summary()
+
+
+def skipped_for_good(rank, size):
+    """What backward raises when no pass is finite, in each of eleven passes; "" for nothing."""
+    import thinwire.torch
+    model, group = sharded(size // 2, 2)
+    thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS)
+    texts = []
+    for step in range(11):
+        try:
+            (model(inputs(rank, step)) * float("nan" if rank == 0 else 1)).square().mean().backward()
+            texts.append("")
+        except thinwire.torch.NonFinite as error:
+            texts.append(str(error))
+    return texts
 
 
 def partly_trained(rank, size):
@@ -265,7 +280,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
         ("refusals",)),
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
-        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("told",))}
+        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",))}
 
 
 def in_turn(rank, size):
@@ -345,6 +360,12 @@ class FsdpTest(unittest.TestCase):
                         self.assertTrue(value != value if nonfinite == "scaler" else value == 0, there)
                     self.assertEqual(count, 1)
                     self.assertIn("3 steps (1 skipped)", summary)
+
+    def test_ten_passes_skipped_in_a_row_are_an_error(self):
+        for texts in on_ranks(4, "skipped_for_good"):
+            self.assertEqual(texts[:9], [""] * 9)
+            self.assertIn("the gradients of 10 steps in a row held NaN", texts[9])
+            self.assertIn("the gradients of 11 steps", texts[10])
 
     def test_parameters_that_are_not_trained_have_no_part(self):
         for plan, there, text in on_ranks(2, "partly_trained"):

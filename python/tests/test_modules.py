@@ -195,7 +195,7 @@ def resumed(rank, size):
     return all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-ALL_OF_DGC = "dgc:density=1,masking=off,warmup_steps=0,values=fp32"
+ALL_OF_DGC = "dgc-bold:density=1,masking=off,warmup_steps=0,values=fp32"
 MADE = [("after", 0.9, ",momentum=0.9"), ("before", 0.9, ""), ("before", 0.5, ""), ("nesterov", 0.9, ""), ("found", 0.9, "")]
 
 

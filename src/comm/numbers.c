@@ -14,8 +14,7 @@ typedef struct proposal {
 } proposal;
 _Static_assert(sizeof(proposal) == 24, "the message has no holes");
 
-/* ---- a rank's own list; with the comm's mutex ---------------------------------------------------------------------
- */
+/* ---- a rank's own list; with the comm's mutex -------------------------------------------------------------------- */
 
 static int overlaps(const tw_numbers *one, unsigned first, unsigned count)
 {
@@ -62,8 +61,7 @@ static void enter(tw_comm *comm, tw_numbers *made)
     if (made->first + made->count > comm->numbers_end) comm->numbers_end = made->first + made->count;
 }
 
-/* ---- what all agree on --------------------------------------------------------------------------------------------
- */
+/* ---- what all agree on ------------------------------------------------------------------------------------------- */
 
 static tw_status check(const proposal *heard, int sender)
 {
@@ -125,8 +123,7 @@ static tw_status agree(tw_channel *channel, tw_numbers *made)
     }
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------
- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 static tw_status create(unsigned count, tw_numbers **created)
 {

@@ -188,8 +188,7 @@ size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capa
     return (size_t)snprintf(text, text ? capacity : 0, "%s%s%s", spec ? spec : "", density, warmup);
 }
 
-/* ---- the public lists ----------------------------------------------------------------------------------------------
- */
+/* ---- the public lists -------------------------------------------------------------------------------------------- */
 
 unsigned tw_schemes_floor_bytes(size_t index)
 {

@@ -176,8 +176,7 @@ static void test_every_option_is_on_its_page(void **state)
     for_each_option(check_help);
 }
 
-/* ---- the lists ----------------------------------------------------------------------------------------------------
- */
+/* ---- the lists --------------------------------------------------------------------------------------------------- */
 
 static size_t count_lines(const char *text)
 {

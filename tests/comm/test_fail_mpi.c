@@ -1,4 +1,4 @@
-/* A comm over MPI that cannot be made leaves nothing behind. Runs under mpirun. What it calls of MPI is counted here. */
+/* A comm over MPI that cannot be made leaves nothing behind. Runs under mpirun. MPI's functions are counted here. */
 #include <mpi.h>
 
 #include "support/cmocka.h"

@@ -520,8 +520,7 @@ static void test_traffic_does_not_grow_with_the_workers(void **state)
     }
 }
 
-/* ---- steps that are skipped or taken back -------------------------------------------------------------------------
- */
+/* ---- steps that are skipped or taken back ------------------------------------------------------------------------ */
 
 /* Step 1's leader is rank 1; whoever is sick, the others keep their step, and so does it but for the group of elements
  * that is not finite, whose memory stays as it was. */

@@ -47,8 +47,7 @@ typedef struct drama {
     part parts[MOST];
 } drama;
 
-/* ---- a rank's transport that falls silent --------------------------------------------------------------------------
- */
+/* ---- a rank's transport that falls silent ------------------------------------------------------------------------ */
 
 static void stand_still(const part *me)
 {
@@ -103,8 +102,7 @@ static void take_away(part *me)
     me->comm->self = me->transport;
 }
 
-/* ---- what a rank does ----------------------------------------------------------------------------------------------
- */
+/* ---- what a rank does -------------------------------------------------------------------------------------------- */
 
 static void *die_in_time(void *argument)
 {
@@ -185,8 +183,7 @@ static void run_drama(drama *all)
     tw_world_destroy(world);
 }
 
-/* ---- what is to be
- * --------------------------------------------------------------------------------------------------- */
+/* ---- what is to be ----------------------------------------------------------------------------------------------- */
 
 static double draw(uint64_t seed, uint64_t what)
 {
@@ -357,8 +354,7 @@ static void test_without_survival_all_are_told(void **state)
     }
 }
 
-/* ---- threads
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static tw_status leave_early(player *self)
 {

@@ -371,8 +371,8 @@ static void test_bytes_are_the_transports(void **state)
         sent += dense[r].traffic.bytes_sent;
         received += dense[r].traffic.bytes_received;
     }
-    /* Every step moves 2 (N-1) * 4 bytes an element over all ranks. In create each tells two others 24 bytes, and as many
-     * go up a tree to rank 0 and down again. */
+    /* Every step moves 2 (N-1) * 4 bytes an element over all ranks. In create each tells two others 24 bytes, and as
+     * many go up a tree to rank 0 and down again. */
     assert_int_equal(sent, (uint64_t)STEPS * 2 * 3 * 4 * ELEMENTS + (4 + 3) * 2 * 24);
     assert_int_equal(received, sent);
     const tw_reducer_counts *stats = &sparse[0].stats;

@@ -354,8 +354,7 @@ static void a_summary_says_what_was_counted(void **state)
     for (int rank = 0; rank < RANKS; rank++) cJSON_Delete(summaries[rank]);
 }
 
-/* ---- a worker that is held up, workers that are lost ----------------------------------------------------------------
- */
+/* ---- a worker that is held up, workers that are lost ------------------------------------------------------------- */
 
 static tw_status take_eight(crew_member *self)
 {

@@ -18,8 +18,8 @@ bool file_exists(const char *folder, const char *name);
  * to 2 GiB. TW_ERROR_IO when it cannot be read, TW_ERROR_FORMAT when it is empty, too large, or packed and damaged. */
 tw_status file_read(const char *path, uint8_t **bytes, size_t *size);
 
-/* Adds the file's size to a sum, by which lists of files are told apart; a file that is not there counts as well. NULL is
- * none. */
+/* Adds the file's size to a sum, by which lists of files are told apart; a file that is not there counts as well. NULL
+ * is none. */
 uint32_t file_sum_size(uint32_t sum, const char *path);
 
 #endif

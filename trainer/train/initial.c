@@ -84,8 +84,7 @@ static tw_status check_rest(const learner *l, const tw_state *state)
     return TW_OK;
 }
 
-/* ---- the shape ----------------------------------------------------------------------------------------------------
- */
+/* ---- the shape --------------------------------------------------------------------------------------------------- */
 
 static int begins_with(const task_ops *ops, const char *past)
 {

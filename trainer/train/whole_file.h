@@ -13,8 +13,8 @@ tw_status whole_file_may_replace(const char *path, const char *begins, const cha
 /* Has `write` write to a file beside `path`, which then takes its place. */
 tw_status whole_file_write(const char *path, tw_status (*write)(void *context, FILE *file), void *context);
 
-/* Has what was written outlast a power cut that comes after a rename, which else may leave an empty file. Anything but 0:
- * it failed, and errno says why. Some file systems cannot sync: no failure of ours. */
+/* Has what was written outlast a power cut that comes after a rename, which else may leave an empty file. Anything but
+ * 0: it failed, and errno says why. Some file systems cannot sync: no failure of ours. */
 int whole_file_keep(FILE *file);
 
 #endif

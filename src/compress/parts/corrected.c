@@ -175,8 +175,8 @@ tw_select_source tw_correction_source(tw_correction *correction)
 
 /* Stale momentum would push again what has just been sent. But momentum that is masked after w steps has done only
  * 1 - (1 - m^w)/(w(1 - m)) of its work: a third where w is as long as it lasts, 1/(1 - m) steps, and nine tenths at ten
- * times that. So only elements that wait as long are masked: none in the first steps of a warm-up, in runs so short that
- * their density is high, and in tensors that are not much more than min_sent. */
+ * times that. So only elements that wait as long are masked: none in the first steps of a warm-up, in runs so short
+ * that their density is high, and in tensors that are not much more than min_sent. */
 static int is_masked(const tw_corrected *corrected, size_t tensor)
 {
     const double LASTING = 10;

@@ -5,8 +5,7 @@
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_scheme.h>
 
-/* ---- a byte an element: steps of the section's largest magnitude over 127, to the nearest or by chance ------------
- */
+/* ---- a byte an element: steps of the section's largest magnitude over 127, to the nearest or by chance ----------- */
 
 typedef struct bytes {
     int random;
@@ -73,8 +72,7 @@ static const tw_scheme_definition bytes_definition = {
     .inspect = inspect,
 };
 
-/* ---- the same slice on every rank, the next one in the next step, with a residual of its own -----------------------
- */
+/* ---- the same slice on every rank, the next one in the next step, with a residual of its own --------------------- */
 
 typedef struct slices {
     double density;
@@ -216,8 +214,7 @@ static const tw_scheme_definition slices_definition = {
     .walk = walk,
 };
 
-/* ---- the largest of a velocity that is added up
- * ---------------------------------------------------------------------- */
+/* ---- the largest of a velocity that is added up ------------------------------------------------------------------ */
 
 typedef struct heavy {
     double density, momentum;

@@ -15,10 +15,9 @@ from . import _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
+from ._steps import FILLED_WITH, Stepping
 
-FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
 RATIO_IS_KNOWN = 10  # steps after the warm-up
-SKIPPED_LIMIT = 10  # so many skipped steps in a row do not end by themselves
 NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
 
 
@@ -51,7 +50,7 @@ def dtype_of(values: torch.Tensor) -> str:
     return str(values.dtype).split(".")[1]
 
 
-class Compressor:
+class Compressor(Stepping):
     """Agrees with the other ranks on the gradients of a table of parameters.
 
     One is made by `attach`. It holds the scheme's memory of this rank: save state_dict() with each rank's checkpoint.
@@ -74,8 +73,6 @@ class Compressor:
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
         self._rates: List[float] = []
-        self.skipped = False
-        self._skipped_in_a_row = 0
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
         self.costs: Optional[_costs.Costs] = None
@@ -245,18 +242,6 @@ class Compressor:
             self._break_off(error)
             raise
 
-    def count(self, good: bool) -> None:
-        """A step is over: on all ranks it was taken, or on all it was skipped."""
-        self.skipped = not good
-        self._skipped_in_a_row = 0 if good else self._skipped_in_a_row + 1
-
-    @property
-    def raises_skipped(self) -> bool:
-        """Whether the last step was skipped, and that is an error. A GradScaler lowers its scale by itself; without one
-        nothing changes from one skipped step to the next, and the run would learn nothing, in silence."""
-        limit = {"raise": 1, "skip": SKIPPED_LIMIT}.get(self.nonfinite, 0)
-        return 0 < limit <= self._skipped_in_a_row
-
     def _break_off(self, error: BaseException) -> None:
         """After a failure, or Ctrl-C, this rank is out of step: the others are not left to wait for it."""
         if self._failure is None and not self.spec_is_dense:
@@ -286,17 +271,6 @@ class Compressor:
             _optimiser.settle_momentum(optimiser, self.spec, *self.momentum)
             self._optimiser = optimiser
 
-    @property
-    def _fill(self) -> float:
-        return FILLED_WITH[self.nonfinite]
-
-    def _raise_skipped(self) -> None:
-        text = "a gradient of some rank held NaN or infinity; no rank has taken the step"
-        if self.nonfinite == "skip":
-            text = (f"the gradients of {self._skipped_in_a_row} steps in a row held NaN or infinity, and no step was taken; with "
-                    "a GradScaler give attach() scaler=, so that it lowers its scale, and else lower the learning rate")
-        raise NonFinite(text, 13, "TW_SKIPPED")
-
     # Counts
 
     def stats(self) -> Dict[str, float]:
@@ -323,15 +297,6 @@ class Compressor:
         if self._fallback:
             return f"thinwire {self.spec}: {_counts.steps_of(counts)} by torch's own all-reduce, which is faster here"
         return _counts.in_a_line(self.spec, counts)
-
-    def scalars(self) -> Dict[str, float]:
-        """The stats by names for a logger, such as ``wandb.log({"loss": loss, **compressor.scalars()})``."""
-        return {f"thinwire/{name}": value for name, value in self.stats().items()}
-
-    def write_scalars(self, writer: Any, step: int) -> None:
-        """The stats for TensorBoard: `writer` is a SummaryWriter, or has its add_scalar."""
-        for name, value in self.scalars().items():
-            writer.add_scalar(name, value, step)
 
     def banner(self) -> str:
         """What is about to happen, in a line."""

@@ -8,12 +8,13 @@ import torch
 import torch.distributed as dist
 
 from ..comm import Comm
-from ..errors import Error, NonFinite
+from ..errors import Error
 from ..spec import with_option
 from ..tcp import Tcp
 from . import _counts, _optimiser, _state, _transport
 from ._parameters import DTYPES, Row
 from ._passes import at_the_end, this_pass
+from ._steps import Stepping
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
 
 
@@ -44,7 +45,7 @@ def shard_of(parameters: Any, names: Dict[int, str]) -> Shard:
     return shard._replace(size=size)
 
 
-class ShardCompressor:
+class ShardCompressor(Stepping):
     """Agrees with the ranks of other sites that have the same shard, on the gradients of one sharded module after
     another. It is made by `attach_fsdp2`. What this rank has of each parameter is a tensor of the scheme's.
 
@@ -59,7 +60,7 @@ class ShardCompressor:
         self._shards, self._comm, self._owns_comm = shards, comm, owns_comm
         self._group, self._inside, self._expect_ratio = group, inside, expect_ratio
         self._pass, self._good = -1, True
-        self.skipped, self._passes, self._passes_skipped = False, 0, 0
+        self._passes = self._passes_skipped = 0
         with contextlib.ExitStack() as unless_all_do:
             self._compressors: Dict[str, Compressor] = {}
             for name, shard in shards.items():
@@ -113,7 +114,7 @@ class ShardCompressor:
         if self._inside is not None:
             dist.all_reduce(told, group=self._inside)
         bad, known, fp32, packet = told.tolist()
-        self.skipped = bool(bad)
+        self.count(not bad)
         self._passes, self._passes_skipped = self._passes + 1, self._passes_skipped + self.skipped
         if known and packet:
             self._look_at_ratio(fp32 / packet)
@@ -124,12 +125,8 @@ class ShardCompressor:
         for row in self._rows():
             if row.parameter.grad is not None:
                 local(row.parameter.grad).fill_(self._fill)
-        if self.nonfinite == "raise":
-            raise NonFinite("a gradient of some rank held NaN or infinity; no rank has taken the step", 13, "TW_SKIPPED")
-
-    @property
-    def _fill(self) -> float:
-        return float("nan") if self.nonfinite == "nan" else 0.0
+        if self.raises_skipped:
+            self._raise_skipped()
 
     def _look_at_ratio(self, ratio: float) -> None:
         wanted, self._expect_ratio = self._expect_ratio, None
@@ -177,11 +174,6 @@ class ShardCompressor:
     def summary(self) -> str:
         """The stats in a line."""
         return _counts.in_a_line(self.spec, self.stats())
-
-    def write_scalars(self, writer: Any, step: int) -> None:
-        """The stats for TensorBoard: `writer` is a SummaryWriter, or has its add_scalar."""
-        for name, value in self.stats().items():
-            writer.add_scalar(f"thinwire/{name}", value, step)
 
     def banner(self) -> str:
         """What is about to happen on this rank, in a line."""
