@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const double TOLD = 96;             /* times at least that each element is sent in a run */
+static const double ALL_SENT = 1250;       /* steps; the density is the square of this over the run's steps */
 static const double LEAST_DENSITY = 0.001; /* of the DGC paper */
 static const double MOST_DENSITY = 0.25;   /* where its warm-up begins */
 
@@ -36,6 +36,7 @@ double tw_warmup_most(const tw_warmup *warmup, double density)
 void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
 {
     const int64_t LONGEST = 400;
-    *density = fmin(fmax(TOLD / (double)(steps ? steps : 1), LEAST_DENSITY), MOST_DENSITY);
+    double part = ALL_SENT / (double)(steps ? steps : 1);
+    *density = fmin(fmax(part * part, LEAST_DENSITY), MOST_DENSITY);
     *warmup_steps = steps / 20 < (uint64_t)LONGEST ? (int64_t)(steps / 20) : LONGEST;
 }

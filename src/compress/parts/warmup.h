@@ -38,10 +38,11 @@ double tw_warmup_density(const tw_warmup *warmup, uint64_t step, double density)
 /* The highest density that any step has. */
 double tw_warmup_most(const tw_warmup *warmup, double density);
 
-/* What suits a run of `steps` steps. An element that never stands out is sent every 1/density steps, so what is held
- * back when the run ends is the gradient of the last 1/density steps. Here that is a 96th of the run at most, and the
- * density no less than the paper's thousandth, which a run of 96,000 steps has. The warm-up is a twentieth of the run,
- * and no longer than 400 steps. Both numbers were found by measurement (docs/schemes.md). */
+/* What suits a run of `steps` steps. An element that never stands out is sent every 1/density steps, so its gradient is
+ * late by as many, and that of the last ones is never applied. The longer the run, the later it may be: the density is
+ * (1250/steps)^2, a quarter up to 2,500 steps, a tenth at 4,000, a hundredth at 12,500, and from 39,500 steps on the
+ * paper's thousandth. The warm-up is a twentieth of the run, and no longer than 400 steps. Both rules were found by
+ * measurement (docs/schemes.md). */
 void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps);
 
 #endif
