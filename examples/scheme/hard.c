@@ -41,6 +41,7 @@ static const tw_scheme_definition definition = {
     .options = options,
     .density = density,
     .choose = choose,
+    .version = "1",
 };
 
 TW_PLUGIN(&definition)

@@ -148,6 +148,10 @@ typedef struct tw_scheme_definition {
     double (*clip)(const void *self);
     /* What happens to a tensor, for the banner: "hard: at most 40 of 4000 elements". */
     void (*plan)(const void *self, const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
+
+    /* (optional) A text of yours, to change with whatever has ranks of two builds misunderstand each other: what a
+     * section says, or what is chosen. All ranks must have the same, and the same options and defaults. */
+    const char *version;
 } tw_scheme_definition;
 
 /* Elements that `decode` is asked for at a time. */

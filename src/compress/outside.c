@@ -186,6 +186,21 @@ void tw_outside_release(tw_outside *made)
     tw_free(made);
 }
 
+static uint32_t add_text(uint32_t crc, const char *text)
+{
+    return tw_crc32c(crc, text, strlen(text) + 1);
+}
+
+uint32_t tw_outside_digest(const tw_scheme_ops *ops)
+{
+    if (!ops || !ops->outside) return 0;
+    const tw_scheme_definition *definition = &ops->outside->definition;
+    uint32_t crc = add_text(0, definition->version ? definition->version : "");
+    for (size_t i = 0; i < definition->option_count; i++)
+        crc = add_text(add_text(crc, ops->options[i].key), ops->options[i].fallback);
+    return crc;
+}
+
 /* ---- for the forms ----------------------------------------------------------------------------------------------- */
 
 tw_status tw_outside_create(tw_scheme *scheme)

@@ -38,6 +38,10 @@ tw_status tw_outside_walk(tw_scheme *scheme, tw_walk *walk);
 tw_status tw_outside_make(const tw_scheme_definition *definition, tw_outside **made);
 void tw_outside_release(tw_outside *made);
 
+/* What ranks must have alike beside the spec: version, options and defaults of a definition; 0 of the library's own
+ * schemes and of NULL. */
+uint32_t tw_outside_digest(const tw_scheme_ops *ops);
+
 /* Makes definitions known: all, or none. */
 tw_status tw_outside_register(const tw_scheme_definition *const *definitions, size_t count);
 

@@ -17,9 +17,9 @@ typedef struct introduction {
 } introduction;
 
 /* The release of the library comes in, too: its defaults may differ. */
-static uint32_t digest(const char *object, const char *spec, const tw_tensor *tensors, size_t count)
+static uint32_t digest(const char *object, const char *spec, uint32_t code, const tw_tensor *tensors, size_t count)
 {
-    uint32_t crc = tw_crc32c(0, tw_version(), strlen(tw_version()) + 1);
+    uint32_t crc = tw_crc32c(code, tw_version(), strlen(tw_version()) + 1);
     crc = tw_crc32c(crc, object, strlen(object) + 1);
     crc = tw_crc32c(crc, spec, strlen(spec) + 1);
     for (size_t i = 0; i < count; i++) {
@@ -97,8 +97,9 @@ static tw_status judge(const char *object, int self, uint32_t own, const introdu
     if (other == NOBODY) return TW_OK;
     return tw_fail(
         TW_ERROR_ARGUMENT,
-        "rank %d and rank %u differ in spec, tensors or release of thinwire; these must be the same everywhere", self,
-        other);
+        "rank %d and rank %u differ in spec, tensors, or release of thinwire or of a plug-in; these must be the same "
+        "everywhere",
+        self, other);
 }
 
 static tw_status agree_on(tw_channel *channel, const char *object, uint32_t own)
@@ -109,10 +110,10 @@ static tw_status agree_on(tw_channel *channel, const char *object, uint32_t own)
     return judge(object, (int)self, own, &known);
 }
 
-tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec,
+tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec, uint32_t code,
                    const tw_tensor *tensors, size_t count)
 {
-    if (prepared == TW_OK) return agree_on(channel, object, digest(object, spec, tensors, count));
+    if (prepared == TW_OK) return agree_on(channel, object, digest(object, spec, code, tensors, count));
     char text[TW_REASON_BYTES];
     introduction known = {
         .failed = (uint32_t)channel->comm->rank, .status = (uint32_t)prepared, .lowest = NOBODY, .odd = NOBODY};

@@ -204,6 +204,17 @@ class PluginTest(CommandLineTest):
         self.assertEqual(len(told), 1, done.stderr)
         self.assertIn(str(missing), told[0])
 
+    @needs_mpi
+    def test_ranks_with_two_versions_of_a_plugin_are_told(self):
+        text = (EXAMPLE / "hard.c").read_text()
+        for old, new in (('.version = "1"', '.version = "2"'), ('"0.005"', '"0.006"')):
+            self.assertIn(old, text)
+            library = self.compile("newer", text.replace(old, new))
+            words = [part for plugin in (self.plugin, library) for part in (
+                "-n", 1, support.PROGRAM, *self.train_words("--quiet", "--plugin", plugin, "--sync", "hard", "--steps", 2), ":")]
+            done = self.finish(self.start("mpirun", "--oversubscribe", *words[:-1], env=support.MPI_ENVIRONMENT))
+            self.assertIn("differ in spec, tensors, or release of thinwire or of a plug-in", done.stderr)
+
 
 if __name__ == "__main__":
     run_tests()

@@ -30,7 +30,7 @@ static void attend(void *context, int rank, tw_comm *comm)
     tw_channel *channel;
     if (tw_channel_create(comm, &channel) != TW_OK) return;
     tw_status prepared = all->fails[rank] ? tw_fail(TW_ERROR_SPEC, "rank %d's own text", rank) : TW_OK;
-    all->got[rank] = tw_agree(channel, "thing", prepared, specs[all->spec[rank]], table, 1);
+    all->got[rank] = tw_agree(channel, "thing", prepared, specs[all->spec[rank]], 0, table, 1);
     snprintf(all->text[rank], sizeof all->text[rank], "%s", all->got[rank] == TW_OK ? "" : tw_last_error());
     all->messages += tw_channel_traffic(channel).messages_sent;
     tw_channel_destroy(channel);

@@ -114,7 +114,7 @@ static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *t
 static tw_status join_host(tw_gossip *gossip, const char *spec)
 {
     tw_status joined = tw_host_join(gossip);
-    return tw_agree(gossip->host.everybody, "gossip", joined, spec, gossip->tensors, gossip->count);
+    return tw_agree(gossip->host.everybody, "gossip", joined, spec, 0, gossip->tensors, gossip->count);
 }
 
 /* Rank 0's weights are where all begin. */
@@ -134,7 +134,7 @@ static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     gossip->view = gossip->channel;
     tw_status prepared = prepare(gossip, spec, tensors, count, weights, out);
-    TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, tensors, count));
+    TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, 0, tensors, count));
     if (gossip->host.size > 1) TW_TRY(join_host(gossip, spec));
     tw_status status = tw_host_is_first(gossip) ? spread_start(gossip) : TW_OK;
     return gossip->host.members ? tw_host_show(gossip, status) : status;

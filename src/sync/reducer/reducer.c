@@ -8,6 +8,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "outside.h"
 #include "patterns.h"
 #include "reducer_host.h"
 #include "sized.h"
@@ -246,7 +247,8 @@ static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, con
     tw_status channel = tw_channel_create_again(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     tw_status prepared = prepare(reducer, spec, tensors, out);
-    return tw_agree(reducer->channel, "reducer", prepared, spec, tensors, reducer->count);
+    uint32_t code = prepared == TW_OK ? tw_outside_digest(reducer->messages[0].scheme->ops) : 0;
+    return tw_agree(reducer->channel, "reducer", prepared, spec, code, tensors, reducer->count);
 }
 
 static void tell_plan(const tw_reducer *reducer, const char *spec)
