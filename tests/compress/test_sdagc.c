@@ -327,6 +327,35 @@ static void guard_keeps_the_density(void **state)
     }
 }
 
+/* A step that is taken back has not steered either, nor has one that a tensor had no part in. */
+static void a_step_that_is_taken_back_has_not_steered(void **state)
+{
+    (void)state;
+    static const unsigned char without_b[TENSORS] = {0, 0, 1};
+    static const char *const names[] = {"a.weight", "b.weight"};
+    loopback group;
+    gradients g;
+    int skipped;
+    double before, after;
+    gradients_create(&g, table, TENSORS, 1);
+    assert_int_equal(loopback_create(&group, "sdagc:density=0.01,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    for (int step = 0; step < 6; step++) {
+        double had[2];
+        for (int i = 0; i < 2; i++)
+            if (!remembered(group.scheme[0], "correction", names[i], &had[i])) had[i] = 1;
+        group.absent[0] = step % 3 == 1 ? without_b : NULL;
+        gradients_draw(&g, 5, step, 0);
+        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_true(remembered(group.scheme[0], "correction", names[0], &after) && after != had[0]);
+        if (step % 3 == 0) continue;
+        assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
+        for (int i = 0; i < 2; i++)
+            assert_true(remembered(group.scheme[0], "correction", names[i], &before) && before == had[i]);
+    }
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
 /* ---- readings of the revision that drop something ---------------------------------------------------------------- */
 
 /* Nothing passes, so that each step sends the largest alone, of a gradient 1, 2, ..., 200 that never changes. */
@@ -450,15 +479,11 @@ static void a_correction_that_is_not_finite_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_reference),
-        cmocka_unit_test(quantiles_are_near),
-        cmocka_unit_test(keeps_the_tails),
-        cmocka_unit_test(wrong_forecasts_cost_nothing),
-        cmocka_unit_test(guard_keeps_the_density),
-        cmocka_unit_test(revisions_damp_and_drop),
-        cmocka_unit_test(rates_are_checked),
-        cmocka_unit_test(a_loaded_scheme_continues),
-        cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
+        cmocka_unit_test(equals_reference),          cmocka_unit_test(quantiles_are_near),
+        cmocka_unit_test(keeps_the_tails),           cmocka_unit_test(wrong_forecasts_cost_nothing),
+        cmocka_unit_test(guard_keeps_the_density),   cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
+        cmocka_unit_test(revisions_damp_and_drop),   cmocka_unit_test(rates_are_checked),
+        cmocka_unit_test(a_loaded_scheme_continues), cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

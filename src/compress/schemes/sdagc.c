@@ -47,9 +47,10 @@ typedef struct undone {
 /* One compressed tensor. */
 typedef struct layer {
     tw_deviation threshold;
-    float share;            /* revision=density: of the values, what is sent */
-    uint32_t *silent_since; /* revision=age: the step after an element was sent last */
-    undone *undone;         /* one an element of the support */
+    double correction_before; /* the guard's factor, when the step began */
+    float share;              /* revision=density: of the values, what is sent */
+    uint32_t *silent_since;   /* revision=age: the step after an element was sent last */
+    undone *undone;           /* one an element of the support */
 } layer;
 
 typedef struct sdagc {
@@ -245,6 +246,7 @@ static void take(tw_sparse *sparse, size_t tensor)
     size_t n = sparse->scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)sparse->settings.least);
     size_t wanted = tw_sparse_wanted(n, sparse->density, least);
     tw_passage passage = {.density = sparse->density, .wanted = (double)wanted};
+    l->correction_before = l->threshold.correction;
     l->threshold.lambda = lambda_now(self) * l->threshold.correction;
     collect(self, tensor, tw_sparse_wanted(n, sparse->most_density, least));
     if (support->count >= wanted)
@@ -263,6 +265,7 @@ static void take_back(sdagc *self, size_t tensor)
     const tw_support *support = &self->corrected.sparse.support[tensor];
     tw_kept residual = tw_sparse_kept(&self->corrected.sparse, tensor);
     tw_noise rounding = tw_sparse_rounding(&self->corrected.sparse, tensor, TW_ROUNDING_DROPPED);
+    if (!self->corrected.sparse.scheme.absent[tensor]) l->threshold.correction = l->correction_before;
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
         tw_kept_put(residual, i, tw_kept_get(residual, i) + l->undone[j].dropped, &rounding);
