@@ -20,6 +20,7 @@ typedef struct state_walk {
     const char *prefix;
     tw_state *dst;
     const tw_state *src;
+    size_t pieces; /* found in src */
 } state_walk;
 
 static void make_key(char key[MAX_KEY], const state_walk *walk, const tw_remembered *entry)
@@ -69,11 +70,12 @@ static tw_status check_sound(const char *key, tw_dtype dtype, const void *data, 
 
 static tw_status check(tw_walk *walk, const tw_remembered *entry)
 {
-    const state_walk *self = (const state_walk *)walk;
+    state_walk *self = (state_walk *)walk;
     const tw_state_tensor *stored = NULL;
     char key[MAX_KEY];
     make_key(key, self, entry);
     if (is_lacking(self, entry, key)) return TW_OK;
+    self->pieces += (size_t)entry->is_piece;
     TW_TRY(tw_state_find(self->src, key, entry->dtype, entry->count, &stored));
     return check_sound(key, entry->dtype, stored->data, entry->count);
 }
@@ -172,12 +174,29 @@ uint64_t tw_scheme_state_bytes(const tw_scheme *scheme)
     return bytes;
 }
 
+/* What a scheme with pieces held back of their sums has no place in one without: it would be lost. */
+static tw_status check_pieces(const tw_scheme *scheme, const state_walk *walk)
+{
+    char key[MAX_KEY];
+    size_t saved = 0;
+    for (size_t i = 0; i < scheme->count; i++) {
+        make_key(key, walk, &(tw_remembered){.what = "section", .tensor = scheme->tensors[i].name});
+        if (!tw_state_has(walk->src, key) || ++saved <= walk->pieces) continue;
+        return tw_fail(TW_ERROR_STATE,
+                       "tensor '%s' of the saved state was held back with exchange=scatter, for which this scheme has "
+                       "no place; go on with the option that it was saved with",
+                       key);
+    }
+    return TW_OK;
+}
+
 /* Nothing is settled: a load that is refused leaves even the last step as it was. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
     state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
     TW_TRY(check_call(scheme, prefix, state));
-    return tw_scheme_visit(scheme, &walk.walk);
+    TW_TRY(tw_scheme_visit(scheme, &walk.walk));
+    return check_pieces(scheme, &walk);
 }
 
 tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix)

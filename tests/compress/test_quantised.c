@@ -404,6 +404,26 @@ static void test_a_state_without_sums_loads(void **state)
     loopback_destroy(&group);
 }
 
+/* What was held back of its sums has no place where packets go to everybody. */
+static void test_a_state_with_sums_needs_pieces(void **state)
+{
+    (void)state;
+    loopback group, other;
+    int owner = (int)(tw_crc32c(0, "w", 1) % 4);
+    create(&group, in_pieces(&subjects[0]), MOST, 4);
+    create(&other, subjects[0].spec, MOST, 4);
+    fill(4, MOST, 0, draws);
+    step_of(&group, NULL);
+    tw_state *saved = loopback_save(group.scheme[owner], "x/");
+    assert_int_equal(tw_scheme_load_state(other.scheme[owner], "x/", saved), TW_ERROR_STATE);
+    assert_non_null(strstr(tw_last_error(), "'x/section/w'"));
+    assert_non_null(strstr(tw_last_error(), "exchange=scatter"));
+    assert_int_equal(tw_scheme_load_state(group.scheme[owner], "x/", saved), TW_OK);
+    tw_state_destroy(saved);
+    loopback_destroy(&group);
+    loopback_destroy(&other);
+}
+
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 static size_t varint_bytes(size_t x)
@@ -844,6 +864,7 @@ int main(void)
         cmocka_unit_test(test_equals_the_naive_implementation),
         cmocka_unit_test(test_pieces_equal_the_naive_implementation),
         cmocka_unit_test(test_a_state_without_sums_loads),
+        cmocka_unit_test(test_a_state_with_sums_needs_pieces),
         cmocka_unit_test(test_packets_have_the_bytes_that_are_promised),
         cmocka_unit_test(test_random_rounding_is_unbiased),
         cmocka_unit_test(test_variance_is_within_the_papers_bounds),
