@@ -24,7 +24,8 @@ extern "C" {
 
 /* A program that opens its transport by name needs no more than tw_comm_open("sealed", &comm): the environment then
  * says which transport to open and seal (THINWIRE_SEAL_OVER=mpi), and where the key is (THINWIRE_KEY_FILE, as for
- * tw_seal_read_key). THINWIRE_SEAL_SECONDS, where it is set, becomes the timeout. */
+ * tw_seal_read_key). THINWIRE_SEAL_SECONDS, where it is set, becomes the timeout. To open the transport that
+ * THINWIRE_SEAL_OVER names by itself is TW_ERROR_ARGUMENT, because nothing would be sealed then. */
 
 /* Makes a comm of the ranks of `inner`, and seals what goes between them. A collective: every rank calls it, before
  * anything else is done with inner. `key` is the same on all ranks, key_bytes of it (16 to 4096), random, and a secret;

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,12 +73,40 @@ static tw_status load(const char *name, void **library)
                    name, why ? why : "no reason given", name);
 }
 
+static _Thread_local int seals; /* while "sealed" opens what it seals */
+
+static int is_seal(const char *name)
+{
+    return strcmp(name, "sealed") == 0;
+}
+
+/* Who set the variable believes that the line is sealed. */
+static tw_status check_seal(const char *name)
+{
+    const char *over = getenv("THINWIRE_SEAL_OVER");
+    if (seals || is_seal(name) || !over || strcmp(over, name) != 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "THINWIRE_SEAL_OVER is %s, and transport \"%s\" by itself seals nothing: open \"sealed\", or unset "
+                   "the variable",
+                   name, name);
+}
+
+static tw_status call(tw_transport_open_fn open_transport, const char *name, tw_comm **comm)
+{
+    int before = seals;
+    seals = is_seal(name);
+    tw_status status = open_transport(comm);
+    seals = before;
+    return status;
+}
+
 tw_status tw_comm_open(const char *name, tw_comm **comm)
 {
     void *library;
     TW_TRY(tw_need(name, "name"));
     TW_TRY(tw_need(comm, "comm"));
     TW_TRY(check_name(name));
+    TW_TRY(check_seal(name));
     TW_TRY(load(name, &library));
     void *symbol = dlsym(library, TW_TRANSPORT_ENTRY);
     if (!symbol) {
@@ -87,5 +116,6 @@ tw_status tw_comm_open(const char *name, tw_comm **comm)
     }
     tw_transport_open_fn open_transport;
     memcpy(&open_transport, &symbol, sizeof open_transport);
-    return open_transport(comm); /* the library stays loaded: MPI, for one, does not survive being unloaded */
+    return call(open_transport, name,
+                comm); /* the library stays loaded: MPI, for one, does not survive being unloaded */
 }

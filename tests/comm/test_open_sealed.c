@@ -33,8 +33,23 @@ static void test_the_environment_says_what_to_seal(void **state)
     tw_comm_destroy(comm);
 }
 
+static void test_what_is_to_be_sealed_is_not_opened_bare(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    setenv("THINWIRE_SEAL_OVER", "solo", 1);
+    assert_int_equal(tw_comm_open("solo", &comm), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "open \"sealed\""));
+    setenv("THINWIRE_SEAL_OVER", "mpi", 1);
+    assert_int_equal(tw_comm_open("solo", &comm), TW_OK);
+    tw_comm_destroy(comm);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_environment_says_what_to_seal)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_environment_says_what_to_seal),
+        cmocka_unit_test(test_what_is_to_be_sealed_is_not_opened_bare),
+    };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
