@@ -332,7 +332,8 @@ TW_API tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *d
 TW_API tw_status tw_reducer_wait_tensor(tw_reducer *reducer, size_t index, double seconds, int *done);
 
 /* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
- * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds.
+ * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds. At 0 what is
+ * held back stays as it is, until a rate above 0 is compared with the last that was.
  * TW_ERROR_ARGUMENT unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
 TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
 
