@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build program demo test test-python test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-python torch2 test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
 
 all: build
 
@@ -71,12 +71,15 @@ test-python: build
 # The same with a PyTorch of the registry and the frameworks of the recipes, in a virtual environment in $(BUILD), which is
 # large, and kept. TORCH2 is what pip is to install.
 TORCH2 ?= torch==2.13.0 lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0
-test-torch2: build
+TORCH2_TESTS ?= ^python_
+torch2:
 	@tools/install-packages python3-venv mypy
 	@[ -x $(BUILD)/torch2/bin/python ] || python3 -m venv $(BUILD)/torch2
 	@$(BUILD)/torch2/bin/pip install --quiet --disable-pip-version-check $(TORCH2)
+
+test-torch2: build torch2
 	@cmake -DTHINWIRE_PYTHON=$(abspath $(BUILD))/torch2/bin/python $(BUILD) >/dev/null
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '^python_'; code=$$?; cmake -UTHINWIRE_PYTHON . >/dev/null; exit $$code
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '$(TORCH2_TESTS)'; code=$$?; cmake -UTHINWIRE_PYTHON . >/dev/null; exit $$code
 
 # The page's examples for Slurm. Its packages are no part of make test, because they bring services, which Debian starts.
 test-slurm: build
@@ -119,7 +122,7 @@ tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: deps-dev
 	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
-	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(JOBS)
 
 fuzz: deps-dev
 	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF

@@ -52,11 +52,11 @@ static void test_options_of_any_size(void **state)
     (void)state;
     tw_tcp *tcp = NULL;
     tw_comm *comm = NULL;
+    static const size_t wrong[] = {0, 1, sizeof(size_t) + 1, 1032, SIZE_MAX};
     struct {
         tw_tcp_options known;
-        void *later;
-    } newer = {.later = &newer};
-    static const size_t wrong[] = {0, 1, sizeof(size_t) + 1, 1032, SIZE_MAX};
+        const void *later;
+    } newer = {.later = wrong};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         newer.known.struct_size = wrong[i];
         assert_int_equal(tw_tcp_listen(&newer.known, &tcp), TW_ERROR_ARGUMENT);

@@ -93,7 +93,7 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
 
 uint32_t file_sum_size(uint32_t sum, const char *path)
 {
-    struct stat about = {.st_size = 0};
-    if (!path || stat(path, &about) != 0) about.st_size = -1;
-    return tw_crc32c(sum, &(int64_t){about.st_size}, sizeof(int64_t));
+    struct stat about;
+    int64_t size = path && stat(path, &about) == 0 ? (int64_t)about.st_size : -1;
+    return tw_crc32c(sum, &size, sizeof size);
 }
