@@ -224,8 +224,8 @@ class SpecTest(unittest.TestCase):
         if NAME == "accelerate":
             self.skipTest("accelerate does not know it")
         unknown = math.inf if NAME == "lightning" else -1
-        self.assertEqual(list(self.specs_for(3200, 4685, unknown)),
-                         ["dgc:density=0.15,warmup_steps=160", "dgc:density=0.071,warmup_steps=234", "dgc"])
+        self.assertEqual(list(self.specs_for(10000, 4685, unknown)),
+                         ["dgc:density=0.04,warmup_steps=400", "dgc:density=0.18,warmup_steps=234", "dgc"])
 
 
 class FrameworkTest(unittest.TestCase):

@@ -247,12 +247,12 @@ class LibraryTest(unittest.TestCase):
             thinwire.read_key("/nowhere")
 
     def test_options_are_listed_with_their_defaults(self):
-        self.assertEqual(thinwire.options("dgc")["density"], "0.15")
+        self.assertEqual(thinwire.options("dgc")["density"], "0.04")
         self.assertEqual(thinwire.options("pigeons"), {})
 
     def test_a_spec_follows_the_length_of_the_run(self):
         """The rule is tests/compress/test_for_run.c's."""
-        self.assertEqual(thinwire.for_run("dgc", 12500), "dgc:density=0.01,warmup_steps=400")
+        self.assertEqual(thinwire.for_run("dgc", 20000), "dgc:density=0.01,warmup_steps=400")
         self.assertEqual(thinwire.for_run("sdagc:density=0.5", 640), "sdagc:density=0.5,warmup_steps=32")
         self.assertEqual(thinwire.for_run("powersgd:rank=4", 640), "powersgd:rank=4")
         for steps in (0, -1, 1.5, True, "9", 1 << 64):

@@ -215,7 +215,7 @@ static void test_some_that_are_known(void **state)
     (void)state;
     const tw_option_info *density = find(&catalogues[0], "dgc", "density");
     assert_true(density->kind == TW_OPTION_REAL && density->least == 1e-7 && density->most == 1 && !density->common);
-    assert_string_equal(density->fallback, "0.15");
+    assert_string_equal(density->fallback, "0.04");
     assert_string_equal(find(&catalogues[0], "dgc-bold", "density")->fallback, "0.001");
     assert_string_equal(find(&catalogues[0], "dgc-bold", "min_dims")->fallback, "1");
     const tw_option_info *leftovers = find(&catalogues[0], "qsgd", "leftovers");

@@ -13,17 +13,17 @@ static void check(const char *spec, uint64_t steps, const char *expected)
     assert_string_equal(text, expected);
 }
 
-/* (1250/steps)^2, two digits of it, and a warm-up of a twentieth of the run. */
+/* (2000/steps)^2, two digits of it, and a warm-up of a twentieth of the run. */
 static void short_runs_are_denser(void **state)
 {
     (void)state;
     check("dgc", 0, "dgc:density=0.25,warmup_steps=0");
     check("dgc", 100, "dgc:density=0.25,warmup_steps=5");
-    check("dgc", 2500, "dgc:density=0.25,warmup_steps=125");
-    check("dgc", 4685, "dgc:density=0.071,warmup_steps=234");
-    check("sdagc", 7999, "sdagc:density=0.024,warmup_steps=399");
-    check("sdagc", 12500, "sdagc:density=0.01,warmup_steps=400");
-    check("sdagc", 39528, "sdagc:density=0.001,warmup_steps=400");
+    check("dgc", 4000, "dgc:density=0.25,warmup_steps=200");
+    check("dgc", 4685, "dgc:density=0.18,warmup_steps=234");
+    check("sdagc", 7999, "sdagc:density=0.063,warmup_steps=399");
+    check("sdagc", 20000, "sdagc:density=0.01,warmup_steps=400");
+    check("sdagc", 63246, "sdagc:density=0.001,warmup_steps=400");
     check("dgc", UINT64_MAX, "dgc:density=0.001,warmup_steps=400");
 }
 
@@ -39,7 +39,7 @@ static const char *default_of(size_t scheme, const char *name)
     return NULL;
 }
 
-/* Who cannot say how long the run is has what suits 3,200 steps. Every other scheme, each bold one too, is as it is. */
+/* Who cannot say how long the run is has what suits 10,000 steps. Every other scheme, each bold one too, is as it is. */
 static void the_defaults_are_of_one_length(void **state)
 {
     (void)state;
@@ -47,7 +47,7 @@ static void the_defaults_are_of_one_length(void **state)
     for (size_t i = 0; i < tw_schemes_count(); i++) {
         const char *name = tw_schemes_name(i);
         char text[128], expected[128];
-        tw_spec_for_run(name, 3200, text, sizeof text);
+        tw_spec_for_run(name, 10000, text, sizeof text);
         if (strcmp(text, name) == 0) continue;
         snprintf(expected, sizeof expected, "%s:density=%s,warmup_steps=%s", name, default_of(i, "density"),
                  default_of(i, "warmup_steps"));
@@ -60,11 +60,11 @@ static void the_defaults_are_of_one_length(void **state)
 static void what_is_given_stays(void **state)
 {
     (void)state;
-    check("dgc:momentum=0", 3200, "dgc:momentum=0,density=0.15,warmup_steps=160");
+    check("dgc:momentum=0", 10000, "dgc:momentum=0,density=0.04,warmup_steps=400");
     check("dgc:density=0.5", 640, "dgc:density=0.5,warmup_steps=32");
-    check("dgc:warmup_steps=3", 3200, "dgc:warmup_steps=3,density=0.15");
+    check("dgc:warmup_steps=3", 10000, "dgc:warmup_steps=3,density=0.04");
     check("dgc:warmup_steps=3,density=1e-3", 640, "dgc:warmup_steps=3,density=1e-3");
-    check("dgc:warmup_density=0.5", 3200, "dgc:warmup_density=0.5,density=0.15,warmup_steps=160");
+    check("dgc:warmup_density=0.5", 10000, "dgc:warmup_density=0.5,density=0.04,warmup_steps=400");
     check("dgc-bold", 320, "dgc-bold");
     check("dpsgd", 320, "dpsgd");
     check("no such scheme", 320, "no such scheme");
@@ -75,7 +75,7 @@ static void a_small_buffer_has_its_beginning(void **state)
 {
     (void)state;
     char text[9];
-    assert_int_equal(tw_spec_for_run("dgc", 3200, text, sizeof text), strlen("dgc:density=0.15,warmup_steps=160"));
+    assert_int_equal(tw_spec_for_run("dgc", 10000, text, sizeof text), strlen("dgc:density=0.04,warmup_steps=400"));
     assert_string_equal(text, "dgc:dens");
 }
 

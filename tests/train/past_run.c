@@ -68,7 +68,7 @@ static void what_binds_is_refused_with_both_values(void **state)
     assert_fails(inherit(&l), TW_ERROR_ARGUMENT, "--batch 8: the run in");
     assert_fails(inherit(&l), TW_ERROR_ARGUMENT, "has --batch 4,");
     options_release(&l.set);
-    LINE(&l, "image", "--batch", "4", "--sync", "dgc:density=0.15");
+    LINE(&l, "image", "--batch", "4", "--sync", "dgc:density=0.04");
     assert_ok(inherit(&l));
     options_release(&l.set);
     write_past("task: lm\n");
@@ -89,7 +89,7 @@ static void a_spec_means_what_it_meant(void **state)
     LINE(&l, "image", "--sync", "dgc");
     assert_fails(inherit(&l), TW_ERROR_ARGUMENT, "has --sync dgc:density=0.5,");
     options_release(&l.set);
-    write_past("sync: dgc\nsync-in-full: dgc:density=15e-2\n");
+    write_past("sync: dgc\nsync-in-full: dgc:density=4e-2\n");
     LINE(&l, "image");
     assert_ok(inherit(&l));
     assert_string_equal(l.settings.sync, "dgc");

@@ -39,9 +39,9 @@ static void specs_are_the_same_where_they_mean_the_same(void **state)
 {
     const option_row *row = sync_row();
     (void)state;
-    assert_true(options_same(row, "dgc", "dgc:density=0.1500"));
+    assert_true(options_same(row, "dgc", "dgc:density=0.0400"));
     assert_true(options_same(row, "dgc-bold", "dgc-bold:density=1e-3"));
-    assert_true(options_same(row, "dgc:density=15e-2,momentum=0.9", "dgc:momentum=.90"));
+    assert_true(options_same(row, "dgc:density=4e-2,momentum=0.9", "dgc:momentum=.90"));
     assert_false(options_same(row, "dgc", "dgc:density=0.002"));
     assert_false(options_same(row, "dgc", "sdagc"));
     assert_false(options_same(row, "dpsgd", "dgc"));

@@ -15,7 +15,7 @@ def name_of(spec: str) -> str:
 
 def for_run(spec: str, steps: int) -> str:
     """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc and sdagc,
-    they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 3,200."""
+    they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 10,000."""
     name_of(spec)
     if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 64:
         raise Error(f"steps={steps!r}: want how many steps the optimiser takes in the run, a whole number above 0")

@@ -48,11 +48,11 @@ typedef struct tw_corrected {
 /* The head's options but for the density: how every list of them ends. `called` is the method's word for it. */
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
-        TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "160"),                  \
+        TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
         TW_OPTION_VALUES(tw_corrected, "log8"), TW_OPTIONS_INDICES(tw_corrected), TW_OPTIONS_STATE(tw_corrected),      \
         TW_OPTION_SCATTER(tw_corrected)
 
-/* The defaults are as accurate as dense training in a run of 3,200 steps, where nobody says how long it is
+/* The defaults are as accurate as dense training in a run of 10,000 steps, where nobody says how long it is
  * (tw_spec_for_run). These are bold: one bit a value of a thousandth of everything, for the smallest message. */
 extern const tw_preset tw_corrected_bold[];
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const double ALL_SENT = 1250;       /* steps; the density is the square of this over the run's steps */
+static const double ALL_SENT = 2000;       /* steps; the density is the square of this over the run's steps */
 static const double LEAST_DENSITY = 0.001; /* of the DGC paper */
 static const double MOST_DENSITY = 0.25;   /* where its warm-up begins */
 

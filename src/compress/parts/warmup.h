@@ -40,9 +40,9 @@ double tw_warmup_most(const tw_warmup *warmup, double density);
 
 /* What suits a run of `steps` steps. An element that never stands out is sent every 1/density steps, so its gradient is
  * late by as many, and that of the last ones is never applied. The longer the run, the later it may be: the density is
- * (1250/steps)^2, a quarter up to 2,500 steps, a tenth at 4,000, a hundredth at 12,500, and from 39,500 steps on the
- * paper's thousandth. The warm-up is a twentieth of the run, and no longer than 400 steps. Both rules were found by
- * measurement (docs/schemes.md). */
+ * (2000/steps)^2, a quarter up to 4,000 steps, a hundredth at 20,000, and from 63,000 steps on the paper's thousandth.
+ * The warm-up is a twentieth of the run, and no longer than 400 steps. Both rules were found by measurement
+ * (docs/schemes.md). */
 void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps);
 
 #endif

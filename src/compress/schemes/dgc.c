@@ -20,7 +20,7 @@ typedef struct dgc {
 enum { REVISION_OFF, REVISION_RATE };
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.15", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.04", 1e-7, 1, NULL,
      "fraction of each tensor that is sent"},
     {"revision", TW_OPTION_CHOICE, offsetof(dgc, revision), "off", 0, 0, "off|rate",
      "rate: the residual is scaled as the learning rate changes, so that each gradient counts at its own"},

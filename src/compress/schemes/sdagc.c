@@ -61,7 +61,7 @@ typedef struct sdagc {
 } sdagc;
 
 static const tw_option options[] = {
-    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.15", 1e-7, 1, NULL,
+    {"density", TW_OPTION_REAL, offsetof(tw_corrected, density), "0.04", 1e-7, 1, NULL,
      "fraction of each tensor that should pass the threshold"},
     {"lambda", TW_OPTION_REAL, offsetof(sdagc, lambda), "0", 0, 1e6, NULL,
      "threshold in standard deviations, where the guard begins; 0: the density's Gaussian quantile"},
