@@ -114,21 +114,22 @@ class ToolsTest(CommandLineTest):
     def test_doctor_refuses_an_instruction_set_that_is_none(self):
         self.refuse(2, ["THINWIRE_ISA=sse9", "scalar"], "doctor", "--data", self.data, env={"THINWIRE_ISA": "sse9"})
 
-    def test_the_demo_compares_two_runs(self):
+    def test_the_demo_compares_its_runs(self):
         demo = ("demo", "--data", self.data, "--workers", 2, "--epochs", 2, "--out", self.folder / "demo")
         text = self.output(*demo)
         self.assertIn("test", text)
-        dense, compressed = (json.loads((self.folder / "demo" / name / "summary.json").read_text()) for name in
-                             ("dense", "dgc"))
-        self.assertLess(compressed["bytes"]["sent"], dense["bytes"]["sent"])
-        for run in (dense, compressed):
+        runs = [json.loads((self.folder / "demo" / name / "summary.json").read_text())
+                for name in ("dense", "dgc", "dgc-bold")]
+        dense, dgc, bold = (run["bytes"]["sent"] for run in runs)
+        self.assertTrue(bold < dgc < dense)
+        for run in runs:
             self.assertIn(f"{100 * run['metric']['value']:.2f} %", text)
             self.assertIn(f" {100 * run['metric']['value']:.2f} %", (self.folder / "demo/demo.gnuplot").read_text())
         self.refuse(2, ["earlier demo", self.folder / "demo"], *demo)
         if shutil.which("gnuplot"):
             seen = picture.Picture((self.folder / "demo/demo.svg").read_text())
             self.assertEqual(picture.problems(seen), [])
-            self.assertEqual((len(seen.curves), len(seen.names())), (6, 6))  # two runs in three panels
+            self.assertEqual((len(seen.curves), len(seen.names())), (9, 9))  # three runs in three panels
 
     def test_schemes_are_listed_and_explained(self):
         gradients, weights = self.listed_schemes()

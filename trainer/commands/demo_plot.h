@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <thinwire/thinwire.h>
 
-enum { DEMO_RUNS = 2 };
+enum { DEMO_RUNS = 3 };
 
 /* One of the runs that are compared. */
 typedef struct demo_run {
