@@ -39,7 +39,7 @@ static const char *default_of(size_t scheme, const char *name)
     return NULL;
 }
 
-/* Who cannot say how long the run is has what suits 10,000 steps. Every other scheme, each bold one too, is as it is. */
+/* Who cannot say how long the run is has what suits 10,000 steps. Every other scheme is as it is, a bold one too. */
 static void the_defaults_are_of_one_length(void **state)
 {
     (void)state;
