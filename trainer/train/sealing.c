@@ -26,7 +26,7 @@ static void wish(const train_settings *settings, const char *transport)
 tw_status sealing_choose(const train_settings *settings, const char *transport, const char **name)
 {
     *name = transport;
-    if (!settings->seal) unsetenv("THINWIRE_SEAL_OVER"); /* the sockets would take it for a promise */
+    if (!settings->seal) unsetenv("THINWIRE_SEAL_OVER"); /* or tw_comm_open would hold us to it */
     if (!settings->seal) return TW_OK;
     if (!settings->key_file)
         return tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines; (umask 077; "
