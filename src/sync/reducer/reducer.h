@@ -52,6 +52,9 @@ void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
 /* Of all tensors of a scheme. */
 size_t tw_message_elements(const tw_scheme *scheme);
 
+/* Whether tw_reducer_load_state would take it. */
+tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
+
 /* What every call on a reducer begins with: it is there, and this is the process that made it. */
 tw_status tw_reducer_need(const tw_reducer *reducer);
 

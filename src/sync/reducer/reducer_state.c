@@ -59,11 +59,17 @@ tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_stat
     return TW_OK;
 }
 
-tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state)
+tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
     TW_TRY(check_call(reducer, prefix, state));
-    for (size_t m = 0; m < working_messages(reducer); m++) /* every message, before anything changes */
+    for (size_t m = 0; m < working_messages(reducer); m++)
         TW_TRY(tw_scheme_check_state(reducer->messages[m].scheme, prefix, state));
+    return TW_OK;
+}
+
+tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state)
+{
+    TW_TRY(tw_reducer_check_state(reducer, prefix, state)); /* every message, before anything changes */
     for (size_t m = 0; m < working_messages(reducer); m++)
         TW_TRY(tw_scheme_load_state(reducer->messages[m].scheme, prefix, state));
     return TW_OK;

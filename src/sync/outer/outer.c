@@ -1,0 +1,198 @@
+/* Making, freeing and asking a tw_outer. */
+#include "outer.h"
+
+#include "agreement.h"
+#include "channel.h"
+#include "error.h"
+#include "memory.h"
+#include "sized.h"
+#include "table.h"
+
+#include <string.h>
+
+tw_status tw_outer_need(const tw_outer *outer)
+{
+    TW_TRY(tw_need(outer, "outer"));
+    return tw_comm_need(outer->channel->comm);
+}
+
+tw_fragment *tw_outer_current(const tw_outer *outer)
+{
+    return &outer->fragments[outer->round % outer->fragment_count];
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+static tw_status copy_table(tw_outer *outer, const tw_tensor *tensors, size_t count)
+{
+    TW_TRY(tw_table_check(tensors, count));
+    TW_TRY(tw_allocate(count, sizeof *outer->tensors, &outer->tensors));
+    TW_TRY(tw_allocate(count + 1, sizeof *outer->places, &outer->places));
+    for (; outer->count < count; outer->count++) {
+        char *name;
+        TW_TRY(tw_copy_string(tensors[outer->count].name, &name));
+        outer->tensors[outer->count] = tensors[outer->count];
+        outer->tensors[outer->count].name = name;
+        outer->places[outer->count] = outer->elements;
+        outer->elements += tw_tensor_count(&tensors[outer->count]);
+    }
+    outer->places[count] = outer->elements;
+    return TW_OK;
+}
+
+/* Cuts the table where the parts come closest to equal sizes; each has a tensor at least. */
+static tw_status cut(tw_outer *outer)
+{
+    size_t wanted = outer->fragment_count, tensor = 0;
+    if (wanted > outer->count)
+        return tw_fail(TW_ERROR_ARGUMENT, "fragments=%zu, but there are %zu tensors to share out", wanted,
+                       outer->count);
+    TW_TRY(tw_allocate(wanted, sizeof *outer->fragments, &outer->fragments));
+    for (size_t f = 0; f < wanted; f++) {
+        tw_fragment *fragment = &outer->fragments[f];
+        double end = (double)outer->elements * (double)(f + 1) / (double)wanted;
+        fragment->first = tensor++;
+        while (tensor < outer->count - (wanted - f - 1) &&
+               (f + 1 == wanted || (double)(outer->places[tensor] + outer->places[tensor + 1]) / 2 <= end))
+            tensor++;
+        fragment->count = tensor - fragment->first;
+        fragment->start = outer->places[fragment->first];
+        fragment->elements = outer->places[tensor] - fragment->start;
+    }
+    return TW_OK;
+}
+
+static tw_status create_arrays(tw_outer *outer)
+{
+    TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
+    TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
+    TW_TRY(tw_allocate(outer->elements, sizeof *outer->delta, &outer->delta));
+    TW_TRY(tw_allocate(2 * outer->count, sizeof *outer->digests, &outer->digests));
+    return tw_allocate((size_t)outer->size, sizeof *outer->words, &outer->words);
+}
+
+tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange)
+{
+    TW_TRY(tw_outer_find(spec, &outer->method));
+    TW_TRY(tw_outer_parse(outer->method, spec, &outer->options, exchange));
+    TW_TRY(copy_table(outer, tensors, count));
+    outer->fragment_count = (size_t)outer->options.fragments;
+    return cut(outer);
+}
+
+/* All that can be done alone. */
+static tw_status prepare(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange,
+                         tw_outer **out)
+{
+    TW_TRY(tw_need(out, "outer"));
+    TW_TRY(tw_outer_describe(outer, spec, tensors, count, exchange));
+    return create_arrays(outer);
+}
+
+/* Their momentum would go over the pseudo-gradients, beside the outer one. */
+static tw_status check_momentum(const tw_outer *outer, const char *exchange)
+{
+    float momentum = tw_reducer_momentum(outer->fragments[0].reducer, NULL);
+    if (momentum == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "%s: exchange=%s has a momentum of its own, %g; write momentum=0 behind it, or take exchange=topk",
+                   outer->method->name, exchange, (double)momentum);
+}
+
+static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exchange)
+{
+    for (size_t f = 0; f < outer->fragment_count; f++) {
+        tw_fragment *fragment = &outer->fragments[f];
+        TW_TRY(tw_reducer_create(comm, exchange, outer->tensors + fragment->first, fragment->count,
+                                 &fragment->reducer));
+    }
+    return check_momentum(outer, exchange);
+}
+
+static tw_status build(tw_outer *outer, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                       tw_outer **out)
+{
+    char *exchange = NULL;
+    tw_status channel = tw_channel_create_again(comm, 0, &outer->channel);
+    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
+    tw_status status = prepare(outer, spec, tensors, count, &exchange, out);
+    status = tw_agree(outer->channel, "outer loop", status, spec, 0, tensors, count);
+    if (status == TW_OK) status = create_reducers(outer, comm, exchange);
+    tw_free(exchange);
+    return status;
+}
+
+tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_outer **out)
+{
+    tw_outer *outer;
+    TW_TRY(tw_comm_need(comm));
+    tw_status status = tw_allocate(1, sizeof *outer, &outer);
+    if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
+    outer->rank = tw_comm_rank(comm);
+    outer->size = tw_comm_size(comm);
+    outer->weight = 1;
+    status = build(outer, comm, spec, tensors, count, out);
+    if (status != TW_OK) {
+        tw_outer_destroy(outer);
+        return status;
+    }
+    *out = outer;
+    return TW_OK;
+}
+
+void tw_outer_destroy(tw_outer *outer)
+{
+    if (!outer || (outer->channel && tw_process_is_child(outer->channel->comm->process))) return;
+    for (size_t f = 0; outer->fragments && f < outer->fragment_count; f++)
+        tw_reducer_destroy(outer->fragments[f].reducer);
+    for (size_t i = 0; i < outer->count; i++) tw_free((char *)(uintptr_t)outer->tensors[i].name);
+    tw_channel_destroy(outer->channel);
+    tw_free(outer->fragments);
+    tw_free(outer->tensors);
+    tw_free(outer->places);
+    tw_free(outer->theta);
+    tw_free(outer->v);
+    tw_free(outer->delta);
+    tw_free(outer->digests);
+    tw_free(outer->words);
+    tw_free(outer);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+const char *tw_outer_plan(const tw_outer *outer, size_t index)
+{
+    size_t f = 0;
+    if (!outer || index >= outer->count) return "";
+    while (index >= outer->fragments[f].first + outer->fragments[f].count) f++;
+    return tw_reducer_plan(outer->fragments[f].reducer, index - outer->fragments[f].first);
+}
+
+static tw_status add_reducer(const tw_reducer *reducer, tw_outer_counts *sum)
+{
+    tw_reducer_counts one = {.struct_size = sizeof one};
+    TW_TRY(tw_reducer_stats(reducer, &one));
+    sum->bytes_sent += one.bytes_sent;
+    sum->bytes_received += one.bytes_received;
+    sum->bytes_between += one.bytes_between;
+    sum->message_fp32 += one.message_fp32;
+    sum->message_packet += one.message_packet;
+    sum->seconds_codec += one.seconds_codec;
+    sum->seconds_exchange += one.seconds_exchange;
+    return TW_OK;
+}
+
+tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats)
+{
+    TW_TRY(tw_outer_need(outer));
+    TW_TRY(tw_need(stats, "stats"));
+    tw_outer_counts now = outer->stats;
+    for (size_t f = 0; f < outer->fragment_count; f++) TW_TRY(add_reducer(outer->fragments[f].reducer, &now));
+    tw_traffic words = tw_channel_traffic(outer->channel);
+    now.bytes_sent += words.bytes_sent;
+    now.bytes_between += words.bytes_sent;
+    now.bytes_received += words.bytes_received;
+    now.rounds = outer->round;
+    now.bytes_dense = (uint64_t)(8.0 * (outer->size - 1) / outer->size * (double)outer->elements * (double)now.steps);
+    return tw_copy_sized(stats, &now, sizeof now, "tw_outer_counts");
+}

@@ -1,0 +1,109 @@
+/* outer.h - the inside of tw_outer, shared by its files. A round belongs to one fragment of the tensors:
+ *
+ *     delta = theta - weights              what the local steps did, uphill, as a gradient is
+ *     D = mean of the workers' delta       by a reducer of the fragment, whatever its scheme
+ *     v = momentum * v + D
+ *     theta -= lr * (D + momentum * v)     Nesterov's form, or lr * v
+ *     weights = mixing * weights + (1 - mixing) * theta
+ *
+ * Rounds are counted, and belong to fragments in turn, the same on all ranks: a rank begins its next round when it has
+ * taken its steps, and whoever comes first waits. No rank's count of steps shifts another's. */
+#ifndef TW_SYNC_OUTER_H
+#define TW_SYNC_OUTER_H
+
+#include "comm.h"
+#include "method.h"
+
+enum { TW_MOST_FRAGMENTS = 32 };
+
+typedef struct tw_outer_options {
+    int64_t every, fragments, delay;
+    double rate, momentum, mixing;
+    int nesterov;
+    char *exchange; /* as the spec has it; NULL once it has been read */
+} tw_outer_options;
+
+/* Tensors that meet together: a range of the table. */
+typedef struct tw_fragment {
+    size_t first, count;    /* tensors */
+    size_t start, elements; /* in the flat arrays */
+    tw_reducer *reducer;
+    int moved; /* this rank's weights are not where the last round put them */
+} tw_fragment;
+
+/* What the ranks tell each other in a round, before they exchange. */
+typedef struct tw_outer_word {
+    uint64_t round;
+    uint32_t digest;    /* of the fragment's theta and v */
+    uint16_t submitted; /* the exchange has begun here, or is to begin */
+    uint16_t finishing; /* no steps come after this one's */
+    double weight;      /* of what this rank gives; 0: it has nothing */
+} tw_outer_word;
+
+/* Where the round is that is under way. */
+typedef enum tw_outer_phase {
+    TW_OUTER_IDLE,   /* there is none */
+    TW_OUTER_GIVEN,  /* this rank's part is in `delta` */
+    TW_OUTER_ARRIVED /* D is in `delta`, and waits for its step */
+} tw_outer_phase;
+
+struct tw_outer {
+    const tw_outer_method *method;
+    tw_outer_options options;
+    tw_channel *channel;
+    int rank, size;
+    size_t count, elements;
+    tw_tensor *tensors;
+    size_t *places; /* of each in the flat arrays; one more at the end */
+    size_t fragment_count;
+    tw_fragment *fragments;
+    float *theta, *v, *delta;   /* flat; delta is a fragment's D once that has come */
+    uint32_t *digests;    /* of each tensor's theta and v */
+    tw_outer_word *words; /* one a rank */
+    double weight;              /* of what this rank gives */
+
+    int begun, loaded;
+    uint64_t round; /* the next, or the one under way */
+    int64_t since;  /* steps since the last round began */
+    tw_outer_phase phase;
+    double given;   /* this rank's weight in the round under way */
+    int submitted;  /* its part is with the reducer */
+    int finishing;  /* this rank takes no steps any more */
+    int all_finish; /* nor did any other, in the last round */
+    int against;    /* rounds in a row whose D pointed against the ones before */
+    tw_outer_counts stats;
+};
+
+/* What every call begins with: it is there, and this is the process that made it. */
+tw_status tw_outer_need(const tw_outer *outer);
+/* The fragment of the round to come, or under way. */
+tw_fragment *tw_outer_current(const tw_outer *outer);
+
+/* outer_registry.c: finds the method, and fills the options. *exchange is the reducer's spec, the caller's to free:
+ * what the options say, and whatever the spec says that they do not know. */
+tw_status tw_outer_find(const char *spec, const tw_outer_method **method);
+tw_status tw_outer_parse(const tw_outer_method *method, const char *spec, tw_outer_options *options, char **exchange);
+
+/* outer.c: all that is known without the others, for a struct of zeros. *exchange is the caller's to free. */
+tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange);
+
+/* outer_state.c: the prefix of what the exchange of a fragment remembers. */
+tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment);
+
+/* outer_round.c: what all ranks give becomes D, and the phase ARRIVED; or the round ends, IDLE, when it comes to
+ * nothing. Whatever the phase was. */
+tw_status tw_outer_await(tw_outer *outer);
+
+/* outer_update.c: the arithmetic, over flat arrays, and a digest of what stands in them afterwards. */
+void tw_outer_subtract(const float *theta, const float *weights, float factor, size_t count, float *delta);
+/* What the products of D and v add up to: for the cosine between D and the D before. */
+typedef struct tw_outer_sums {
+    double mean, momentum, both;
+} tw_outer_sums;
+void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
+                      uint32_t digests[2], tw_outer_sums *sums);
+void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights);
+/* Of all tensors, as they are now. */
+void tw_outer_digest(const tw_outer *outer);
+
+#endif

@@ -1,0 +1,244 @@
+/* Which methods of local updates there are, and what a spec of each may say. */
+#include "error.h"
+#include "memory.h"
+#include "outer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OPTION_SETS = 3 };
+
+static const tw_option common_options[] = {
+    {"every", TW_OPTION_INTEGER, offsetof(tw_outer_options, every), "30", 1, 1000000, NULL,
+     "steps of its own that each worker takes from one meeting to the next"},
+    {"exchange", TW_OPTION_TEXT, offsetof(tw_outer_options, exchange), "allreduce", 0, 0, NULL,
+     "the scheme that carries what they did; its options may follow: exchange=topk,density=0.01"},
+};
+
+static const tw_option momentum_options[] = {
+    {"outer_lr", TW_OPTION_REAL, offsetof(tw_outer_options, rate), "0.7", 0, 10, NULL, "the outer optimiser's rate"},
+    {"outer_momentum", TW_OPTION_REAL, offsetof(tw_outer_options, momentum), "0.9", 0, 0.999, NULL, "and its momentum"},
+    {"nesterov", TW_OPTION_SWITCH, offsetof(tw_outer_options, nesterov), "on", 0, 0, NULL, "in Nesterov's form"},
+};
+
+static const tw_option fragment_options[] = {
+    {"fragments", TW_OPTION_INTEGER, offsetof(tw_outer_options, fragments), "1", 1, TW_MOST_FRAGMENTS, NULL,
+     "parts of the model that meet in turn; they have to divide `every`"},
+    {"delay", TW_OPTION_INTEGER, offsetof(tw_outer_options, delay), "0", 0, 1000000, NULL,
+     "steps that a worker goes on while a fragment travels; fewer than every / fragments"},
+    {"mixing", TW_OPTION_REAL, offsetof(tw_outer_options, mixing), "0", 0, 1, NULL,
+     "how much of its own weights a worker keeps when the shared ones come"},
+};
+
+/* All options, and where they go. Those that a method does not take have their defaults, and no name. */
+static size_t list_options(const tw_outer_method *method, tw_outer_options *options, tw_option_set sets[OPTION_SETS])
+{
+    size_t count = 0;
+#define SET(of) (tw_option_set){of, sizeof(of) / sizeof *(of), options, method->presets}
+    sets[count++] = SET(common_options);
+    if (method->takes_momentum) sets[count++] = SET(momentum_options);
+    if (method->takes_fragments) sets[count++] = SET(fragment_options);
+#undef SET
+    return count;
+}
+
+tw_status tw_outer_find(const char *spec, const tw_outer_method **method)
+{
+    char name[64], names[512] = "";
+    TW_TRY(tw_spec_name(spec, name, sizeof name));
+    for (size_t i = 0, used = 0; (*method = tw_outer_method_at(i)); i++) {
+        if (strcmp((*method)->name, name) == 0) return TW_OK;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", (*method)->name);
+    }
+    return tw_fail(TW_ERROR_SPEC, "no method of local updates \"%s\"; there are: %s", name, names);
+}
+
+/* ---- two specs in one --------------------------------------------------------------------------------------------
+ * "diloco:every=50,exchange=topk,density=0.01" is the method's "diloco:every=50,exchange=topk" and the scheme's
+ * "topk:density=0.01". */
+
+static int method_takes(const tw_outer_method *method, const char *key)
+{
+    tw_option_set sets[OPTION_SETS];
+    size_t count = list_options(method, NULL, sets);
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < sets[s].count; i++)
+            if (strcmp(sets[s].options[i].key, key) == 0) return 1;
+    return 0;
+}
+
+static int scheme_takes(const char *scheme, const char *key)
+{
+    tw_option_info info = {.struct_size = sizeof info};
+    size_t index = 0;
+    while (index < tw_schemes_count() && strcmp(tw_schemes_name(index), scheme) != 0) index++;
+    for (size_t i = 0; i < tw_schemes_option_count(index); i++)
+        if (tw_schemes_option(index, i, &info) == TW_OK && strcmp(info.name, key) == 0) return 1;
+    return 0;
+}
+
+/* A part of a spec, "key=value", up to its comma. */
+typedef struct part {
+    const char *at;
+    size_t length;
+    char key[64];
+} part;
+
+static int next_part(const char **rest, part *next)
+{
+    if (!*rest || !**rest) return 0;
+    next->at = *rest;
+    next->length = strcspn(*rest, ",");
+    size_t key = strcspn(*rest, "=,");
+    snprintf(next->key, sizeof next->key, "%.*s", (int)(key < sizeof next->key ? key : sizeof next->key - 1), *rest);
+    *rest += next->length + ((*rest)[next->length] == ',');
+    return 1;
+}
+
+static const char *options_of(const char *spec)
+{
+    const char *colon = strchr(spec, ':');
+    return colon ? colon + 1 : "";
+}
+
+/* The value of `exchange` in a spec, or its default. */
+static void read_exchange(const char *spec, const tw_outer_method *method, char *exchange, size_t room)
+{
+    const char *rest = options_of(spec), *fallback = common_options[1].fallback;
+    size_t head = strlen("exchange=");
+    for (const tw_preset *p = method->presets; p && p->key; p++)
+        if (strcmp(p->key, "exchange") == 0) fallback = p->value;
+    snprintf(exchange, room, "%s", fallback);
+    for (part next; next_part(&rest, &next);)
+        if (strcmp(next.key, "exchange") == 0 && next.length > head)
+            snprintf(exchange, room, "%.*s", (int)(next.length - head), next.at + head);
+}
+
+/* To a spec. */
+static void append(char *spec, size_t room, const part *option)
+{
+    size_t used = strlen(spec);
+    const char *between = strchr(spec, ':') ? "," : ":";
+    snprintf(spec + used, room - used, "%s%.*s", between, (int)option->length, option->at);
+}
+
+/* Options that neither knows stay the method's, whose parser says what is wrong with them. */
+static void divide(const tw_outer_method *method, const char *spec, char *own, char *exchange, size_t room)
+{
+    const char *rest = options_of(spec);
+    char scheme[64];
+    read_exchange(spec, method, exchange, room);
+    snprintf(scheme, sizeof scheme, "%.*s", (int)strcspn(exchange, ":"), exchange);
+    snprintf(own, room, "%s", method->name);
+    for (part next; next_part(&rest, &next);) {
+        int is_own = method_takes(method, next.key) || !scheme_takes(scheme, next.key);
+        append(is_own ? own : exchange, room, &next);
+    }
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static tw_status check(const tw_outer_method *method, const tw_outer_options *o)
+{
+    if (o->every % o->fragments != 0)
+        return tw_fail(TW_ERROR_SPEC,
+                       "%s: fragments=%lld do not divide every=%lld; each fragment meets as often as the others",
+                       method->name, (long long)o->fragments, (long long)o->every);
+    if (o->delay >= o->every / o->fragments && o->delay > 0)
+        return tw_fail(TW_ERROR_SPEC,
+                       "%s: delay=%lld is not below every / fragments = %lld; one fragment is under way at a time",
+                       method->name, (long long)o->delay, (long long)(o->every / o->fragments));
+    if (o->every == 1 && o->momentum > 0)
+        return tw_fail(TW_ERROR_SPEC,
+                       "%s: every=1 exchanges in every step, and an outer momentum of %g does harm there; write "
+                       "every=10 or more, or outer_lr=1,outer_momentum=0",
+                       method->name, o->momentum);
+    return TW_OK;
+}
+
+/* What a method does not let a person choose. */
+static void fix(const tw_outer_method *method, tw_outer_options *o)
+{
+    if (!method->takes_momentum) {
+        o->rate = 1;
+        o->momentum = 0;
+        o->nesterov = 0;
+    }
+    if (!method->takes_fragments) {
+        o->fragments = 1;
+        o->delay = 0;
+        o->mixing = 0;
+    }
+}
+
+/* The room is each text's. */
+static tw_status parse(const tw_outer_method *method, const char *spec, char *own, char *exchange, size_t room,
+                       tw_outer_options *options)
+{
+    tw_option_set sets[OPTION_SETS];
+    size_t count = list_options(method, options, sets);
+    divide(method, spec, own, exchange, room);
+    tw_status status = tw_spec_parse(own, sets, count);
+    if (status != TW_OK) return status == TW_ERROR_SPEC ? tw_fail_in(status, method->name) : status;
+    fix(method, options);
+    status = check(method, options);
+    tw_spec_release(sets, count); /* the exchange has been read */
+    return status;
+}
+
+tw_status tw_outer_parse(const tw_outer_method *method, const char *spec, tw_outer_options *options, char **exchange)
+{
+    size_t room = strlen(spec) + 128; /* a default exchange comes in */
+    char *texts;
+    TW_TRY(tw_allocate(2, room, &texts));
+    tw_status status = parse(method, spec, texts, texts + room, room, options);
+    if (status == TW_OK) status = tw_copy_string(texts + room, exchange);
+    tw_free(texts);
+    return status;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+size_t tw_outers_count(void)
+{
+    size_t count = 0;
+    while (tw_outer_method_at(count)) count++;
+    return count;
+}
+
+const char *tw_outers_name(size_t index)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    return method ? method->name : NULL;
+}
+
+const char *tw_outers_summary(size_t index)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    return method ? method->summary : NULL;
+}
+
+size_t tw_outers_option_count(size_t index)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    tw_option_set sets[OPTION_SETS];
+    return method ? tw_options_count(sets, list_options(method, NULL, sets)) : 0;
+}
+
+tw_status tw_outers_option(size_t index, size_t number, tw_option_info *option)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!method)
+        return tw_fail(TW_ERROR_ARGUMENT, "there are %zu methods of local updates and no number %zu", tw_outers_count(),
+                       index);
+    return tw_options_tell(sets, list_options(method, NULL, sets), number, option);
+}
+
+size_t tw_outers_help(size_t index, char *text, size_t capacity)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    tw_option_set sets[OPTION_SETS];
+    if (!method) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
+    return tw_options_describe(method->name, method->summary, sets, list_options(method, NULL, sets), text, capacity);
+}

@@ -1,0 +1,68 @@
+/* What an outer loop of another number of workers goes on with. What is shared is the same whoever saved it; what the
+ * exchange holds back is regrouped as a reducer's. */
+#include "error.h"
+#include "memory.h"
+#include "outer.h"
+#include "regroup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first that is there. */
+static tw_status find_shared(tw_state_source source, void *context, int old_size, const tw_state **state)
+{
+    *state = NULL;
+    for (int old = 0; old < old_size && !*state; old++) TW_TRY(source(context, old, state));
+    return *state ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "no old rank's state is there");
+}
+
+static int is_exchange(const char *name)
+{
+    return strncmp(name, "exchange", strlen("exchange")) == 0;
+}
+
+/* All that begins with the prefix, but what an exchange holds back. */
+static tw_status copy_shared(const tw_state *from, const char *prefix, tw_state *state)
+{
+    size_t head = strlen(prefix);
+    for (size_t i = 0; i < tw_state_count(from); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(from, i, &entry));
+        if (strncmp(entry.name, prefix, head) != 0 || is_exchange(entry.name + head)) continue;
+        TW_TRY(tw_state_put(state, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
+    return TW_OK;
+}
+
+static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_regrouping *to, tw_state_source source,
+                         void *context, const char *prefix, tw_state *state)
+{
+    char part[1024];
+    const tw_state *from;
+    TW_TRY(find_shared(source, context, to->old_size, &from));
+    TW_TRY(copy_shared(from, prefix, state));
+    for (size_t f = 0; f < plan->fragment_count; f++) {
+        const tw_fragment *fragment = &plan->fragments[f];
+        TW_TRY(tw_outer_join_exchange(part, sizeof part, prefix, f));
+        TW_TRY(tw_reducer_regroup_state(exchange, plan->tensors + fragment->first, fragment->count, to->old_size,
+                                        source, context, to->rank, to->size, part, state));
+    }
+    return TW_OK;
+}
+
+tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                 tw_state_source source, void *context, int rank, int size, const char *prefix,
+                                 tw_state *state)
+{
+    tw_outer *plan;
+    char *exchange = NULL;
+    tw_regrouping to = {old_size, rank, size};
+    TW_TRY(tw_regrouping_check_call(spec, source, prefix, state));
+    TW_TRY(tw_regrouping_check(&to));
+    TW_TRY(tw_allocate(1, sizeof *plan, &plan));
+    tw_status status = tw_outer_describe(plan, spec, tensors, count, &exchange);
+    if (status == TW_OK) status = regroup(plan, exchange, &to, source, context, prefix, state);
+    tw_free(exchange);
+    tw_outer_destroy(plan);
+    return status;
+}

@@ -1,0 +1,350 @@
+/* The rounds of an outer loop. */
+#include "outer.h"
+
+#include "channel.h"
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { UNSTABLE_ROUNDS = 3 }; /* in a row, of which each undoes half of the ones before or more: a warning */
+
+/* ---- what the ranks tell each other ------------------------------------------------------------------------------ */
+
+static uint32_t digest_of(const tw_outer *outer, const tw_fragment *fragment)
+{
+    return tw_crc32c(0, outer->digests + 2 * fragment->first, 2 * fragment->count * sizeof *outer->digests);
+}
+
+static tw_status gather_words(tw_outer *outer)
+{
+    tw_outer_word own = {.round = outer->round,
+                         .digest = digest_of(outer, tw_outer_current(outer)),
+                         .submitted = (uint16_t)(outer->submitted || outer->given > 0),
+                         .finishing = (uint16_t)outer->finishing,
+                         .weight = outer->given};
+    return tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words);
+}
+
+/* The first tensor in which rank `other` has other bits. A collective, as all ranks have seen that the digests differ.
+ */
+static tw_status name_difference(tw_outer *outer, const tw_fragment *fragment, int other)
+{
+    size_t bytes = 2 * fragment->count * sizeof *outer->digests, tensor = 0;
+    const uint32_t *first, *theirs;
+    unsigned char *all;
+    TW_TRY(tw_allocate((size_t)outer->size, bytes, &all));
+    tw_status status = tw_channel_gather_into(outer->channel, outer->digests + 2 * fragment->first, bytes, all);
+    first = (const uint32_t *)all;
+    theirs = (const uint32_t *)(all + (size_t)other * bytes);
+    while (tensor + 1 < fragment->count && memcmp(first + 2 * tensor, theirs + 2 * tensor, 2 * sizeof *first) == 0)
+        tensor++;
+    tw_free(all);
+    TW_TRY(status);
+    return tw_fail(TW_ERROR_STATE,
+                   "the shared weights differ before round %llu: rank %d has not the %s that rank 0 has; go on from the "
+                   "last checkpoint",
+                   (unsigned long long)outer->round, other, outer->tensors[fragment->first + tensor].name);
+}
+
+/* Words are not trusted: what they say must be possible. */
+static tw_status check_word(const tw_outer *outer, int rank)
+{
+    const tw_outer_word *word = &outer->words[rank], *first = &outer->words[0];
+    if (word->round != first->round)
+        return tw_fail(TW_ERROR_PACKET, "rank %d is in round %llu and rank 0 in round %llu", rank,
+                       (unsigned long long)word->round, (unsigned long long)first->round);
+    if (word->submitted <= 1 && word->finishing <= 1 && word->weight >= 0 && word->weight <= 1e9 &&
+        (word->weight == 0 || word->submitted))
+        return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank %d gives a weight of %g to round %llu, which cannot be", rank, word->weight,
+                   (unsigned long long)word->round);
+}
+
+static tw_status check_words(tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    for (int r = 0; r < outer->size; r++) TW_TRY(check_word(outer, r));
+    for (int r = 1; r < outer->size; r++)
+        if (outer->words[r].digest != outer->words[0].digest) return name_difference(outer, fragment, r);
+    return TW_OK;
+}
+
+/* ---- giving ------------------------------------------------------------------------------------------------------ */
+
+static int any_submits(const tw_outer *outer)
+{
+    int any = 0;
+    for (int r = 0; r < outer->size; r++) any |= outer->words[r].submitted;
+    return any;
+}
+
+/* The last tensor first, as reducers like it. */
+static tw_status submit(tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    for (size_t i = fragment->count; i-- > 0;) {
+        tw_gradient gradient = {.struct_size = sizeof gradient,
+                                .data = outer->delta + outer->places[fragment->first + i],
+                                .absent = outer->given == 0};
+        TW_TRY(tw_reducer_submit_with(fragment->reducer, i, &gradient));
+    }
+    outer->submitted = 1;
+    return TW_OK;
+}
+
+/* NaN and infinity go to nobody. */
+static void drop(tw_outer *outer)
+{
+    outer->given = 0;
+    outer->stats.offers_dropped++;
+    tw_log(TW_LOG_WARNING,
+           "rank %d gives nothing to round %llu of %s: its weights are NaN or infinite, or too far from the shared ones",
+           outer->rank, (unsigned long long)outer->round, outer->method->name);
+}
+
+/* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks
+ * have said whether they give anything. */
+static tw_status give(tw_outer *outer, float *const *weights)
+{
+    tw_fragment *fragment = tw_outer_current(outer);
+    outer->given = fragment->moved ? outer->weight : 0;
+    fragment->moved = 0;
+    for (size_t i = fragment->first; outer->given > 0 && i < fragment->first + fragment->count; i++) {
+        size_t place = outer->places[i], count = outer->places[i + 1] - place;
+        tw_outer_subtract(outer->theta + place, weights[i], (float)outer->given, count, outer->delta + place);
+        if (!tw_kernels_best()->all_finite(outer->delta + place, count)) drop(outer);
+    }
+    outer->phase = TW_OUTER_GIVEN;
+    outer->submitted = 0;
+    return outer->options.delay > 0 && !outer->finishing ? submit(outer) : TW_OK;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+static void end_round(tw_outer *outer)
+{
+    outer->phase = TW_OUTER_IDLE;
+    outer->round++;
+}
+
+/* The mean over those that gave something. */
+static void scale(const tw_outer *outer, double weights)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    float factor = (float)(outer->size / weights);
+    float *values = outer->delta + fragment->start;
+    if (factor == 1.0F) return;
+    for (size_t i = 0; i < fragment->elements; i++) values[i] *= factor;
+}
+
+static tw_status exchange(tw_outer *outer)
+{
+    double weights = 0;
+    outer->all_finish = 1;
+    for (int r = 0; r < outer->size; r++) {
+        weights += outer->words[r].weight;
+        outer->all_finish &= outer->words[r].finishing;
+    }
+    tw_status status = TW_SKIPPED;
+    if (any_submits(outer)) {
+        if (!outer->submitted) TW_TRY(submit(outer));
+        status = tw_reducer_wait(tw_outer_current(outer)->reducer);
+    }
+    if (tw_status_is_error(status)) return status;
+    if (status == TW_OK && weights > 0) {
+        scale(outer, weights);
+        outer->phase = TW_OUTER_ARRIVED;
+        return TW_OK;
+    }
+    outer->stats.rounds_empty++; /* momentum would coast on nothing: the shared weights stay where they are */
+    tw_outer_current(outer)->moved |= outer->given > 0;
+    end_round(outer);
+    return TW_OK;
+}
+
+tw_status tw_outer_await(tw_outer *outer)
+{
+    if (outer->phase != TW_OUTER_GIVEN) return TW_OK;
+    double begun = tw_clock();
+    TW_TRY(gather_words(outer));
+    tw_status status = check_words(outer);
+    if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
+    status = exchange(outer);
+    outer->stats.seconds_wait += tw_clock() - begun;
+    return status;
+}
+
+/* An outer step that is too long throws the weights from one side to the other. */
+static void watch(tw_outer *outer, const tw_outer_sums *sums)
+{
+    double lengths = sqrt(sums->mean) * sqrt(sums->momentum);
+    outer->stats.cosine = lengths > 0 ? sums->both / lengths : 0;
+    outer->against = outer->stats.cosine < -0.5 ? outer->against + 1 : 0;
+    if (outer->against == UNSTABLE_ROUNDS && outer->rank == 0)
+        tw_log(TW_LOG_WARNING,
+               "%s: %d rounds in a row have pointed against those before them; a smaller outer_lr or outer_momentum "
+               "would be stable",
+               outer->method->name, UNSTABLE_ROUNDS);
+}
+
+static void descend(tw_outer *outer, float mixing, float *const *weights)
+{
+    tw_fragment *fragment = tw_outer_current(outer);
+    tw_outer_sums sums = {0};
+    for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
+        size_t place = outer->places[i], count = outer->places[i + 1] - place;
+        tw_outer_descend(&outer->options, outer->delta + place, count, outer->v + place, outer->theta + place,
+                         outer->digests + 2 * i, &sums);
+        tw_outer_mix(mixing, outer->theta + place, count, weights[i]);
+    }
+    fragment->moved = mixing > 0;
+    watch(outer, &sums);
+}
+
+/* Ends the round under way. *applied: the weights have changed. */
+static tw_status take(tw_outer *outer, float mixing, float *const *weights, int *applied)
+{
+    TW_TRY(tw_outer_await(outer));
+    *applied = outer->phase == TW_OUTER_ARRIVED;
+    if (!*applied) return TW_OK;
+    descend(outer, outer->given > 0 ? mixing : 0, weights); /* what is not finite is healed */
+    end_round(outer);
+    return TW_OK;
+}
+
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+
+static tw_status check_call(const tw_outer *outer, float *const *weights)
+{
+    TW_TRY(tw_outer_need(outer));
+    TW_TRY(tw_need(weights, "weights"));
+    for (size_t i = 0; i < outer->count; i++)
+        if (!weights[i]) return tw_fail(TW_ERROR_ARGUMENT, "weights[%zu], of %s, is NULL", i, outer->tensors[i].name);
+    return tw_channel_check(outer->channel);
+}
+
+static tw_status check_begun(const tw_outer *outer, int begun)
+{
+    if (outer->begun == begun) return TW_OK;
+    return tw_fail(TW_ERROR_ORDER,
+                   begun ? "tw_outer_begin comes before the first step" : "it has begun; tw_outer_finish comes first");
+}
+
+static void copy_out(const tw_outer *outer, float *const *weights)
+{
+    for (size_t i = 0; i < outer->count; i++)
+        memcpy(weights[i], outer->theta + outer->places[i],
+               (outer->places[i + 1] - outer->places[i]) * sizeof *outer->theta);
+}
+
+/* Rank 0's weights are where all begin. */
+static tw_status spread_start(tw_outer *outer, float *const *weights)
+{
+    for (size_t i = 0; i < outer->count; i++)
+        memcpy(outer->theta + outer->places[i], weights[i],
+               (outer->places[i + 1] - outer->places[i]) * sizeof *outer->theta);
+    TW_TRY(tw_channel_broadcast_into(outer->channel, 0, outer->theta, outer->elements * sizeof *outer->theta));
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 0;
+    copy_out(outer, weights);
+    return TW_OK;
+}
+
+/* Each rank has loaded a state, or none has; they are of one moment, and have the same shared bits. */
+static tw_status check_loaded(tw_outer *outer)
+{
+    tw_outer_word own = {.round = outer->round, .weight = outer->loaded, .submitted = 1};
+    own.digest = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
+    TW_TRY(tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words));
+    for (int r = 0; r < outer->size; r++) {
+        const tw_outer_word *word = &outer->words[r], *first = &outer->words[0];
+        if (word->weight != first->weight)
+            return tw_fail(TW_ERROR_STATE, "rank %d has%s loaded a state, and rank 0 has%s: all do, or none", r,
+                           word->weight > 0 ? "" : " not", first->weight > 0 ? "" : " not");
+        if (outer->loaded && (word->round != first->round || word->digest != first->digest))
+            return tw_fail(TW_ERROR_STATE,
+                           "rank %d's state is of another run or moment than rank 0's: round %llu, and %llu", r,
+                           (unsigned long long)word->round, (unsigned long long)first->round);
+    }
+    return TW_OK;
+}
+
+tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
+{
+    TW_TRY(check_call(outer, weights));
+    TW_TRY(check_begun(outer, 0));
+    tw_outer_digest(outer);
+    TW_TRY(check_loaded(outer));
+    if (!outer->loaded) {
+        TW_TRY(spread_start(outer, weights));
+        tw_outer_digest(outer);
+    }
+    outer->loaded = outer->finishing = 0;
+    outer->begun = 1;
+    return TW_OK;
+}
+
+tw_status tw_outer_set_weight(tw_outer *outer, double weight)
+{
+    TW_TRY(tw_outer_need(outer));
+    if (!(weight >= 0 && weight <= 1e9))
+        return tw_fail(TW_ERROR_ARGUMENT, "a weight of %g; it must be a number from 0 to 1e9", weight);
+    outer->weight = weight;
+    return TW_OK;
+}
+
+tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event)
+{
+    int applied = 0, started = 0;
+    const tw_outer_options *o = &outer->options;
+    TW_TRY(check_call(outer, weights));
+    TW_TRY(tw_need(event, "event"));
+    TW_TRY(check_begun(outer, 1));
+    outer->stats.steps++;
+    outer->since++;
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 1;
+    if (outer->phase != TW_OUTER_IDLE && outer->since == o->delay)
+        TW_TRY(take(outer, (float)o->mixing, weights, &applied));
+    if (outer->since == o->every / o->fragments) {
+        outer->since = 0;
+        started = 1;
+        TW_TRY(give(outer, weights));
+        if (o->delay == 0) TW_TRY(take(outer, (float)o->mixing, weights, &applied));
+    }
+    *event = applied ? TW_OUTER_APPLIED : started && o->delay > 0 ? TW_OUTER_STARTED : TW_OUTER_NOTHING;
+    return TW_OK;
+}
+
+tw_status tw_outer_read(tw_outer *outer, float *const *shared)
+{
+    TW_TRY(check_call(outer, shared));
+    copy_out(outer, shared);
+    return TW_OK;
+}
+
+/* Each fragment has met once since nobody takes steps any more. */
+static tw_status meet_for_good(tw_outer *outer, float *const *weights)
+{
+    int applied;
+    if (outer->phase != TW_OUTER_IDLE) TW_TRY(take(outer, (float)outer->options.mixing, weights, &applied));
+    for (size_t fragments = 0; fragments < outer->fragment_count;) {
+        TW_TRY(give(outer, weights));
+        TW_TRY(take(outer, 0, weights, &applied));
+        fragments = outer->all_finish ? fragments + 1 : 0;
+    }
+    return TW_OK;
+}
+
+tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
+{
+    TW_TRY(check_call(outer, weights));
+    TW_TRY(check_begun(outer, 1));
+    outer->finishing = 1;
+    TW_TRY(meet_for_good(outer, weights));
+    copy_out(outer, weights);
+    outer->begun = 0;
+    outer->since = 0;
+    return TW_OK;
+}

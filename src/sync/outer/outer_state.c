@@ -1,0 +1,183 @@
+/* Saving and loading what an outer loop remembers: the shared weights, their momentum, where in its rounds it is, and
+ * what the exchange holds back. A round that is under way is waited for, and its mean is saved: so a saved run goes on
+ * with the bits of one that was not. */
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "outer.h"
+#include "reducer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What of a tensor is saved, and where it stands. */
+typedef struct saved_array {
+    const char *what;
+    float *values;
+} saved_array;
+
+enum { ARRAYS = 3, NUMBERS = 4 };
+
+/* The third only where a mean has arrived and waits for its step. */
+static size_t list_arrays(const tw_outer *outer, int arrived, saved_array arrays[ARRAYS])
+{
+    arrays[0] = (saved_array){"theta", outer->theta};
+    arrays[1] = (saved_array){"outer_momentum", outer->v};
+    arrays[2] = (saved_array){"arrived", outer->delta};
+    return arrived ? 3 : 2;
+}
+
+/* Of `arrived` only the round's fragment counts. */
+static int holds(const tw_outer *outer, size_t array, size_t tensor)
+{
+    const tw_fragment *current = tw_outer_current(outer);
+    return array < 2 || (tensor >= current->first && tensor < current->first + current->count);
+}
+
+static tw_status join(char *name, size_t room, const char *prefix, const char *what, const char *tensor)
+{
+    size_t length = (size_t)snprintf(name, room, "%s%s/%s", prefix, what, tensor);
+    if (length < room) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(prefix));
+}
+
+tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment)
+{
+    size_t length = (size_t)snprintf(text, room, "%sexchange%zu/", prefix, fragment);
+    return length < room ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+}
+
+static tw_status check_state_call(const tw_outer *outer, const char *prefix, const tw_state *state)
+{
+    TW_TRY(tw_outer_need(outer));
+    TW_TRY(tw_need(prefix, "prefix"));
+    return tw_need(state, "state");
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+static tw_status save_arrays(const tw_outer *outer, const char *prefix, tw_state *state)
+{
+    char name[1024];
+    saved_array arrays[ARRAYS];
+    size_t count = list_arrays(outer, outer->phase == TW_OUTER_ARRIVED, arrays);
+    for (size_t a = 0; a < count; a++)
+        for (size_t i = 0; i < outer->count; i++) {
+            const tw_tensor *tensor = &outer->tensors[i];
+            if (!holds(outer, a, i)) continue;
+            TW_TRY(join(name, sizeof name, prefix, arrays[a].what, tensor->name));
+            TW_TRY(tw_state_put(state, name, TW_F32, tensor->dims, tensor->shape, arrays[a].values + outer->places[i]));
+        }
+    return TW_OK;
+}
+
+static tw_status save_numbers(const tw_outer *outer, const char *prefix, tw_state *state)
+{
+    char name[1024];
+    uint64_t moved = 0;
+    for (size_t f = 0; f < outer->fragment_count; f++) moved |= (uint64_t)outer->fragments[f].moved << f;
+    uint64_t numbers[NUMBERS] = {outer->round, (uint64_t)outer->since, outer->phase == TW_OUTER_ARRIVED, moved};
+    TW_TRY(join(name, sizeof name, prefix, "outer", "numbers"));
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
+}
+
+tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
+{
+    char text[1024];
+    TW_TRY(check_state_call(outer, prefix, state));
+    TW_TRY(tw_outer_await(outer));
+    TW_TRY(save_numbers(outer, prefix, state));
+    TW_TRY(save_arrays(outer, prefix, state));
+    for (size_t f = 0; f < outer->fragment_count; f++) {
+        TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
+        TW_TRY(tw_reducer_save_state(outer->fragments[f].reducer, text, state));
+    }
+    return TW_OK;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+static tw_status read_numbers(const tw_outer *outer, const char *prefix, const tw_state *state,
+                              uint64_t numbers[NUMBERS])
+{
+    char name[1024];
+    uint64_t between = (uint64_t)(outer->options.every / outer->options.fragments);
+    TW_TRY(join(name, sizeof name, prefix, "outer", "numbers"));
+    TW_TRY(tw_state_get(state, name, TW_U64, NUMBERS, numbers));
+    if (numbers[1] < between && numbers[2] <= 1 && numbers[3] >> outer->fragment_count == 0) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s says %llu steps since a round began, and there are %llu from one to the next",
+                   name, (unsigned long long)numbers[1], (unsigned long long)between);
+}
+
+static tw_status read_tensor(const tw_outer *outer, size_t i, const char *name, const tw_state *state, float *read)
+{
+    size_t count = outer->places[i + 1] - outer->places[i];
+    TW_TRY(tw_state_get(state, name, TW_F32, count, read));
+    if (tw_kernels_best()->all_finite(read, count)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
+}
+
+/* Everything is read, into `read`, before anything changes. */
+static tw_status read_arrays(const tw_outer *outer, const char *prefix, const tw_state *state, int arrived, float *read)
+{
+    char name[1024];
+    saved_array arrays[ARRAYS];
+    size_t count = list_arrays(outer, arrived, arrays);
+    for (size_t a = 0; a < count; a++)
+        for (size_t i = 0; i < outer->count; i++) {
+            if (!holds(outer, a, i)) continue;
+            TW_TRY(join(name, sizeof name, prefix, arrays[a].what, outer->tensors[i].name));
+            TW_TRY(read_tensor(outer, i, name, state, read + a * outer->elements + outer->places[i]));
+        }
+    return TW_OK;
+}
+
+/* Once to see whether it can be loaded, and then. */
+static tw_status load_reducers(tw_outer *outer, const char *prefix, const tw_state *state,
+                               tw_status (*act)(tw_reducer *, const char *, const tw_state *))
+{
+    char text[1024];
+    for (size_t f = 0; f < outer->fragment_count; f++) {
+        TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
+        TW_TRY(act(outer->fragments[f].reducer, text, state));
+    }
+    return TW_OK;
+}
+
+static void take_numbers(tw_outer *outer, const uint64_t numbers[NUMBERS])
+{
+    outer->round = numbers[0];
+    outer->since = (int64_t)numbers[1];
+    outer->phase = numbers[2] ? TW_OUTER_ARRIVED : TW_OUTER_IDLE;
+    outer->given = 1; /* where this counts, and it was 0, the weights are what they became */
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[3] >> f & 1;
+}
+
+static tw_status load(tw_outer *outer, const char *prefix, const tw_state *state, float *read)
+{
+    saved_array arrays[ARRAYS];
+    uint64_t numbers[NUMBERS], round = outer->round;
+    TW_TRY(read_numbers(outer, prefix, state, numbers));
+    outer->round = numbers[0]; /* says which fragment's mean has arrived */
+    tw_status status = read_arrays(outer, prefix, state, (int)numbers[2], read);
+    if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_check_state);
+    if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_load_state);
+    outer->round = round;
+    TW_TRY(status);
+    take_numbers(outer, numbers);
+    for (size_t a = list_arrays(outer, (int)numbers[2], arrays); a-- > 0;)
+        memcpy(arrays[a].values, read + a * outer->elements, outer->elements * sizeof *read);
+    outer->loaded = 1;
+    return TW_OK;
+}
+
+tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state)
+{
+    float *read;
+    TW_TRY(check_state_call(outer, prefix, state));
+    if (outer->begun) return tw_fail(TW_ERROR_ORDER, "load the state before tw_outer_begin");
+    TW_TRY(tw_allocate(ARRAYS * outer->elements, sizeof *read, &read));
+    tw_status status = load(outer, prefix, state, read);
+    tw_free(read);
+    return status;
+}

@@ -1,0 +1,647 @@
+/* The outer loop: golden values of the methods' equations (quadratics, worked out by hand and in exact arithmetic),
+ * identities between methods, equal bits, and what happens to ranks that skip, stop early, spoil or differ. Each scene
+ * runs in a world of virtual time. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+#include <thinwire/thinwire_sim.h>
+
+#include "outer.h"
+#include "support/assert.h"
+#include "support/random.h"
+
+enum { TENSORS = 2, MOST_RANKS = 8, MOST_STEPS = 64, MOST_ELEMENTS = 4096 };
+
+typedef struct scene scene;
+
+/* One rank's part of a scene. */
+typedef struct actor {
+    scene *all;
+    int rank;
+    tw_outer *outer;
+    tw_comm *comm;
+    float weights[MOST_ELEMENTS], shared[MOST_ELEMENTS];
+    float *parts[TENSORS], *shared_parts[TENSORS];
+    float history[MOST_STEPS][2]; /* theta after each step: the first element of each tensor */
+    tw_outer_event events[MOST_STEPS];
+    tw_status status;
+    char text[512];
+    tw_outer_counts counts;
+} actor;
+
+struct scene {
+    const char *spec;
+    int ranks, steps;
+    size_t first, second; /* elements of the two tensors */
+    double latency;
+    /* A rank's local step, in place. */
+    void (*move)(actor *self, int step);
+    int (*steps_of)(const actor *self);                   /* NULL: all take `steps` */
+    tw_status (*between)(actor *self, int step);          /* after each step; NULL: nothing */
+    int unfinished;                                       /* without tw_outer_finish */
+    double start[2], centre[MOST_RANKS][2], rate, tilt[MOST_RANKS];
+    actor *actors;
+};
+
+static void point(const scene *all, float *values, float **parts)
+{
+    parts[0] = values;
+    parts[1] = values + all->first;
+}
+
+static tw_status create(actor *self)
+{
+    const scene *all = self->all;
+    const tw_tensor table[TENSORS] = {{.name = "first", .dims = 1, .shape = {all->first}},
+                                      {.name = "second", .dims = 1, .shape = {all->second}}};
+    return tw_outer_create(self->comm, all->spec, table, TENSORS, &self->outer);
+}
+
+static tw_status look(actor *self, int step)
+{
+    tw_status status = tw_outer_read(self->outer, self->shared_parts);
+    self->history[step][0] = self->shared_parts[0][0];
+    self->history[step][1] = self->shared_parts[1][0];
+    return status;
+}
+
+static tw_status walk(actor *self)
+{
+    const scene *all = self->all;
+    int steps = all->steps_of ? all->steps_of(self) : all->steps;
+    tw_status status = tw_outer_begin(self->outer, self->parts);
+    for (int step = 0; step < steps && status == TW_OK; step++) {
+        tw_world_compute(0.01 * (1 + self->rank));
+        all->move(self, step);
+        status = tw_outer_step(self->outer, self->parts, &self->events[step]);
+        if (status == TW_OK) status = look(self, step);
+        if (status == TW_OK && all->between) status = all->between(self, step);
+    }
+    if (status == TW_OK && !all->unfinished) status = tw_outer_finish(self->outer, self->parts);
+    return status == TW_OK ? tw_outer_read(self->outer, self->shared_parts) : status;
+}
+
+static void live(void *context, int rank, tw_comm *comm)
+{
+    scene *all = context;
+    actor *self = &all->actors[rank];
+    self->all = all;
+    self->rank = rank;
+    self->comm = comm;
+    self->counts.struct_size = sizeof self->counts;
+    point(all, self->weights, self->parts);
+    point(all, self->shared, self->shared_parts);
+    for (size_t i = 0; i < all->first + all->second; i++) self->weights[i] = (float)all->start[i >= all->first];
+    self->status = create(self);
+    if (self->status == TW_OK) self->status = walk(self);
+    if (self->status != TW_OK) snprintf(self->text, sizeof self->text, "%s", tw_last_error());
+    if (self->outer) (void)tw_outer_stats(self->outer, &self->counts);
+    tw_outer_destroy(self->outer);
+}
+
+static void play(scene *all)
+{
+    tw_world *world;
+    if (all->latency == 0) all->latency = 1e-4;
+    const tw_world_options options = {
+        .struct_size = sizeof options, .workers = (unsigned)all->ranks, .latency = all->latency};
+    all->actors = calloc((size_t)all->ranks, sizeof *all->actors);
+    assert_ok(tw_world_create(&options, &world));
+    assert_ok(tw_world_run(world, live, all));
+    tw_world_destroy(world);
+}
+
+static void play_well(scene *all)
+{
+    play(all);
+    for (int r = 0; r < all->ranks; r++)
+        if (all->actors[r].status != TW_OK) fail_msg("%s, rank %d: %s", all->spec, r, all->actors[r].text);
+    for (int r = 1; r < all->ranks; r++)
+        assert_memory_equal(all->actors[0].shared, all->actors[r].shared, sizeof all->actors[0].shared);
+}
+
+/* ---- a quadratic: the gradient is x - c -------------------------------------------------------------------------- */
+
+static void descend(actor *self, int step)
+{
+    const scene *all = self->all;
+    (void)step;
+    for (int t = 0; t < TENSORS; t++) {
+        float *x = self->parts[t];
+        x[0] -= (float)all->rate * (x[0] - (float)all->centre[self->rank][t]);
+    }
+}
+
+static void quadratic(scene *all, const char *spec, int steps, double start, double rate, const double centre[2])
+{
+    *all = (scene){.spec = spec, .ranks = 2, .steps = steps, .first = 1, .second = 1, .move = descend,
+                   .start = {start, start}, .rate = rate};
+    for (int r = 0; r < 2; r++) all->centre[r][0] = all->centre[r][1] = centre[r];
+}
+
+static void check_rounds(const char *spec, int every, double start, double rate, const double centre[2],
+                         const double *golden, int rounds)
+{
+    scene all;
+    quadratic(&all, spec, every * rounds, start, rate, centre);
+    play_well(&all);
+    for (int round = 0; round < rounds; round++) {
+        assert_near(all.actors[0].history[every * (round + 1) - 1][0], golden[round], 2e-6);
+        assert_near(all.actors[0].weights[0], all.actors[0].shared[0], 0);
+        for (int step = every * round; step < every * (round + 1) - 1; step++)
+            assert_int_equal(all.actors[1].events[step], TW_OUTER_NOTHING);
+        assert_int_equal(all.actors[1].events[every * (round + 1) - 1], TW_OUTER_APPLIED);
+    }
+    assert_int_equal(all.actors[1].counts.rounds, rounds + 1); /* the last is of finish, and nobody gives to it */
+    assert_int_equal(all.actors[1].counts.rounds_empty, 1);
+    free(all.actors);
+}
+
+static void test_diloco_on_quadratics(void **state)
+{
+    (void)state;
+    const double golden2[] = {0.133742325, -0.351412315, -0.428759043, -0.271151209, -0.070351148, 0.060048953};
+    const double golden3[] = {0.869318000, 0.717079770, 0.569051572};
+    check_rounds("diloco:every=10,outer_lr=0.7,outer_momentum=0.9", 10, 1, 0.1, (double[]){1, -1}, golden2, 6);
+    check_rounds("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 4, 1, 0.1, (double[]){2, -1}, golden3, 3);
+}
+
+/* Where there is nothing to give but zeros the momentum coasts, by -lr * momentum^2 * v. */
+static void stand_still(actor *self, int step)
+{
+    if (step < 2) descend(self, step);
+}
+
+static void test_momentum_coasts(void **state)
+{
+    (void)state;
+    scene all;
+    quadratic(&all, "diloco:every=2,outer_lr=0.5,outer_momentum=0.8", 4, 1, 0.5, (double[]){0, 0});
+    all.move = stand_still;
+    play_well(&all);
+    double v = 0.75; /* 1 - 0.25 */
+    double first = 1 - 0.5 * (v + 0.8 * v);
+    assert_near(all.actors[0].history[1][0], first, 1e-6);
+    assert_near(all.actors[0].history[3][0], first - 0.5 * 0.8 * 0.8 * v, 1e-6);
+    free(all.actors);
+}
+
+/* Heavy ball: without Nesterov's look ahead the step is v. */
+static void test_heavy_ball(void **state)
+{
+    (void)state;
+    scene all;
+    quadratic(&all, "diloco:every=2,outer_lr=0.5,outer_momentum=0.8,nesterov=off", 4, 1, 0.5, (double[]){0, 0});
+    play_well(&all);
+    double theta = 1, v = 0;
+    for (int round = 0; round < 2; round++) {
+        v = 0.8 * v + 0.75 * theta;
+        theta -= 0.5 * v;
+        assert_near(all.actors[0].history[2 * round + 1][0], theta, 1e-6);
+    }
+    free(all.actors);
+}
+
+typedef struct stream_row {
+    const char *spec;
+    double theta[2], local[2][2];
+    int rounds;
+} stream_row;
+
+/* Streaming on the quadratic, 12 steps: theta and each rank's weights, before finish. */
+static const stream_row stream_rows[] = {
+    {"streaming:every=4,outer_lr=0.4,fragments=1,delay=0,mixing=0",
+     {0.569051572, 0.569051572}, {{0.569051572, 0.569051572}, {0.569051572, 0.569051572}}, 3},
+    {"streaming:every=4,outer_lr=0.4,fragments=2,delay=0,mixing=0",
+     {0.635296235, 0.569051572}, {{0.894589951, 0.569051572}, {0.324589951, 0.569051572}}, 6},
+    {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=0",
+     {0.680022593, 0.737541465}, {{0.812020334, 1.079667728}, {0.512020334, 0.266667728}}, 5},
+    {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=0.5",
+     {0.649907900, 0.717021762}, {{1.126810580, 1.326546624}, {0.170871840, -0.009408548}}, 5},
+    {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=1",
+     {0.618003548, 0.696502060}, {{1.717570464, 1.717570464}, {-0.435140927, -0.435140927}}, 5},
+};
+
+static void check_stream(const stream_row *row)
+{
+    scene all;
+    quadratic(&all, row->spec, 12, 1, 0.1, (double[]){2, -1});
+    all.unfinished = 1;
+    play_well(&all);
+    for (int t = 0; t < TENSORS; t++) {
+        assert_near(all.actors[0].shared[t], row->theta[t], 2e-6);
+        for (int r = 0; r < 2; r++) assert_near(all.actors[r].weights[t], row->local[r][t], 2e-6);
+    }
+    assert_int_equal(all.actors[0].counts.rounds, row->rounds);
+    free(all.actors);
+}
+
+static void test_streaming_on_quadratics(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof stream_rows / sizeof *stream_rows; i++) check_stream(&stream_rows[i]);
+}
+
+static void test_events_of_a_stream(void **state)
+{
+    (void)state;
+    scene all;
+    quadratic(&all, "streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
+    play_well(&all);
+    for (int step = 0; step < 12; step++) /* sent after steps 2, 4, ..., taken after 3, 5, ... */
+        assert_int_equal(all.actors[1].events[step],
+                         step % 2 == 1 ? TW_OUTER_STARTED : step == 0 ? TW_OUTER_NOTHING : TW_OUTER_APPLIED);
+    free(all.actors);
+}
+
+/* ---- random walks: identities, with equal bits ------------------------------------------------------------------- */
+
+static float noise(int rank, int step, size_t i)
+{
+    return ((float)random_word((uint64_t)(rank * 1000 + step), i) * 0x1p-32F - 0.5F) * 0.01F;
+}
+
+static void wander(actor *self, int step)
+{
+    for (size_t i = 0; i < self->all->first + self->all->second; i++) self->weights[i] += noise(self->rank, step, i);
+}
+
+static void walk_of(scene *all, const char *spec, int ranks, int steps)
+{
+    *all = (scene){.spec = spec, .ranks = ranks, .steps = steps, .first = 3000, .second = 700, .move = wander,
+                   .start = {0.25, -0.5}};
+}
+
+static void check_same(const char *one, const char *other)
+{
+    scene a, b;
+    walk_of(&a, one, 3, 12);
+    walk_of(&b, other, 3, 12);
+    play_well(&a);
+    play_well(&b);
+    assert_memory_equal(a.actors[0].history, b.actors[0].history, sizeof a.actors[0].history);
+    assert_memory_equal(a.actors[0].shared, b.actors[0].shared, sizeof a.actors[0].shared);
+    free(a.actors);
+    free(b.actors);
+}
+
+static void test_methods_that_are_the_same(void **state)
+{
+    (void)state;
+    check_same("local:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0");
+    check_same("diloco:every=4,outer_lr=0.6", "streaming:every=4,outer_lr=0.6,fragments=1,delay=0,mixing=0");
+    check_same("diloco:every=4,outer_lr=0.7,outer_momentum=0.9,nesterov=on,exchange=allreduce", "diloco:every=4");
+    check_same("diloco:every=4,exchange=topk,density=1,values=fp32,min_elements=1,min_dims=1", "diloco:every=4");
+}
+
+/* local: theta becomes the mean, which is theta minus the ranks' parts of what they moved, summed in rank order. */
+static void test_local_takes_the_mean(void **state)
+{
+    (void)state;
+    enum { RANKS = 3, EVERY = 5 };
+    scene all;
+    walk_of(&all, "local:every=5", RANKS, EVERY);
+    play_well(&all);
+    for (size_t i = 0; i < 3700; i++) {
+        float start = i < 3000 ? 0.25F : -0.5F, sum = 0;
+        for (int r = 0; r < RANKS; r++) {
+            float weight = start;
+            for (int step = 0; step < EVERY; step++) weight += noise(r, step, i);
+            sum += (start - weight) * (1.0F / RANKS);
+        }
+        assert_true(all.actors[1].shared[i] == start - sum);
+    }
+    free(all.actors);
+}
+
+/* With one worker and no momentum: Lookahead. */
+static void test_one_worker_looks_ahead(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=3,outer_lr=0.5,outer_momentum=0", 1, 3);
+    play_well(&all);
+    for (size_t i = 0; i < 3000; i++) {
+        float weight = 0.25F;
+        for (int step = 0; step < 3; step++) weight += noise(0, step, i);
+        assert_true(all.actors[0].shared[i] == 0.25F - 0.5F * (0.25F - weight));
+    }
+    free(all.actors);
+}
+
+/* Magnitudes that make the order of a sum visible. */
+static void leap(actor *self, int step)
+{
+    const float sizes[] = {1e8F, 1, -1e8F, 1e-3F};
+    for (size_t i = 0; i < self->all->first; i++)
+        self->weights[i] += sizes[((size_t)self->rank + i + (size_t)step) % 4] * (1 + noise(self->rank, step, i));
+}
+
+static void test_all_ranks_have_the_same_bits(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=2", 4, 10);
+    all.move = leap;
+    play_well(&all); /* compares */
+    for (int r = 1; r < 4; r++)
+        assert_memory_equal(all.actors[0].history, all.actors[r].history, sizeof all.actors[0].history);
+    free(all.actors);
+}
+
+/* ---- ranks that are unlike --------------------------------------------------------------------------------------- */
+
+static tw_status weigh(actor *self, int step)
+{
+    return step == 0 ? tw_outer_set_weight(self->outer, self->all->tilt[self->rank]) : TW_OK;
+}
+
+/* Weights of 3 and 1 are three ranks like the first and one like the second. */
+static void test_weights(void **state)
+{
+    (void)state;
+    scene all, many;
+    quadratic(&all, "diloco:every=4,outer_lr=0.4", 12, 1, 0.1, (double[]){2, -1});
+    all.between = weigh;
+    all.tilt[0] = 3;
+    all.tilt[1] = 1;
+    play_well(&all);
+    quadratic(&many, all.spec, 12, 1, 0.1, (double[]){2, -1});
+    many.ranks = 4;
+    for (int r = 0; r < 4; r++) many.centre[r][0] = many.centre[r][1] = r < 3 ? 2 : -1;
+    play_well(&many);
+    assert_near(all.actors[0].shared[0], many.actors[0].shared[0], 2e-6);
+    assert_true(fabs(all.actors[0].shared[0] - 0.569) > 0.1);
+    free(all.actors);
+    free(many.actors);
+}
+
+/* Rank r takes 4 * (3 - r) + r steps: rank 2 begins to finish first. */
+static int fewer(const actor *self)
+{
+    return 4 * (3 - self->rank) + self->rank;
+}
+
+/* The mean is over those that still have something; a second implementation counts rounds by hand. */
+static void test_ranks_that_stop_early(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4", 3, 0);
+    all.steps_of = fewer;
+    play_well(&all);
+    int taken[3] = {0}, most = 12;
+    float theta = 0.25F;
+    for (int round = 0; round < most; round++) {
+        float sum = 0;
+        int givers = 0;
+        for (int r = 0; r < 3; r++) {
+            int steps = fewer(&(actor){.rank = r}) - taken[r];
+            float weight = theta;
+            if (steps > 4) steps = 4;
+            for (int step = taken[r]; step < taken[r] + steps; step++) weight += noise(r, step, 0);
+            taken[r] += steps;
+            givers += steps > 0;
+            if (steps > 0) sum += theta - weight;
+        }
+        if (givers > 0) theta -= sum / 3 * (3.0F / (float)givers);
+    }
+    assert_near(all.actors[0].shared[0], theta, 1e-7);
+    assert_true(all.actors[0].counts.rounds_empty <= 1);
+    free(all.actors);
+}
+
+static void spoil(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && step == 1) self->weights[3] = NAN;
+}
+
+/* What is not finite stays where it is, and is healed. */
+static void test_a_spoilt_rank_gives_nothing(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4", 3, 4);
+    all.move = spoil;
+    play_well(&all);
+    float sum = 0, weight[3] = {0.25F, 0, 0.25F};
+    for (int r = 0; r < 3; r += 2) {
+        for (int step = 0; step < 4; step++) weight[r] += noise(r, step, 3);
+        sum += 0.25F - weight[r];
+    }
+    assert_near(all.actors[1].shared[3], 0.25F - sum / 2, 1e-7);
+    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
+    assert_int_equal(all.actors[0].counts.offers_dropped, 0);
+    for (size_t i = 0; i < 3700; i++) assert_true(isfinite(all.actors[1].weights[i]));
+    free(all.actors);
+}
+
+static tw_status corrupt(actor *self, int step)
+{
+    if (self->rank == 2 && step == 1) self->outer->theta[self->all->first + 5] += 1e-3F;
+    return TW_OK;
+}
+
+/* A bit of memory has changed: the round after the next names the tensor, on all ranks. */
+static void test_a_difference_is_found_and_named(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=4", 3, 12);
+    all.between = corrupt;
+    play(&all);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(all.actors[r].status, TW_ERROR_STATE);
+        assert_non_null(strstr(all.actors[r].text, "rank 2 has not the second that rank 0 has"));
+    }
+    free(all.actors);
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+/* Goes on as another loop, which is given what this one remembered; the weights are kept by hand. */
+static tw_status restart(actor *self, int step)
+{
+    tw_state *saved = NULL;
+    if (step % 3 != 1) return TW_OK;
+    tw_status status = tw_state_create(&saved);
+    if (status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved);
+    tw_outer_destroy(self->outer);
+    self->outer = NULL;
+    if (status == TW_OK) status = create(self);
+    if (status == TW_OK) status = tw_outer_load_state(self->outer, "o/", saved);
+    tw_state_destroy(saved);
+    return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
+}
+
+static void check_restart(const char *spec)
+{
+    scene whole, broken;
+    walk_of(&whole, spec, 3, 17);
+    walk_of(&broken, spec, 3, 17);
+    broken.between = restart;
+    play_well(&whole);
+    play_well(&broken);
+    for (int r = 0; r < 3; r++) {
+        assert_memory_equal(whole.actors[r].history, broken.actors[r].history, sizeof whole.actors[r].history);
+        assert_memory_equal(whole.actors[r].events, broken.actors[r].events, sizeof whole.actors[r].events);
+        assert_memory_equal(whole.actors[r].weights, broken.actors[r].weights, sizeof whole.actors[r].weights);
+    }
+    free(whole.actors);
+    free(broken.actors);
+}
+
+static void test_a_restart_changes_no_bit(void **state)
+{
+    (void)state;
+    check_restart("local:every=4");
+    check_restart("diloco:every=5,exchange=topk,density=0.05,min_elements=1,min_dims=1");
+    check_restart("streaming:every=6,fragments=2,delay=2,mixing=0.25,exchange=qsgd");
+    check_restart("streaming:every=6,fragments=2,delay=1,exchange=topk,density=0.05,min_elements=1,min_dims=1");
+}
+
+/* A state of another moment, on one rank alone. */
+static tw_status load_other(actor *self, int step)
+{
+    tw_state *saved = NULL;
+    if (step != 5) return TW_OK;
+    tw_status status = tw_state_create(&saved);
+    if (status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved);
+    if (self->rank == 1) {
+        float *values = calloc(self->all->first, sizeof *values);
+        if (status == TW_OK)
+            status = tw_state_put(saved, "o/theta/first", TW_F32, 1, (size_t[]){self->all->first}, values);
+        free(values);
+    }
+    tw_outer_destroy(self->outer);
+    self->outer = NULL;
+    if (status == TW_OK) status = create(self);
+    if (status == TW_OK) status = tw_outer_load_state(self->outer, "o/", saved);
+    tw_state_destroy(saved);
+    return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
+}
+
+static void test_states_must_be_of_one_moment(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=4", 2, 8);
+    all.between = load_other;
+    play(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(all.actors[r].status, TW_ERROR_STATE);
+        assert_non_null(strstr(all.actors[r].text, "of another run or moment"));
+    }
+    free(all.actors);
+}
+
+/* Three ranks' states become two's: what is shared stays, and of what the exchange holds back the sum does. */
+static tw_state *kept[3];
+
+static tw_status keep(actor *self, int step)
+{
+    if (step != 7) return TW_OK;
+    tw_status status = tw_state_create(&kept[self->rank]);
+    return status == TW_OK ? tw_outer_save_state(self->outer, "o/", kept[self->rank]) : status;
+}
+
+static tw_status give_kept(void *context, int rank, const tw_state **state)
+{
+    (void)context;
+    *state = kept[rank];
+    return TW_OK;
+}
+
+static double residual_sum(tw_state *const *states, int count)
+{
+    static float values[3000];
+    double sum = 0;
+    for (int r = 0; r < count; r++) {
+        assert_ok(tw_state_get(states[r], "o/exchange0/residual/first", TW_F32, 3000, values));
+        for (size_t i = 0; i < 3000; i++) sum += values[i];
+    }
+    return sum;
+}
+
+static void test_another_number_of_ranks(void **state)
+{
+    (void)state;
+    const char *spec = "diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1";
+    const tw_tensor table[TENSORS] = {{.name = "first", .dims = 1, .shape = {3000}},
+                                      {.name = "second", .dims = 1, .shape = {700}}};
+    static float theirs[3000], ours[3000];
+    scene all;
+    tw_state *fewer_states[2];
+    walk_of(&all, spec, 3, 8);
+    all.between = keep;
+    play_well(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_ok(tw_state_create(&fewer_states[r]));
+        assert_ok(tw_outer_regroup_state(spec, table, TENSORS, 3, give_kept, NULL, r, 2, "o/", fewer_states[r]));
+        assert_ok(tw_state_get(kept[2], "o/theta/first", TW_F32, 3000, theirs));
+        assert_ok(tw_state_get(fewer_states[r], "o/theta/first", TW_F32, 3000, ours));
+        assert_memory_equal(theirs, ours, sizeof ours);
+    }
+    assert_true(fabs(residual_sum(kept, 3)) > 1e-2);
+    assert_near(residual_sum(fewer_states, 2), residual_sum(kept, 3), 1e-5);
+    for (int r = 0; r < 3; r++) tw_state_destroy(kept[r]);
+    for (int r = 0; r < 2; r++) tw_state_destroy(fewer_states[r]);
+    free(all.actors);
+}
+
+/* ---- specs ------------------------------------------------------------------------------------------------------- */
+
+static void refuse(const char *spec, const char *word)
+{
+    scene all;
+    walk_of(&all, spec, 1, 1);
+    play(&all);
+    if (all.actors[0].status == TW_OK) fail_msg("%s is taken", spec);
+    if (!strstr(all.actors[0].text, word)) fail_msg("%s: \"%s\" should say \"%s\"", spec, all.actors[0].text, word);
+    free(all.actors);
+}
+
+static void test_specs_that_are_refused(void **state)
+{
+    (void)state;
+    refuse("dilco", "there are: local, diloco, streaming");
+    refuse("diloco:evry=3", "no option \"evry\"");
+    refuse("diloco:every=0", "every must be");
+    refuse("diloco:every=1", "every=1 exchanges in every step");
+    refuse("diloco:fragments=2", "no option \"fragments\"");
+    refuse("local:outer_lr=0.5", "no option \"outer_lr\"");
+    refuse("streaming:every=5,fragments=2", "do not divide every=5");
+    refuse("streaming:every=4,fragments=2,delay=2", "is not below every / fragments = 2");
+    refuse("streaming:every=6,fragments=3", "there are 2 tensors");
+    refuse("diloco:exchange=none", "none");
+    refuse("diloco:exchange=dgc", "momentum=0");
+    refuse("diloco:density=0.1", "no option \"density\"");
+    refuse("diloco:exchange=topk,density=7", "density must be");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_diloco_on_quadratics),
+        cmocka_unit_test(test_momentum_coasts),
+        cmocka_unit_test(test_heavy_ball),
+        cmocka_unit_test(test_streaming_on_quadratics),
+        cmocka_unit_test(test_events_of_a_stream),
+        cmocka_unit_test(test_methods_that_are_the_same),
+        cmocka_unit_test(test_local_takes_the_mean),
+        cmocka_unit_test(test_one_worker_looks_ahead),
+        cmocka_unit_test(test_all_ranks_have_the_same_bits),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_ranks_that_stop_early),
+        cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
+        cmocka_unit_test(test_a_difference_is_found_and_named),
+        cmocka_unit_test(test_a_restart_changes_no_bit),
+        cmocka_unit_test(test_states_must_be_of_one_moment),
+        cmocka_unit_test(test_another_number_of_ranks),
+        cmocka_unit_test(test_specs_that_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
