@@ -38,9 +38,9 @@ struct scene {
     double latency;
     /* A rank's local step, in place. */
     void (*move)(actor *self, int step);
-    int (*steps_of)(const actor *self);                   /* NULL: all take `steps` */
-    tw_status (*between)(actor *self, int step);          /* after each step; NULL: nothing */
-    int unfinished;                                       /* without tw_outer_finish */
+    int (*steps_of)(const actor *self);          /* NULL: all take `steps` */
+    tw_status (*between)(actor *self, int step); /* after each step; NULL: nothing */
+    int unfinished;                              /* without tw_outer_finish */
     double start[2], centre[MOST_RANKS][2], rate, tilt[MOST_RANKS];
     actor *actors;
 };
@@ -136,8 +136,14 @@ static void descend(actor *self, int step)
 
 static void quadratic(scene *all, const char *spec, int steps, double start, double rate, const double centre[2])
 {
-    *all = (scene){.spec = spec, .ranks = 2, .steps = steps, .first = 1, .second = 1, .move = descend,
-                   .start = {start, start}, .rate = rate};
+    *all = (scene){.spec = spec,
+                   .ranks = 2,
+                   .steps = steps,
+                   .first = 1,
+                   .second = 1,
+                   .move = descend,
+                   .start = {start, start},
+                   .rate = rate};
     for (int r = 0; r < 2; r++) all->centre[r][0] = all->centre[r][1] = centre[r];
 }
 
@@ -213,15 +219,25 @@ typedef struct stream_row {
 /* Streaming on the quadratic, 12 steps: theta and each rank's weights, before finish. */
 static const stream_row stream_rows[] = {
     {"streaming:every=4,outer_lr=0.4,fragments=1,delay=0,mixing=0",
-     {0.569051572, 0.569051572}, {{0.569051572, 0.569051572}, {0.569051572, 0.569051572}}, 3},
+     {0.569051572, 0.569051572},
+     {{0.569051572, 0.569051572}, {0.569051572, 0.569051572}},
+     3},
     {"streaming:every=4,outer_lr=0.4,fragments=2,delay=0,mixing=0",
-     {0.635296235, 0.569051572}, {{0.894589951, 0.569051572}, {0.324589951, 0.569051572}}, 6},
+     {0.635296235, 0.569051572},
+     {{0.894589951, 0.569051572}, {0.324589951, 0.569051572}},
+     6},
     {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=0",
-     {0.680022593, 0.737541465}, {{0.812020334, 1.079667728}, {0.512020334, 0.266667728}}, 5},
+     {0.680022593, 0.737541465},
+     {{0.812020334, 1.079667728}, {0.512020334, 0.266667728}},
+     5},
     {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=0.5",
-     {0.649907900, 0.717021762}, {{1.126810580, 1.326546624}, {0.170871840, -0.009408548}}, 5},
+     {0.649907900, 0.717021762},
+     {{1.126810580, 1.326546624}, {0.170871840, -0.009408548}},
+     5},
     {"streaming:every=4,outer_lr=0.4,fragments=2,delay=1,mixing=1",
-     {0.618003548, 0.696502060}, {{1.717570464, 1.717570464}, {-0.435140927, -0.435140927}}, 5},
+     {0.618003548, 0.696502060},
+     {{1.717570464, 1.717570464}, {-0.435140927, -0.435140927}},
+     5},
 };
 
 static void check_stream(const stream_row *row)
@@ -251,8 +267,9 @@ static void test_events_of_a_stream(void **state)
     quadratic(&all, "streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
     play_well(&all);
     for (int step = 0; step < 12; step++) /* sent after steps 2, 4, ..., taken after 3, 5, ... */
-        assert_int_equal(all.actors[1].events[step],
-                         step % 2 == 1 ? TW_OUTER_STARTED : step == 0 ? TW_OUTER_NOTHING : TW_OUTER_APPLIED);
+        assert_int_equal(all.actors[1].events[step], step % 2 == 1 ? TW_OUTER_STARTED
+                                                     : step == 0   ? TW_OUTER_NOTHING
+                                                                   : TW_OUTER_APPLIED);
     free(all.actors);
 }
 
@@ -270,7 +287,12 @@ static void wander(actor *self, int step)
 
 static void walk_of(scene *all, const char *spec, int ranks, int steps)
 {
-    *all = (scene){.spec = spec, .ranks = ranks, .steps = steps, .first = 3000, .second = 700, .move = wander,
+    *all = (scene){.spec = spec,
+                   .ranks = ranks,
+                   .steps = steps,
+                   .first = 3000,
+                   .second = 700,
+                   .move = wander,
                    .start = {0.25, -0.5}};
 }
 

@@ -31,7 +31,7 @@ static const option_page page = {
 static void print_group(const exchange *way)
 {
     const scheme_list *list = &way->schemes;
-    printf("Workers exchange %s%s:\n", list->what, way->replicas ? "" : " (gossip)");
+    printf("Workers exchange %s%s:\n", list->what, way->replicas || way->side_by_side ? "" : " (gossip)");
     for (size_t i = 0; i < list->count(); i++) printf("  %-14s %s\n", list->name(i), list->summary(i));
     printf("\n");
 }

@@ -146,7 +146,7 @@ void banner_print(FILE *stream, const worker *w)
     if (strcmp(w->spec, s->sync) != 0) fprintf(stream, ", with --sync %s", w->spec);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
     fprintf(stream, "\n");
-    if (!w->exchange->replicas && w->size > 1)
+    if (!w->exchange->replicas && !w->exchange->side_by_side && w->size > 1)
         fprintf(stream,
                 "each worker trains weights of its own; figures are rank 0's until all are averaged at the end\n");
     if (l->buffer_count > 0 && !l->buffers_stand && w->size > 1)

@@ -8,6 +8,7 @@
 /* The ways there are. */
 #define EXCHANGES(X)                                                                                                   \
     X(gradients)                                                                                                       \
+    X(updates)                                                                                                         \
     X(weights)
 
 /* The schemes that go one way, counted from 0, as the library lists them and those of plug-ins. */
@@ -30,6 +31,8 @@ typedef struct exchange {
     /* 1: after every step all ranks have the same weights and momentum. 0: from begin to end each has its own, and may
      * be at a step of its own. */
     int replicas;
+    /* 1: each has weights of its own, but all are at the same step: from begin to end there are shared weights, too. */
+    int side_by_side;
     int counts_hosts; /* add_totals knows which bytes went between hosts */
     size_t bytes;     /* of what it keeps in worker.way, which begins as zeros */
 
@@ -47,6 +50,11 @@ typedef struct exchange {
      * w->comm, and ranks be new. */
     tw_status (*begin)(worker *w);
     tw_status (*end)(worker *w);
+
+    /* side_by_side: the model's weights become the shared ones, the same bits on all ranks, to be looked at and saved;
+     * and this worker's own again. Between the two every rank calls nothing else but save. */
+    tw_status (*show_shared)(worker *w);
+    tw_status (*show_own)(worker *w);
 
     /* A step: the model's weights become what they are now; the scheme hears the rate; it gets every gradient when that
      * is complete; then the step is applied, or TW_SKIPPED where neither weights nor momentum have felt it. */

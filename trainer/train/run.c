@@ -86,18 +86,41 @@ static int has_epoch(const worker *w)
     return w->step % (w->steps_per_epoch * (uint64_t)w->settings.evaluate_every) == 0;
 }
 
-/* What stands to be done after a step. */
+/* What stands to be done after a step, with the weights that all share. */
+typedef struct duties {
+    int check, evaluate, observe, save;
+} duties;
+
+static duties find_duties(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    int last = w->step == w->steps, epoch_ended = has_epoch(w);
+    int save = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
+    return (duties){is_due(w->step, s->check_every) || last, epoch_ended || last, epoch_ended, save || last};
+}
+
+static tw_status do_duties(run *r, const duties *due)
+{
+    worker *w = &r->worker;
+    task_split watched = task_watched(w->task);
+    if (due->check) TW_TRY(agree_replicas(w));
+    if (due->evaluate) TW_TRY(evaluate(r, watched));
+    if (due->observe && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
+    return due->save || w->best.step == w->step ? save(r) : TW_OK;
+}
+
 static tw_status after_step(run *r)
 {
     worker *w = &r->worker;
-    const train_settings *s = &w->settings;
-    int last = w->step == w->steps, epoch_ended = has_epoch(w);
-    if (is_due(w->step, s->check_every) || last) TW_TRY(agree_replicas(w));
-    task_split watched = task_watched(w->task);
-    if (epoch_ended || last) TW_TRY(evaluate(r, watched));
-    if (epoch_ended && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
-    int due = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
-    return due || last || w->best.step == w->step ? save(r) : TW_OK;
+    duties due = find_duties(w);
+    if (!due.check && !due.evaluate && !due.save) return TW_OK;
+    if (w->exchange->side_by_side && w->step == w->steps) { /* for good */
+        TW_TRY(worker_end(w));
+        return do_duties(r, &due);
+    }
+    TW_TRY(worker_show_shared(w));
+    TW_TRY(do_duties(r, &due));
+    return worker_show_own(w);
 }
 
 static tw_status step(run *r)
@@ -288,14 +311,17 @@ static tw_status train_together(run *r, int *interrupted)
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return finish(r, interrupted);
+    TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
+    TW_TRY(worker_show_shared(w));
     TW_TRY(save(r));
     return stop(r);
 }
 
 static tw_status train(run *r, int *interrupted)
 {
+    const exchange *way = r->worker.exchange;
     TW_TRY(begin(r));
-    return r->worker.exchange->replicas ? train_together(r, interrupted) : train_apart(r, interrupted);
+    return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }
 
 tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)

@@ -105,6 +105,24 @@ static void write_value(FILE *stream, tw_option_kind kind, const char *value, si
         fprintf(stream, "%.*s", (int)length, value);
 }
 
+static int has_option(const scheme_options *all, const pair *key)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (pair_has_key(key, option_at(all, i).name)) return 1;
+    return 0;
+}
+
+/* What the scheme hands on to another. */
+static void write_others(FILE *stream, const char *spec, const scheme_options *all)
+{
+    const char *list = strchr(spec, ':');
+    if (!list) return;
+    list++;
+    for (pair next; pair_next(&list, &next);)
+        if (next.value && !has_option(all, &next))
+            fprintf(stream, ",%.*s=%.*s", (int)next.key_length, next.key, (int)next.value_length, next.value);
+}
+
 static void write_in_full(FILE *stream, const char *spec, const scheme_options *all)
 {
     fprintf(stream, "%.*s", (int)strcspn(spec, ":"), spec);
@@ -116,6 +134,7 @@ static void write_in_full(FILE *stream, const char *spec, const scheme_options *
         if (!value) length = strlen(option.fallback);
         write_value(stream, option.kind, value ? value : option.fallback, length);
     }
+    write_others(stream, spec, all);
 }
 
 char *scheme_in_full(const char *spec)

@@ -34,9 +34,10 @@ static tw_status choose_scheme(worker *w)
     TW_TRY(scheme_check(s->sync));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
     if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
-    w->own_clip = scheme_is_exact(s->sync) ? 0 : s->clip * sqrt(w->size);
     size_t scheme;
     w->exchange = exchange_find(s->sync, &scheme);
+    /* Who steps along its own gradient has clipped that, and nothing else. */
+    w->own_clip = w->exchange->side_by_side || scheme_is_exact(s->sync) ? 0 : s->clip * sqrt(w->size);
     w->synchronous = exchange_is_synchronous(w->exchange, scheme);
     w->way = calloc(1, w->exchange->bytes);
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", s->sync);
@@ -158,6 +159,16 @@ tw_status worker_begin(worker *w)
 tw_status worker_end(worker *w)
 {
     return w->exchange->end ? w->exchange->end(w) : TW_OK;
+}
+
+tw_status worker_show_shared(worker *w)
+{
+    return w->exchange->show_shared ? w->exchange->show_shared(w) : TW_OK;
+}
+
+tw_status worker_show_own(worker *w)
+{
+    return w->exchange->show_own ? w->exchange->show_own(w) : TW_OK;
 }
 
 tw_status worker_read(worker *w)

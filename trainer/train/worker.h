@@ -121,6 +121,9 @@ void worker_release(worker *w);
 /* The workers begin from rank 0's weights, and end with the same weights: see exchange.h. */
 tw_status worker_begin(worker *w);
 tw_status worker_end(worker *w);
+/* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
+tw_status worker_show_shared(worker *w);
+tw_status worker_show_own(worker *w);
 /* The model's weights become what they are now, after what others' have done to them. */
 tw_status worker_read(worker *w);
 

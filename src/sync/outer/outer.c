@@ -103,8 +103,8 @@ static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exc
 {
     for (size_t f = 0; f < outer->fragment_count; f++) {
         tw_fragment *fragment = &outer->fragments[f];
-        TW_TRY(tw_reducer_create(comm, exchange, outer->tensors + fragment->first, fragment->count,
-                                 &fragment->reducer));
+        TW_TRY(
+            tw_reducer_create(comm, exchange, outer->tensors + fragment->first, fragment->count, &fragment->reducer));
     }
     return check_momentum(outer, exchange);
 }

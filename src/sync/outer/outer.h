@@ -57,10 +57,10 @@ struct tw_outer {
     size_t *places; /* of each in the flat arrays; one more at the end */
     size_t fragment_count;
     tw_fragment *fragments;
-    float *theta, *v, *delta;   /* flat; delta is a fragment's D once that has come */
-    uint32_t *digests;    /* of each tensor's theta and v */
-    tw_outer_word *words; /* one a rank */
-    double weight;              /* of what this rank gives */
+    float *theta, *v, *delta; /* flat; delta is a fragment's D once that has come */
+    uint32_t *digests;        /* of each tensor's theta and v */
+    tw_outer_word *words;     /* one a rank */
+    double weight;            /* of what this rank gives */
 
     int begun, loaded;
     uint64_t round; /* the next, or the one under way */

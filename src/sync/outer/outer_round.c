@@ -43,10 +43,11 @@ static tw_status name_difference(tw_outer *outer, const tw_fragment *fragment, i
         tensor++;
     tw_free(all);
     TW_TRY(status);
-    return tw_fail(TW_ERROR_STATE,
-                   "the shared weights differ before round %llu: rank %d has not the %s that rank 0 has; go on from the "
-                   "last checkpoint",
-                   (unsigned long long)outer->round, other, outer->tensors[fragment->first + tensor].name);
+    return tw_fail(
+        TW_ERROR_STATE,
+        "the shared weights differ before round %llu: rank %d has not the %s that rank 0 has; go on from the "
+        "last checkpoint",
+        (unsigned long long)outer->round, other, outer->tensors[fragment->first + tensor].name);
 }
 
 /* Words are not trusted: what they say must be possible. */
@@ -100,9 +101,10 @@ static void drop(tw_outer *outer)
 {
     outer->given = 0;
     outer->stats.offers_dropped++;
-    tw_log(TW_LOG_WARNING,
-           "rank %d gives nothing to round %llu of %s: its weights are NaN or infinite, or too far from the shared ones",
-           outer->rank, (unsigned long long)outer->round, outer->method->name);
+    tw_log(
+        TW_LOG_WARNING,
+        "rank %d gives nothing to round %llu of %s: its weights are NaN or infinite, or too far from the shared ones",
+        outer->rank, (unsigned long long)outer->round, outer->method->name);
 }
 
 /* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks

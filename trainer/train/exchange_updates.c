@@ -1,0 +1,211 @@
+/* exchange_updates.c - each worker takes steps of its own, and once in a while all take the mean of what these came to
+ * as the gradient of an outer step on weights that they share. */
+#include "clip.h"
+#include "error.h"
+#include "exchange.h"
+#include "tensor_table.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OWN "own/"
+
+typedef struct updates_way {
+    tw_outer *outer;
+    float **weights; /* the learner's, by tensor */
+    float *own;      /* this worker's weights while the learner has the shared ones, and as they were loaded */
+    int loaded, ended;
+} updates_way;
+
+static updates_way *way_of(const worker *w)
+{
+    return w->way;
+}
+
+static tw_status make_room(worker *w)
+{
+    updates_way *way = way_of(w);
+    const learner *l = w->learner;
+    way->weights = calloc(l->tensor_count, sizeof *way->weights);
+    way->own = calloc(l->parameter_count, sizeof *way->own);
+    if (!way->weights || !way->own) return tw_fail(TW_ERROR_MEMORY, "no memory for a second copy of the weights");
+    tensor_table_place(l->tensors, l->tensor_count, l->parameters, way->weights);
+    return TW_OK;
+}
+
+static tw_status create(worker *w)
+{
+    const learner *l = w->learner;
+    TW_TRY(tw_outer_create(w->comm, w->spec, l->tensors, l->tensor_count, &way_of(w)->outer));
+    return make_room(w);
+}
+
+static void destroy(worker *w)
+{
+    updates_way *way = way_of(w);
+    tw_outer_destroy(way->outer);
+    free(way->weights);
+    free(way->own);
+}
+
+/* ---- the shared weights, and this worker's own ------------------------------------------------------------------- */
+
+static void copy(const worker *w, const float *from, float *to)
+{
+    memcpy(to, from, w->learner->parameter_count * sizeof *to);
+}
+
+static tw_status begin(worker *w)
+{
+    updates_way *way = way_of(w);
+    if (way->loaded) copy(w, way->own, w->learner->parameters);
+    way->loaded = way->ended = 0;
+    return tw_outer_begin(way->outer, way->weights);
+}
+
+static tw_status end(worker *w)
+{
+    updates_way *way = way_of(w);
+    double begun = tw_clock();
+    TW_TRY(tw_outer_finish(way->outer, way->weights));
+    w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
+    copy(w, w->learner->parameters, way->own);
+    way->ended = 1;
+    return TW_OK;
+}
+
+static tw_status show_shared(worker *w)
+{
+    updates_way *way = way_of(w);
+    if (way->ended) return TW_OK;
+    copy(w, w->learner->parameters, way->own);
+    return tw_outer_read(way->outer, way->weights);
+}
+
+static tw_status show_own(worker *w)
+{
+    copy(w, way_of(w)->own, w->learner->parameters);
+    return TW_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static int all_finite(const float *values, size_t count)
+{
+    int finite = 1;
+    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]) != 0;
+    return finite;
+}
+
+/* A step that is skipped is counted all the same: the others do not wait for one more. */
+static tw_status apply(worker *w, float rate)
+{
+    const learner *l = w->learner;
+    updates_way *way = way_of(w);
+    tw_outer_event event;
+    int finite = all_finite(l->gradients, l->parameter_count);
+    if (finite && w->settings.clip > 0) clip_norm(l->gradients, l->parameter_count, w->settings.clip);
+    if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
+    TW_TRY(tw_outer_step(way->outer, way->weights, &event));
+    if (finite) return TW_OK;
+    w->now.values[TOTAL_STEPS_SKIPPED]++;
+    return TW_SKIPPED;
+}
+
+static const char *plan(const worker *w, size_t index)
+{
+    return tw_outer_plan(way_of(w)->outer, index);
+}
+
+static tw_status add_totals(const worker *w, totals *sums)
+{
+    tw_outer_counts stats = {.struct_size = sizeof stats};
+    TW_TRY(tw_outer_stats(way_of(w)->outer, &stats));
+    double *v = sums->values;
+    v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
+    v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
+    v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
+    v[TOTAL_BYTES_BETWEEN] += (double)stats.bytes_between;
+    v[TOTAL_MESSAGE_FP32] += (double)stats.message_fp32;
+    v[TOTAL_MESSAGE_PACKET] += (double)stats.message_packet;
+    v[TOTAL_SECONDS_CODEC] += stats.seconds_codec;
+    v[TOTAL_SECONDS_EXCHANGE] += stats.seconds_exchange;
+    v[TOTAL_SECONDS_WAIT] += stats.seconds_wait;
+    return TW_OK;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+static tw_status save(worker *w, const char *prefix, tw_state *state)
+{
+    const learner *l = w->learner;
+    const updates_way *way = way_of(w);
+    TW_TRY(tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->own));
+    return tw_outer_save_state(way->outer, prefix, state);
+}
+
+static tw_status load(worker *w, const char *prefix, const tw_state *state)
+{
+    const learner *l = w->learner;
+    updates_way *way = way_of(w);
+    TW_TRY(tensor_table_get(state, OWN, l->tensors, l->tensor_count, way->own));
+    TW_TRY(tw_outer_load_state(way->outer, prefix, state));
+    way->loaded = 1;
+    return TW_OK;
+}
+
+/* The optimiser of the worker in whose place this one is, where that is there; without it, it begins anew. */
+static tw_status take_optimiser(const worker *w, int workers, tw_state_source source, void *context)
+{
+    const tw_state *state = NULL;
+    TW_TRY(source(context, w->rank % workers, &state));
+    return state ? optimiser_load(w->optimiser, state) : TW_OK;
+}
+
+static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                              tw_state *state)
+{
+    const learner *l = w->learner;
+    updates_way *way = way_of(w);
+    TW_TRY(take_optimiser(w, workers, source, context));
+    TW_TRY(tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
+                                  prefix, state));
+    TW_TRY(tw_outer_load_state(way->outer, prefix, state));
+    copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
+    way->loaded = 1;
+    return TW_OK;
+}
+
+static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context)
+{
+    tw_state *state;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = regroup_into(w, workers, prefix, source, context, state);
+    tw_state_destroy(state);
+    return status;
+}
+
+const exchange updates_exchange = {
+    .schemes = {.what = "local updates",
+                .count = tw_outers_count,
+                .name = tw_outers_name,
+                .summary = tw_outers_summary,
+                .option_count = tw_outers_option_count,
+                .option = tw_outers_option,
+                .help = tw_outers_help},
+    .side_by_side = 1,
+    .counts_hosts = 1,
+    .bytes = sizeof(updates_way),
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .end = end,
+    .show_shared = show_shared,
+    .show_own = show_own,
+    .apply = apply,
+    .plan = plan,
+    .add_totals = add_totals,
+    .save = save,
+    .load = load,
+    .regroup = regroup,
+};
