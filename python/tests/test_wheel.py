@@ -103,7 +103,7 @@ if __name__ == "__main__":
         DIST = pathlib.Path(temporary)
         try:
             venv.create(DIST / "tools", with_pip=True)
-        except subprocess.CalledProcessError:
+        except (subprocess.CalledProcessError, SystemExit):  # the latter is Debian's way, on some releases
             skip("this Python makes no virtual environments; Debian's python3-venv does")
         ENV = environment(DIST / "tools")
         fetched = run("pip", "install", "--quiet", "--retries", "1", "--timeout", "20", *TOOLS, env=ENV)

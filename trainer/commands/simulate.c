@@ -115,7 +115,8 @@ static void choose_scheme(const simulation *all, const char *sync, sim_setup *se
 {
     size_t scheme;
     const exchange *way = exchange_find(sync, &scheme);
-    setup->gossips = !way->replicas;
+    setup->updates = way->side_by_side;
+    setup->gossips = !way->replicas && !way->side_by_side;
     setup->synchronous = exchange_is_synchronous(way, scheme);
     setup->settings.sync = (char *)sync;
     if (all->codec_rate == 0) return;

@@ -1,5 +1,6 @@
-/* A rank played by nobody: a table of tensors whose gradients are noise, through the same reducers and gossips. Every
- * rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for it. */
+/* A rank played by nobody: a table of tensors whose gradients are noise, through the same reducers, gossips
+ * and outer loops. Every rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for
+ * it. */
 #include "actor.h"
 #include "error.h"
 #include "tensor_table.h"
@@ -14,8 +15,9 @@ typedef struct phantom {
     const sim_setup *setup;
     pace pace;
     tw_comm *comm;
-    tw_reducer *reducer; /* one of the two */
+    tw_reducer *reducer; /* one of the three */
     tw_gossip *gossip;
+    tw_outer *outer;
     float *values;   /* gradients, or weights */
     float **tensors; /* in it */
     const float **steps;
@@ -78,8 +80,11 @@ static tw_status begin(void *self)
     phantom *p = self;
     const layout *t = p->setup->layout;
     const char *sync = p->setup->settings.sync;
-    if (!p->setup->gossips) return tw_reducer_create(p->comm, sync, t->tensors, t->count, &p->reducer);
-    return tw_gossip_create(p->comm, sync, t->tensors, t->count, (const float *const *)p->tensors, &p->gossip);
+    if (p->setup->gossips)
+        return tw_gossip_create(p->comm, sync, t->tensors, t->count, (const float *const *)p->tensors, &p->gossip);
+    if (!p->setup->updates) return tw_reducer_create(p->comm, sync, t->tensors, t->count, &p->reducer);
+    TW_TRY(tw_outer_create(p->comm, sync, t->tensors, t->count, &p->outer));
+    return tw_outer_begin(p->outer, p->tensors);
 }
 
 static tw_status reduce(phantom *p, const float *strip)
@@ -104,12 +109,28 @@ static tw_status gossip(phantom *p, const float *strip)
     return tw_gossip_add(p->gossip, p->steps);
 }
 
+/* The worker's own step, and perhaps a round. */
+static tw_status update(phantom *p, const float *strip)
+{
+    const layout *t = p->setup->layout;
+    tw_outer_event event;
+    for (size_t i = 0; i < t->count; i++) pace_gradient_ready(&p->pace);
+    for (size_t i = 0; i < t->elements; i++) p->values[i] += strip[i];
+    return tw_outer_step(p->outer, p->tensors, &event);
+}
+
+static tw_status take(phantom *p, const float *strip)
+{
+    if (p->outer) return update(p, strip);
+    return p->gossip ? gossip(p, strip) : reduce(p, strip);
+}
+
 static tw_status step(void *self, uint64_t number, double *loss)
 {
     phantom *p = self;
     *loss = (double)NAN;
     pace_other(&p->pace);
-    tw_status status = p->gossip ? gossip(p, strip_of(p, number)) : reduce(p, strip_of(p, number));
+    tw_status status = take(p, strip_of(p, number));
     return tw_status_is_error(status) ? status : TW_OK; /* nobody applies the step: a skipped one takes its time, too */
 }
 
@@ -119,12 +140,12 @@ static tw_status end(void *self, actor_end *end)
     size_t count = p->setup->layout->elements;
     end->parameters = count;
     end->loss = end->metric = (double)NAN;
-    if (!p->gossip) return TW_OK;
-    TW_TRY(tw_gossip_read(p->gossip, p->tensors));
+    if (p->reducer) return TW_OK;
+    if (p->gossip) TW_TRY(tw_gossip_read(p->gossip, p->tensors));
     float *own = malloc(count * sizeof *own);
     if (!own) return tw_fail(TW_ERROR_MEMORY, "no memory for the weights of a worker");
     memcpy(own, p->values, count * sizeof *own);
-    tw_status status = tw_gossip_finish(p->gossip, p->tensors);
+    tw_status status = p->gossip ? tw_gossip_finish(p->gossip, p->tensors) : tw_outer_finish(p->outer, p->tensors);
     end->distance = status == TW_OK ? actor_distance(p->values, own, count) : 0;
     free(own);
     return status;
@@ -136,6 +157,7 @@ static void destroy(void *self)
     if (!p) return;
     tw_reducer_destroy(p->reducer);
     tw_gossip_destroy(p->gossip);
+    tw_outer_destroy(p->outer);
     free(p->values);
     free(p->tensors);
     free(p->steps);
