@@ -554,7 +554,7 @@ typedef struct tw_outer_counts {
     uint64_t rounds;         /* ended, of any fragment; those of a state that was loaded come first */
     uint64_t rounds_empty;   /* of them, that changed nothing: nobody gave anything, or their sum was not finite */
     uint64_t offers_dropped; /* that this rank did not give, for NaN or infinity */
-    uint64_t bytes_sent;     /* counted in the transport */
+    uint64_t bytes_sent;     /* in rounds, counted in the transport */
     uint64_t bytes_received; /* likewise */
     uint64_t bytes_between;  /* of bytes_sent, to other hosts: see per_host */
     uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */

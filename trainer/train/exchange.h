@@ -8,8 +8,8 @@
 /* The ways there are. */
 #define EXCHANGES(X)                                                                                                   \
     X(gradients)                                                                                                       \
-    X(updates)                                                                                                         \
-    X(weights)
+    X(weights)                                                                                                         \
+    X(updates)
 
 /* The schemes that go one way, counted from 0, as the library lists them and those of plug-ins. */
 typedef struct scheme_list {

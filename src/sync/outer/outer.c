@@ -189,9 +189,9 @@ tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats)
     tw_outer_counts now = outer->stats;
     for (size_t f = 0; f < outer->fragment_count; f++) TW_TRY(add_reducer(outer->fragments[f].reducer, &now));
     tw_traffic words = tw_channel_traffic(outer->channel);
-    now.bytes_sent += words.bytes_sent;
-    now.bytes_between += words.bytes_sent;
-    now.bytes_received += words.bytes_received;
+    now.bytes_sent += words.bytes_sent - outer->start.bytes_sent;
+    now.bytes_between += words.bytes_sent - outer->start.bytes_sent;
+    now.bytes_received += words.bytes_received - outer->start.bytes_received;
     now.rounds = outer->round;
     now.bytes_dense = (uint64_t)(8.0 * (outer->size - 1) / outer->size * (double)outer->elements * (double)now.steps);
     return tw_copy_sized(stats, &now, sizeof now, "tw_outer_counts");

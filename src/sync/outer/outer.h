@@ -72,6 +72,7 @@ struct tw_outer {
     int all_finish; /* nor did any other, in the last round */
     int against;    /* rounds in a row whose D pointed against the ones before */
     tw_outer_counts stats;
+    tw_traffic start; /* what beginning has cost, which is no round's */
 };
 
 /* What every call begins with: it is there, and this is the process that made it. */

@@ -273,16 +273,26 @@ static tw_status check_loaded(tw_outer *outer)
     return TW_OK;
 }
 
+/* Adds what the channel has carried since to what is no round's. */
+static void leave_out(tw_outer *outer, tw_traffic since)
+{
+    tw_traffic now = tw_channel_traffic(outer->channel);
+    outer->start.bytes_sent += now.bytes_sent - since.bytes_sent;
+    outer->start.bytes_received += now.bytes_received - since.bytes_received;
+}
+
 tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 {
     TW_TRY(check_call(outer, weights));
     TW_TRY(check_begun(outer, 0));
+    tw_traffic before = tw_channel_traffic(outer->channel);
     tw_outer_digest(outer);
     TW_TRY(check_loaded(outer));
     if (!outer->loaded) {
         TW_TRY(spread_start(outer, weights));
         tw_outer_digest(outer);
     }
+    leave_out(outer, before);
     outer->loaded = outer->finishing = 0;
     outer->begun = 1;
     return TW_OK;

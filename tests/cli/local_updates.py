@@ -1,0 +1,110 @@
+"""Training with local updates: workers take steps of their own, with any optimiser, and meet once in a while."""
+import json
+import shutil
+
+from gradients import read_tensors
+from support import CommandLineTest, needs_mpi, run_tests, under_mpi
+
+STREAM = "streaming:every=12,fragments=2,delay=2,exchange=topk,density=0.05"
+ADAM = ("--optimizer", "adamw", "--lr", 0.002)
+
+
+class LocalUpdatesTest(CommandLineTest):
+    def test_alone_it_is_the_optimiser_by_itself(self):
+        """But for rounding, since the weights go the way over what they moved by."""
+        for form in ((), ADAM, ("--clip", 0.5, "--nesterov")):
+            plain = self.train("--steps", 12, *form)
+            summary = self.train("--steps", 12, "--sync", "local:every=5", *form)
+            for key in ("loss", "train_loss"):
+                self.assertAlmostEqual(summary[key], plain[key], places=5)
+
+    def test_a_meeting_after_each_step_is_training_on_the_mean_gradient(self):
+        """Without momentum the mean of the weights after a step of each is a step along the mean gradient."""
+        options = ("--workers", 3, "--steps", 8, "--momentum", 0, "--lr", 0.1, "--warmup", 0)
+        dense, local = self.train(*options), self.train(*options, "--sync", "local:every=1")
+        self.assertAlmostEqual(dense["loss"], local["loss"], places=5)
+        apart = self.train(*options, "--sync", "local:every=4")
+        self.assertGreater(abs(apart["loss"] - dense["loss"]), 1e-4)
+
+    def test_bytes_fall_with_the_steps_between(self):
+        sent = {every: self.train("--workers", 4, "--steps", 24, "--sync", f"diloco:every={every}") for every in (4, 12)}
+        for every, summary in sent.items():
+            self.assertAlmostEqual(summary["ratio"]["traffic"], every, delta=0.03 * every)
+            self.assertEqual(summary["ratio"]["message"], 1)
+
+    def test_it_learns_with_adamw(self):
+        summary = self.train("--workers", 4, "--epochs", 12, "--sync", "diloco:every=8", *ADAM)
+        self.assertGreater(summary["metric"]["value"], 0.9)
+
+    def test_gradients_are_clipped_by_each_worker(self):
+        loss = {clip: self.train("--workers", 2, "--steps", 4, "--sync", "local:every=4", "--clip", clip)["loss"]
+                for clip in (0.01, 0.02)}
+        self.assertGreater(abs(loss[0.01] - loss[0.02]), 1e-4)
+
+    def test_what_is_looked_at_are_the_shared_weights(self):
+        """In the middle of a round the model file holds the weights that the last round gave, which are no worker's."""
+        out = self.folder / "run"
+        options = ("--workers", 2, "--sync", "local:every=6")
+        self.train(*options, "--steps", 12, "--checkpoint-every", 8, "--out", out)
+        after_round = self.folder / "short"
+        self.train(*options, "--steps", 6, "--out", after_round)
+        at_8 = read_tensors(out / "checkpoints/step-00000008/model.safetensors")
+        at_6 = read_tensors(after_round / "checkpoints/step-00000006/model.safetensors")
+        own = read_tensors(out / "checkpoints/step-00000008/worker-0.safetensors")
+        names = [name[4:] for name in own if name.startswith("own/")]
+        self.assertGreater(len(names), 4)
+        for name in names:
+            self.assertEqual(at_8[name], at_6[name], name)
+            self.assertNotEqual(own["own/" + name], at_8[name], name)
+
+    def test_a_checkpoint_in_the_middle_of_a_round_changes_no_bit(self):
+        for form in ((), ADAM):
+            options = ("--workers", 3, "--steps", 24, "--sync", STREAM, *form)
+            whole = self.train(*options)
+            out = self.folder / f"run{len(form)}"
+            # Step 18 sends a fragment, step 20 takes it: it is under way in the checkpoint of step 19.
+            saved = self.train(*options, "--checkpoint-every", 19, "--out", out)
+            self.assertEqual(saved["weights_crc32c"], whole["weights_crc32c"])
+            shutil.rmtree(out / "checkpoints/step-00000024")
+            resumed = self.train("--workers", 3, "--resume", out)
+            for key in ("weights_crc32c", "metric", "loss"):
+                self.assertEqual(resumed[key], whole[key], key)
+
+    def test_other_numbers_of_workers_go_on(self):
+        out = self.folder / "run"
+        self.train("--workers", 4, "--steps", 24, "--sync", STREAM, "--checkpoint-every", 19, "--out", out, *ADAM)
+        shutil.rmtree(out / "checkpoints/step-00000024")
+        for workers in (2, 8):
+            there = self.folder / f"of{workers}"
+            shutil.copytree(out, there)
+            done = self.run_program(*self.train_words("--workers", workers, "--resume", there, "--json", "-"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"of 4 workers, this run has {workers}", done.stderr)
+
+    def test_rounds_are_of_all_workers_at_each_epoch(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--epochs", 2, "--sync", "diloco:every=7", "--out", out)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["weights"] for line in lines if line["kind"] == "epoch"], ["all", "all"])
+
+    def test_a_run_is_asked_for_the_same_exchange_when_it_goes_on(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--steps", 6, "--sync", "local:every=3,exchange=topk,density=0.1", "--out", out)
+        self.refuse_training(2, ["density=0.1", "density=0.2"], "--workers", 2, "--steps", 12, "--resume", out,
+                             "--sync", "local:every=3,exchange=topk,density=0.2")
+
+    def test_specs_that_are_refused(self):
+        self.refuse_training(2, ["outer_momentum"], "--sync", "diloco:outer_momentun=0.5")
+        self.refuse_training(2, ["every=1"], "--sync", "diloco:every=1")
+        self.refuse_training(2, ["dgc", "momentum=0"], "--workers", 2, "--sync", "diloco:exchange=dgc")
+        self.refuse_training(2, ["diloco"], "--sync", "dilocco")
+
+    @needs_mpi
+    def test_mpi_gives_the_bits_of_threads(self):
+        options = ("--steps", 14, "--sync", STREAM, *ADAM)
+        threads = self.train("--workers", 3, *options)
+        self.assertEqual(self.train(*options, **under_mpi(3))["weights_crc32c"], threads["weights_crc32c"])
+
+
+if __name__ == "__main__":
+    run_tests()
