@@ -19,6 +19,7 @@ static const float *const gaps[] = {NULL};
 static tw_comm *comm;
 static tw_reducer *reducer;
 static tw_gossip *gossip;
+static tw_outer *outer;
 static tw_state *saved;
 static tw_scheme *scheme;
 static tw_world *world;
@@ -30,6 +31,8 @@ static int make_all(void **state)
     assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
     assert_int_equal(tw_reducer_create(comm, "topk", table, 1, &reducer), TW_OK);
     assert_int_equal(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip), TW_OK);
+    assert_int_equal(tw_outer_create(comm, "local", table, 1, &outer), TW_OK);
+    assert_int_equal(tw_outer_begin(outer, buffers), TW_OK);
     assert_int_equal(tw_state_create(&saved), TW_OK);
     assert_int_equal(tw_state_put(saved, "t", TW_F32, 1, shape, values), TW_OK);
     assert_int_equal(tw_state_put_text(saved, "k", "v"), TW_OK);
@@ -44,6 +47,7 @@ static int free_all(void **state)
     tw_world_destroy(world);
     tw_scheme_destroy(scheme);
     tw_state_destroy(saved);
+    tw_outer_destroy(outer);
     tw_gossip_destroy(gossip);
     tw_reducer_destroy(reducer);
     tw_comm_destroy(comm);
@@ -192,6 +196,52 @@ static void test_gossip(void **state)
     NEEDED(tw_gossip_stats, stats, gossip, NULL);
     NEEDED(tw_gossips_option, option, 0, 0, NULL);
     WITHOUT(tw_gossips_help, text, tw_gossips_help(0, NULL, 99) > 0 && tw_gossips_help(999, NULL, 99) == 0);
+    assert_null(made);
+}
+
+static void test_outer(void **state)
+{
+    (void)state;
+    tw_outer *made = NULL;
+    tw_outer_event event;
+    tw_outer_counts stats = {.struct_size = sizeof stats};
+    NEEDED(tw_outer_create, comm, NULL, "local", table, 1, &made);
+    NEEDED(tw_outer_create, spec, comm, NULL, table, 1, &made);
+    NEEDED(tw_outer_create, tensors, comm, "local", NULL, 1, &made);
+    NEEDED(tw_outer_create, outer, comm, "local", table, 1, NULL);
+    NOTHING(tw_outer_destroy, outer, NULL);
+    NEEDED(tw_outer_begin, outer, NULL, buffers);
+    NEEDED(tw_outer_begin, weights, outer, NULL);
+    NEEDED(tw_outer_begin, weights, outer, holes);
+    NEEDED(tw_outer_step, outer, NULL, buffers, &event);
+    NEEDED(tw_outer_step, weights, outer, NULL, &event);
+    NEEDED(tw_outer_step, weights, outer, holes, &event);
+    NEEDED(tw_outer_step, event, outer, buffers, NULL);
+    NEEDED(tw_outer_set_weight, outer, NULL, 1);
+    NEEDED(tw_outer_read, outer, NULL, buffers);
+    NEEDED(tw_outer_read, shared, outer, NULL);
+    NEEDED(tw_outer_read, shared, outer, holes);
+    NEEDED(tw_outer_finish, outer, NULL, buffers);
+    NEEDED(tw_outer_finish, weights, outer, NULL);
+    NEEDED(tw_outer_finish, weights, outer, holes);
+    WITHOUT(tw_outer_plan, outer, strcmp(tw_outer_plan(NULL, 0), "") == 0);
+    NEEDED(tw_outer_stats, outer, NULL, &stats);
+    NEEDED(tw_outer_stats, stats, outer, NULL);
+    NEEDED(tw_outer_save_state, outer, NULL, "", saved);
+    NEEDED(tw_outer_save_state, prefix, outer, NULL, saved);
+    NEEDED(tw_outer_save_state, state, outer, "", NULL);
+    NEEDED(tw_outer_load_state, outer, NULL, "", saved);
+    NEEDED(tw_outer_load_state, prefix, outer, NULL, saved);
+    NEEDED(tw_outer_load_state, state, outer, "", NULL);
+    NEEDED(tw_outer_regroup_state, spec, NULL, table, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_outer_regroup_state, tensors, "local", NULL, 1, 1, no_state, NULL, 0, 1, "", saved);
+    NEEDED(tw_outer_regroup_state, source, "local", table, 1, 1, NULL, NULL, 0, 1, "", saved);
+    WITHOUT(tw_outer_regroup_state, context,
+            tw_outer_regroup_state("local", table, 1, 1, no_state, NULL, 0, 1, "", saved) == TW_ERROR_IO);
+    NEEDED(tw_outer_regroup_state, prefix, "local", table, 1, 1, no_state, NULL, 0, 1, NULL, saved);
+    NEEDED(tw_outer_regroup_state, state, "local", table, 1, 1, no_state, NULL, 0, 1, "", NULL);
+    NEEDED(tw_outers_option, option, 0, 0, NULL);
+    WITHOUT(tw_outers_help, text, tw_outers_help(0, NULL, 99) > 0 && tw_outers_help(999, NULL, 99) == 0);
     assert_null(made);
 }
 
@@ -447,6 +497,11 @@ static void test_what_is_out_of_range(void **state)
     assert_null(tw_schemes_summary(SIZE_MAX));
     assert_null(tw_gossips_name(tw_gossips_count()));
     assert_null(tw_gossips_summary(SIZE_MAX));
+    assert_null(tw_outers_name(tw_outers_count()));
+    assert_null(tw_outers_summary(SIZE_MAX));
+    assert_refused(tw_outer_set_weight(outer, -1), "-1");
+    assert_refused(tw_outer_set_weight(outer, NAN), "nan");
+    assert_string_equal(tw_outer_plan(outer, 1), "");
     assert_int_equal(tw_schemes_floor_bytes(tw_schemes_count()), 0);
     assert_int_equal(tw_gossips_is_synchronous(tw_gossips_count()), 0);
     assert_true(tw_world_bytes(world, 1) == 0 && tw_world_bytes(world, -1) == 0);
@@ -467,6 +522,11 @@ static tw_status ask_reducer(void *answer)
 static tw_status ask_gossip(void *answer)
 {
     return tw_gossip_stats(gossip, answer);
+}
+
+static tw_status ask_outer(void *answer)
+{
+    return tw_outer_stats(outer, answer);
 }
 
 static tw_status ask_scheme(void *answer)
@@ -525,6 +585,7 @@ static void test_answers_of_any_size(void **state)
     (void)state;
     check_sizes(ask_reducer, sizeof(tw_reducer_counts));
     check_sizes(ask_gossip, sizeof(tw_gossip_counts));
+    check_sizes(ask_outer, sizeof(tw_outer_counts));
     check_sizes(ask_scheme, sizeof(tw_cost));
     check_sizes(ask_comm, sizeof(tw_traffic));
     check_sizes(ask_transport, sizeof(tw_transport_ops));
@@ -561,6 +622,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_comm, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_reducer, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_gossip, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_outer, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_state, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_scheme, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_world, make_all, free_all),

@@ -23,7 +23,8 @@ typedef struct player {
     tw_comm *comm;
     tw_reducer *reducer;
     tw_gossip *gossip;
-    float weights[COUNT], gradient[COUNT];
+    tw_outer *outer;
+    float weights[COUNT], gradient[COUNT], shared[COUNT];
     const char *wrong;
 } player;
 
@@ -57,6 +58,7 @@ static void try_comm(tw_comm *comm, float *values)
     void *self;
     tw_reducer *reducer;
     tw_gossip *gossip;
+    tw_outer *outer;
     const float *starts[] = {values};
     CHILD(tw_comm_size(comm) == RANKS);
     REFUSED(tw_comm_barrier(comm));
@@ -70,6 +72,7 @@ static void try_comm(tw_comm *comm, float *values)
     tw_comm_leave(comm); /* the parent does not */
     REFUSED(tw_reducer_create(comm, "topk", table, 1, &reducer));
     REFUSED(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip));
+    REFUSED(tw_outer_create(comm, "local", table, 1, &outer));
 }
 
 static void try_reducer(tw_reducer *reducer, float *values, tw_state *state)
@@ -108,6 +111,21 @@ static void try_gossip(tw_gossip *gossip, float *values, tw_state *state)
     REFUSED(tw_gossip_load_state(gossip, "", state));
 }
 
+static void try_outer(tw_outer *outer, float *values, tw_state *state)
+{
+    tw_outer_counts counts = {.struct_size = sizeof counts};
+    tw_outer_event event;
+    float *parts[] = {values};
+    REFUSED(tw_outer_begin(outer, parts));
+    REFUSED(tw_outer_step(outer, parts, &event));
+    REFUSED(tw_outer_set_weight(outer, 1));
+    REFUSED(tw_outer_read(outer, parts));
+    REFUSED(tw_outer_finish(outer, parts));
+    REFUSED(tw_outer_stats(outer, &counts));
+    REFUSED(tw_outer_save_state(outer, "", state));
+    REFUSED(tw_outer_load_state(outer, "", state));
+}
+
 static void make_own(float *gradient)
 {
     tw_comm *comm;
@@ -127,7 +145,9 @@ static void be_child(player *self)
     try_comm(self->comm, self->gradient);
     try_reducer(self->reducer, self->gradient, state);
     try_gossip(self->gossip, self->weights, state);
+    try_outer(self->outer, self->weights, state);
     tw_state_destroy(state);
+    tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);
     tw_comm_destroy(self->comm);
@@ -148,7 +168,10 @@ static tw_status open_all(player *self)
 {
     const float *starts[] = {self->weights};
     tw_status status = tw_reducer_create(self->comm, "topk", table, 1, &self->reducer);
-    return status == TW_OK ? tw_gossip_create(self->comm, "dpsgd", table, 1, starts, &self->gossip) : status;
+    float *parts[] = {self->shared};
+    if (status == TW_OK) status = tw_gossip_create(self->comm, "dpsgd", table, 1, starts, &self->gossip);
+    if (status == TW_OK) status = tw_outer_create(self->comm, "local:every=2", table, 1, &self->outer);
+    return status == TW_OK ? tw_outer_begin(self->outer, parts) : status;
 }
 
 static tw_status go_on(player *self, float value)
@@ -157,7 +180,10 @@ static tw_status go_on(player *self, float value)
     float *parts[] = {self->weights};
     tw_status status = take_step(self->reducer, self->gradient, value);
     if (status == TW_OK) status = tw_gossip_read(self->gossip, parts);
-    return status == TW_OK ? tw_gossip_add(self->gossip, steps) : status;
+    if (status == TW_OK) status = tw_gossip_add(self->gossip, steps);
+    float *shared[] = {self->shared};
+    tw_outer_event event;
+    return status == TW_OK ? tw_outer_step(self->outer, shared, &event) : status;
 }
 
 /* Rank 0 forks while rank 1 is in its next step. */
@@ -171,8 +197,11 @@ static void *play(void *argument)
         if (rank == 0 && step >= FORK_AT && !self->wrong) self->wrong = have_child(self);
         status = go_on(self, (float)(rank + step));
     }
+    float *shared[] = {self->shared};
     if (status == TW_OK) status = tw_gossip_finish(self->gossip, parts);
+    if (status == TW_OK) status = tw_outer_finish(self->outer, shared);
     if (status != TW_OK && !self->wrong) self->wrong = tw_status_name(status);
+    tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);
     tw_comm_destroy(self->comm);

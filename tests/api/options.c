@@ -40,9 +40,21 @@ static tw_status make_gossip(const char *spec)
     return status;
 }
 
+static tw_status make_outer(const char *spec)
+{
+    tw_comm *comm;
+    tw_outer *outer = NULL;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    tw_status status = tw_outer_create(comm, spec, table, 1, &outer);
+    tw_outer_destroy(outer);
+    tw_comm_destroy(comm);
+    return status;
+}
+
 static const catalogue catalogues[] = {
     {tw_schemes_count, tw_schemes_name, tw_schemes_option_count, tw_schemes_option, tw_schemes_help, make_scheme},
     {tw_gossips_count, tw_gossips_name, tw_gossips_option_count, tw_gossips_option, tw_gossips_help, make_gossip},
+    {tw_outers_count, tw_outers_name, tw_outers_option_count, tw_outers_option, tw_outers_help, make_outer},
 };
 enum { CATALOGUES = sizeof catalogues / sizeof *catalogues };
 

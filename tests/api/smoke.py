@@ -334,6 +334,41 @@ class SmokeTest(unittest.TestCase):
             call("tw_gossip_destroy", gossip)
         on_threads(work)
 
+    def test_6_outer_loop(self):
+        for i in range(call("tw_outers_count")):
+            self.assertTrue(call("tw_outers_name", i) and call("tw_outers_summary", i))
+            self.assertGreater(call("tw_outers_option_count", i), 0)
+            self.assertGreater(call("tw_outers_help", i, None, 0), 0)
+        option = struct("tw_option_info")
+        ok("tw_outers_option", 0, 0, ctypes.byref(option))
+
+        def work(rank, comm):
+            outer = made("tw_outer_create", comm, b"local:every=2", tensors(), 1)
+            weights, event = floats(*[rank] * COUNT), ctypes.c_int()
+            ok("tw_outer_begin", outer, pointers(weights))
+            self.assertEqual(list(weights), [0] * COUNT)
+            ok("tw_outer_set_weight", outer, 1)
+            state = made("tw_state_create")
+            ok("tw_outer_save_state", outer, b"", state)
+            for step in range(2):
+                weights[0] += rank
+                ok("tw_outer_step", outer, pointers(weights), ctypes.byref(event))
+            self.assertEqual(event.value, binding.constants["TW_OUTER_APPLIED"])
+            self.assertEqual(weights[0], 1)  # the mean of 0 and 2
+            ok("tw_outer_finish", outer, pointers(weights))
+            ok("tw_outer_load_state", outer, b"", state)
+            ok("tw_outer_read", outer, pointers(weights))
+            self.assertEqual(weights[0], 0)
+            self.assertEqual(told("tw_outer_stats", outer, "tw_outer_counts").steps, 2)
+            self.assertIn(b"allreduce", call("tw_outer_plan", outer, 0))
+            source = binding.types["tw_state_source"](lambda _, old, where: self.hand_over(state, where))
+            other = made("tw_state_create")
+            ok("tw_outer_regroup_state", b"local:every=2", tensors(), 1, 2, source, None, 0, 1, b"", other)
+            for one in (state, other):
+                call("tw_state_destroy", one)
+            call("tw_outer_destroy", outer)
+        on_threads(work)
+
     def test_7_states(self):
         state, shape, values = made("tw_state_create"), (ctypes.c_size_t * 1)(3), floats(1, 2, 3)
         ok("tw_state_put", state, b"t", binding.constants["TW_F32"], 1, shape, values)

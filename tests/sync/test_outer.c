@@ -260,6 +260,20 @@ static void test_streaming_on_quadratics(void **state)
     for (size_t i = 0; i < sizeof stream_rows / sizeof *stream_rows; i++) check_stream(&stream_rows[i]);
 }
 
+/* Two tensors for four fragments: the last two meet without a word, and the first two as seldom as they would. */
+static void test_fragments_without_a_tensor(void **state)
+{
+    (void)state;
+    scene all;
+    quadratic(&all, "streaming:every=8,outer_lr=0.4,fragments=4,delay=0,mixing=0", 16, 1, 0.1, (double[]){2, -1});
+    play_well(&all);
+    for (int step = 0; step < 16; step++)
+        assert_int_equal(all.actors[0].events[step],
+                         step % 8 == 1 || step % 8 == 3 ? TW_OUTER_APPLIED : TW_OUTER_NOTHING);
+    assert_true(all.actors[0].history[9][0] != all.actors[0].history[8][0]);
+    free(all.actors);
+}
+
 static void test_events_of_a_stream(void **state)
 {
     (void)state;
@@ -637,7 +651,6 @@ static void test_specs_that_are_refused(void **state)
     refuse("local:outer_lr=0.5", "no option \"outer_lr\"");
     refuse("streaming:every=5,fragments=2", "do not divide every=5");
     refuse("streaming:every=4,fragments=2,delay=2", "is not below every / fragments = 2");
-    refuse("streaming:every=6,fragments=3", "there are 2 tensors");
     refuse("diloco:exchange=none", "none");
     refuse("diloco:exchange=dgc", "momentum=0");
     refuse("diloco:density=0.1", "no option \"density\"");
@@ -651,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_momentum_coasts),
         cmocka_unit_test(test_heavy_ball),
         cmocka_unit_test(test_streaming_on_quadratics),
+        cmocka_unit_test(test_fragments_without_a_tensor),
         cmocka_unit_test(test_events_of_a_stream),
         cmocka_unit_test(test_methods_that_are_the_same),
         cmocka_unit_test(test_local_takes_the_mean),

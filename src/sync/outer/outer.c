@@ -40,23 +40,23 @@ static tw_status copy_table(tw_outer *outer, const tw_tensor *tensors, size_t co
     return TW_OK;
 }
 
-/* Cuts the table where the parts come closest to equal sizes; each has a tensor at least. */
+/* Cuts the table where the parts come closest to equal sizes. Where there are fewer tensors than parts, the last ones
+ * have none. */
 static tw_status cut(tw_outer *outer)
 {
     size_t wanted = outer->fragment_count, tensor = 0;
-    if (wanted > outer->count)
-        return tw_fail(TW_ERROR_ARGUMENT, "fragments=%zu, but there are %zu tensors to share out", wanted,
-                       outer->count);
     TW_TRY(tw_allocate(wanted, sizeof *outer->fragments, &outer->fragments));
     for (size_t f = 0; f < wanted; f++) {
         tw_fragment *fragment = &outer->fragments[f];
+        size_t after = wanted - f - 1; /* parts, which want a tensor each */
         double end = (double)outer->elements * (double)(f + 1) / (double)wanted;
-        fragment->first = tensor++;
-        while (tensor < outer->count - (wanted - f - 1) &&
-               (f + 1 == wanted || (double)(outer->places[tensor] + outer->places[tensor + 1]) / 2 <= end))
+        fragment->first = tensor;
+        fragment->start = outer->places[tensor];
+        while (tensor < outer->count && (after == 0 || tensor == fragment->first ||
+                                         (outer->count - tensor > after &&
+                                          (double)(outer->places[tensor] + outer->places[tensor + 1]) / 2 <= end)))
             tensor++;
         fragment->count = tensor - fragment->first;
-        fragment->start = outer->places[fragment->first];
         fragment->elements = outer->places[tensor] - fragment->start;
     }
     return TW_OK;
@@ -101,10 +101,10 @@ static tw_status check_momentum(const tw_outer *outer, const char *exchange)
 
 static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exchange)
 {
-    for (size_t f = 0; f < outer->fragment_count; f++) {
+    for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         tw_fragment *fragment = &outer->fragments[f];
-        TW_TRY(
-            tw_reducer_create(comm, exchange, outer->tensors + fragment->first, fragment->count, &fragment->reducer));
+        const tw_tensor *tensors = outer->tensors + fragment->first;
+        TW_TRY(tw_reducer_create(comm, exchange, tensors, fragment->count, &fragment->reducer));
     }
     return check_momentum(outer, exchange);
 }
@@ -187,7 +187,8 @@ tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats)
     TW_TRY(tw_outer_need(outer));
     TW_TRY(tw_need(stats, "stats"));
     tw_outer_counts now = outer->stats;
-    for (size_t f = 0; f < outer->fragment_count; f++) TW_TRY(add_reducer(outer->fragments[f].reducer, &now));
+    for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].reducer; f++)
+        TW_TRY(add_reducer(outer->fragments[f].reducer, &now));
     tw_traffic words = tw_channel_traffic(outer->channel);
     now.bytes_sent += words.bytes_sent - outer->start.bytes_sent;
     now.bytes_between += words.bytes_sent - outer->start.bytes_sent;

@@ -43,6 +43,7 @@ static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_re
     TW_TRY(copy_shared(from, prefix, state));
     for (size_t f = 0; f < plan->fragment_count; f++) {
         const tw_fragment *fragment = &plan->fragments[f];
+        if (fragment->count == 0) break;
         TW_TRY(tw_outer_join_exchange(part, sizeof part, prefix, f));
         TW_TRY(tw_reducer_regroup_state(exchange, plan->tensors + fragment->first, fragment->count, to->old_size,
                                         source, context, to->rank, to->size, part, state));

@@ -96,6 +96,12 @@ static tw_status submit(tw_outer *outer)
     return TW_OK;
 }
 
+static void end_round(tw_outer *outer)
+{
+    outer->phase = TW_OUTER_IDLE;
+    outer->round++;
+}
+
 /* NaN and infinity go to nobody. */
 static void drop(tw_outer *outer)
 {
@@ -112,6 +118,10 @@ static void drop(tw_outer *outer)
 static tw_status give(tw_outer *outer, float *const *weights)
 {
     tw_fragment *fragment = tw_outer_current(outer);
+    if (fragment->count == 0) {
+        end_round(outer);
+        return TW_OK;
+    }
     outer->given = fragment->moved ? outer->weight : 0;
     fragment->moved = 0;
     for (size_t i = fragment->first; outer->given > 0 && i < fragment->first + fragment->count; i++) {
@@ -125,12 +135,6 @@ static tw_status give(tw_outer *outer, float *const *weights)
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
-
-static void end_round(tw_outer *outer)
-{
-    outer->phase = TW_OUTER_IDLE;
-    outer->round++;
-}
 
 /* The mean over those that gave something. */
 static void scale(const tw_outer *outer, double weights)
@@ -219,12 +223,13 @@ static tw_status take(tw_outer *outer, float mixing, float *const *weights, int 
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-static tw_status check_call(const tw_outer *outer, float *const *weights)
+static tw_status check_call(const tw_outer *outer, float *const *tensors, const char *argument)
 {
     TW_TRY(tw_outer_need(outer));
-    TW_TRY(tw_need(weights, "weights"));
+    TW_TRY(tw_need(tensors, argument));
     for (size_t i = 0; i < outer->count; i++)
-        if (!weights[i]) return tw_fail(TW_ERROR_ARGUMENT, "weights[%zu], of %s, is NULL", i, outer->tensors[i].name);
+        if (!tensors[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "%s[%zu], of %s, is NULL", argument, i, outer->tensors[i].name);
     return tw_channel_check(outer->channel);
 }
 
@@ -283,7 +288,7 @@ static void leave_out(tw_outer *outer, tw_traffic since)
 
 tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 {
-    TW_TRY(check_call(outer, weights));
+    TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 0));
     tw_traffic before = tw_channel_traffic(outer->channel);
     tw_outer_digest(outer);
@@ -311,7 +316,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 {
     int applied = 0, started = 0;
     const tw_outer_options *o = &outer->options;
-    TW_TRY(check_call(outer, weights));
+    TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(tw_need(event, "event"));
     TW_TRY(check_begun(outer, 1));
     outer->stats.steps++;
@@ -325,13 +330,15 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
         TW_TRY(give(outer, weights));
         if (o->delay == 0) TW_TRY(take(outer, (float)o->mixing, weights, &applied));
     }
-    *event = applied ? TW_OUTER_APPLIED : started && o->delay > 0 ? TW_OUTER_STARTED : TW_OUTER_NOTHING;
+    *event = applied                                    ? TW_OUTER_APPLIED
+             : outer->phase != TW_OUTER_IDLE && started ? TW_OUTER_STARTED
+                                                        : TW_OUTER_NOTHING;
     return TW_OK;
 }
 
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
-    TW_TRY(check_call(outer, shared));
+    TW_TRY(check_call(outer, shared, "shared"));
     copy_out(outer, shared);
     return TW_OK;
 }
@@ -351,7 +358,7 @@ static tw_status meet_for_good(tw_outer *outer, float *const *weights)
 
 tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
 {
-    TW_TRY(check_call(outer, weights));
+    TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 1));
     outer->finishing = 1;
     TW_TRY(meet_for_good(outer, weights));

@@ -88,7 +88,7 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
     TW_TRY(tw_outer_await(outer));
     TW_TRY(save_numbers(outer, prefix, state));
     TW_TRY(save_arrays(outer, prefix, state));
-    for (size_t f = 0; f < outer->fragment_count; f++) {
+    for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
         TW_TRY(tw_reducer_save_state(outer->fragments[f].reducer, text, state));
     }
@@ -137,7 +137,7 @@ static tw_status load_reducers(tw_outer *outer, const char *prefix, const tw_sta
                                tw_status (*act)(tw_reducer *, const char *, const tw_state *))
 {
     char text[1024];
-    for (size_t f = 0; f < outer->fragment_count; f++) {
+    for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
         TW_TRY(act(outer->fragments[f].reducer, text, state));
     }
