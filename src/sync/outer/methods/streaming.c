@@ -4,8 +4,7 @@
  * (p+1) * every / fragments steps. */
 #include "method.h"
 
-static const tw_preset presets[] = {
-    {"outer_lr", "0.4"}, {"fragments", "3"}, {"delay", "1"}, {"mixing", "0.5"}, {NULL, NULL}};
+static const tw_preset presets[] = {{"fragments", "3"}, {"delay", "1"}, {"mixing", "0.5"}, {NULL, NULL}};
 
 const tw_outer_method tw_outer_streaming = {
     .name = "streaming",
