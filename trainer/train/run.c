@@ -311,7 +311,8 @@ static tw_status train_together(run *r, int *interrupted)
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return finish(r, interrupted);
-    TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
+    tw_status lost = w->lost ? worker_lost(w) : TW_OK; /* with weights of its own: its gradients are spoilt */
+    TW_TRY(agree_status(w, lost));
     TW_TRY(worker_show_shared(w));
     TW_TRY(save(r));
     return stop(r);
