@@ -29,8 +29,8 @@ static void on_every_size(rank_program program)
     assert_int_equal(group_failures(), 0);
 }
 
-/* Values whose sum depends on the order of the summands: magnitudes from 2^-8 to 2^7. Every rank draws those of all
- * others, some hundred million in all: so they are mixed by hand, ten times as fast as tw_random draws. */
+/* Values whose sum depends on the order of the summands: magnitudes from 2^-8 to 2^7. Every rank draws
+ * those of all others, and tw_random would take most of the test's time: these are mixed from fewer operations. */
 static float value_of(int rank, size_t i, uint64_t salt)
 {
     uint64_t mixed = (salt << 48 | (uint64_t)rank << 40) + i;
