@@ -2,7 +2,7 @@
 
 `learning.py PATH/thinwire SCHEME`; ctest runs it once for every scheme that the program lists. Most schemes reach it with
 a third of the training images, which is the shorter run and asks for more; where that is not enough all are taken. Of
-randomk it is known, and a plug-in's scheme may be another one that needs them."""
+those in NEED_ALL this is known."""
 import json
 import pathlib
 import subprocess
