@@ -7,14 +7,16 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build program demo test test-python torch2 test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
 
 all: build
 
 help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
-	@echo "make test      install what is missing, build, run the tests; in $(BUILD), ctest -L fast runs those that are"
-	@echo "               done in seconds, -LE mpi those that need no mpirun, -L cli those of the program"
+	@echo "make test      install what is missing, build, run the tests but for the longest, in about five minutes; in"
+	@echo "               $(BUILD), ctest -L fast runs those that are done in seconds, -LE mpi those that need no mpirun,"
+	@echo "               -L cli those of the program"
+	@echo "make test-all  the same with every test"
 	@echo "make test-python  install Debian's PyTorch, too, and run the tests of the Python package"
 	@echo "make test-torch2  run them with a PyTorch 2 and the frameworks of the recipes, which pip fetches"
 	@echo "make test-slurm   as root: run the examples for Slurm under a Slurm of one node, whose packages apt installs first"
@@ -59,9 +61,14 @@ demo: deps
 	@$(MAKE) --no-print-directory program
 	@$(BUILD)/thinwire demo
 
+# Those labelled slow or extra are left to test-all (tests/CMakeLists.txt).
 test: deps-test
 	@$(MAKE) --no-print-directory build
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+	@tools/run-tests $(BUILD) $(JOBS)
+
+test-all: deps-test
+	@$(MAKE) --no-print-directory build
+	@tools/run-tests $(BUILD) $(JOBS) all
 
 # The Python package with Debian's PyTorch, which is large: make test leaves out what needs it where it is not there.
 test-python: build

@@ -145,14 +145,33 @@ static inline void batch_fill(batch *b, int size, filling f, int step)
         for (size_t i = 0; i < b->elements; i++) b->values[r][i] = f(step, r, i);
 }
 
-/* About normal, of variance 1. */
-static inline float normal(int step, int rank, size_t i)
+static inline float normal_draw(int step, int rank, size_t i)
 {
     uint32_t words[4];
     tw_random(9, (uint64_t)(step * LOOPBACK_RANKS + rank), i, words);
     double sum = 0;
     for (int w = 0; w < 4; w++) sum += words[w] / 4294967296.0 - 0.5;
     return (float)(1.7320508 * sum);
+}
+
+/* About normal, of variance 1. Every variant of every scheme gets those of the first steps, which are drawn once. Not for
+ * several threads. */
+static inline float normal(int step, int rank, size_t i)
+{
+    enum { KEPT = 16 };
+    static struct drawn {
+        size_t count;
+        float *values;
+    } kept[KEPT][LOOPBACK_RANKS];
+    if (step >= KEPT || rank >= LOOPBACK_RANKS) return normal_draw(step, rank, i);
+    struct drawn *drawn = &kept[step][rank];
+    if (i >= drawn->count) {
+        size_t count = 2 * i + 1000;
+        drawn->values = realloc(drawn->values, count * sizeof *drawn->values);
+        for (; drawn->count < count; drawn->count++)
+            drawn->values[drawn->count] = normal_draw(step, rank, drawn->count);
+    }
+    return drawn->values[i];
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* Tensors for which a rank has no gradient, in every scheme of the list: what the rank remembers for them stays as it
  * is, to the bit, the others' mean arrives, and what is not sent is kept. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "conformance.h"
 #include "support/cmocka.h"
@@ -35,17 +36,34 @@ static void destroy(group *g)
     batch_destroy(g->gradients);
 }
 
+enum { ELEMENTS = 60 * 50 + 40 + 64 * 100, SEEDS = 128, RANKS = 6 };
+
+/* Every variant of every scheme gets the same values, and so they are drawn once. */
+static const float *draw_all(int step, int rank)
+{
+    static float *kept[SEEDS][RANKS];
+    float **drawn = &kept[step][rank];
+    if (!*drawn) {
+        *drawn = malloc(ELEMENTS * sizeof **drawn);
+        assert_non_null(*drawn);
+        for (size_t k = 0; k < ELEMENTS; k++) {
+            uint32_t words[4];
+            tw_random(5, (uint64_t)(step * 64 + rank), k, words);
+            (*drawn)[k] = (float)words[0] / 4294967296.0F - 0.5F;
+        }
+    }
+    return *drawn;
+}
+
 static float draw(int step, int rank, size_t i)
 {
-    uint32_t words[4];
-    tw_random(5, (uint64_t)(step * 64 + rank), i, words);
-    return (float)words[0] / 4294967296.0F - 0.5F;
+    return draw_all(step, rank)[i];
 }
 
 static void fill(group *g, int step)
 {
     for (int r = 0; r < g->ranks.size; r++)
-        for (size_t i = 0; i < g->gradients->elements; i++) g->gradients->values[r][i] = draw(step, r, i);
+        memcpy(g->gradients->values[r], draw_all(step, r), ELEMENTS * sizeof(float));
 }
 
 /* One step; what stands in the buffers of absent tensors is NaN, and nobody may mind. */

@@ -28,20 +28,39 @@ static float draw(uint64_t seed, int step, int rank, size_t i)
     return words[0] % 64 == 1 ? extremes[words[1] % BORNE] : (float)words[2] * 0x1p-32F - 0.5F;
 }
 
-/* Fills a step; returns whether some rank's gradient may not be taken. */
-static int fill(batch *b, uint64_t seed, int step)
+enum { ELEMENTS = 70 + 13 * 11 + 97 * 101 };
+
+/* A step's gradients, and whether some rank's may not be taken. */
+typedef struct drawn_step {
+    int is_drawn, sick;
+    float values[RANKS][ELEMENTS];
+} drawn_step;
+
+static void draw_step(drawn_step *drawn, uint64_t seed, int step)
 {
-    int sick = 0;
     for (int r = 0; r < RANKS; r++) {
         uint32_t words[4];
         double squares = 0;
-        for (size_t i = 0; i < b->elements; i++) b->values[r][i] = draw(seed, step, r, i);
+        float *values = drawn->values[r];
+        for (size_t i = 0; i < ELEMENTS; i++) values[i] = draw(seed, step, r, i);
         tw_random(seed, (uint64_t)(step * RANKS + r), 0, words);
-        if (words[0] % 10 == 0) b->values[r][words[1] % b->elements] = extremes[BORNE + words[2] % (EXTREMES - BORNE)];
-        for (size_t i = 0; i < b->elements; i++) squares += (double)b->values[r][i] * (double)b->values[r][i];
-        sick |= !(sqrt(squares) <= TW_LARGEST_NORM);
+        if (words[0] % 10 == 0) values[words[1] % ELEMENTS] = extremes[BORNE + words[2] % (EXTREMES - BORNE)];
+        for (size_t i = 0; i < ELEMENTS; i++) squares += (double)values[i] * (double)values[i];
+        drawn->sick |= !(sqrt(squares) <= TW_LARGEST_NORM);
     }
-    return sick;
+    drawn->is_drawn = 1;
+}
+
+/* Fills a step; returns whether some rank's gradient may not be taken. Every variant of every scheme gets the same ones,
+ * and so they are drawn once. */
+static int fill(batch *b, uint64_t seed, int step)
+{
+    static drawn_step kept[SEEDS][STEPS];
+    drawn_step *drawn = &kept[seed][step];
+    assert_int_equal(b->elements, ELEMENTS);
+    if (!drawn->is_drawn) draw_step(drawn, seed, step);
+    for (int r = 0; r < RANKS; r++) memcpy(b->values[r], drawn->values[r], sizeof drawn->values[r]);
+    return drawn->sick;
 }
 
 static tw_status assert_finite(tw_walk *walk, const tw_remembered *entry)

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""tools/run-tests: what make test runs, what its last lines say, and how it ends. The tests it is given are made here."""
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parent.parent / "tools" / "run-tests"
+TESTS = """
+add_test(quick sh -c "echo ran >>quick")
+set_tests_properties(quick PROPERTIES LABELS fast)
+add_test(long sh -c "echo ran >>long")
+set_tests_properties(long PROPERTIES LABELS "slow;cli")
+add_test(again sh -c "echo ran >>again")
+set_tests_properties(again PROPERTIES LABELS "mpi;extra")
+add_test(without sh -c "echo 'skipped: there is no torch here'; exit 77")
+set_tests_properties(without PROPERTIES LABELS fast SKIP_RETURN_CODE 77)
+"""
+FAILS = """
+add_test(broken sh -c "exit 1")
+"""
+
+
+class RunTests(unittest.TestCase):
+    def run_in(self, tests, *which):
+        """The code, the lines below ctest's own, and the tests that left a file."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "CTestTestfile.cmake").write_text(tests)
+            done = subprocess.run([TOOL, folder, "2", *which], stdout=subprocess.PIPE, text=True, check=False)
+            ran = {test for test in ("quick", "long", "again") if (folder / test).exists()}
+        lines = done.stdout.splitlines()
+        said = [line for line in lines if line.startswith(("left out: ", "skipped: ", "make test-all"))]
+        self.assertEqual(said, lines[len(lines) - len(said):])
+        return done.returncode, said, ran
+
+    def test_what_is_left_out_is_told(self):
+        code, said, ran = self.run_in(TESTS)
+        self.assertEqual((code, ran), (0, {"quick"}))
+        self.assertEqual([line.rpartition(": ")[0] for line in said[:2]],
+                         [f"left out: 1 with the label {label}" for label in ("slow", "extra")])
+        self.assertEqual(said[2:], ["make test-all runs them all", "skipped: 1 test: there is no torch here; "
+                                    "make test-python installs it and runs them"])
+
+    def test_all_leaves_out_none(self):
+        code, said, ran = self.run_in(TESTS, "all")
+        self.assertEqual((code, ran), (0, {"quick", "long", "again"}))
+        self.assertEqual([line.split(":")[0] for line in said], ["skipped"])
+
+    def test_a_failure_is_its_own(self):
+        self.assertNotEqual(self.run_in(TESTS + FAILS)[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
