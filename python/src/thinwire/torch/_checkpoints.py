@@ -210,8 +210,6 @@ class Checkpoints:
     def _needs(self, rank: int, lost: Sequence[int], record: Record) -> Set[int]:
         if record.ranks == self._size and rank not in lost:
             return {rank}
-        if record.ranks == self._size and rank not in lost:
-            return {rank}
         first = next(old for old in range(record.ranks) if old not in lost)  # which says of what kind all are
         return {first, *(asked_for(self.compressor.spec, record.ranks, rank, self._size, lost) - set(lost))}
 
