@@ -79,7 +79,7 @@ class SealingTest(CommandLineTest):
 
     @needs_mpi
     def test_nor_under_mpirun(self):
-        code, told = self.ours(env={**MPI_ENVIRONMENT, "THINWIRE_SEAL_OVER": "mpi"}, launcher=("mpirun", "--oversubscribe", "-n", "2"))
+        code, told = self.ours(env={**MPI_ENVIRONMENT, "THINWIRE_SEAL_OVER": "mpi"}, launcher=under_mpi(2)["launcher"])
         self.assertEqual(code, 2)
         self.assertTrue(told)
         for line in told:
