@@ -162,7 +162,7 @@ class CheckpointsTest(unittest.TestCase):
         self.assertEqual([shared for _, _, shared in outcomes], [[True, False], [True, False]])
         self.assertEqual([[path.name for path in pathlib.Path(one).iterdir()] for one in folders],
                          [["thinwire-0.pt"], ["thinwire-1.pt"]])
-        for size, order in ((2, folders), (4, [folders[0], folders[0], folders[1], folders[1]]), (2, folders[::-1])):
+        for size, order in ((2, folders), (4, [*folders, *folders]), (2, folders[::-1])):
             told, now, _ = ranks.on_ranks(size, goes_on, order)[0]
             self.assertEqual(told, "")
             self.same(now, held)

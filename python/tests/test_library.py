@@ -111,6 +111,26 @@ class LibraryTest(unittest.TestCase):
             with self.assertRaises(KeyboardInterrupt):
                 regrouped(spec, TENSORS, interrupted, 4, 0, 2)
 
+    def test_whose_states_are_asked_for_does_not_depend_on_the_scheme(self):
+        """So the library can be asked before anybody has read a state: here, and for states that hold something back."""
+        from thinwire import reducer
+        comm, = thinwire.Comm.threads(1)
+        with comm, thinwire.Reducer(comm, "topk:density=0.1", TENSORS) as one:
+            state = one.state()
+
+        def asked(spec, lost, *sizes):
+            ranks = set()
+            reducer.regrouped(spec, TENSORS, lambda rank: ranks.add(rank) or (None if rank in lost else state), *sizes)
+            return ranks
+
+        for per_host in (1, 2):
+            spec, counts = f"topk:density=0.1,per_host={per_host}", range(per_host, 9, per_host)
+            for sizes in [(old, rank, size) for old in counts for size in counts for rank in range(size)]:
+                for lost in ((), (0,), (3, 4)) if sizes[0] > 5 else ((),):
+                    self.assertEqual(reducer.asked_for(spec, *sizes, lost), asked(spec, lost, *sizes), (spec, sizes, lost))
+        self.assertEqual(reducer.asked_for("topk", 4, 1, 2), {0, 2, 3})
+        self.assertEqual(reducer.asked_for("topk:per_host=2", 8, 2, 4), {0, 4, 6})
+
     def test_a_wrong_spec_names_the_option(self):
         outcomes = on_threads(2, lambda rank, comm: thinwire.Reducer(comm, "dgc:dens=1", TENSORS))
         for error in outcomes:

@@ -5,6 +5,7 @@
 #include "sized.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
@@ -17,6 +18,8 @@ typedef struct slice {
     const char *at;
     size_t length;
 } slice;
+
+enum { DELETE = 127 };
 
 static int slice_is(slice text, const char *word)
 {
@@ -32,9 +35,21 @@ static slice next_slice(const char **rest, char end)
     return text;
 }
 
+/* A line end out of a file, say, which nobody would see in a text about it. */
+static tw_status check_characters(const char *spec)
+{
+    const char *at = spec;
+    while (*at && (unsigned char)*at >= ' ' && *at != DELETE) at++;
+    if (!*at) return TW_OK;
+    return tw_fail(TW_ERROR_SPEC,
+                   "the spec \"%.*s...\" has a control character, of code %u, at its place %zu: leave it out",
+                   (int)(at - spec < 64 ? at - spec : 64), spec, (unsigned)(unsigned char)*at, (size_t)(at - spec) + 1);
+}
+
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity)
 {
     TW_TRY(tw_need(spec, "spec"));
+    TW_TRY(check_characters(spec));
     slice text = next_slice(&spec, ':');
     if (text.length == 0) return tw_fail(TW_ERROR_SPEC, "the spec names no scheme; write \"scheme:option=value,...\"");
     if (text.length >= capacity) return tw_fail(TW_ERROR_SPEC, "\"%.40s...\" is not the name of a scheme", text.at);
@@ -73,17 +88,27 @@ static double read_decimal(const char *text, char **end)
     return plain_locale ? strtod_l(text, end, plain_locale) : strtod(text, end);
 }
 
-/* A whole word as a number within the option's range. */
-static int read_number(const tw_option *option, slice word, double *number)
+static int is_within(const tw_option *option, double number)
+{
+    if (option->kind == TW_OPTION_INTEGER && number != floor(number)) return 0;
+    return number >= option->least && number <= option->most;
+}
+
+/* A whole word as a number within the option's range. *vanishes: it would be one, if what is not 0 were not taken for 0
+ * or for next to nothing. */
+static int read_number(const tw_option *option, slice word, double *number, int *vanishes)
 {
     char text[64], *end;
+    *vanishes = 0;
     if (word.length == 0 || word.length >= sizeof text) return 0;
     memcpy(text, word.at, word.length);
     text[word.length] = 0;
+    errno = 0;
     *number = read_decimal(text, &end);
+    int is_inexact = errno == ERANGE;
     if (*end || end == text || isspace((unsigned char)text[0]) || !isfinite(*number)) return 0;
-    if (option->kind == TW_OPTION_INTEGER && *number != floor(*number)) return 0;
-    return *number >= option->least && *number <= option->most;
+    *vanishes = is_inexact && is_within(option, *number);
+    return !is_inexact && is_within(option, *number);
 }
 
 static void describe_range(const tw_option *option, char *text, size_t capacity)
@@ -114,6 +139,15 @@ static tw_status refuse_value(const tw_option *option, slice word)
     return tw_fail(TW_ERROR_SPEC, "%s=%.*s: %s must be %s", option->key, (int)word.length, word.at, option->key, range);
 }
 
+static tw_status refuse_number(const tw_option *option, slice word, int vanishes)
+{
+    if (!vanishes) return refuse_value(option, word);
+    return tw_fail(
+        TW_ERROR_SPEC,
+        "%s=%.*s: no computer's number is as small, and it would be taken for 0: write 0, or a larger number",
+        option->key, (int)word.length, word.at);
+}
+
 static tw_status set_text(char **target, slice word)
 {
     char *copy;
@@ -127,14 +161,14 @@ static tw_status set_text(char **target, slice word)
 static tw_status set_option(const tw_option *option, void *target, slice word)
 {
     double number;
-    int position;
+    int position, vanishes;
     switch (option->kind) {
     case TW_OPTION_REAL:
-        if (!read_number(option, word, &number)) return refuse_value(option, word);
+        if (!read_number(option, word, &number, &vanishes)) return refuse_number(option, word, vanishes);
         *(double *)target = number;
         return TW_OK;
     case TW_OPTION_INTEGER:
-        if (!read_number(option, word, &number)) return refuse_value(option, word);
+        if (!read_number(option, word, &number, &vanishes)) return refuse_number(option, word, vanishes);
         *(int64_t *)target = (int64_t)number;
         return TW_OK;
     case TW_OPTION_SWITCH:

@@ -23,7 +23,7 @@ static double patience_of(const tw_comm *comm)
 void tw_wait_begin(const tw_comm *comm, tw_wait *wait)
 {
     double patience = patience_of(comm);
-    *wait = (tw_wait){.silence = hears(comm) ? comm->timeout : patience, .patience = patience};
+    *wait = (tw_wait){.silence = hears(comm) ? comm->timeout : patience, .patience = patience, .hears = hears(comm)};
 }
 
 void tw_wait_turn(const tw_comm *comm, tw_wait *wait)
@@ -59,7 +59,7 @@ void tw_wait_look(const tw_comm *comm, int peer, tw_wait *wait)
 tw_status tw_wait_fail(const tw_comm *comm, int peer, const tw_wait *wait)
 {
     int other = tw_comm_name(comm, peer), own = tw_comm_name(comm, comm->rank);
-    if (!hears(comm))
+    if (!wait->hears)
         return tw_fail(
             TW_ERROR_PEER,
             "rank %d did not answer rank %d within %g seconds: where it may be busy for longer, set a longer "

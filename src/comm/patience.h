@@ -15,6 +15,7 @@ typedef struct tw_wait {
     double silence, patience;
     uint64_t signs; /* of life, when they were last counted; */
     int counted;    /* and whether they have been */
+    int hears;      /* silence has a limit of its own */
 } tw_wait;
 
 void tw_wait_begin(const tw_comm *comm, tw_wait *wait);

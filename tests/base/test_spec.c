@@ -69,10 +69,50 @@ static void test_what_is_beyond_the_range_is_refused(void **state)
     }
 }
 
+static tw_status parse_real(const char *value, double *into)
+{
+    static const tw_option real = {.key = "clip", .kind = TW_OPTION_REAL, .fallback = "1", .least = 0, .most = 10};
+    const tw_option_set set = {&real, 1, into};
+    char spec[96];
+    snprintf(spec, sizeof spec, "scheme:clip=%s", value);
+    return tw_spec_parse(spec, &set, 1);
+}
+
+static void test_what_would_be_taken_for_0_is_refused(void **state)
+{
+    (void)state;
+    static const char *const small[] = {"1e-400", "0.1e-330", "1e-310"};
+    double into;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        assert_int_equal(parse_real(small[i], &into), TW_ERROR_SPEC);
+        assert_non_null(strstr(tw_last_error(), small[i]));
+        assert_non_null(strstr(tw_last_error(), "write 0, or a larger number"));
+    }
+    static const char *const taken[] = {"0", "0e-400", "1e-300"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) assert_int_equal(parse_real(taken[i], &into), TW_OK);
+    assert_int_equal(parse_real("-1e-300", &into), TW_ERROR_SPEC);
+    assert_non_null(strstr(tw_last_error(), "must be a number from 0 to 10"));
+}
+
+static void test_control_characters_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"dgc\n", "dgc:density=0.1\r", "\x1b[31mdgc", "topk\x7f"};
+    char name[64];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(tw_spec_name(bad[i], name, sizeof name), TW_ERROR_SPEC);
+        assert_non_null(strstr(tw_last_error(), "has a control character"));
+        for (const char *at = tw_last_error(); *at; at++) assert_true(*at >= ' ' && *at < 127);
+    }
+    assert_int_equal(tw_spec_name("caf\xc3\xa9", name, sizeof name), TW_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_numbers_are_kept),
+        cmocka_unit_test(test_what_would_be_taken_for_0_is_refused),
+        cmocka_unit_test(test_control_characters_are_refused),
         cmocka_unit_test(test_what_is_beyond_the_range_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 """A machine that is gone for good: the rest go on from the last checkpoint without its files, alone or with a new machine,
 and every machine has on its own disk what it takes to do so. Folders stand for the disks."""
+import fcntl
 import json
 import shutil
 import unittest
@@ -52,6 +53,24 @@ class LostTest(DisksTest):
         self.assertEqual(models[0], models[1])
         self.assertTrue((self.disks[0] / "metrics.jsonl").exists())
         self.assertFalse((self.disks[1] / "metrics.jsonl").exists())
+
+    def test_what_killed_elections_left_is_swept_up(self):
+        """A run that was killed while its ranks looked whose disk is whose; alone and over sockets. One that is locked is
+        of a run that lives, and a person may call a file as he likes."""
+        for workers in (1, 2):
+            with self.subTest(workers=workers):
+                out = self.folder / f"run-{workers}"
+                out.mkdir()
+                left, living, persons, full = (out / f".first-{name}" for name in ("0" * 15 + "a", "f" * 16, "draft", "1" * 16))
+                for path in (left, living, persons, full):
+                    path.write_text("a word" if path == full else "")
+                with living.open() as held:
+                    fcntl.flock(held, fcntl.LOCK_EX)
+                    if workers == 1:
+                        self.train(*self.words("allreduce", 2), "--out", out)
+                    else:
+                        self.run_on([out, self.folder / "other"], *self.words("allreduce", 2))
+                self.assertEqual(sorted(out.glob(".first-*")), sorted((living, persons, full)))
 
     def test_whoever_is_left_goes_on_alone(self):
         """Rank 0's machine, or the other; nothing is held back, so the bits are those of a run that lost nothing."""

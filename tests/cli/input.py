@@ -37,6 +37,14 @@ class WordsTest(CommandLineTest):
         self.refuse_training(2, ["--momentum", "1.5"], "--momentum", "1.5")
         self.refuse_training(2, ["--batch", "1000"], "--batch", "1000", "--workers", "2")
 
+    def test_what_nobody_sees_and_what_is_nearly_nothing(self):
+        """One line each: a line end of a script is not printed, and no number becomes another one in silence."""
+        for option, value in (("--sync", "dgc\n"), ("--sync", "adpsgd-d1:survive=on\r"), ("--sync", "topk:density=0.1\n"),
+                              ("--lr", "0.1\n"), ("--model", "cnn\x1b[31m"), ("--batch", "8\t")):
+            self.refuse_training(2, ["has a control character", "leave it out"], option, value)
+        for option, value in (("--lr", "1e-400"), ("--weight-decay", "1e-320"), ("--sync", "dgc:momentum=1e-400")):
+            self.refuse_training(2, ["1e-", "write 0, or a larger number"], option, value)
+
     def test_help_takes_the_words_of_a_command(self):
         for words in (("train", "lm"), ("bench", "codec"), ("schemes", "dgc")):
             self.assertTrue(self.run_program("help", *words).stdout.startswith("Usage: "))

@@ -66,6 +66,25 @@ class SealingTest(CommandLineTest):
             for name in ("weights_crc32c", "metric", "train_loss", "bytes") if sync[:3] == "dgc" else ("metric",):
                 self.assertEqual(threads[name], ranks[name], name)
 
+    @unittest.skipUnless(HAS_TCP, "needs libthinwire_tcp")
+    def test_a_seal_that_the_environment_asks_for_is_not_forgotten(self):
+        """Whoever set the variable and left --seal out is told, and nothing is written."""
+        out = self.folder / "run"
+        done = self.run_program(*self.train_words("--steps", 2, "--workers", 2, "--join", "127.0.0.1:9", "--out", out, "--quiet"),
+                                env={"THINWIRE_SEAL_OVER": "tcp"})
+        self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
+        for word in ('THINWIRE_SEAL_OVER is "tcp"', "add --seal --key-file FILE", "unset"):
+            self.assertIn(word, done.stderr)
+        self.assertFalse(out.exists())
+
+    @needs_mpi
+    def test_nor_under_mpirun(self):
+        code, told = self.ours(env={**MPI_ENVIRONMENT, "THINWIRE_SEAL_OVER": "mpi"}, launcher=under_mpi(2)["launcher"])
+        self.assertEqual(code, 2)
+        self.assertTrue(told)
+        for line in told:
+            self.assertIn('THINWIRE_SEAL_OVER is "mpi"', line)
+
     def ours(self, *options, **where):
         done = self.run_program(*self.train_words("--quiet", "--steps", 2, *options), **where)
         return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]

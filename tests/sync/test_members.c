@@ -1,5 +1,6 @@
 /* Whom a gossip waits for: how long a rank may say nothing, and what is not its fault. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "support/cmocka.h"
@@ -49,6 +50,12 @@ static int count_looks(watcher *me)
     return 0;
 }
 
+static void write_down(void *context, tw_log_level level, const char *text)
+{
+    assert_int_equal(level, TW_LOG_WARNING);
+    snprintf(context, 256, "%s", text);
+}
+
 static void a_rank_is_silent_for_the_deadline(void **state)
 {
     (void)state;
@@ -72,6 +79,32 @@ static void a_rank_that_answers_is_waited_for(void **state)
     tw_members_await(&me.members, 1);
     assert_int_equal(count_looks(&me), 5 * 8);
     end(&me);
+}
+
+/* A rank that says nothing, and one that is there and does not come to its turn. The log is told as well. */
+static void who_is_given_up_is_told_by_the_option(void **state)
+{
+    (void)state;
+    for (int lives = 0; lives < 2; lives++) {
+        watcher me;
+        char told[256] = "";
+        begin(&me, 1);
+        me.peer.lives = lives ? (double)INFINITY : 0;
+        assert_int_equal(tw_comm_set_patience(me.comm, 5 * DEADLINE), TW_OK);
+        tw_members_await(&me.members, 1);
+        assert_int_equal(count_looks(&me), lives ? 5 * 8 : 8);
+        tw_set_log(write_down, told);
+        assert_int_equal(tw_members_give_up(&me.members, 1), TW_ERROR_PEER);
+        tw_set_log(NULL, NULL);
+        assert_false(tw_members_has(&me.members, 1));
+        assert_string_equal(tw_last_error(),
+                            lives ? "rank 1 is there, but did not answer rank 0 within 3000 seconds: where it may be "
+                                    "busy for longer, set a longer patience"
+                                  : "rank 1 did not answer rank 0: nothing was heard of it for a timeout of 600 "
+                                    "seconds");
+        assert_non_null(strstr(told, tw_last_error()));
+        end(&me);
+    }
 }
 
 /* A machine that slept for a night has heard nobody, and nobody is lost for that. */
@@ -105,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_is_silent_for_the_deadline),
         cmocka_unit_test(a_rank_that_answers_is_waited_for),
+        cmocka_unit_test(who_is_given_up_is_told_by_the_option),
         cmocka_unit_test(a_standstill_of_its_own_is_no_silence_of_others),
         cmocka_unit_test(who_resigns_says_why),
     };

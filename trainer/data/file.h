@@ -19,7 +19,10 @@ bool file_exists(const char *folder, const char *name);
 tw_status file_read(const char *path, uint8_t **bytes, size_t *size);
 
 /* Adds the file's size to a sum, by which lists of files are told apart; a file that is not there counts as well. NULL
- * is none. */
-uint32_t file_sum_size(uint32_t sum, const char *path);
+ * is none. `reads`: and what it holds, in four places of 4 KiB each, or in all where it is no larger than those. */
+uint32_t file_sum(uint32_t sum, const char *path, bool reads);
+/* Whether a file is one of those that are read for the sum of a list: 10,000 at the same distance, or all where there
+ * are no more. */
+bool file_is_sampled(size_t index, size_t count);
 
 #endif

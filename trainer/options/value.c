@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "words.h"
 
 /* Whole numbers with all their digits. */
 static const char *write_end(const option_row *row, double end, char space[OPTION_TEXT_MOST])
@@ -94,11 +95,20 @@ static bool read_integer(const char *text, long *integer)
     return end != text && !*end && !errno && !isspace((unsigned char)*text);
 }
 
+/* Whether a number that is not 0 would be taken for 0, or for next to nothing. */
+static bool is_too_small(const char *text)
+{
+    char *end;
+    errno = 0;
+    double real = strtod(text, &end);
+    return end != text && !*end && errno == ERANGE && fabs(real) < 1;
+}
+
 static bool read_real(const char *text, double *real)
 {
     char *end;
     *real = strtod(text, &end);
-    return end != text && !*end && !isspace((unsigned char)*text) && isfinite(*real);
+    return end != text && !*end && !isspace((unsigned char)*text) && isfinite(*real) && !is_too_small(text);
 }
 
 /* What stands for the default comes from everywhere but the command line. */
@@ -128,8 +138,14 @@ static bool read_value(const option_row *row, const char *text, const option_ori
 
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
+    if (row->kind != OPTION_TEXT) TW_TRY(words_check_printed(origin->blame, origin->label, text));
     if (!read_value(row, text, origin, value)) {
         char right[512];
+        if (row->kind == OPTION_REAL && is_too_small(text))
+            return tw_fail(
+                origin->blame,
+                "%s: no computer's number is as small as %s, which would be taken for 0: write 0, or a larger number",
+                origin->label, text);
         option_describe(row, right, sizeof right);
         return tw_fail(origin->blame, "%s: \"%s\" is not %s", origin->label, text, right);
     }

@@ -246,7 +246,7 @@ static int refuse_separate_tasks(void)
 static int launch_mpi(const train_settings *settings)
 {
     tw_comm *comm;
-    if (open_mpi(settings, &comm) != TW_OK) return settings->seal ? refuse_on_each() : launch_refuse();
+    if (open_mpi(settings, &comm) != TW_OK) return sealing_is_wished(settings) ? refuse_on_each() : launch_refuse();
     if (tw_comm_size(comm) > 1 || srun_tasks() <= 1) return run_alone(settings, comm);
     tw_comm_destroy(comm); /* this MPI does not speak the srun's PMI */
     return refuse_separate_tasks();

@@ -172,6 +172,7 @@ tw_status scheme_check(const char *spec)
 {
     size_t scheme;
     char names[768] = "";
+    TW_TRY(words_check_printed(TW_ERROR_ARGUMENT, "--sync", spec));
     if (exchange_find(spec, &scheme)) return scheme_check_spelling(spec);
     const char *nearest = words_nearest(spec, strcspn(spec, ":"), scheme_word);
     if (nearest)

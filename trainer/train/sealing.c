@@ -23,11 +23,26 @@ static void wish(const train_settings *settings, const char *transport)
     setenv("THINWIRE_KEY_FILE", settings->key_file, 1);
 }
 
+int sealing_is_wished(const train_settings *settings)
+{
+    return settings->seal || getenv("THINWIRE_SEAL_OVER");
+}
+
+/* Who set the variable believes that the line is sealed. */
+static tw_status check_environment(void)
+{
+    const char *over = getenv("THINWIRE_SEAL_OVER");
+    if (!over) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "THINWIRE_SEAL_OVER is \"%.40s\" in the environment, and without --seal nothing is sealed: add "
+                   "--seal --key-file FILE, or unset the variable",
+                   over);
+}
+
 tw_status sealing_choose(const train_settings *settings, const char *transport, const char **name)
 {
     *name = transport;
-    if (!settings->seal) unsetenv("THINWIRE_SEAL_OVER"); /* or tw_comm_open would hold us to it */
-    if (!settings->seal) return TW_OK;
+    if (!settings->seal) return check_environment();
     if (!settings->key_file)
         return tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines; (umask 077; "
                                           "head -c 32 /dev/urandom > FILE) makes one");

@@ -4,7 +4,11 @@
 
 #include "settings.h"
 
-/* The name to open `transport` by: its own, or the one that seals it. TW_ERROR_ARGUMENT where --seal lacks a key. */
+/* 1 if --seal or the environment asks for a seal. In that each rank may differ from the others. */
+int sealing_is_wished(const train_settings *settings);
+
+/* The name to open `transport` by: its own, or the one that seals it. TW_ERROR_ARGUMENT where --seal lacks a key, and
+ * where the environment asks for a seal and --seal is not given. */
 tw_status sealing_choose(const train_settings *settings, const char *transport, const char **name);
 
 /* TW_ERROR_ARGUMENT where the workers are threads, and there is nothing to seal. */

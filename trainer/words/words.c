@@ -5,6 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SHOWN_MOST = 64, DELETE = 127 };
+
+tw_status words_check_printed(tw_status status, const char *what, const char *given)
+{
+    size_t at = 0;
+    while (given[at] && (unsigned char)given[at] >= ' ' && given[at] != DELETE) at++;
+    if (!given[at]) return TW_OK;
+    return tw_fail(status, "%s \"%.*s...\" has a control character, of code %u, at its place %zu: leave it out", what,
+                   (int)(at < SHOWN_MOST ? at : SHOWN_MOST), given, (unsigned)(unsigned char)given[at], at + 1);
+}
+
 enum { WORD_MOST = 48 }; /* longer words are not misspellings of a name */
 
 static size_t least_of(size_t a, size_t b)
@@ -55,6 +66,7 @@ const char *words_nearest(const char *given, size_t length, word_at at)
 
 tw_status words_refuse(const char *what, const char *given, size_t length, word_at at)
 {
+    TW_TRY(words_check_printed(TW_ERROR_ARGUMENT, what, given));
     char names[768] = "";
     const char *nearest = words_nearest(given, length, at);
     for (size_t i = 0, used = 0; at(i) && used < sizeof names; i++)

@@ -15,6 +15,9 @@ const char *words_nearest(const char *given, size_t length, word_at at);
 size_t words_far(size_t length);
 void words_compare(const char *given, size_t length, const char *known, const char **nearest, size_t *least);
 
+/* Fails with `status` where there is a line end, or another character that nobody would see in a text about it. */
+tw_status words_check_printed(tw_status status, const char *what, const char *given);
+
 /* Fails with TW_ERROR_ARGUMENT: "there is no model "resnet21"; did you mean resnet20? There are cnn, resnet20". */
 tw_status words_refuse(const char *what, const char *given, size_t length, word_at at);
 

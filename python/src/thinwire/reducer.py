@@ -1,12 +1,14 @@
 """Agreement on gradients: all ranks take the same step."""
 
 import ctypes
-from typing import Callable, Dict, Optional, Sequence, Tuple
+import functools
+from typing import Callable, Container, Dict, Optional, Sequence, Set, Tuple
 
 from . import _regroup, table
 from ._library import Gradient, ReducerCounts, library
 from ._owned import Owned
 from .comm import Comm
+from .spec import options_of
 
 SIGNALS_ARE_HEEDED = 0.1  # seconds apart
 
@@ -94,3 +96,25 @@ def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Op
     asked for those alone whose part this rank takes over. The sum over the ranks of what they held back is kept. None
     stands for a state that is lost, whose part is dropped."""
     return _regroup.regrouped(library.tw_reducer_regroup_state, spec, tensors, old, old_size, rank, size)
+
+
+NOTHING_TO_KEEP, ONE_NUMBER = "allreduce", [("w", (1,))]
+
+
+@functools.lru_cache(None)
+def state_of_nothing() -> Dict[str, table.Entry]:
+    with Comm.threads(1)[0] as comm, Reducer(comm, NOTHING_TO_KEEP, ONE_NUMBER) as reducer:
+        return reducer.state()
+
+
+def asked_for(spec: str, old_size: int, rank: int, size: int, lost: Container[int] = ()) -> Set[int]:
+    """Whose states regrouped() asks for. The library says it, since that does not depend on the scheme: it is shown states
+    in which there is next to nothing."""
+    asked: Set[int] = set()
+
+    def old(old_rank: int) -> Optional[Dict[str, table.Entry]]:
+        asked.add(old_rank)
+        return None if old_rank in lost else state_of_nothing()
+
+    regrouped(f"{NOTHING_TO_KEEP}:per_host={options_of(spec).get('per_host', '1')}", ONE_NUMBER, old, old_size, rank, size)
+    return asked

@@ -44,7 +44,7 @@ void dataset_release(dataset *data);
 
 /* A sum over the names of a set's files, which tells two lists apart; 0 for a set in memory. */
 uint32_t dataset_sum_names(const image_set *set);
-/* A sum over the sizes of the first of a set's files, which are a sample of them; 0 for a set in memory. */
+/* A sum over what is in a set's files, or in a sample of them; 0 for a set in memory. */
 uint32_t dataset_sum_files(const dataset *data, const image_set *set);
 
 /* What `path` may be, for help, with the names of the formats. */

@@ -37,8 +37,8 @@ uint32_t dataset_sum_files(const dataset *data, const image_set *set)
 {
     uint32_t sum = 0;
     char path[PICTURE_PATH_MOST];
-    for (size_t i = 0; set->files && i < set->count && i < PICTURE_SAMPLE; i++)
-        sum = file_sum_size(sum, picture_files_path(data, set, i, path));
+    for (size_t i = 0; set->files && i < set->count; i++)
+        if (file_is_sampled(i, set->count)) sum = file_sum(sum, picture_files_path(data, set, i, path), true);
     return sum;
 }
 

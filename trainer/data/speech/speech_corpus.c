@@ -172,7 +172,7 @@ static tw_status split_test(const char *path, const choice *c, speech_corpus *co
 uint32_t speech_list_sum_files(const speech_list *list)
 {
     uint32_t sum = 0;
-    for (size_t i = 0; i < list->count; i++) sum = file_sum_size(sum, list->items[i].path);
+    for (size_t i = 0; i < list->count; i++) sum = file_sum(sum, list->items[i].path, file_is_sampled(i, list->count));
     return sum;
 }
 

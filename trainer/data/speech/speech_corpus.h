@@ -20,7 +20,7 @@ typedef struct speech_list {
     size_t count, capacity;
 } speech_list;
 
-/* A sum over the sizes of its files, which are another's where the sounds are. */
+/* A sum over the sizes of its files, and over what is in them or in a sample of them. */
 uint32_t speech_list_sum_files(const speech_list *list);
 
 typedef struct speech_corpus {

@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from ..errors import Error
-from ..spec import name_of, options_of
+from ..reducer import asked_for
+from ..spec import name_of
 from . import _state, _transport
 from .compressor import Compressor
 
@@ -79,12 +80,6 @@ def say(text: str) -> None:
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
-
-
-def asked_for(old_size: int, rank: int, size: int, per_host: int) -> Set[int]:
-    """Whose states tw_reducer_regroup_state takes over for a rank: those that lie where it lies on one line."""
-    old_hosts, hosts, host = old_size // per_host, max(1, size // per_host), rank // per_host
-    return {per_host * old for old in range(host * old_hosts // hosts, -(-(host + 1) * old_hosts // hosts))}
 
 
 class Found(NamedTuple):
@@ -215,10 +210,8 @@ class Checkpoints:
     def _needs(self, rank: int, lost: Sequence[int], record: Record) -> Set[int]:
         if record.ranks == self._size and rank not in lost:
             return {rank}
-        per_host = int(options_of(self.compressor.spec).get("per_host", 1))
-        others = asked_for(record.ranks, rank, self._size, per_host) if record.ranks != self._size else set()
-        there = [old for old in range(0, record.ranks, per_host) if old not in lost]
-        return {*there[:1], *(others - set(lost))}
+        first = next(old for old in range(record.ranks) if old not in lost)  # which says of what kind all are
+        return {first, *(asked_for(self.compressor.spec, record.ranks, rank, self._size, lost) - set(lost))}
 
     def _spread(self, old: int, found: List[Found]) -> State:
         """From the first rank that has it to all."""

@@ -25,10 +25,9 @@ static tw_status look(void *context, int peer, int is_first)
     tw_members *members = context;
     TW_TRY(tw_members_tend(members));
     if (is_first) tw_members_await(members, peer);
-    if (tw_members_silent(members, peer)) tw_members_lose(members, peer);
+    if (tw_members_has(members, peer) && tw_members_silent(members, peer)) return tw_members_give_up(members, peer);
     if (members->lost == members->agreed && !members->refused) return TW_OK;
-    return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, members->rank,
-                   members->deadline);
+    return tw_fail(TW_ERROR_PEER, "rank %d was told that a rank of its gossip is lost", members->rank);
 }
 
 static void lose(void *context, int peer)

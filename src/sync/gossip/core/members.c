@@ -140,11 +140,20 @@ void tw_members_await(tw_members *members, int rank)
     tw_wait *wait = &members->peers[rank].wait;
     tw_wait_begin(comm_of(members), wait);
     wait->silence = members->deadline; /* over any transport: its own messages are signs of life */
+    wait->hears = 1;
 }
 
 int tw_members_silent(const tw_members *members, int rank)
 {
     return tw_wait_is_over(&members->peers[rank].wait);
+}
+
+tw_status tw_members_give_up(tw_members *members, int rank)
+{
+    tw_members_lose(members, rank); /* which may have words of its own */
+    tw_status status = tw_wait_fail(comm_of(members), rank, &members->peers[rank].wait);
+    tw_log(TW_LOG_WARNING, "the gossip gives a rank up: %s", tw_last_error());
+    return status;
 }
 
 /* --- listening --------------------------------------------------------------------------------------------------- */
@@ -315,7 +324,9 @@ static int has_anyone_committed(const tw_members *members)
 static tw_status check_self(const tw_members *members)
 {
     if (members->refused)
-        return tw_fail(TW_ERROR_PEER, "the others went on without rank %d, which was silent for %g seconds",
+        return tw_fail(TW_ERROR_PEER,
+                       "the others went on without rank %d, which was silent for the timeout of %g seconds, or kept "
+                       "one of them waiting beyond its patience",
                        members->rank, members->deadline);
     const tw_comm *comm = comm_of(members);
     void *request = NULL;
@@ -362,7 +373,7 @@ tw_status tw_members_agree(tw_members *members, uint64_t *round)
         int rank = find_undecided(members);
         if (rank < 0) return go_on_without_lost(members, round);
         if (tw_members_silent(members, rank))
-            tw_members_lose(members, rank);
+            (void)tw_members_give_up(members, rank);
         else
             pause_for(members, rank, &pause);
     }

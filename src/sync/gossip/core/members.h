@@ -60,6 +60,8 @@ tw_status tw_members_tend(tw_members *members);
 void tw_members_await(tw_members *members, int rank);
 /* Whether that has been for as long as it may. */
 int tw_members_silent(const tw_members *members, int rank);
+/* Of a rank that is: it is lost, and a sentence says whether the timeout or the patience was over. TW_ERROR_PEER. */
+tw_status tw_members_give_up(tw_members *members, int rank);
 
 /* After a loss: waits until all that are left agree on who is. *round receives the first round that none of them has
  * begun. TW_ERROR_PEER when this rank is not among them. Returns early when another rank turns out to have committed,

@@ -1,0 +1,89 @@
+/* What tells lists of files apart. */
+#include "file.h"
+#include "support/assert.h"
+#include "support/folder.h"
+
+enum { LARGE = 100000, SMALL = 16384 };
+
+static uint8_t bytes[LARGE];
+
+static uint32_t sum_of(size_t size, bool reads)
+{
+    write_bytes("file", bytes, size);
+    return file_sum(0, in_folder("file"), reads);
+}
+
+static bool is_noticed(size_t size, size_t at)
+{
+    uint32_t before = sum_of(size, true);
+    bytes[at] ^= 1;
+    uint32_t after = sum_of(size, true);
+    bytes[at] ^= 1;
+    return before != after;
+}
+
+static void every_byte_of_a_small_file_counts(void **state)
+{
+    (void)state;
+    for (size_t size = 1; size <= SMALL; size = 2 * size + 1 > SMALL && size < SMALL ? SMALL : 2 * size + 1)
+        for (size_t at = 0; at < size; at += 1 + at / 2) {
+            assert_true(is_noticed(size, at));
+            assert_true(is_noticed(size, size - 1 - at));
+        }
+}
+
+static void a_large_file_counts_in_four_places(void **state)
+{
+    (void)state;
+    assert_true(is_noticed(LARGE, 0) && is_noticed(LARGE, LARGE - 1));
+    assert_true(is_noticed(LARGE, LARGE / 3) && is_noticed(LARGE, LARGE * 2 / 3));
+    assert_false(is_noticed(LARGE, LARGE / 2)); /* 84 KiB are not read */
+    assert_int_not_equal(sum_of(LARGE, true), sum_of(LARGE - 1, true));
+}
+
+static void sizes_count_where_nothing_is_read(void **state)
+{
+    (void)state;
+    uint32_t before = sum_of(100, false);
+    bytes[50] ^= 1;
+    assert_int_equal(sum_of(100, false), before);
+    bytes[50] ^= 1;
+    assert_int_not_equal(sum_of(101, false), before);
+}
+
+/* None is no file, and a file that is missing, and a folder are told apart from files. */
+static void what_is_no_file_counts_as_well(void **state)
+{
+    (void)state;
+    uint32_t none = file_sum(0, NULL, true);
+    assert_int_equal(file_sum(0, in_folder("missing"), true), none);
+    assert_int_not_equal(sum_of(1, true), none);
+    assert_int_not_equal(file_sum(0, test_folder, true), none);
+    assert_int_not_equal(file_sum(none, NULL, true), none);
+}
+
+static void a_sample_is_spread_over_the_list(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count < 2000000; count = 3 * count + 1) {
+        size_t taken = 0, last = 0, widest = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (!file_is_sampled(i, count)) continue;
+            taken++;
+            if (i - last > widest) widest = i - last;
+            last = i;
+        }
+        assert_int_equal(taken, count < 10000 ? count : 10000);
+        assert_true(widest <= count / 10000 + 1 && count - last <= count / 10000 + 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_of_a_small_file_counts), cmocka_unit_test(a_large_file_counts_in_four_places),
+        cmocka_unit_test(sizes_count_where_nothing_is_read), cmocka_unit_test(what_is_no_file_counts_as_well),
+        cmocka_unit_test(a_sample_is_spread_over_the_list),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
