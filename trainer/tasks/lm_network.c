@@ -136,7 +136,7 @@ static tw_status begin_line(author *a)
 {
     const char *end = vocabulary_unit(a->p->vocabulary) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
     uint32_t token = vocabulary_find(a->p->vocabulary, end, strlen(end));
-    TW_TRY(language_model_start_evaluation(a->p->model, 1));
+    TW_TRY(language_model_start_writing(a->p->model));
     return hear(a, token == VOCABULARY_NONE ? 0 : token);
 }
 
