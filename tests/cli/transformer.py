@@ -116,6 +116,44 @@ class WritingTest(TransformerTest):
         self.assertTrue(texts[0].startswith(texts[1].rstrip("\n")))
 
 
+class FolderTest(TransformerTest):
+    """What transformers makes of it is asked in python/tests/test_llama.py, where there is one."""
+
+    def test_a_folder_has_the_weights_and_what_describes_them(self):
+        run, folder = self.folder / "run", self.folder / "new" / "llama"
+        self.train("--steps", 2, "--tied", "--out", run)
+        done = self.run_program("export", run, folder, "--transformers")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), names)
+        config = json.loads((folder / "config.json").read_text())
+        expected = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
+                    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 64,
+                    "max_position_embeddings": STEPS, "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": True}
+        self.assertEqual({key: config[key] for key in expected}, expected)
+        vocabulary = self.metadata(run)["vocabulary.txt"].splitlines()[1:]
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        self.assertEqual(tokenizer["model"]["vocab"], {token: number for number, token in enumerate(vocabulary)})
+        self.assertEqual(config["vocab_size"], len(vocabulary))
+        self.assertEqual(vocabulary[config["bos_token_id"]], "<eos>")
+        whole = (folder / "model.safetensors").read_bytes()
+        header = json.loads(whole[8:8 + int.from_bytes(whole[:8], "little")])
+        self.assertEqual(header["model.layers.1.self_attn.k_proj.weight"]["shape"], [8, 16])
+        self.assertNotIn("lm_head.weight", header)
+
+    def test_what_is_refused(self):
+        run, lstm, image, new = (self.folder / name for name in ("run", "lstm", "image", "new"))
+        self.train("--steps", 2, "--out", run)
+        for task, out, options in (("lm", lstm, ("--data", self.texts, "--hidden", 4)), ("image", image, ("--data", self.data))):
+            done = self.run_program("train", task, *options, "--steps", 1, "--quiet", "--out", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.refuse(2, ["LSTM", "--transformers"], "export", lstm, new, "--transformers")
+        self.refuse(2, ["train image", "--transformers"], "export", image, new, "--transformers")
+        self.refuse(2, ["--loader"], "export", run, new, "--transformers", "--loader", self.folder / "x.py")
+        self.refuse(2, [run, "already"], "export", run, run, "--transformers")
+        self.assertFalse(new.exists())
+
+
 @unittest.skipUnless(TORCH, "needs PyTorch")
 class TorchTest(TransformerTest):
     """AdamW's steps, and all that leads to them, against those of a network in plain PyTorch."""

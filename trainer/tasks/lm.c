@@ -7,6 +7,7 @@
 #include "share.h"
 #include "strips.h"
 #include "task.h"
+#include "transformer_folder.h"
 #include "transformer_text.h"
 #include "words.h"
 #include <math.h>
@@ -491,6 +492,7 @@ const task_ops lm_task = {
     .predictor_close = lm_predictor_close,
     .predict = lm_predict,
     .describe_network = lm_describe_network,
+    .describe_folder = lm_describe_folder,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
     .use_bytes = sizeof(lm_use),
