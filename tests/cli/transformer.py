@@ -109,6 +109,14 @@ class WritingTest(TransformerTest):
             (self.folder / "spoilt").write_bytes(len(made).to_bytes(8, "little") + made + whole[begin:])
             self.refuse(2, ["spoilt"], "generate", self.folder / "spoilt")
 
+    def test_greedy_text_heeds_what_stands_before_the_last_token(self):
+        """After x comes x or y, which only the token before it tells."""
+        text, out = self.folder / "text.txt", self.folder / "run"
+        text.write_text("x x y\n" * 400)
+        self.train("--data", text, "--epochs", 6, "--out", out)
+        done = self.run_program("generate", out, "--temperature", 0, "--tokens", 40)
+        self.assertEqual(done.stdout, "x x y\n" * 10)
+
     def test_what_was_written_is_the_beginning_of_more(self):
         out = self.folder / "run"
         self.train("--steps", 30, "--out", out)

@@ -355,7 +355,7 @@ tw_status language_model_step(language_model *m, const language_model_text *text
     if (text->steps > m->shape.steps)
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
-    end_writing(m);
+    end_writing(m); /* of a training step */
     TW_TRY(forward(m, &p));
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
     *result = (language_model_result){loss.sum, loss.counted};
