@@ -191,6 +191,9 @@ class TorchTest(ExportTest):
             yield self.train_image(model), {"task": "image", "architecture": model, "input": [3, 32, 32]}
         yield self.train_text("lm"), {"task": "lm", "tied": False, "unit": "word", "layers": 2}
         yield self.train_text("tied", "--tied", "--layers", 1), {"task": "lm", "tied": True, "layers": 1}
+        decoder = ("--model", "transformer", "--heads", 4, "--kv-heads", 2, "--layers", 2)
+        yield self.train_text("llama", *decoder), {"architecture": "transformer", "kv_heads": 2, "inner": 64, "context": 8}
+        yield self.train_text("tied llama", *decoder, "--tied", "--inner", 24), {"tied": True, "heads": 4, "inner": 24}
         yield self.train_speech("asr", "--hidden", 12, "--bottleneck", 5), {"task": "asr", "alphabet": " abc", "labels": 5}
         yield self.train_speech("convolved", "--hidden", 12, "--channels", 3), {"channels": 3, "hidden": 12}
         for positions in ("none", "relative"):

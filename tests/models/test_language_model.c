@@ -61,7 +61,7 @@ static void sizes_are_the_published_ones(void **state)
     static const struct {
         const char *name;
         size_t parameters; /* with one bias a gate */
-    } cases[] = {{"small", 4651600}, {"medium", 19775200}, {"large", 66022000}, {"tied", 51022000}};
+    } cases[] = {{"small", 4651600}, {"medium", 19775200}, {"large", 66022000}, {"tied", 51022000}, {"transformer", 8333568}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const language_model_definition *d = language_model_find(cases[i].name);
@@ -71,7 +71,7 @@ static void sizes_are_the_published_ones(void **state)
         assert_int_equal(language_model_parameters(m)->table->elements, cases[i].parameters);
         language_model_destroy(m);
     }
-    assert_null(language_model_definitions[4].name);
+    assert_null(language_model_definitions[5].name);
     assert_null(language_model_find("enormous"));
 }
 

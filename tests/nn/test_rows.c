@@ -3,7 +3,10 @@
 #include "activation.h"
 #include "attention.h"
 #include "depthwise.h"
+#include "grouped_attention.h"
 #include "layer_norm.h"
+#include "rms_norm.h"
+#include "rotary.h"
 #include "subsampling.h"
 
 #include "support/assert.h"
@@ -29,6 +32,10 @@ struct subject {
     int relative;
     nn_engine *engine;
     nn_layer_norm norm;
+    nn_rms_norm rms_norm;
+    nn_grouped_attention grouped;
+    nn_turned turned;
+    size_t steps, batch;
     nn_depthwise depthwise;
     nn_attention attention;
     nn_subsampling subsampling;
@@ -156,6 +163,42 @@ static void test_layer_norm_adds_to_the_gradient_of_its_input(void **state)
     free(x);
 }
 
+/* ---- root mean square norm ---- */
+
+static void rms_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    for (size_t r = 0; r < ROWS; r++, x += WIDTH, y += WIDTH) {
+        double square = 1e-5;
+        for (size_t i = 0; i < WIDTH; i++) square += x[i] * x[i] / WIDTH;
+        for (size_t i = 0; i < WIDTH; i++) y[i] = x[i] / sqrt(square) * values[s->rms_norm.weight + i];
+    }
+}
+
+static void rms_forward(subject *s, const float *values, const float *x, float *y)
+{
+    nn_rms_norm_forward(&s->rms_norm, values, ROWS, x, y, s->moments);
+}
+
+static void rms_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx)
+{
+    for (size_t i = 0; i < s->inputs; i++) dx[i] = 8.0f; /* a gradient that is there is added to */
+    nn_rms_norm_backward(&s->rms_norm, values, ROWS, x, s->moments, dy, gradients, dx);
+    for (size_t i = 0; i < s->inputs; i++) dx[i] -= 8.0f;
+}
+
+static void test_rms_norm(void **state)
+{
+    (void)state;
+    subject s = {.inputs = ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = rms_expect,
+                 .forward = rms_forward,
+                 .backward = rms_backward};
+    assert_ok(nn_rms_norm_declare("norm", WIDTH, &s.table, &s.rms_norm));
+    assert_int_equal(s.table.elements, WIDTH);
+    check(&s);
+}
+
 /* ---- activations ---- */
 
 static double sigmoid(double x)
@@ -219,6 +262,40 @@ static void test_glu(void **state)
                  .expect = glu_expect,
                  .forward = glu_forward,
                  .backward = glu_backward};
+    check(&s);
+}
+
+static void swiglu_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    (void)s, (void)values;
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t i = 0; i < WIDTH; i++) {
+            const double gate = x[r * 2 * WIDTH + i];
+            y[r * WIDTH + i] = gate * sigmoid(gate) * x[r * 2 * WIDTH + WIDTH + i];
+        }
+}
+
+static void swiglu_forward(subject *s, const float *values, const float *x, float *y)
+{
+    (void)s, (void)values;
+    nn_swiglu_forward(x, ROWS, WIDTH, y);
+}
+
+static void swiglu_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                            float *dx)
+{
+    (void)s, (void)values, (void)gradients;
+    nn_swiglu_backward(x, dy, ROWS, WIDTH, dx);
+}
+
+static void test_swiglu(void **state)
+{
+    (void)state;
+    subject s = {.inputs = 2 * ROWS * WIDTH,
+                 .outputs = ROWS * WIDTH,
+                 .expect = swiglu_expect,
+                 .forward = swiglu_forward,
+                 .backward = swiglu_backward};
     check(&s);
 }
 
@@ -349,6 +426,148 @@ static void test_relative_attention(void **state)
     check_attention(1);
 }
 
+/* ---- grouped attention ---- */
+
+static double grouped_score(const subject *s, const double *x, size_t i, size_t j, size_t sequence, size_t head)
+{
+    const nn_grouped_attention *a = &s->grouped;
+    const size_t row = (a->heads + 2 * a->kv_heads) * a->width, group = a->heads / a->kv_heads;
+    const double *q = x + (i * s->batch + sequence) * row + head * a->width;
+    const double *k = x + (j * s->batch + sequence) * row + (a->heads + head / group) * a->width;
+    double sum = 0.0;
+    for (size_t c = 0; c < a->width; c++) sum += q[c] * k[c];
+    return exp(sum / sqrt((double)a->width));
+}
+
+static void grouped_row(const subject *s, const double *x, size_t i, size_t sequence, size_t head, double *y)
+{
+    const nn_grouped_attention *a = &s->grouped;
+    const size_t row = (a->heads + 2 * a->kv_heads) * a->width, group = a->heads / a->kv_heads;
+    double total = 0.0;
+    for (size_t c = 0; c < a->width; c++) y[c] = 0.0;
+    for (size_t j = 0; j <= i; j++) {
+        const double *v = x + (j * s->batch + sequence) * row + (a->heads + a->kv_heads + head / group) * a->width;
+        const double score = grouped_score(s, x, i, j, sequence, head);
+        total += score;
+        for (size_t c = 0; c < a->width; c++) y[c] += score * v[c];
+    }
+    for (size_t c = 0; c < a->width; c++) y[c] /= total;
+}
+
+static void grouped_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    (void)values;
+    for (size_t i = 0; i < s->steps; i++)
+        for (size_t sequence = 0; sequence < s->batch; sequence++)
+            for (size_t head = 0; head < s->grouped.heads; head++, y += s->grouped.width)
+                grouped_row(s, x, i, sequence, head, y);
+}
+
+static void grouped_forward(subject *s, const float *values, const float *x, float *y)
+{
+    (void)values;
+    assert_ok(nn_grouped_attention_forward(&s->grouped, s->steps, s->batch, x, y));
+}
+
+static void grouped_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                             float *dx)
+{
+    (void)values, (void)gradients;
+    assert_ok(nn_grouped_attention_backward(&s->grouped, s->steps, s->batch, x, dy, dx));
+}
+
+static void check_grouped(nn_grouped_attention layer, size_t steps, size_t batch)
+{
+    subject s = {.inputs = steps * batch * nn_grouped_attention_row(&layer),
+                 .outputs = steps * batch * layer.heads * layer.width,
+                 .expect = grouped_expect,
+                 .forward = grouped_forward,
+                 .backward = grouped_backward,
+                 .grouped = layer,
+                 .steps = steps,
+                 .batch = batch};
+    check(&s);
+    nn_grouped_attention_free(&s.grouped);
+}
+
+static void test_grouped_attention(void **state)
+{
+    (void)state;
+    check_grouped((nn_grouped_attention){.heads = 4, .kv_heads = 2, .width = 6}, 5, 3);
+    check_grouped((nn_grouped_attention){.heads = 3, .kv_heads = 1, .width = 2}, 4, 1);
+    check_grouped((nn_grouped_attention){.heads = 2, .kv_heads = 2, .width = 2}, 67, 1); /* a block, and three rows */
+}
+
+/* Whatever pieces a sequence is read in, each row sees what it sees in the whole. */
+static void test_reading_on_is_reading_at_once(void **state)
+{
+    enum { STEPS = 71, PIECES = 5 };
+    static const size_t pieces[PIECES] = {1, 3, 1, 65, 1};
+    (void)state;
+    nn_grouped_attention a = {.heads = 4, .kv_heads = 2, .width = 6};
+    const size_t row = nn_grouped_attention_row(&a), kept = 2 * a.kv_heads * a.width, outputs = a.heads * a.width;
+    float *qkv = random_floats(5, STEPS * row), *whole = calloc(STEPS, outputs * sizeof(float));
+    float *part = calloc(STEPS, outputs * sizeof(float));
+    nn_heard heard = {.rows = calloc(STEPS, kept * sizeof(float))};
+    assert_ok(nn_grouped_attention_forward(&a, STEPS, 1, qkv, whole));
+    for (size_t i = 0, at = 0; i < PIECES; at += pieces[i++])
+        assert_ok(nn_grouped_attention_read(&a, pieces[i], qkv + at * row, &heard, part + at * outputs));
+    assert_int_equal(heard.count, STEPS);
+    for (size_t i = 0; i < STEPS * outputs; i++) assert_near((double)part[i], (double)whole[i], 1e-6);
+    nn_grouped_attention_free(&a);
+    void *const all[] = {qkv, whole, part, heard.rows};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* ---- rotary positions ---- */
+
+static nn_rotary rotary = {.width = 6};
+
+static void rotary_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    const nn_turned *t = &s->turned;
+    (void)values;
+    memcpy(y, x, s->inputs * sizeof *x); /* what stands behind the heads stays */
+    for (size_t row = 0; row < t->steps * t->batch; row++)
+        for (size_t h = 0; h < t->heads; h++)
+            for (size_t i = 0; i < 3; i++) {
+                const double angle = (double)(t->first + row / t->batch) * pow(10000.0, -(double)i / 3.0);
+                const size_t at = row * t->stride + 6 * h + i;
+                y[at] = x[at] * cos(angle) - x[at + 3] * sin(angle);
+                y[at + 3] = x[at + 3] * cos(angle) + x[at] * sin(angle);
+            }
+}
+
+static void rotary_forward(subject *s, const float *values, const float *x, float *y)
+{
+    (void)values;
+    memcpy(y, x, s->inputs * sizeof *x);
+    nn_rotary_forward(&rotary, &s->turned, y);
+}
+
+static void rotary_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                            float *dx)
+{
+    (void)values, (void)gradients, (void)x;
+    memcpy(dx, dy, s->inputs * sizeof *dx);
+    nn_rotary_back(&rotary, &s->turned, dx);
+}
+
+static void test_rotary(void **state)
+{
+    (void)state;
+    subject s = {.inputs = 5 * 3 * 15,
+                 .outputs = 5 * 3 * 15,
+                 .expect = rotary_expect,
+                 .forward = rotary_forward,
+                 .backward = rotary_backward,
+                 .turned = {.first = 7, .steps = 5, .batch = 3, .heads = 2, .stride = 15}};
+    assert_ok(nn_rotary_prepare(&rotary, 4)); /* and more when more are wanted */
+    assert_ok(nn_rotary_prepare(&rotary, 12));
+    check(&s);
+    nn_rotary_free(&rotary);
+}
+
 /* ---- sub-sampling ---- */
 
 enum { HALF_BINS = (BINS + 1) / 2 };
@@ -421,11 +640,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_layer_norm_adds_to_the_gradient_of_its_input),
+        cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_swish),
         cmocka_unit_test(test_glu),
+        cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_depthwise),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_relative_attention),
+        cmocka_unit_test(test_grouped_attention),
+        cmocka_unit_test(test_reading_on_is_reading_at_once),
+        cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_subsampling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

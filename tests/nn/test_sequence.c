@@ -89,6 +89,37 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
+/* A plain one is one with a bias of zero, and touches nothing behind its weight. */
+static void a_plain_affine_has_no_bias(void **state)
+{
+    enum { ROWS = 4, INPUTS = 5, OUTPUTS = 3, WEIGHTS = INPUTS * OUTPUTS, ALL = WEIGHTS + OUTPUTS };
+    float *values = random_floats(1, ALL), *x = random_floats(2, ROWS * INPUTS), *dy = random_floats(3, ROWS * OUTPUTS);
+    float y[2][ROWS * OUTPUTS], gradients[2][ALL] = {{0}};
+    nn_table table = {0};
+    nn_engine *engine;
+    (void)state;
+    assert_ok(nn_engine_create(NN_FP32, &engine));
+    const nn_affine_options options = {.name = "fc", .inputs = INPUTS, .outputs = OUTPUTS, .engine = engine};
+    nn_affine affine[2];
+    memset(values + WEIGHTS, 0, OUTPUTS * sizeof *values);
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(i ? nn_affine_declare(&options, &table, &affine[i])
+                    : nn_affine_declare_plain(&options, &table, &affine[i]));
+        assert_int_equal(table.elements, i ? ALL : WEIGHTS);
+        assert_int_equal(affine[i].parameters.end, table.count);
+        assert_ok(nn_affine_forward(&affine[i], values, ROWS, x, y[i]));
+        assert_ok(nn_affine_backward_parameters(&affine[i], ROWS, x, dy, gradients[i]));
+        nn_table_free(&table);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(gradients[0], gradients[1], WEIGHTS * sizeof **gradients);
+    for (size_t o = 0; o < OUTPUTS; o++) assert_true(gradients[0][WEIGHTS + o] == 0);
+    nn_engine_destroy(engine);
+    free(values);
+    free(x);
+    free(dy);
+}
+
 static void embedding_gathers_and_adds(void **state)
 {
     const float matrix[4 * 2] = {0, 1, 10, 11, 20, 21, 30, 31}, gradient[3 * 2] = {1, 2, 4, 8, 16, 32};
@@ -183,6 +214,7 @@ int main(void)
         cmocka_unit_test(functions_are_those_of_the_library),
         cmocka_unit_test(functions_end_well),
         cmocka_unit_test(affine_and_its_gradients_are_their_definitions),
+        cmocka_unit_test(a_plain_affine_has_no_bias),
         cmocka_unit_test(embedding_gathers_and_adds),
         cmocka_unit_test(dropout_keeps_the_share_it_should),
         cmocka_unit_test(masks_differ_by_seed_step_and_place),

@@ -12,6 +12,7 @@ static const char *const tasks[] = {
     "asr --data @/speech/manifest.json --test @/speech/manifest.json --features rate=8000,bins=8,hop_ms=5 --encoder "
     "conformer --blocks 1 --width 8 --heads 2 --kernel 3 --channels 4 --positions relative --freeze features",
     "image --data @/photos --image-size 12 --crop 2 --flip --resized-crop",
+    "lm --data @/texts --model transformer --layers 2 --hidden 8 --heads 2 --kv-heads 1 --bptt 5 --init 0.5",
 };
 /* How each of them is given a validation set. */
 static const char *const validation[] = {"--validation 0.2",
@@ -19,7 +20,8 @@ static const char *const validation[] = {"--validation 0.2",
                                          "--validation-data @/speech/manifest.json",
                                          "--validation-data @/speech",
                                          "--validation-data @/speech/manifest.json",
-                                         "--validation 0.34"};
+                                         "--validation 0.34",
+                                         ""};
 
 enum { TASKS = sizeof tasks / sizeof *tasks };
 
@@ -67,8 +69,8 @@ static void slices_are_disjoint_and_complete(void **state)
 static void a_batch_is_at_most_what_there_is(void **state)
 {
     (void)state;
-    static const size_t most[] = {IMAGES / 2,     0,         UTTERANCES / 2, UTTERANCES * FRAMES / 12 / 2,
-                                  UTTERANCES / 2, PHOTOS / 2};
+    static const size_t most[] = {IMAGES / 2, 0, UTTERANCES / 2, UTTERANCES * FRAMES / 12 / 2, UTTERANCES / 2,
+                                  PHOTOS / 2, 0};
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
         learner *l;
@@ -121,6 +123,7 @@ static const char *const alike[] = {
     "--window 48 --layers 1 --hidden 6",
     "asr --data @/speech/manifest.json --test @/speech/manifest.json --features rate=8000,bins=8,hop_ms=5 --encoder "
     "conformer --blocks 1 --width 8 --heads 2 --kernel 3 --channels 4",
+    "lm --data @/texts --model transformer --layers 1 --hidden 8 --heads 2 --bptt 6 --init 0.5",
 };
 
 static int write_alike(void **state)
@@ -382,7 +385,8 @@ static void the_parts_of_an_evaluation_are_the_whole(void **state)
     (void)state;
     static const size_t counts[TASKS][2] = {{10, TEST_IMAGES},        {18 * 4, 14 * 4},
                                             {UTTERANCES, UTTERANCES}, {UTTERANCES * FRAMES, UTTERANCES * FRAMES},
-                                            {UTTERANCES, UTTERANCES}, {4, 4}}; /* photos: one of five is damaged */
+                                            {UTTERANCES, UTTERANCES}, {4, 4}, /* one of five photos is damaged */
+                                            {18 * 4, 14 * 4}};
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
         char words[400];

@@ -2,9 +2,9 @@
  * and a loader in Python that rebuilds the network from it. */
 #include "commands.h"
 #include "error.h"
+#include "export_folder.h"
 #include "launch.h"
 #include "regular_file.h"
-#include "tensor_table.h"
 #include "trained.h"
 #include "whole_file.h"
 #include <cJSON.h>
@@ -15,11 +15,16 @@
 
 typedef struct export_settings {
     char *loader, *checkpoint;
+    bool transformers;
 } export_settings;
 
 static const option_row rows[] = {
     {"loader", "FILE", OPTION_TEXT, offsetof(export_settings, loader),
      .help = "Write a loader for PyTorch to FILE, too: a Python program that rebuilds any exported network"},
+    {"transformers", NULL, OPTION_FLAG, offsetof(export_settings, transformers),
+     .help =
+         "Make FILE a folder that transformers loads: a transformer of thinwire train lm as a LlamaForCausalLM, with "
+         "its tokenizer"},
     TRAINED_ROW(offsetof(export_settings, checkpoint)),
 };
 
@@ -32,7 +37,8 @@ static const option_page page = {
         "metadata describe the network in JSON under the key \"network\": its architecture, what it takes, how that is "
         "normalised, and what its outputs are called.",
     .examples = "  thinwire export runs/photos photos.safetensors --loader load_network.py\n"
-                "  python3 -c 'import load_network; print(load_network.load(\"photos.safetensors\"))'\n",
+                "  python3 -c 'import load_network; print(load_network.load(\"photos.safetensors\"))'\n"
+                "  thinwire export runs/llama llama --transformers\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
     .least_arguments = 2,
@@ -58,16 +64,9 @@ static tw_status put_network(const trained *t, tw_state *state)
     return status;
 }
 
-/* What other readers of safetensors look for. */
-#define EXPORTED "pt"
-
 static tw_status fill(const trained *t, tw_state *state)
 {
-    const task_predictor *p = t->predictor;
-    TW_TRY(tw_state_put_text(state, "format", EXPORTED));
-    TW_TRY(tw_state_put_text(state, "thinwire", tw_version()));
-    TW_TRY(tensor_table_put(state, "", p->tensors, p->tensor_count, p->parameters));
-    TW_TRY(tensor_table_put(state, "", p->buffer_tensors, p->buffer_tensor_count, p->buffers));
+    TW_TRY(export_tensors(t, state));
     return put_network(t, state);
 }
 
@@ -124,6 +123,7 @@ static tw_status check_loader(const char *path)
 
 static tw_status export(const trained *t, const export_settings *s, const char *path)
 {
+    if (s->transformers) return export_folder(t, s->loader, path);
     TW_TRY(check_ending(path));
     TW_TRY(check_target(path, s->loader));
     if (s->loader) TW_TRY(check_loader(s->loader));

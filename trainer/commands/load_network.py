@@ -5,7 +5,8 @@
 
 `network` is an nn.Module in evaluation mode, `description` says what it takes and what its outputs are called. A
 classifier takes (count, channels, height, width), pixels as `normalise` makes them, and gives logits. A language model
-takes the numbers of tokens, (steps, batch), and a state or None, and gives logits and the state. A recogniser takes
+takes the numbers of tokens, (steps, batch), and a state or None, and gives logits and the state; that of a transformer is
+None, and the tokens are all that it sees. A recogniser takes
 features, (steps, batch, features), and gives logarithms of probabilities, of conformers a row for each four steps."""
 import json
 import re
@@ -107,6 +108,81 @@ class LanguageModel(nn.Module):
     def forward(self, tokens: torch.Tensor, state: tuple = None) -> tuple:
         y, state = self.rnn(self.encoder(tokens), state)
         return self.decoder(y), state
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (x.pow(2).mean(-1, keepdim=True) + 1e-5).rsqrt() * self.weight
+
+
+class CausalAttention(nn.Module):
+    """Grouped heads with rotary positions, in which the halves of a head turn together."""
+    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.width, self.group = width // heads, heads // kv_heads
+        for name, outputs in (("q", width), ("k", kv_heads * self.width), ("v", kv_heads * self.width), ("o", width)):
+            self.add_module(f"{name}_proj", nn.Linear(width, outputs, bias=False))
+
+    def turn(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, heads, rows, width of a head)."""
+        falling = 10000.0 ** (-torch.arange(0, self.width, 2).double() / self.width)
+        angles = (torch.arange(x.shape[2])[:, None] * falling).repeat(1, 2)
+        left, right = x.chunk(2, -1)
+        return x * angles.cos().to(x.dtype) + torch.cat((-right, left), -1) * angles.sin().to(x.dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (linear(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+                   for linear in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = self.turn(q), self.turn(k).repeat_interleave(self.group, 1), v.repeat_interleave(self.group, 1)
+        scores = q @ k.transpose(2, 3) / self.width ** 0.5
+        later = torch.ones(scores.shape[2:], dtype=torch.bool).triu(1)
+        seen = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
+        return self.o_proj(seen.transpose(1, 2).flatten(2))
+
+
+class SwiGlu(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        for name, inputs, outputs in (("gate", width, inner), ("up", width, inner), ("down", inner, width)):
+            self.add_module(f"{name}_proj", nn.Linear(inputs, outputs, bias=False))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Decoder(nn.Module):
+    """A block."""
+    def __init__(self, d: dict) -> None:
+        super().__init__()
+        self.input_layernorm, self.post_attention_layernorm = RmsNorm(d["hidden"]), RmsNorm(d["hidden"])
+        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"])
+        self.mlp = SwiGlu(d["hidden"], d["inner"])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Transformer(nn.Module):
+    """The names are those of Hugging Face's LlamaForCausalLM."""
+    def __init__(self, d: dict) -> None:
+        super().__init__()
+        count, width = len(d["vocabulary"]), d["hidden"]
+        layers = nn.ModuleList(Decoder(d) for _ in range(d["layers"]))
+        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(count, width), "layers": layers, "norm": RmsNorm(width)})
+        self.lm_head = nn.Linear(width, count, bias=False)
+        if d["tied"]:
+            self.lm_head.weight = self.model["embed_tokens"].weight
+
+    def forward(self, tokens: torch.Tensor, state: None = None) -> tuple:
+        x = self.model["embed_tokens"](tokens.T)
+        for block in self.model["layers"]:
+            x = block(x)
+        return self.lm_head(self.model["norm"](x)).transpose(0, 1), state
 
 
 class FrontEnd(nn.Module):
@@ -254,7 +330,7 @@ def build(d: dict) -> nn.Module:
     """The network of a description, before its weights are there."""
     name = d["architecture"]
     if d["task"] == "lm":
-        return LanguageModel(d)
+        return Transformer(d) if name == "transformer" else LanguageModel(d)
     if d["task"] == "asr":
         return SpeechEncoder(d) if name == "speech encoder" else AcousticModel(d)
     if name == "cnn":

@@ -7,19 +7,39 @@
 #include "embedding.h"
 #include "engine.h"
 #include "recurrent.h"
+#include "transformer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define LSTM(cells, is_tied, kept, reach)                                                                              \
+    .config = {.layers = 2, .hidden = cells, .embedding = cells, .tied = is_tied, .keep = kept, .range = reach}
 #define ZAREMBA "LSTM of Zaremba et al. 2014 "
 
+/* The transformer's range has the deviation of GPT-2's weights, 0.02. */
 const language_model_definition language_model_definitions[] = {
-    {"small", ZAREMBA "(2 x 200, no dropout)", {2, 200, 200, 0, 1.0f, 0.1f}, 20, 20},
-    {"medium", ZAREMBA "(2 x 650, half dropped)", {2, 650, 650, 0, 0.5f, 0.05f}, 35, 20},
-    {"large", ZAREMBA "(2 x 1500, 65 % dropped)", {2, 1500, 1500, 0, 0.35f, 0.04f}, 35, 20},
-    {"tied", "LSTM of Deep Gradient Compression (2 x 1500, tied)", {2, 1500, 1500, 1, 0.35f, 0.04f}, 35, 20},
+    {"small", ZAREMBA "(2 x 200, no dropout)", LSTM(200, 0, 1.0f, 0.1f), .steps = 20, .batch = 20},
+    {"medium", ZAREMBA "(2 x 650, half dropped)", LSTM(650, 0, 0.5f, 0.05f), .steps = 35, .batch = 20},
+    {"large", ZAREMBA "(2 x 1500, 65 % dropped)", LSTM(1500, 0, 0.35f, 0.04f), .steps = 35, .batch = 20},
+    {"tied", "LSTM of Deep Gradient Compression (2 x 1500, tied)", LSTM(1500, 1, 0.35f, 0.04f), .steps = 35,
+     .batch = 20},
+    {"transformer", "decoder in Llama's shape (4 x 256, 4 heads)",
+     .config = {.layers = 4,
+                .hidden = 256,
+                .embedding = 256,
+                .keep = 1.0f,
+                .range = 0.0346f,
+                .heads = 4,
+                .kv_heads = 4,
+                .inner = 704},
+     .steps = 128, .batch = 20},
     {0},
 };
+
+size_t language_model_inner(size_t hidden)
+{
+    return (8 * hidden / 3 + 31) / 32 * 32;
+}
 
 /* The flat state of all layers. */
 typedef struct carried {
@@ -32,11 +52,15 @@ struct language_model {
     language_model_shape shape;
     nn_engine *engine;
     nn_table table;
-    nn_range encoder; /* in the table: the first tensor */
-    recurrent *stack;
+    nn_range encoder;    /* in the table: the first tensor */
+    recurrent *stack;    /* of LSTMs, or */
+    transformer *blocks; /* of a transformer: the other is NULL */
     nn_affine decoder;
     parameter_set parameters;
     carried training, evaluation;
+    int evaluates;    /* since start_evaluation or start_writing */
+    int32_t *written; /* a transformer that writes: the tokens that it remembers */
+    size_t written_count;
     nn_buffer embedded;        /* and, in backward, their gradients */
     nn_buffer hidden_gradient; /* of the stack's output */
     nn_buffer logits;          /* and, in a training step, their gradients */
@@ -57,6 +81,23 @@ static int is_size(size_t size)
     return size > 0 && size <= INT32_MAX;
 }
 
+static tw_status check_transformer(const language_model_config *c)
+{
+    if (!is_size(c->heads) || !is_size(c->kv_heads) || !is_size(c->inner))
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "a transformer needs at least one head, key head and inner feature, and fewer than 2^31, not "
+                       "%zu, %zu and %zu",
+                       c->heads, c->kv_heads, c->inner);
+    if (c->embedding != c->hidden)
+        return tw_fail(TW_ERROR_ARGUMENT, "a transformer's tokens have as many features as its layers, not %zu and %zu",
+                       c->embedding, c->hidden);
+    if (c->hidden % c->heads != 0 || c->hidden / c->heads % 2 != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu heads must divide %zu features into even parts", c->heads, c->hidden);
+    if (c->heads % c->kv_heads != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu key heads must divide %zu heads", c->kv_heads, c->heads);
+    return TW_OK;
+}
+
 static tw_status check(const language_model_config *c, const language_model_shape *shape)
 {
     if (!is_size(c->layers) || !is_size(c->hidden) || !is_size(c->embedding))
@@ -65,6 +106,7 @@ static tw_status check(const language_model_config *c, const language_model_shap
             "a language model needs at least one layer, hidden cell and embedding feature, and fewer than 2^31, "
             "not %zu, %zu and %zu",
             c->layers, c->hidden, c->embedding);
+    if (c->heads > 0) TW_TRY(check_transformer(c));
     if (c->tied && c->embedding != c->hidden)
         return tw_fail(TW_ERROR_ARGUMENT, "tied weights need embedding = hidden, not %zu and %zu", c->embedding,
                        c->hidden);
@@ -78,9 +120,10 @@ static tw_status check(const language_model_config *c, const language_model_shap
     return TW_OK;
 }
 
+/* A transformer has a batch alone. */
 static tw_status allocate_state(const language_model_config *config, size_t batch, carried *state)
 {
-    size_t count = config->layers * 2 * batch * config->hidden;
+    size_t count = config->heads ? 0 : config->layers * 2 * batch * config->hidden;
     float *values = parameter_array(count);
     if (!values) return tw_fail(TW_ERROR_MEMORY, "no memory for the state of %zu strips", batch);
     free(state->values);
@@ -88,19 +131,45 @@ static tw_status allocate_state(const language_model_config *config, size_t batc
     return TW_OK;
 }
 
+static tw_status declare_layers(language_model *m)
+{
+    const language_model_config *c = &m->config;
+    const recurrent_options lstms = {
+        .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range, .engine = m->engine};
+    const transformer_options blocks = {.layers = c->layers,
+                                        .width = c->hidden,
+                                        .heads = c->heads,
+                                        .kv_heads = c->kv_heads,
+                                        .inner = c->inner,
+                                        .range = c->range,
+                                        .engine = m->engine};
+    return c->heads ? transformer_create(&blocks, &m->table, &m->blocks)
+                    : recurrent_create(&lstms, &m->table, &m->stack);
+}
+
+/* A transformer's has no bias, and so, where it is tied, no tensor of its own. */
+static tw_status declare_decoder(language_model *m)
+{
+    const language_model_config *c = &m->config;
+    const nn_affine_options options = {
+        c->heads ? "lm_head" : "decoder", c->hidden, m->shape.vocabulary, c->range, c->range, m->engine};
+    if (!c->heads)
+        return c->tied ? nn_affine_declare_tied(&options, 0, &m->table, &m->decoder)
+                       : nn_affine_declare(&options, &m->table, &m->decoder);
+    if (!c->tied) return nn_affine_declare_plain(&options, &m->table, &m->decoder);
+    m->decoder = (nn_affine){.inputs = c->hidden, .outputs = m->shape.vocabulary, .engine = m->engine, .plain = 1};
+    return TW_OK;
+}
+
 static tw_status declare(language_model *m)
 {
     const language_model_config *c = &m->config;
-    const nn_declaration encoder = {"encoder",          "weight", 2, {m->shape.vocabulary, c->embedding},
-                                    NN_INITIAL_UNIFORM, c->range};
-    const recurrent_options stack = {
-        .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range, .engine = m->engine};
-    const nn_affine_options decoder = {"decoder", c->hidden, m->shape.vocabulary, c->range, c->range, m->engine};
+    const nn_declaration encoder = {c->heads ? "model.embed_tokens" : "encoder", "weight",           2,
+                                    {m->shape.vocabulary, c->embedding},         NN_INITIAL_UNIFORM, c->range};
     m->encoder = (nn_range){0, 1};
     TW_TRY(nn_table_declare(&m->table, &encoder));
-    TW_TRY(recurrent_create(&stack, &m->table, &m->stack));
-    if (c->tied) return nn_affine_declare_tied(&decoder, 0, &m->table, &m->decoder);
-    return nn_affine_declare(&decoder, &m->table, &m->decoder);
+    TW_TRY(declare_layers(m));
+    return declare_decoder(m);
 }
 
 static tw_status fill(language_model *m)
@@ -131,11 +200,13 @@ void language_model_destroy(language_model *m)
 {
     if (!m) return;
     recurrent_destroy(m->stack);
+    transformer_destroy(m->blocks);
     nn_engine_destroy(m->engine);
     parameter_set_free(&m->parameters);
     nn_table_free(&m->table);
     free(m->training.values);
     free(m->evaluation.values);
+    free(m->written);
     nn_buffer_free(&m->embedded);
     nn_buffer_free(&m->hidden_gradient);
     nn_buffer_free(&m->logits);
@@ -154,6 +225,14 @@ void language_model_initialise(language_model *m, uint64_t seed)
 
 /* ---- state ---- */
 
+/* What a transformer remembers goes with the first training step, or the next evaluation. */
+static void end_writing(language_model *m)
+{
+    m->evaluates &= !m->written;
+    free(m->written);
+    m->written = NULL;
+}
+
 float *language_model_state(language_model *m, size_t *count)
 {
     *count = m->training.count;
@@ -168,7 +247,19 @@ void language_model_reset(language_model *m)
 tw_status language_model_start_evaluation(language_model *m, size_t batch)
 {
     if (batch == 0) return tw_fail(TW_ERROR_ARGUMENT, "an evaluation needs at least one strip");
+    end_writing(m);
+    m->evaluates = 1;
     return allocate_state(&m->config, batch, &m->evaluation);
+}
+
+tw_status language_model_start_writing(language_model *m)
+{
+    TW_TRY(language_model_start_evaluation(m, 1));
+    m->written_count = 0;
+    if (!m->blocks) return TW_OK;
+    m->written = malloc(m->shape.steps * sizeof *m->written);
+    if (!m->written) return tw_fail(TW_ERROR_MEMORY, "no memory for a text of %zu tokens", m->shape.steps);
+    return TW_OK;
 }
 
 /* ---- running ---- */
@@ -205,7 +296,19 @@ static tw_status reserve(language_model *m, const pass *p)
 {
     TW_TRY(nn_buffer_reserve(&m->embedded, p->rows * m->config.embedding));
     TW_TRY(nn_buffer_reserve(&m->hidden_gradient, p->rows * m->config.hidden));
+    if (m->blocks && !m->written) TW_TRY(transformer_remember(m->blocks, 0)); /* a text by itself */
     return nn_buffer_reserve(&m->logits, p->rows * m->shape.vocabulary);
+}
+
+static tw_status forward_layers(language_model *m, pass *p)
+{
+    const float *values = m->parameters.values, *x = m->embedded.values;
+    const size_t steps = p->text->steps, batch = p->state->batch;
+    const transformer_batch blocks = {.steps = steps, .batch = batch, .x = x, .keep = p->keep, .noise = p->noise};
+    const recurrent_batch lstms = {
+        .steps = steps, .batch = batch, .x = x, .state = p->state->values, .keep = p->keep, .noise = p->noise};
+    return m->blocks ? transformer_forward(m->blocks, values, &blocks, &p->hidden)
+                     : recurrent_forward(m->stack, values, &lstms, &p->hidden);
 }
 
 static tw_status forward(language_model *m, pass *p)
@@ -217,14 +320,17 @@ static tw_status forward(language_model *m, pass *p)
     nn_engine_enter();
     nn_embedding_forward(values, m->config.embedding, p->text->tokens, p->rows, m->embedded.values);
     drop_embedded(m, p);
-    const recurrent_batch batch = {.steps = p->text->steps,
-                                   .batch = p->state->batch,
-                                   .x = m->embedded.values,
-                                   .state = p->state->values,
-                                   .keep = p->keep,
-                                   .noise = p->noise};
-    TW_TRY(recurrent_forward(m->stack, values, &batch, &p->hidden));
+    TW_TRY(forward_layers(m, p));
     return nn_affine_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
+}
+
+static tw_status backward_layers(language_model *m, nn_gradient_ready ready, void *context)
+{
+    float *y = m->hidden_gradient.values, *x = m->embedded.values, *parameters = m->parameters.gradients;
+    const transformer_gradients blocks = {y, x, parameters, ready, context};
+    const recurrent_gradients lstms = {y, x, parameters, ready, context};
+    return m->blocks ? transformer_backward(m->blocks, m->parameters.values, &blocks)
+                     : recurrent_backward(m->stack, m->parameters.values, &lstms);
 }
 
 /* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
@@ -232,15 +338,10 @@ static tw_status backward(language_model *m, const pass *p, nn_gradient_ready re
 {
     float *gradients = m->parameters.gradients;
     const float *values = m->parameters.values;
-    const recurrent_gradients stack = {.y = m->hidden_gradient.values,
-                                       .x = m->embedded.values,
-                                       .parameters = gradients,
-                                       .ready = ready,
-                                       .context = context};
     TW_TRY(nn_affine_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
     TW_TRY(nn_table_announce(&m->table, m->decoder.parameters, gradients, ready, context));
     TW_TRY(nn_affine_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
-    TW_TRY(recurrent_backward(m->stack, values, &stack));
+    TW_TRY(backward_layers(m, ready, context));
     drop_embedded(m, p);
     if (!m->config.tied) memset(gradients, 0, nn_table_elements(&m->table, 0) * sizeof *gradients);
     nn_embedding_backward(m->embedded.values, m->config.embedding, p->text->tokens, p->rows, gradients);
@@ -254,17 +355,45 @@ tw_status language_model_step(language_model *m, const language_model_text *text
     if (text->steps > m->shape.steps)
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
+    end_writing(m); /* of a training step */
     TW_TRY(forward(m, &p));
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
     *result = (language_model_result){loss.sum, loss.counted};
     return backward(m, &p, ready, context);
 }
 
+/* The tokens that stay are read again. */
+static tw_status forget_half(language_model *m)
+{
+    const size_t kept = m->shape.steps / 2;
+    memmove(m->written, m->written + m->written_count - kept, kept * sizeof *m->written);
+    m->written_count = kept;
+    TW_TRY(transformer_remember(m->blocks, m->shape.steps));
+    const language_model_text again = {.tokens = m->written, .steps = kept};
+    pass p = {.text = &again, .state = &m->evaluation, .keep = 1.0f};
+    return kept > 0 ? forward(m, &p) : TW_OK;
+}
+
+/* Before a text is read on. */
+static tw_status make_room(language_model *m, const language_model_text *text)
+{
+    const size_t room = m->shape.steps;
+    if (text->steps > room - room / 2)
+        return tw_fail(TW_ERROR_ARGUMENT, "a model of %zu steps reads %zu tokens at a time and no more, not %zu", room,
+                       room - room / 2, text->steps);
+    if (m->written_count == 0) TW_TRY(transformer_remember(m->blocks, room));
+    if (m->written_count + text->steps > room) TW_TRY(forget_half(m));
+    memcpy(m->written + m->written_count, text->tokens, text->steps * sizeof *text->tokens);
+    m->written_count += text->steps;
+    return TW_OK;
+}
+
 tw_status language_model_evaluate(language_model *m, const language_model_text *text, language_model_result *result)
 {
     pass p = {.text = text, .state = &m->evaluation, .keep = 1.0f};
-    if (!m->evaluation.values)
+    if (!m->evaluates)
         return tw_fail(TW_ERROR_ORDER, "language_model_start_evaluation comes before language_model_evaluate");
+    if (m->written) TW_TRY(make_room(m, text));
     TW_TRY(forward(m, &p));
     if (!text->targets || !result) return TW_OK;
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, NULL);

@@ -1,9 +1,12 @@
-/* language_model.h - predicting the next token: an embedding, LSTM layers, a softmax over the vocabulary, as Zaremba,
- * Sutskever and Vinyals (Recurrent Neural Network Regularization, 2014) built it.
+/* language_model.h - predicting the next token: an embedding, layers, a softmax over the vocabulary. The layers are
+ * LSTMs, as Zaremba, Sutskever and Vinyals (Recurrent Neural Network Regularization, 2014) built it, or the blocks of a
+ * transformer in Llama's shape (transformer.h).
  *
- * Training text comes as `batch` parallel strips, `steps` tokens at a time; the layers' state is carried from one call
- * to the next, and gradients are cut there. Tensors are named as in PyTorch's example word_language_model:
- * encoder.weight, rnn.*, decoder.weight, decoder.bias; a model with tied weights has no decoder.weight.
+ * Training text comes as `batch` parallel strips, `steps` tokens at a time. LSTMs carry their state from one call to the
+ * next, and gradients are cut there; to a transformer each call is a text by itself. Tensors are named as in PyTorch's
+ * example word_language_model: encoder.weight, rnn.*, decoder.weight, decoder.bias; or as in Hugging Face's
+ * LlamaForCausalLM: model.embed_tokens.weight, model.layers.*, model.norm.weight, lm_head.weight. A model with tied
+ * weights has no decoder.weight or lm_head.weight.
  *
  * A model belongs to one thread. */
 #ifndef TRAINER_LANGUAGE_MODEL_H
@@ -20,8 +23,14 @@ typedef struct language_model_config {
     size_t embedding; /* features of a token */
     int tied;         /* one matrix is embedding and softmax weight (Press and Wolf 2017); needs embedding = hidden */
     float keep;       /* probability, on the embedding and on each layer's output; 1: no dropout */
-    float range;      /* all parameters begin uniformly between -range and range */
+    float range;      /* all parameters begin uniformly between -range and range; norms at 1 */
+    size_t heads;     /* of a transformer, which has embedding = hidden; 0: LSTMs */
+    size_t kv_heads;  /* of its keys and values, divides heads */
+    size_t inner;     /* width of its feed-forward part */
 } language_model_config;
+
+/* The inner width that Llama has: two thirds of 4 hidden, for SwiGLU has three matrices, up to a multiple of 32. */
+size_t language_model_inner(size_t hidden);
 
 /* A published model, with the steps and batch it was published with. */
 typedef struct language_model_definition {
@@ -69,15 +78,19 @@ typedef struct language_model_result {
 tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result);
 
-/* The training state: (layers, h and c, batch, hidden), zero at first. To be saved and loaded with a checkpoint. */
+/* The training state: (layers, h and c, batch, hidden), zero at first. To be saved and loaded with a checkpoint. A
+ * transformer has none: *count is 0. */
 float *language_model_state(language_model *m, size_t *count);
 /* Sets it to zero: the text begins anew. */
 void language_model_reset(language_model *m);
 
-/* Begins to evaluate, or to generate: a state apart from the training state, for `batch` strips, zero. */
+/* Begins to evaluate: a state apart from the training state, for `batch` strips, zero. */
 tw_status language_model_start_evaluation(language_model *m, size_t batch);
-/* Forward only, without dropout; carries the state of start_evaluation on. text->targets may be NULL, and `result`
- * too. */
+/* Begins to generate: one strip, of which a transformer, too, reads on from call to call. It remembers up to as many
+ * tokens as the shape has steps. When they are full it forgets the older half, and reads the newer once more as the
+ * beginning of a text: what it says is what it would say of these tokens alone. */
+tw_status language_model_start_writing(language_model *m);
+/* Forward only, without dropout; carries on what was begun. text->targets may be NULL, and `result` too. */
 tw_status language_model_evaluate(language_model *m, const language_model_text *text, language_model_result *result);
 /* What the last evaluation gave for each token: (steps, batch, vocabulary). */
 const float *language_model_logits(const language_model *m);

@@ -1,5 +1,5 @@
-/* activation.h - swish, x sigmoid(x) (Ramachandran et al. 2017), and the gated linear unit, p sigmoid(g) (Dauphin et
- * al. 2017). */
+/* activation.h - swish, x sigmoid(x) (Ramachandran et al. 2017); the gated linear unit, p sigmoid(g) (Dauphin et al.
+ * 2017); and SwiGLU, swish(g) p (Shazeer 2020). */
 #ifndef NN_ACTIVATION_H
 #define NN_ACTIVATION_H
 
@@ -14,5 +14,10 @@ void nn_swish_backward(const float *x, size_t count, float *gradient);
 void nn_glu_forward(const float *x, size_t rows, size_t width, float *y);
 /* x_gradient as x; not x's own array. */
 void nn_glu_backward(const float *x, const float *y_gradient, size_t rows, size_t width, float *x_gradient);
+
+/* x (rows, 2 width): the gate g, then p, as in Llama; y (rows, width). */
+void nn_swiglu_forward(const float *x, size_t rows, size_t width, float *y);
+/* x_gradient as x; not x's own array. */
+void nn_swiglu_backward(const float *x, const float *y_gradient, size_t rows, size_t width, float *x_gradient);
 
 #endif

@@ -8,17 +8,37 @@
 tw_status nn_affine_declare_tied(const nn_affine_options *options, size_t weight, nn_table *table, nn_affine *a)
 {
     const nn_declaration bias = {options->name, "bias", 1, {options->outputs}, NN_INITIAL_UNIFORM, options->bias_range};
-    *a = (nn_affine){options->inputs, options->outputs, weight, table->elements, {table->count, table->count + 1},
-                     options->engine};
+    *a = (nn_affine){.inputs = options->inputs,
+                     .outputs = options->outputs,
+                     .weight = weight,
+                     .bias = table->elements,
+                     .parameters = {table->count, table->count + 1},
+                     .engine = options->engine};
     return nn_table_declare(table, &bias);
+}
+
+static tw_status declare_weight(const nn_affine_options *options, nn_table *table)
+{
+    const nn_declaration weight = {options->name,      "weight",      2, {options->outputs, options->inputs},
+                                   NN_INITIAL_UNIFORM, options->range};
+    return nn_table_declare(table, &weight);
+}
+
+tw_status nn_affine_declare_plain(const nn_affine_options *options, nn_table *table, nn_affine *a)
+{
+    *a = (nn_affine){.inputs = options->inputs,
+                     .outputs = options->outputs,
+                     .weight = table->elements,
+                     .parameters = {table->count, table->count + 1},
+                     .engine = options->engine,
+                     .plain = 1};
+    return declare_weight(options, table);
 }
 
 tw_status nn_affine_declare(const nn_affine_options *options, nn_table *table, nn_affine *a)
 {
-    const nn_declaration weight = {options->name,      "weight",      2, {options->outputs, options->inputs},
-                                   NN_INITIAL_UNIFORM, options->range};
     size_t offset = table->elements;
-    TW_TRY(nn_table_declare(table, &weight));
+    TW_TRY(declare_weight(options, table));
     TW_TRY(nn_affine_declare_tied(options, offset, table, a));
     a->parameters.first--;
     return TW_OK;
@@ -26,8 +46,8 @@ tw_status nn_affine_declare(const nn_affine_options *options, nn_table *table, n
 
 tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y)
 {
-    nn_product product = {.transpose_b = 1, .m = rows, .n = a->outputs, .k = a->inputs, .beta = 1.0f};
-    for (size_t i = 0; i < rows; i++) memcpy(y + i * a->outputs, values + a->bias, a->outputs * sizeof *y);
+    nn_product product = {.transpose_b = 1, .m = rows, .n = a->outputs, .k = a->inputs, .beta = a->plain ? 0.0f : 1.0f};
+    for (size_t i = 0; i < rows && !a->plain; i++) memcpy(y + i * a->outputs, values + a->bias, a->outputs * sizeof *y);
     return nn_multiply(a->engine, &product, x, values + a->weight, y);
 }
 
@@ -42,7 +62,7 @@ tw_status nn_affine_backward_parameters(const nn_affine *a, size_t rows, const f
                                         float *gradients)
 {
     nn_product product = {.transpose_a = 1, .m = a->outputs, .n = a->inputs, .k = rows};
-    nn_sum_rows(y_gradient, rows, a->outputs, gradients + a->bias);
+    if (!a->plain) nn_sum_rows(y_gradient, rows, a->outputs, gradients + a->bias);
     return nn_multiply(a->engine, &product, y_gradient, x, gradients + a->weight);
 }
 

@@ -12,6 +12,7 @@ typedef struct nn_affine {
     size_t weight, bias; /* where they begin in the flat array */
     nn_range parameters; /* the tensors of a table that were declared for it; none where others declared them */
     nn_engine *engine;   /* computes the products; lives as long as the layer */
+    int plain;           /* y = x W': there is no bias */
 } nn_affine;
 
 /* Weights begin uniformly between -range and range, biases between -bias_range and bias_range. */
@@ -26,6 +27,8 @@ typedef struct nn_affine_options {
 tw_status nn_affine_declare(const nn_affine_options *options, nn_table *table, nn_affine *a);
 /* One whose weight is another tensor of that shape, at offset `weight`: only the bias is declared. */
 tw_status nn_affine_declare_tied(const nn_affine_options *options, size_t weight, nn_table *table, nn_affine *a);
+/* Plain: "<name>.weight" alone. */
+tw_status nn_affine_declare_plain(const nn_affine_options *options, nn_table *table, nn_affine *a);
 
 /* y (rows, outputs) of x (rows, inputs). */
 tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y);

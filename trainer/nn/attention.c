@@ -6,11 +6,10 @@
 
 #include "affine.h"
 #include "product.h"
+#include "softmax.h"
 #include "wide.h"
 
 #include <stdio.h>
-
-enum { LANES = 16 };
 
 /* ---- making ---- */
 
@@ -92,61 +91,6 @@ static tw_status prepare_queries(nn_attention *a, const float *values, size_t ro
     return TW_OK;
 }
 
-/* ---- softmax ---- */
-
-static inline float largest(const float *row, size_t count)
-{
-    float lanes[LANES];
-    size_t i = 0;
-    for (size_t k = 0; k < LANES; k++) lanes[k] = row[0];
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] = row[i + k] > lanes[k] ? row[i + k] : lanes[k];
-    for (; i < count; i++) lanes[0] = row[i] > lanes[0] ? row[i] : lanes[0];
-    for (size_t k = 1; k < LANES; k++) lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
-    return lanes[0];
-}
-
-static inline float dot(const float *a, const float *b, size_t count)
-{
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += a[i + k] * b[i + k];
-    for (; i < count; i++) lanes[0] += a[i] * b[i];
-    for (size_t k = 1; k < LANES; k++) lanes[0] += lanes[k];
-    return lanes[0];
-}
-
-static inline float sum(const float *row, size_t count)
-{
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += row[i + k];
-    for (; i < count; i++) lanes[0] += row[i];
-    for (size_t k = 1; k < LANES; k++) lanes[0] += lanes[k];
-    return lanes[0];
-}
-
-NN_WIDE static void softmax(float *scores, size_t length)
-{
-    for (size_t r = 0; r < length; r++, scores += length) {
-        const float maximum = largest(scores, length);
-        for (size_t i = 0; i < length; i++) scores[i] = nn_exp(scores[i] - maximum);
-        const float scale = 1.0f / sum(scores, length);
-        for (size_t i = 0; i < length; i++) scores[i] *= scale;
-    }
-}
-
-/* From the gradient of the probabilities to that of the scores, in place. */
-NN_WIDE static void softmax_gradient(const float *probabilities, size_t length, float *gradient)
-{
-    for (size_t r = 0; r < length; r++, probabilities += length, gradient += length) {
-        const float mean = dot(probabilities, gradient, length);
-        for (size_t i = 0; i < length; i++) gradient[i] = probabilities[i] * (gradient[i] - mean);
-    }
-}
-
 /* ---- a head of an utterance ---- */
 
 typedef struct head {
@@ -206,7 +150,7 @@ static tw_status forward_head(const nn_attention *a, const head *h, float *y)
             nn_multiply_parts(&spread, scale_of(h), &(nn_strides){h->q_step, a->width, wide}, h->q_v, h->r, h->spread));
         add_shifted(h->spread, length, h->probabilities);
     }
-    softmax(h->probabilities, length);
+    nn_softmax(h->probabilities, length, length);
     return nn_multiply_parts(&mixed, 1.0f, &(nn_strides){length, 3 * a->width, a->width}, h->probabilities, h->v,
                              y + h->row * a->width + h->column);
 }
@@ -296,7 +240,7 @@ static tw_status backward_head(nn_attention *a, const head *h, const float *y_gr
     const nn_product by_columns = {.transpose_a = 1, .m = length, .n = h->width, .k = length};
     TW_TRY(nn_multiply_parts(&to_scores, 1.0f, &(nn_strides){width, 3 * width, length}, dy, h->v, score_gradient));
     TW_TRY(nn_multiply_parts(&by_columns, 1.0f, &(nn_strides){length, width, 3 * width}, h->probabilities, dy, dv));
-    softmax_gradient(h->probabilities, length, score_gradient);
+    nn_softmax_gradient(h->probabilities, length, length, length, score_gradient);
     TW_TRY(nn_multiply_parts(&by_rows, scale_of(h), &(nn_strides){length, 3 * width, 3 * width}, score_gradient, h->k,
                              dq));
     TW_TRY(nn_multiply_parts(&by_columns, scale_of(h), &(nn_strides){length, h->q_step, 3 * width}, score_gradient,

@@ -7,6 +7,8 @@
 #include "share.h"
 #include "strips.h"
 #include "task.h"
+#include "transformer_folder.h"
+#include "transformer_text.h"
 #include "words.h"
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +20,8 @@ typedef struct lm_settings {
     char *model;
     int unit; /* text_unit */
     long vocabulary, bptt, memory_mb;
-    long layers, hidden;   /* 0: the model's */
+    long layers, hidden; /* 0: the model's */
+    long heads, kv_heads, inner;
     double dropout, range; /* below 0: the model's */
     bool tied;
 } lm_settings;
@@ -45,20 +48,32 @@ static const option_row rows[] = {
              "the same. Ranks that mpirun starts on one machine divide it"},
     {"model", "NAME", OPTION_TEXT, AT(model), "small",
      .help =
-         "The network: small, medium and large of Zaremba et al. 2014, or dgc, that of the Deep Gradient Compression "
-         "paper. The learning rate, its schedule, --clip and --epochs follow it",
+         "The network: small, medium and large are LSTMs of Zaremba et al. 2014, dgc is the LSTM of the Deep Gradient "
+         "Compression paper, and transformer is a decoder in Llama's shape. The optimiser, the learning rate, its "
+         "schedule, --clip and --epochs follow it",
      .binding = true, .word = recipe_model, .word_meaning = recipe_summary},
-    {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers", .stands_for = "the model's",
-     .binding = true},
+    {"layers", "N", OPTION_INTEGER, AT(layers), "0", 0, 64, .help = "LSTM layers, or blocks of the transformer",
+     .stands_for = "the model's", .binding = true},
     {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536, .help = "Cells of a layer, and features of a word",
      .stands_for = "the model's", .binding = true},
+    {"heads", "N", OPTION_INTEGER, AT(heads), "0", 0, 1024,
+     .help = "Heads of the transformer's attention, which divide --hidden into even parts", .stands_for = "the model's",
+     .binding = true, .older = "0"},
+    {"kv-heads", "N", OPTION_INTEGER, AT(kv_heads), "0", 0, 1024,
+     .help = "Heads that the transformer has keys and values for. They divide --heads, and so many query heads share "
+             "each",
+     .stands_for = "as many as --heads", .binding = true, .older = "0"},
+    {"inner", "N", OPTION_INTEGER, AT(inner), "0", 0, 262144, .help = "Width of the transformer's feed-forward part",
+     .stands_for = "8/3 of --hidden, up to a multiple of 32", .binding = true, .older = "0"},
     {"tied", NULL, OPTION_FLAG, AT(tied),
      .help = "Use one matrix for the words that come in and those that are predicted", .binding = true},
     {"dropout", "P", OPTION_REAL, AT(dropout), "-1", -1, 0.99,
      .help = "The share of values that are dropped between layers", .stands_for = "the model's", .binding = true},
     {"init", "R", OPTION_REAL, AT(range), "-1", -1, 10, .help = "Draw the first weights uniformly between -R and R",
      .stands_for = "the model's"},
-    {"bptt", "T", OPTION_INTEGER, AT(bptt), "0", 0, 65536, .help = "Cut back-propagation after T tokens",
+    {"bptt", "T", OPTION_INTEGER, AT(bptt), "0", 0, 65536,
+     .help = "Cut back-propagation after T tokens. They are all that a "
+             "transformer sees",
      .stands_for = "the model's", .binding = true},
 };
 
@@ -78,17 +93,20 @@ static const option_row use_rows[] = {
 
 /* ---- recipes ---- */
 
-/* A published model and how it was trained. Zaremba's loss is a sum over the --bptt steps, ours a mean: rates are
- * times, and norms to clip at divided by, their number. That of DGC's model is the one of PyTorch's example. */
+/* A model and how it is trained. */
 typedef struct recipe {
     const char *model, *network, *lr, *clip, *schedule, *epochs;
+    bool decoder; /* whose optimiser and what goes with it are those of decoders */
 } recipe;
 
+/* Zaremba's loss is a sum over the --bptt steps, ours a mean: rates are times, and norms to clip at divided by, their
+ * number. That of DGC's model is the one of PyTorch's example. */
 static const recipe recipes[] = {
-    {"small", "small", "20", "0.25", "decay:0.5,4", "13"},
-    {"medium", "medium", "35", "0.14285714285714285", "decay:0.8,6", "39"},
-    {"large", "large", "35", "0.2857142857142857", "decay:0.86956521739130432,14", "55"},
-    {"dgc", "tied", "20", "0.25", "plateau:0.25", "40"},
+    {"small", "small", "20", "0.25", "decay:0.5,4", "13", false},
+    {"medium", "medium", "35", "0.14285714285714285", "decay:0.8,6", "39", false},
+    {"large", "large", "35", "0.2857142857142857", "decay:0.86956521739130432,14", "55", false},
+    {"dgc", "tied", "20", "0.25", "plateau:0.25", "40", false},
+    {"transformer", "transformer", "0.001", "1", "cosine", "10", true},
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
@@ -115,18 +133,38 @@ static tw_status choose_recipe(const char *model, const recipe **chosen)
     return *chosen ? TW_OK : words_refuse("language model", model, strlen(model), recipe_model);
 }
 
+typedef struct suit {
+    const char *option, *value;
+} suit;
+
+static const char *find_suit(const suit *suits, size_t count, const char *option)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(suits[i].option, option) == 0) return suits[i].value;
+    return NULL;
+}
+
+/* What decoders are trained with since GPT-3 (Brown et al. 2020). */
+static const suit of_decoders[] = {
+    {"optimizer", "adamw"}, {"momentum", "0.9"}, {"beta2", "0.95"}, {"weight-decay", "0.1"}, {"warmup", "100"}};
+
 static const char *fallback(const void *settings, const char *option)
 {
     const recipe *r = settings ? find_recipe(((const lm_settings *)settings)->model) : &recipes[0];
     if (!r) return NULL; /* it is refused when the data are loaded */
-    const struct {
-        const char *option, *value;
-    } suits[] = {{"lr", r->lr},         {"clip", r->clip}, {"schedule", r->schedule},
-                 {"epochs", r->epochs}, {"batch", "20"},   {"momentum", "0"},
-                 {"warmup", "0"}};
-    for (size_t i = 0; i < sizeof suits / sizeof *suits; i++)
-        if (strcmp(suits[i].option, option) == 0) return suits[i].value;
-    return NULL;
+    const suit suits[] = {{"lr", r->lr},         {"clip", r->clip}, {"schedule", r->schedule},
+                          {"epochs", r->epochs}, {"batch", "20"},   {"momentum", "0"},
+                          {"warmup", "0"}};
+    const char *of_decoder =
+        r->decoder ? find_suit(of_decoders, sizeof of_decoders / sizeof *of_decoders, option) : NULL;
+    return of_decoder ? of_decoder : find_suit(suits, sizeof suits / sizeof *suits, option);
+}
+
+static void configure_decoder(const lm_settings *s, language_model_config *c)
+{
+    if (s->heads > 0) c->heads = (size_t)s->heads;
+    c->kv_heads = s->kv_heads > 0 ? (size_t)s->kv_heads : c->heads;
+    c->inner = s->inner > 0 ? (size_t)s->inner : language_model_inner(c->hidden);
 }
 
 static language_model_config configure(const lm_settings *s, const language_model_definition *network)
@@ -137,7 +175,17 @@ static language_model_config configure(const lm_settings *s, const language_mode
     if (s->tied) c.tied = 1;
     if (s->dropout >= 0) c.keep = (float)(1 - s->dropout);
     if (s->range >= 0) c.range = (float)s->range;
+    if (c.heads > 0) configure_decoder(s, &c);
     return c;
+}
+
+static tw_status check_heads(const lm_settings *s, const language_model_definition *network)
+{
+    if (network->config.heads > 0 || s->heads + s->kv_heads + s->inner == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
+                   s->heads      ? "heads"
+                   : s->kv_heads ? "kv-heads"
+                                 : "inner");
 }
 
 /* ---- metrics ---- */
@@ -192,6 +240,7 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
     if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
     TW_TRY(choose_recipe(s->model, &d->recipe));
     d->network = language_model_find(d->recipe->network);
+    TW_TRY(check_heads(s, d->network));
     strips any;
     TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
     TW_TRY(strips_cut(&d->corpus.valid, "validation", 1, 1, &any));
@@ -385,6 +434,7 @@ static tw_status save(const learner *base, const char *prefix, tw_state *state)
     char name[64];
     size_t count;
     const float *values = language_model_state(((const lm_learner *)base)->net, &count);
+    if (count == 0) return TW_OK;
     return tw_state_put(state, state_name(prefix, name), TW_F32, 1, &count, values);
 }
 
@@ -393,12 +443,22 @@ static tw_status restore(learner *base, const char *prefix, const tw_state *stat
     char name[64];
     size_t count;
     float *values = language_model_state(((lm_learner *)base)->net, &count);
+    if (count == 0) return TW_OK;
     return tw_state_get(state, state_name(prefix, name), TW_F32, count, values);
+}
+
+static tw_status describe_transformer(const lm_learner *l, tw_state *state)
+{
+    char text[TRANSFORMER_TEXT];
+    language_model_config config = configure(l->base.task->settings, data_of(l)->network);
+    if (config.heads == 0) return TW_OK;
+    return tw_state_put_text(state, TRANSFORMER_TEXT_NAME, transformer_text(&config, l->bptt, text));
 }
 
 static tw_status describe(const learner *base, tw_state *state)
 {
     char *text;
+    TW_TRY(describe_transformer((const lm_learner *)base, state));
     TW_TRY(vocabulary_write(data_of((const lm_learner *)base)->corpus.vocabulary, &text));
     tw_status status = tw_state_put_text(state, "vocabulary.txt", text);
     free(text);
@@ -411,6 +471,7 @@ const task_ops lm_task = {
     .examples = "  thinwire train lm --data ptb --out runs/ptb\n"
                 "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc\n"
                 "  thinwire train lm --data shakespeare.txt --unit char --bptt 64 --out runs/shakespeare\n"
+                "  thinwire train lm --model transformer --data shakespeare.txt --unit char --out runs/llama\n"
                 "  thinwire generate runs/shakespeare\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
@@ -431,6 +492,7 @@ const task_ops lm_task = {
     .predictor_close = lm_predictor_close,
     .predict = lm_predict,
     .describe_network = lm_describe_network,
+    .describe_folder = lm_describe_folder,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
     .use_bytes = sizeof(lm_use),

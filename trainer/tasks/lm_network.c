@@ -5,26 +5,16 @@
 #include "file.h"
 #include "recurrent_export.h"
 #include "sampling.h"
+#include "state_matrix.h"
+#include "transformer_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- reading ---- */
 
-static size_t find_matrix(const tw_state *state, const char *name, size_t shape[2])
-{
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        if (tw_state_at(state, i, &entry) != TW_OK || strcmp(entry.name, name) != 0 || entry.dims != 2) continue;
-        shape[0] = entry.shape[0];
-        shape[1] = entry.shape[1];
-        return 1;
-    }
-    return 0;
-}
-
 /* The shapes of the tensors tell the network's. */
-static tw_status read_network(const tw_state *state, language_model_config *config, size_t *types)
+static tw_status read_lstms(const tw_state *state, language_model_config *config, size_t *types)
 {
     size_t encoder[2], decoder[2], cells[2];
     char name[64] = "rnn.weight_hh_l0";
@@ -40,9 +30,17 @@ static tw_status read_network(const tw_state *state, language_model_config *conf
     return TW_OK;
 }
 
+static tw_status read_network(const tw_state *state, lm_predictor *p, size_t *types)
+{
+    p->context = 1;
+    return tw_state_text(state, TRANSFORMER_TEXT_NAME) ? transformer_read(state, &p->config, types, &p->context)
+                                                       : read_lstms(state, &p->config, types);
+}
+
 /* Without the biases. */
 static double count_weights(const language_model_config *config, size_t types)
 {
+    if (config->heads > 0) return transformer_weights(config, types);
     double hidden = (double)config->hidden, embedding = (double)config->embedding, layers = (double)config->layers;
     double cells = 4 * hidden * (embedding + hidden + (layers - 1) * 2 * hidden);
     return cells + (double)types * (embedding + (config->tied ? 0 : hidden));
@@ -57,11 +55,12 @@ static tw_status check_size(double weights, size_t elements)
 
 static tw_status fill_predictor(const tw_state *state, size_t elements, lm_predictor *p)
 {
-    language_model_shape shape = {.steps = 1, .batch = 1};
+    language_model_shape shape = {.batch = 1};
     const char *text = tw_state_text(state, "vocabulary.txt");
     if (!text) return tw_fail(TW_ERROR_FORMAT, "it holds no vocabulary: thinwire train lm did not write it");
     TW_TRY(vocabulary_read(text, &p->vocabulary));
-    TW_TRY(read_network(state, &p->config, &shape.vocabulary));
+    TW_TRY(read_network(state, p, &shape.vocabulary));
+    shape.steps = p->context;
     if (shape.vocabulary != vocabulary_count(p->vocabulary))
         return tw_fail(TW_ERROR_FORMAT, "it has a network for %zu tokens and a vocabulary of %zu", shape.vocabulary,
                        vocabulary_count(p->vocabulary));
@@ -136,7 +135,7 @@ static tw_status begin_line(author *a)
 {
     const char *end = vocabulary_unit(a->p->vocabulary) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
     uint32_t token = vocabulary_find(a->p->vocabulary, end, strlen(end));
-    TW_TRY(language_model_start_evaluation(a->p->model, 1));
+    TW_TRY(language_model_start_writing(a->p->model));
     return hear(a, token == VOCABULARY_NONE ? 0 : token);
 }
 
@@ -231,14 +230,24 @@ static tw_status put_decoder(const lm_predictor *p, tw_state *tensors)
 {
     const tw_tensor *encoder = &p->base.tensors[0];
     if (!p->config.tied) return TW_OK;
-    return tw_state_put(tensors, "decoder.weight", TW_F32, encoder->dims, encoder->shape, p->base.parameters);
+    return tw_state_put(tensors, p->config.heads ? "lm_head.weight" : "decoder.weight", TW_F32, encoder->dims,
+                        encoder->shape, p->base.parameters);
+}
+
+static void describe_heads(const lm_predictor *p, cJSON *network)
+{
+    cJSON_AddNumberToObject(network, "heads", (double)p->config.heads);
+    cJSON_AddNumberToObject(network, "kv_heads", (double)p->config.kv_heads);
+    cJSON_AddNumberToObject(network, "inner", (double)p->config.inner);
+    cJSON_AddNumberToObject(network, "context", (double)p->context);
 }
 
 tw_status lm_describe_network(const task_predictor *base, cJSON *network, tw_state *tensors)
 {
     const lm_predictor *p = (const lm_predictor *)base;
     bool words = vocabulary_unit(p->vocabulary) == TEXT_WORDS;
-    cJSON_AddStringToObject(network, "architecture", "language model");
+    cJSON_AddStringToObject(network, "architecture", p->config.heads ? "transformer" : "language model");
+    if (p->config.heads > 0) describe_heads(p, network);
     cJSON_AddNumberToObject(network, "layers", (double)p->config.layers);
     cJSON_AddNumberToObject(network, "hidden", (double)p->config.hidden);
     cJSON_AddNumberToObject(network, "embedding", (double)p->config.embedding);

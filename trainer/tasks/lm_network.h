@@ -10,6 +10,7 @@ typedef struct lm_predictor {
     task_predictor base;
     vocabulary *vocabulary;
     language_model_config config;
+    size_t context; /* of a transformer: the most tokens that it looks at */
     language_model *model;
 } lm_predictor;
 

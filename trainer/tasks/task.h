@@ -132,6 +132,11 @@ typedef struct task_answer {
     cJSON *json;      /* for programs: an object, which gets the answer's members */
 } task_answer;
 
+/* Objects to fill, which become files of these names and .json, beside a network's weights. */
+typedef struct task_folder {
+    cJSON *config, *tokenizer, *tokenizer_config;
+} task_folder;
+
 struct task_ops {
     const char *name;       /* "image" */
     const char *summary;    /* one line */
@@ -197,6 +202,9 @@ struct task_ops {
     /* For a program that does not know the task: what rebuilds the network, into an object; and tensors that stand in
      * no table, but that PyTorch has, into the state. */
     tw_status (*describe_network)(const task_predictor *p, cJSON *network, tw_state *tensors);
+    /* For Hugging Face's transformers, which has a network like this under these names of tensors. NULL, or
+     * TW_ERROR_UNSUPPORTED with a sentence, where it has none. */
+    tw_status (*describe_folder)(const task_predictor *p, const task_folder *folder);
 
     const option_row *use_rows; /* of using a network, offsets into structs of their own */
     size_t use_row_count;

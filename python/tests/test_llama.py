@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""A transformer that thinwire trained, in transformers: its folder loads as a LlamaForCausalLM that gives the same logits,
+with a tokenizer that gives the same tokens, and writes the same text.
+
+    test_llama.py PROGRAM NETWORK_OUTPUTS"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, NETWORK_OUTPUTS = (pathlib.Path(word) for word in (sys.argv.pop(1), sys.argv.pop(1)))
+STEPS, BATCH = 9, 2  # as in network_outputs.c
+CONTEXT = 24
+
+
+def has_all():
+    return all(importlib.util.find_spec(name) for name in ("torch", "transformers", "tokenizers"))
+
+
+class LlamaTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        generator = random.Random(1)
+        self.lines = [" ".join(f"w{generator.randrange(12)}" for _ in range(9)) for _ in range(300)]
+        (self.folder / "text.txt").write_text("".join(f"{line}\n" for line in self.lines))
+
+    def run_program(self, *words):
+        return subprocess.run([str(PROGRAM), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              check=False, timeout=300)
+
+    def succeed(self, *words):
+        done = self.run_program(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+        return done.stdout
+
+    def train(self, name, *options):
+        run = self.folder / name
+        self.succeed("train", "lm", "--model", "transformer", "--data", self.folder / "text.txt", "--hidden", 32, "--layers",
+                     2, "--heads", 4, "--kv-heads", 2, "--batch", 4, "--bptt", CONTEXT, "--steps", 60, "--lr", 0.01,
+                     "--quiet", "--out", run, *options)
+        return run
+
+    def load(self, run):
+        import transformers
+        folder = run.with_suffix(".llama")
+        self.succeed("export", run, folder, "--transformers", "--checkpoint", "last")
+        model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        self.assertEqual((type(model).__name__, model.dtype), ("LlamaForCausalLM", __import__("torch").float32))
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+            self.assertFalse(told[kind], kind)
+        return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+    def check_logits(self, run, model):
+        import torch
+        newest = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+        printed = subprocess.run([str(NETWORK_OUTPUTS), str(newest)], stdout=subprocess.PIPE, text=True, check=True).stdout
+        expected = torch.tensor([float(line) for line in printed.split()]).reshape(STEPS, BATCH, -1)
+        types = model.config.vocab_size
+        tokens = torch.tensor([(7 * i + 3) % types for i in range(STEPS * BATCH)]).reshape(STEPS, BATCH)
+        with torch.no_grad():
+            found = model(tokens.T.contiguous()).logits.transpose(0, 1)
+        self.assertGreater(float(expected.max() - expected.min()), 0.1)
+        self.assertLess(float((found - expected).abs().max()), 1e-4)
+
+    def check_text(self, run, model, tokenizer, prompt, count):
+        """The likeliest text from a prompt on. Both begin with the end of a line."""
+        import torch
+        begin = [model.config.bos_token_id, *tokenizer.encode(prompt)]
+        made = model.generate(torch.tensor([begin]), max_new_tokens=count, do_sample=False)[0].tolist()
+        found = tokenizer.decode(made[1:]).replace(" <eos> ", "\n").replace(" <eos>", "\n")
+        said = self.succeed("generate", run, "--prompt", prompt, "--tokens", count, "--temperature", 0, "--checkpoint",
+                            "last")
+        self.assertEqual(len(made), len(begin) + count)
+        self.assertEqual(found.rstrip("\n"), said.rstrip("\n"))
+
+    def test_characters(self):
+        for options in ((), ("--tied",)):
+            run = self.train("characters" + "".join(options), "--unit", "char", *options)
+            model, tokenizer = self.load(run)
+            self.check_logits(run, model)
+            text = "w1 w11\nw3  w4"
+            self.assertEqual(tokenizer.decode(tokenizer.encode(text)), text)
+            self.assertEqual(len(tokenizer.encode(text)), len(text))
+            self.check_text(run, model, tokenizer, "w1", 15)
+
+    def test_words(self):
+        run = self.train("words", "--unit", "word")
+        model, tokenizer = self.load(run)
+        self.check_logits(run, model)
+        vocabulary = json.loads((run.with_suffix(".llama") / "tokenizer.json").read_text())["model"]["vocab"]
+        expected = [vocabulary[word] for word in ("w1", "w11", "<eos>", "w3", "w4")]
+        self.assertEqual(tokenizer.encode("w1 w11\nw3\t  w4"), expected)
+        self.assertEqual(tokenizer.decode(expected), "w1 w11 <eos> w3 w4")
+        self.check_text(run, model, tokenizer, "w1 w3", 15)
+
+    def test_words_that_are_unknown(self):
+        run = self.train("few", "--unit", "word", "--vocabulary", 8)
+        tokenizer = self.load(run)[1]
+        self.assertEqual(tokenizer.decode(tokenizer.encode("zebra")), "<unk>")
+
+
+if __name__ == "__main__":
+    if not has_all():
+        print("skipped: there is no transformers here, or no torch")
+        sys.exit(77)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    unittest.main()

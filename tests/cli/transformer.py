@@ -1,0 +1,212 @@
+"""The transformer as a language model, end to end: a source of known entropy, the optimiser of its own, PyTorch's losses,
+resuming, writing beyond what it remembers, and wrong options."""
+import json
+import pathlib
+import subprocess
+import unittest
+
+from lm import CHOICES, LanguageTest, followers
+from support import find_torch, unless_kept
+
+HERE = pathlib.Path(__file__).parent
+TORCH = find_torch()
+STRIPS, STEPS = 4, 10  # of a batch
+
+
+class TransformerTest(LanguageTest):
+    def train_words(self, *options):
+        return ["train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 2, "--hidden", 16, "--heads", 4,
+                "--kv-heads", 2, "--batch", STRIPS, "--bptt", STEPS, "--lr", 0.01, *options, *unless_kept(options)]
+
+    def first_line(self, out):
+        return json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+
+
+class TrainingTest(TransformerTest):
+    def test_the_entropy_of_a_source_is_approached_and_not_beaten(self):
+        out = self.folder / "run"
+        summary = self.train("--epochs", 6, "--out", out, "--workers", 2, "--batch", 2)
+        self.assertLess(summary["metric"]["value"], CHOICES * 1.05)
+        self.assertGreater(summary["metric"]["value"], CHOICES * 0.995)
+        done = self.run_program("generate", out, "--tokens", 300, "--top-k", CHOICES, "--prompt", "w1")
+        words = [int(word[1:]) for word in done.stdout.split()]
+        self.assertGreater(len(words), 250)  # many times what it remembers
+        for word, after in zip(words, words[1:]):
+            self.assertIn(after, followers(word))
+
+    def test_its_optimiser_follows_the_model(self):
+        out = self.folder / "run"
+        self.train("--steps", 1, "--out", out)
+        found = self.first_line(out)["configuration"]
+        expected = {"optimizer": "adamw", "momentum": 0.9, "beta2": 0.95, "weight-decay": 0.1, "clip": 1,
+                    "schedule": "cosine", "warmup": 100, "epochs": 10, "lr": 0.01}
+        self.assertEqual({key: found[key] for key in expected}, expected)
+
+    def test_heads_share_no_keys_unless_they_are_told_to(self):
+        out = self.folder / "run"
+        done = self.run_program("train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 1, "--hidden", 24,
+                                "--heads", 6, "--steps", 1, "--quiet", "--out", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.metadata(out)["transformer"], "heads=6,kv_heads=6,context=128")
+
+    def test_sizes_follow_the_options(self):
+        """Embedding and output, and in each block norms, q and o, k and v, and three matrices of the feed-forward part."""
+        for name, options, (width, layers, shared, inner, matrices) in (
+                ("own", (), (16, 2, 8, 64, 2)), ("tied", ("--tied",), (16, 2, 8, 64, 1)),
+                ("many", ("--heads", 8, "--kv-heads", 8), (16, 2, 16, 64, 2)),
+                ("wide", ("--hidden", 24, "--inner", 40, "--layers", 1), (24, 1, 12, 40, 2))):
+            with self.subTest(name):
+                out = self.folder / name
+                self.train("--steps", 1, "--out", out, *options)
+                types = len(self.metadata(out)["vocabulary.txt"].splitlines()) - 1
+                block = 2 * width + 2 * width * width + 2 * width * shared + 3 * width * inner
+                self.assertEqual(self.first_line(out)["parameters"], matrices * types * width + layers * block + width)
+
+    def test_wrong_options(self):
+        self.refuse_training(2, ["--heads", "--model transformer"], "--model", "small")
+        for option in ("--kv-heads", "--inner"):
+            self.refuse(2, [option, "--model transformer"], "train", "lm", "--data", self.texts, "--quiet", option, 2)
+        self.refuse_training(2, ["3 heads", "16 features"], "--heads", 3)
+        self.refuse_training(2, ["3 key heads", "4 heads"], "--kv-heads", 3)
+        self.refuse_training(2, ["adamw", "dgc", "sgd"], "--sync", "dgc", "--workers", 2)
+
+
+class ResumingTest(TransformerTest):
+    def test_resumed_equals_uninterrupted(self):
+        for sync in ("allreduce", "powersgd:rank=2", "dpsgd"):
+            with self.subTest(sync=sync):
+                out = self.folder / sync[:3]
+                options = ("--sync", sync, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)
+                whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
+                self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", out)
+                for path in sorted((out / "checkpoints").iterdir())[1:]:
+                    subprocess.run(["rm", "-r", path], check=True)
+                resumed = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", out, "--resume")
+                self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+                self.assertEqual(resumed["metric"], whole["metric"])
+
+    def test_other_heads_are_refused(self):
+        out = self.folder / "run"
+        self.train("--steps", 2, "--out", out)
+        for options in (("--heads", 2), ("--kv-heads", 4), ("--inner", 32), ("--bptt", 12)):
+            self.refuse_training(2, [out], *options, "--steps", 4, "--out", out, "--resume")
+
+
+class WritingTest(TransformerTest):
+    def test_a_checkpoint_says_how_many_heads_it_has(self):
+        out = self.folder / "run"
+        self.train("--steps", 2, "--out", out)
+        self.assertEqual(self.metadata(out)["transformer"], f"heads=4,kv_heads=2,context={STEPS}")
+        newest = sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors"
+        whole = newest.read_bytes()
+        begin = 8 + int.from_bytes(whole[:8], "little")
+        for text in ("heads=0,kv_heads=2,context=10", "heads=4,kv_heads=3,context=10", "heads=4,kv_heads=2", "heads=3,"
+                     "kv_heads=1,context=10", "heads=4,kv_heads=2,context=99999999999", "heads=4,kv_heads=2,context=10,"):
+            header = json.loads(whole[8:begin])
+            header["__metadata__"]["transformer"] = text
+            header["__metadata__"].pop("checksum of texts", None)
+            made = json.dumps(header).encode()
+            (self.folder / "spoilt").write_bytes(len(made).to_bytes(8, "little") + made + whole[begin:])
+            self.refuse(2, ["spoilt"], "generate", self.folder / "spoilt")
+
+    def test_greedy_text_heeds_what_stands_before_the_last_token(self):
+        """After x comes x or y, which only the token before it tells."""
+        text, out = self.folder / "text.txt", self.folder / "run"
+        text.write_text("x x y\n" * 400)
+        self.train("--data", text, "--epochs", 6, "--out", out)
+        done = self.run_program("generate", out, "--temperature", 0, "--tokens", 40)
+        self.assertEqual(done.stdout, "x x y\n" * 10)
+
+    def test_what_was_written_is_the_beginning_of_more(self):
+        out = self.folder / "run"
+        self.train("--steps", 30, "--out", out)
+        texts = [self.run_program("generate", out, "--tokens", count, "--seed", 3).stdout for count in (50, 20)]
+        self.assertTrue(texts[0].startswith(texts[1].rstrip("\n")))
+
+
+class FolderTest(TransformerTest):
+    """What transformers makes of it is asked in python/tests/test_llama.py, where there is one."""
+
+    def test_a_folder_has_the_weights_and_what_describes_them(self):
+        run, folder = self.folder / "run", self.folder / "new" / "llama"
+        self.train("--steps", 2, "--tied", "--out", run)
+        done = self.run_program("export", run, folder, "--transformers")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), names)
+        config = json.loads((folder / "config.json").read_text())
+        expected = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
+                    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 64,
+                    "max_position_embeddings": STEPS, "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": True}
+        self.assertEqual({key: config[key] for key in expected}, expected)
+        vocabulary = self.metadata(run)["vocabulary.txt"].splitlines()[1:]
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        self.assertEqual(tokenizer["model"]["vocab"], {token: number for number, token in enumerate(vocabulary)})
+        self.assertEqual(config["vocab_size"], len(vocabulary))
+        self.assertEqual(vocabulary[config["bos_token_id"]], "<eos>")
+        whole = (folder / "model.safetensors").read_bytes()
+        header = json.loads(whole[8:8 + int.from_bytes(whole[:8], "little")])
+        self.assertEqual(header["model.layers.1.self_attn.k_proj.weight"]["shape"], [8, 16])
+        self.assertNotIn("lm_head.weight", header)
+
+    def test_what_is_refused(self):
+        run, lstm, image, new = (self.folder / name for name in ("run", "lstm", "image", "new"))
+        self.train("--steps", 2, "--out", run)
+        for task, out, options in (("lm", lstm, ("--data", self.texts, "--hidden", 4)), ("image", image, ("--data", self.data))):
+            done = self.run_program("train", task, *options, "--steps", 1, "--quiet", "--out", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.refuse(2, ["LSTM", "--transformers"], "export", lstm, new, "--transformers")
+        self.refuse(2, ["train image", "--transformers"], "export", image, new, "--transformers")
+        self.refuse(2, ["--loader"], "export", run, new, "--transformers", "--loader", self.folder / "x.py")
+        self.refuse(2, [run, "already"], "export", run, run, "--transformers")
+        self.assertFalse(new.exists())
+
+
+@unittest.skipUnless(TORCH, "needs PyTorch")
+class TorchTest(TransformerTest):
+    """AdamW's steps, and all that leads to them, against those of a network in plain PyTorch."""
+    COUNT = 20
+
+    def batches(self, vocabulary):
+        text, = self.texts.glob("*train*")
+        words = text.read_text().replace("\n", " <eos> ").split()
+        numbers = [vocabulary.index(word) for word in words]
+        length = (len(numbers) - 1) // STRIPS
+        def rows(at):
+            return [[numbers[strip * length + at + t] for strip in range(STRIPS)] for t in range(STEPS)]
+        return [(rows(step * STEPS), rows(step * STEPS + 1)) for step in range(self.COUNT)]
+
+    def losses_here(self, options):
+        """Of each step: what it adds to the sum of all."""
+        sums = [0.0]
+        for steps in range(1, self.COUNT + 1):
+            sums.append(steps * self.train(*options, "--steps", steps)["train_loss"])
+        return [after - before for before, after in zip(sums, sums[1:])]
+
+    def losses_there(self, options, told):
+        run, file, loader = self.folder / "first", self.folder / "first.safetensors", self.folder / "load_network.py"
+        self.train(*options, "--steps", 1, "--lr", 0, "--out", run)  # its weights are those that all begin with
+        done = self.run_program("export", run, file, "--loader", loader)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        vocabulary = self.metadata(run)["vocabulary.txt"].splitlines()[1:]
+        told_file = self.folder / "told.json"
+        told_file.write_text(json.dumps({**told, "batches": self.batches(vocabulary)}))
+        done = self.finish(self.start(TORCH, "-B", HERE / "torch_training.py", loader, file, told_file))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [float(line) for line in done.stdout.split()]
+
+    def test_pytorch_loses_what_thinwire_loses(self):
+        told = {"lr": 0.003, "betas": (0.9, 0.95), "weight_decay": 0.1, "clip": 0.5}
+        for tied in ((), ("--tied",)):
+            with self.subTest(tied=tied):
+                options = (*tied, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)
+                here, there = self.losses_here(options), self.losses_there(options, told)
+                self.assertLess(there[-1], there[0] - 0.05)
+                worst = max(abs(a - b) for a, b in zip(here, there, strict=True))
+                self.assertLess(worst, 1e-5)
+                for path in ("first", "first.safetensors"):
+                    subprocess.run(["rm", "-r", self.folder / path], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,372 @@
+/* The language model in Llama's shape: its gradients, what a token may see, and writing with what it remembers. */
+#include "training.h"
+
+#include "language_model.h"
+
+#include <stdio.h>
+
+enum { VOCABULARY = 13, STEPS = 6, BATCH = 3, ROWS = STEPS * BATCH };
+
+static const nn_noise noise = {5, 17};
+
+static language_model_config tiny(int tied, float keep)
+{
+    return (language_model_config){.layers = 2,
+                                   .hidden = 8,
+                                   .embedding = 8,
+                                   .tied = tied,
+                                   .keep = keep,
+                                   .range = 0.5f,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .inner = 12};
+}
+
+static language_model *make(language_model_config config, size_t steps, size_t batch)
+{
+    language_model *m;
+    assert_ok(language_model_create(&config, &(language_model_shape){VOCABULARY, steps, batch}, &m));
+    language_model_initialise(m, 42);
+    return m;
+}
+
+/* Tokens of a strip each; the target is the next one. */
+typedef struct sample {
+    int32_t tokens[(STEPS + 1) * BATCH];
+    language_model_text text;
+} sample;
+
+static int32_t any_token(uint64_t stream, size_t i)
+{
+    uint32_t words[4];
+    tw_random(3, stream, i, words);
+    return (int32_t)(words[0] % VOCABULARY);
+}
+
+static sample *make_sample(void)
+{
+    sample *s = malloc(sizeof *s);
+    for (size_t i = 0; i < (STEPS + 1) * BATCH; i++) s->tokens[i] = any_token(0, i);
+    s->tokens[ROWS] = -1; /* the last target of the first strip does not count */
+    s->text = (language_model_text){s->tokens, s->tokens + BATCH, STEPS};
+    return s;
+}
+
+static language_model_result step(language_model *m, const language_model_text *text)
+{
+    language_model_result result;
+    assert_ok(language_model_step(m, text, &noise, NULL, NULL, &result));
+    return result;
+}
+
+static language_model_result evaluate(language_model *m, const language_model_text *text)
+{
+    language_model_result result;
+    assert_ok(language_model_evaluate(m, text, &result));
+    return result;
+}
+
+/* ---- the table ---- */
+
+static void tensors_are_named_as_in_transformers(void **state)
+{
+    static const char *const layer[] = {"input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
+                                        "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+                                        "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+    char name[96];
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        language_model *m = make(tiny(tied, 1.0f), STEPS, BATCH);
+        const nn_table *table = language_model_parameters(m)->table;
+        assert_int_equal(table->count, 2 * 9 + 3 - tied);
+        assert_string_equal(table->tensors[0].name, "model.embed_tokens.weight");
+        for (size_t i = 0; i < 2 * 9; i++) {
+            snprintf(name, sizeof name, "model.layers.%zu.%s.weight", i / 9, layer[i % 9]);
+            assert_string_equal(table->tensors[1 + i].name, name);
+        }
+        assert_string_equal(table->tensors[19].name, "model.norm.weight");
+        if (!tied) assert_string_equal(table->tensors[20].name, "lm_head.weight");
+        assert_int_equal(table->tensors[3].shape[0], 4); /* two key heads of two features */
+        language_model_destroy(m);
+    }
+}
+
+/* Weights that end a branch begin smaller, by the root of their number, so that the sum does not grow with it. */
+static void weights_begin_as_gpt2s(void **state)
+{
+    language_model *m = make(tiny(0, 1.0f), STEPS, BATCH);
+    const parameter_set *set = language_model_parameters(m);
+    (void)state;
+    for (size_t t = 0; t < set->table->count; t++) {
+        const char *name = set->table->tensors[t].name;
+        const int ends = strstr(name, "o_proj") || strstr(name, "down_proj"), norm = strstr(name, "norm") != NULL;
+        const float *values = set->values + set->table->offsets[t];
+        float most = 0.0f;
+        for (size_t i = 0; i < nn_table_elements(set->table, t); i++) most = fmaxf(most, fabsf(values[i]));
+        if (norm) assert_true(most == 1.0f);
+        if (!norm) assert_near((double)most, ends ? 0.25 : 0.5, ends ? 0.025 : 0.05);
+    }
+    language_model_destroy(m);
+}
+
+/* ---- gradients ---- */
+
+typedef struct probe {
+    language_model *m;
+    const language_model_text *text;
+} probe;
+
+static double mean_loss(void *context)
+{
+    probe *p = context;
+    language_model_result result = step(p->m, p->text);
+    return result.loss / (double)result.tokens;
+}
+
+static void gradients_agree_with_differences(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        sample *s = make_sample();
+        probe p = {make(tiny(i % 2, i / 2 ? 0.6f : 1.0f), STEPS, BATCH), &s->text};
+        memset(language_model_parameters(p.m)->gradients, 0x7f,
+               language_model_parameters(p.m)->table->elements * sizeof(float)); /* old values must not matter */
+        mean_loss(&p);
+        check_gradients(language_model_parameters(p.m), mean_loss, &p);
+        language_model_destroy(p.m);
+        free(s);
+    }
+}
+
+static void gradients_are_announced_complete_and_backwards(void **state)
+{
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        sample *s = make_sample();
+        language_model *m = make(tiny(tied, 0.6f), STEPS, BATCH);
+        announcements a = announcements_open(language_model_parameters(m));
+        language_model_result result;
+        assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
+        assert_int_equal(a.next, 0);
+        assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
+        free(a.copy);
+        language_model_destroy(m);
+        free(s);
+    }
+}
+
+static void masks_differ_from_step_to_step(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(tiny(0, 0.5f), STEPS, BATCH);
+    language_model_result first, other;
+    (void)state;
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &first));
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 2}, NULL, NULL, &other));
+    assert_true(first.loss != other.loss);
+    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &other));
+    assert_true(first.loss == other.loss);
+    language_model_destroy(m);
+    free(s);
+}
+
+/* ---- what a token sees ---- */
+
+/* The logits of row `row`, of a text of which token `changed` is another. */
+static float *logits_with(language_model *m, sample s, size_t changed)
+{
+    float *copy = malloc(ROWS * VOCABULARY * sizeof *copy);
+    s.tokens[changed] = (s.tokens[changed] + 1) % VOCABULARY;
+    assert_ok(language_model_start_evaluation(m, BATCH));
+    assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = s.tokens, .steps = STEPS}, NULL));
+    memcpy(copy, language_model_logits(m), ROWS * VOCABULARY * sizeof *copy);
+    return copy;
+}
+
+/* A strip's tokens change what follows them in their strip, and nothing else. */
+static void a_token_sees_what_came_before_it_in_its_strip(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(tiny(0, 0.5f), STEPS, BATCH);
+    float *plain = logits_with(m, *s, ROWS); /* no token of the text */
+    (void)state;
+    for (size_t changed = 0; changed < ROWS; changed++) {
+        float *other = logits_with(m, *s, changed);
+        for (size_t row = 0; row < ROWS; row++) {
+            const int same =
+                memcmp(other + row * VOCABULARY, plain + row * VOCABULARY, VOCABULARY * sizeof *other) == 0;
+            assert_int_equal(same, row % BATCH != changed % BATCH || row < changed);
+        }
+        free(other);
+    }
+    free(plain);
+    language_model_destroy(m);
+    free(s);
+}
+
+/* Calls do not see each other, and training has no state to save. */
+static void every_call_is_a_text_by_itself(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(tiny(1, 1.0f), STEPS, BATCH);
+    size_t count;
+    (void)state;
+    double loss = step(m, &s->text).loss;
+    language_model_state(m, &count);
+    assert_int_equal(count, 0);
+    assert_true(step(m, &s->text).loss == loss);
+    assert_ok(language_model_start_evaluation(m, BATCH));
+    for (int i = 0; i < 2; i++) assert_near(evaluate(m, &s->text).loss, loss, 1e-5);
+    language_model_destroy(m);
+    free(s);
+}
+
+/* ---- writing ---- */
+
+enum { WRITTEN = 40, ROOM = 12 };
+
+static const float *read_token(language_model *m, int32_t token)
+{
+    assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = &token, .steps = 1}, NULL));
+    return language_model_logits(m);
+}
+
+/* The logits after the last of `count` tokens, of a text that is these. */
+static const float *read_alone(language_model *m, const int32_t *tokens, size_t count)
+{
+    assert_ok(language_model_start_evaluation(m, 1));
+    assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = tokens, .steps = count}, NULL));
+    return language_model_logits(m) + (count - 1) * VOCABULARY;
+}
+
+/* Token after token, with a memory that overflows four times, it says what it says of the tokens that it remembers. */
+static void writing_is_reading_what_is_remembered(void **state)
+{
+    language_model *m = make(tiny(0, 1.0f), ROOM, 1), *other = make(tiny(0, 1.0f), ROOM, 1);
+    int32_t tokens[WRITTEN];
+    size_t first = 0;
+    (void)state;
+    for (size_t i = 0; i < WRITTEN; i++) tokens[i] = any_token(1, i);
+    for (int again = 0; again < 2; again++) {
+        assert_ok(language_model_start_writing(m));
+        for (size_t i = first = 0; i < WRITTEN; i++) {
+            if (i - first == ROOM) first = i - ROOM / 2;
+            const float *found = read_token(m, tokens[i]), *expected = read_alone(other, tokens + first, i + 1 - first);
+            for (size_t v = 0; v < VOCABULARY; v++) assert_near((double)found[v], (double)expected[v], 1e-5);
+        }
+    }
+    assert_int_equal(first, 30);
+    language_model_destroy(m);
+    language_model_destroy(other);
+}
+
+static void pieces_of_a_text_can_be_read_at_once(void **state)
+{
+    language_model *m = make(tiny(1, 1.0f), ROOM, 1), *other = make(tiny(1, 1.0f), ROOM, 1);
+    int32_t tokens[ROOM];
+    (void)state;
+    for (size_t i = 0; i < ROOM; i++) tokens[i] = any_token(1, i);
+    assert_ok(language_model_start_writing(m));
+    assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = tokens, .steps = 5}, NULL));
+    assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = tokens + 5, .steps = 4}, NULL));
+    const float *found = language_model_logits(m) + 3 * VOCABULARY, *expected = read_alone(other, tokens, 9);
+    for (size_t v = 0; v < VOCABULARY; v++) assert_near((double)found[v], (double)expected[v], 1e-5);
+    language_model_text much = {.tokens = tokens, .steps = ROOM / 2 + 1};
+    assert_fails(language_model_evaluate(m, &much, NULL), TW_ERROR_ARGUMENT, "6 tokens at a time");
+    language_model_destroy(m);
+    language_model_destroy(other);
+}
+
+static void a_training_step_ends_writing(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(tiny(0, 1.0f), STEPS, BATCH);
+    (void)state;
+    double loss = step(m, &s->text).loss;
+    assert_ok(language_model_start_writing(m));
+    read_token(m, 3);
+    assert_true(step(m, &s->text).loss == loss);
+    assert_int_equal(language_model_evaluate(m, &s->text, NULL), TW_ERROR_ORDER);
+    language_model_destroy(m);
+    free(s);
+}
+
+/* ---- learning ---- */
+
+/* Each strip is eight random tokens, twice: only who looks back knows the second eight. */
+static void learns_to_copy(void **state)
+{
+    enum { HALF = 8, STRIPS = 16, LENGTH = 2 * HALF, CALLS = 600 };
+    static int32_t tokens[(LENGTH + 1) * STRIPS], targets[LENGTH * STRIPS];
+    language_model_config config = {.layers = 2,
+                                    .hidden = 32,
+                                    .embedding = 32,
+                                    .keep = 1.0f,
+                                    .range = 0.1f,
+                                    .heads = 2,
+                                    .kv_heads = 1,
+                                    .inner = 64};
+    language_model *m = make(config, LENGTH, STRIPS);
+    adam optimiser = adam_open(language_model_parameters(m), 3e-3f);
+    double reached = INFINITY;
+    (void)state;
+    for (size_t call = 0; call < CALLS && reached > 0.1; call++) {
+        for (size_t i = 0; i < (LENGTH + 1) * STRIPS; i++)
+            tokens[i] = i < HALF * STRIPS ? any_token(20 + call, i) : tokens[i - HALF * STRIPS];
+        for (size_t i = 0; i < LENGTH * STRIPS; i++) targets[i] = i < HALF * STRIPS ? -1 : tokens[i + STRIPS];
+        const language_model_text text = {tokens, targets, LENGTH};
+        assert_ok(language_model_start_evaluation(m, STRIPS));
+        const language_model_result result = evaluate(m, &text); /* which it has not seen before */
+        reached = result.loss / (double)result.tokens;
+        step(m, &text);
+        adam_step(&optimiser);
+    }
+    assert_true(reached < 0.1);
+    adam_close(&optimiser);
+    language_model_destroy(m);
+}
+
+/* ---- refusals ---- */
+
+static void refused(language_model_config config, const char *because)
+{
+    language_model *m = NULL;
+    assert_fails(language_model_create(&config, &(language_model_shape){VOCABULARY, 1, 1}, &m), TW_ERROR_ARGUMENT,
+                 because);
+    assert_null(m);
+}
+
+static void impossible_models_are_refused(void **state)
+{
+    language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f);
+    (void)state;
+    odd.heads = 3;
+    refused(odd, "3 heads must divide 8 features into even parts");
+    odd.heads = 8;
+    refused(odd, "even parts");
+    shared.kv_heads = 3;
+    refused(shared, "3 key heads must divide 4 heads");
+    wide.embedding = 6;
+    refused(wide, "6 and 8");
+    flat.inner = 0;
+    refused(flat, "inner feature");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_are_named_as_in_transformers),
+        cmocka_unit_test(weights_begin_as_gpt2s),
+        cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
+        cmocka_unit_test(masks_differ_from_step_to_step),
+        cmocka_unit_test(a_token_sees_what_came_before_it_in_its_strip),
+        cmocka_unit_test(every_call_is_a_text_by_itself),
+        cmocka_unit_test(writing_is_reading_what_is_remembered),
+        cmocka_unit_test(pieces_of_a_text_can_be_read_at_once),
+        cmocka_unit_test(a_training_step_ends_writing),
+        cmocka_unit_test(learns_to_copy),
+        cmocka_unit_test(impossible_models_are_refused),
+    };
+    return cmocka_run_group_tests_name("transformer", tests, NULL, NULL);
+}

@@ -1,0 +1,17 @@
+/* export_folder.h - a trained network as a folder that Hugging Face's transformers loads. */
+#ifndef TRAINER_COMMANDS_EXPORT_FOLDER_H
+#define TRAINER_COMMANDS_EXPORT_FOLDER_H
+
+#include "trained.h"
+
+/* What other readers of safetensors look for. */
+#define EXPORTED "pt"
+
+/* The network's tensors, and whose they are. */
+tw_status export_tensors(const trained *t, tw_state *state);
+
+/* Makes a new folder of config.json, tokenizer.json, tokenizer_config.json and model.safetensors. `loader`, what
+ * --loader says, must be NULL: transformers has its own. */
+tw_status export_folder(const trained *t, const char *loader, const char *path);
+
+#endif

@@ -1,0 +1,73 @@
+/* decoder_block.h - a block of a decoder in Llama's shape (Touvron et al. 2023):
+ *
+ *     a = x + attend(norm(x)),  y = a + feed(norm'(a)),  feed(z) = down(swish(gate z) * up z)
+ *
+ * Norms are root mean square norms, positions are rotary, attention is causal and may be grouped, and nothing has a
+ * bias. Each branch ends with dropout, which Llama has not. Tensors are named as in Hugging Face's LlamaForCausalLM,
+ * "input_layernorm.weight" and on; those of q, k and v stand side by side, and so do gate and up, so that one product
+ * does all of them. */
+#ifndef MODEL_DECODER_BLOCK_H
+#define MODEL_DECODER_BLOCK_H
+
+#include "activation.h"
+#include "affine.h"
+#include "dropout.h"
+#include "grouped_attention.h"
+#include "rms_norm.h"
+#include "rotary.h"
+
+enum { DECODER_DROPOUTS = 2 };
+
+typedef struct decoder_options {
+    const char *name; /* what stands before the tensors' names */
+    size_t width;
+    size_t heads, kv_heads; /* heads divide width into even parts, kv_heads divide heads */
+    size_t inner;           /* width of the feed-forward part */
+    float range, out_range; /* weights begin uniformly between -range and range; those that end a branch, out_range */
+    nn_engine *engine;      /* lives as long as the block */
+} decoder_options;
+
+typedef struct decoder_block {
+    size_t width, inner;
+    nn_range parameters;
+    nn_rms_norm norms[2];
+    nn_affine joint, out; /* q, k and v at once; what leaves attention */
+    nn_affine gates, down;
+    nn_grouped_attention attention;
+    nn_buffer normed[2], scales[2]; /* of each norm: what it gave, and what it needs for backward */
+    nn_buffer qkv, attended;        /* queries and keys are turned already */
+    nn_buffer sum;                  /* a */
+    nn_buffer wide, active;         /* gate and up; what down reads */
+    nn_buffer y;
+} decoder_block;
+
+/* Declares the tensors in `table`. */
+tw_status decoder_declare(const decoder_options *options, nn_table *table, decoder_block *block);
+void decoder_free(decoder_block *block);
+
+/* What a call computes on: rows in the order (steps, batch). */
+typedef struct decoder_pass {
+    const float *values;
+    size_t steps, batch;
+    const nn_rotary *rotary; /* knows the positions */
+    size_t first;            /* position of step 0 */
+    const nn_noise *noise;
+    size_t place; /* of the first dropout */
+    float keep;   /* 1: no dropout */
+} decoder_pass;
+
+/* block->y.values is the output; x stays until backward. `heard`, unless NULL, is what the block remembers of the steps
+ * before, of a batch of one; then nothing can go backward. */
+tw_status decoder_forward(decoder_block *block, const decoder_pass *pass, nn_heard *heard, const float *x);
+
+/* Room for backward, which blocks share. */
+typedef struct decoder_room {
+    nn_buffer narrow, wide, branch;
+} decoder_room;
+void decoder_room_free(decoder_room *room);
+
+/* For the last forward, with its pass and x. `gradient`, of y, becomes that of x. The parameters' are written. */
+tw_status decoder_backward(decoder_block *block, const decoder_pass *pass, const float *x, float *gradient,
+                           float *gradients, decoder_room *room);
+
+#endif

@@ -1,0 +1,77 @@
+/* rms_norm.c - a row at a time, which stays in the cache between its passes. */
+#include "rms_norm.h"
+
+#include "wide.h"
+
+enum { LANES = 16 }; /* running sums side by side: their order is fixed, and a vector unit can follow it */
+
+tw_status nn_rms_norm_declare(const char *name, size_t width, nn_table *table, nn_rms_norm *norm)
+{
+    const nn_declaration weight = {name, "weight", 1, {width}, NN_INITIAL_ONE, 0.0f};
+    *norm = (nn_rms_norm){width, table->elements, {table->count, table->count + 1}};
+    return nn_table_declare(table, &weight);
+}
+
+static inline float sum_lanes(const float lanes[LANES])
+{
+    float sum = lanes[0];
+    for (size_t k = 1; k < LANES; k++) sum += lanes[k];
+    return sum;
+}
+
+static inline float scale_of(const float *x, size_t width)
+{
+    float lanes[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        for (size_t k = 0; k < LANES; k++) lanes[k] += x[i + k] * x[i + k];
+    for (; i < width; i++) lanes[0] += x[i] * x[i];
+    return 1.0f / sqrtf(sum_lanes(lanes) / (float)width + NN_RMS_EPSILON);
+}
+
+NN_WIDE static void forward_rows(size_t rows, size_t width, const float *weight, const float *x, float *y,
+                                 float *scales)
+{
+    for (size_t r = 0; r < rows; r++, x += width, y += width) {
+        const float scale = scales[r] = scale_of(x, width);
+        for (size_t i = 0; i < width; i++) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x, float *y,
+                         float *scales)
+{
+    forward_rows(rows, norm->width, values + norm->weight, x, y, scales);
+}
+
+/* The mean, over a row, of dy * weight times the normalised x. */
+static inline float project(size_t width, const float *weight, const float *x, const float *dy, float scale)
+{
+    float lanes[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        for (size_t k = 0; k < LANES; k++) lanes[k] += dy[i + k] * weight[i + k] * (x[i + k] * scale);
+    for (; i < width; i++) lanes[0] += dy[i] * weight[i] * (x[i] * scale);
+    return sum_lanes(lanes) / (float)width;
+}
+
+NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight, const float *x, const float *scales,
+                                  const float *dy, float *dweight, float *dx)
+{
+    memset(dweight, 0, width * sizeof *dweight);
+    for (size_t r = 0; r < rows; r++, x += width, dy += width, dx += width) {
+        const float scale = scales[r], along = project(width, weight, x, dy, scale);
+        for (size_t i = 0; i < width; i++) {
+            const float normal = x[i] * scale;
+            dweight[i] += dy[i] * normal;
+            dx[i] += (dy[i] * weight[i] - normal * along) * scale;
+        }
+    }
+}
+
+void nn_rms_norm_backward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x,
+                          const float *scales, const float *y_gradient, float *gradients, float *x_gradient)
+{
+    backward_rows(rows, norm->width, values + norm->weight, x, scales, y_gradient, gradients + norm->weight,
+                  x_gradient);
+}

@@ -1,0 +1,20 @@
+/* transformer_text.h - by which a checkpoint remembers what the shapes of a transformer's tensors do not tell. */
+#ifndef TRAINER_TASKS_TRANSFORMER_TEXT_H
+#define TRAINER_TASKS_TRANSFORMER_TEXT_H
+
+#include "language_model.h"
+
+/* The text's name in a checkpoint. */
+#define TRANSFORMER_TEXT_NAME "transformer"
+
+enum { TRANSFORMER_TEXT = 96 };
+/* "heads=4,kv_heads=2,context=128"; context: the steps that it was trained with. */
+const char *transformer_text(const language_model_config *config, size_t context, char text[TRANSFORMER_TEXT]);
+
+/* The same and the shapes of the tensors, of a checkpoint that may be anybody's. TW_ERROR_FORMAT says what is missing.
+ */
+tw_status transformer_read(const tw_state *state, language_model_config *config, size_t *types, size_t *context);
+/* Weights of such a network, without the norms. */
+double transformer_weights(const language_model_config *config, size_t types);
+
+#endif
