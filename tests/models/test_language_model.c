@@ -61,7 +61,8 @@ static void sizes_are_the_published_ones(void **state)
     static const struct {
         const char *name;
         size_t parameters; /* with one bias a gate */
-    } cases[] = {{"small", 4651600}, {"medium", 19775200}, {"large", 66022000}, {"tied", 51022000}, {"transformer", 8333568}};
+    } cases[] = {
+        {"small", 4651600}, {"medium", 19775200}, {"large", 66022000}, {"tied", 51022000}, {"transformer", 8333568}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const language_model_definition *d = language_model_find(cases[i].name);

@@ -18,8 +18,8 @@ typedef struct train_bench {
 
 static const option_row rows[] = {
     {"model", "NAME", OPTION_TEXT, offsetof(train_bench, model), "resnet20", 0, 0,
-     .help = "The network: one for images; lm-small, lm-medium, lm-large or lm-tied; or lstm-2x650 or bilstm-2x256, "
-             "which are layers alone"},
+     .help = "The network: one for images; lm-small, lm-medium, lm-large, lm-tied or lm-transformer; or lstm-2x650 or "
+             "bilstm-2x256, which are layers alone"},
     {"batch", "B", OPTION_INTEGER, offsetof(train_bench, batch), "0", 0, 4096, .help = "Images or sequences per step",
      .stands_for = "128 images, or what is usual for the model"},
     {"steps", "S", OPTION_INTEGER, offsetof(train_bench, steps), "10", 1, 10000,
@@ -36,7 +36,8 @@ static const option_row rows[] = {
 static const option_page page = {
     .usage = "thinwire bench train [options]",
     .description = "Times whole training steps (forward, backward, update with momentum) of one worker on one thread. "
-                   "bench/train.sh and bench/lstm.sh in the source tree run the same networks in PyTorch beside it.",
+                   "bench/train.sh, bench/lstm.sh and bench/transformer.sh in the source tree run the same networks in "
+                   "PyTorch beside it.",
     .examples = "  thinwire bench train --model resnet20 --batch 128\n"
                 "  thinwire bench train --model lm-medium\n",
     .rows = rows,

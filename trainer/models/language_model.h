@@ -2,9 +2,9 @@
  * LSTMs, as Zaremba, Sutskever and Vinyals (Recurrent Neural Network Regularization, 2014) built it, or the blocks of a
  * transformer in Llama's shape (transformer.h).
  *
- * Training text comes as `batch` parallel strips, `steps` tokens at a time. LSTMs carry their state from one call to the
- * next, and gradients are cut there; to a transformer each call is a text by itself. Tensors are named as in PyTorch's
- * example word_language_model: encoder.weight, rnn.*, decoder.weight, decoder.bias; or as in Hugging Face's
+ * Training text comes as `batch` parallel strips, `steps` tokens at a time. LSTMs carry their state from one call to
+ * the next, and gradients are cut there; to a transformer each call is a text by itself. Tensors are named as in
+ * PyTorch's example word_language_model: encoder.weight, rnn.*, decoder.weight, decoder.bias; or as in Hugging Face's
  * LlamaForCausalLM: model.embed_tokens.weight, model.layers.*, model.norm.weight, lm_head.weight. A model with tied
  * weights has no decoder.weight or lm_head.weight.
  *
