@@ -4,8 +4,8 @@
     torchrun --standalone --nproc_per_node=2 examples/pytorch/outer_loop.py --out runs/outer
     torchrun --standalone --nproc_per_node=2 examples/pytorch/outer_loop.py --text shakespeare.txt --spec local:every=16
 
-Each worker trains by itself, on text that it draws. Once in as many steps as the spec says, all go on from shared weights.
-These are what it evaluates, and what is in the model at the end. Started again with the same --out it goes on where it
+Each worker trains by itself, on text that it draws. Once in as many steps as the spec says, all go on from shared
+weights. These are what it evaluates, and what is in the model at the end. Started again with the same --out it goes on where it
 stopped."""
 
 import argparse

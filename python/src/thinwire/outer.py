@@ -30,13 +30,14 @@ class OuterLoop(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_outer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors), ctypes.byref(handle))
+        library.tw_outer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+                                ctypes.byref(handle))
         self._own(handle, library.tw_outer_destroy, comm)
         self._comm, self.spec = comm, spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
 
     def begin(self, weights: Sequence[int]) -> None:
-        """A collective: theta, and the weights of all ranks, become rank 0's. After load_state both stay as they are."""
+        """A collective: theta, and all ranks' weights, become rank 0's. After load_state both stay as they are."""
         self._waited(lambda: library.tw_outer_begin(self._handle, self._addresses(weights)))
 
     @property
@@ -87,24 +88,27 @@ class OuterLoop(Owned):
         return table.addresses(weights, len(self.tensors))
 
     def _waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the wait
-        of all."""
+        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the
+        wait of all."""
         results: List[Result] = []
         failures: List[BaseException] = []
+        over = threading.Event()
 
         def act() -> None:
             try:
                 results.append(call())
             except BaseException as error:
                 failures.append(error)
+            over.set()
 
         thread = threading.Thread(target=act, name="thinwire")
-        thread.start()
         try:
-            thread.join()
-        except BaseException:
+            thread.start()
+            over.wait()
+        except BaseException:  # Ctrl-C may come while the thread starts, too
             self._comm.leave()
-            thread.join()
+            if thread in threading.enumerate():
+                over.wait()
             raise
         if failures:
             raise failures[0]

@@ -118,8 +118,8 @@ class Working:
 
 def fill(there: torch.Tensor, saved: Any, name: str) -> None:
     if not isinstance(saved, torch.Tensor) or saved.shape != there.shape or saved.dtype != there.dtype:
-        raise Error(f"{name} is {there.dtype} of {tuple(there.shape)} here, and was not in the run that saved this state",
-                    5, "TW_ERROR_STATE")
+        raise Error(f"{name} is {there.dtype} of {tuple(there.shape)} here, and was not in the run that saved this "
+                    "state", 5, "TW_ERROR_STATE")
     there.copy_(saved)
 
 

@@ -115,8 +115,8 @@ class OuterLoop:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
         if not self._begun:
-            raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was made "
-                        "with; call begin() on all ranks before the first step")
+            raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was "
+                        "made with; call begin() on all ranks before the first step")
         self._counted += 1
         if not self._loop.is_due:
             self._loop.step(self._addresses)
@@ -206,8 +206,8 @@ class OuterLoop:
     # ---- saving ----
 
     def state_dict(self) -> Dict[str, Any]:
-        """What this rank's loop remembers: the shared weights, their momentum, where in its round it is. Each rank saves
-        its own, beside its own model and optimizer. All ranks do so after the same step: a round that is under way is
+        """What this rank's loop remembers: the shared weights, their momentum, where in its round it is. Each rank
+        saves its own, beside its own model and optimizer. All ranks do so after the same step: a round that is under way is
         waited for."""
         self._refuse_inside("state_dict()")
         self.begin()
@@ -262,8 +262,8 @@ class OuterLoop:
         return self._loop.plan()
 
     def stats(self) -> Dict[str, float]:
-        """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times smaller
-        than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
+        """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times
+        smaller than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
         step. `cosine`, of the last round with those before it: negative in many rounds, outer_lr is too large."""
         return dict(self._last_stats) if self._finished else with_ratios(self._loop.stats())
 
@@ -283,9 +283,9 @@ class OuterLoop:
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
-        return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a round "
-                f"every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, which is "
-                f"what the gradients of one step would take{counted}")
+        return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
+                f"round every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, "
+                f"which is what the gradients of one step would take{counted}")
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""
@@ -343,24 +343,24 @@ def refuse_other_models(model: Any, group: Any) -> None:
     ddp = getattr(model, "_orig_mod", model)
     exchange = _exchanges.get(unwrapped(model))
     if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
-        raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is a "
-                    "rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
+        raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
+                    "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
     if exchange and averages_all(exchange.compressor._group, group):
-        raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no step "
-                    "is a rank's own; close() it before making an OuterLoop")
+        raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
+                    "step is a rank's own; close() it before making an OuterLoop")
     for part in model.modules():
         if isinstance(part, GossipDataParallel):
             raise Error("GossipDataParallel averages weights itself; give OuterLoop the module that it wraps")
         if type(part).__name__ == "FullyShardedDataParallel":
-            raise Error("FSDP has shards of the parameters, and OuterLoop takes whole ones; make it for a module without "
-                        "FSDP")
+            raise Error("FSDP has shards of the parameters, and OuterLoop takes whole ones; make it for a module "
+                        "without FSDP")
 
 
 def rows_of(module: nn.Module) -> List[_parameters.Row]:
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and type(parameter).__name__ == "DTensor":
-            raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that is "
-                        "not sharded")
+            raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that "
+                        "is not sharded")
     rows, left_out = _parameters.table_of(module, of_weights=True)
     for name, reason in left_out.items():
         if reason != "empty":
@@ -393,8 +393,8 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
     known = {id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]}
     for row in rows:
         if id(row.parameter) not in known:
-            raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, or "
-                        "freeze it with requires_grad_(False)")
+            raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, "
+                        "or freeze it with requires_grad_(False)")
 
 
 def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None:
@@ -408,6 +408,6 @@ def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
     can = hasattr(_optimiser.innermost(optimisers[-1]) if optimisers else None, "register_step_post_hook")
     if hook and not can:
-        raise Error(f"hook=True: torch {torch.__version__} has no hooks after an optimizer's step; give hook=False, and "
-                    "call step() of the OuterLoop after each optimizer.step()")
+        raise Error(f"hook=True: torch {torch.__version__} has no hooks after an optimizer's step; give hook=False, "
+                    "and call step() of the OuterLoop after each optimizer.step()")
     return can if hook is None else bool(hook)
