@@ -534,6 +534,10 @@ typedef enum tw_outer_event {
  * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the comm. */
 TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
 
+/* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the
+ * library does not reach, or have another type. 0 before begin. */
+TW_API int tw_outer_is_due(const tw_outer *outer);
+
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
  * to begin with; 0: it gives nothing. TW_ERROR_ARGUMENT unless from 0 to 1e9. */
 TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);

@@ -9,7 +9,7 @@ import unittest
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
 
 import ranks  # noqa: F401: finds the sources
-from thinwire import _library, errors, table
+from thinwire import _library, errors, outer, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = pathlib.Path(os.environ.get("THINWIRE_INCLUDE", ROOT / "include" / "thinwire"))
@@ -17,7 +17,7 @@ PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_dou
          "tw_status": c_int, "tw_memory_kind": c_int,
          "tw_option_kind": c_int,
          "tw_state_source": _library.Source}
-TO_PLAIN = {"int": POINTER(c_int), "size_t": POINTER(c_size_t), "char": c_char_p}
+TO_PLAIN = {"int": POINTER(c_int), "tw_outer_event": POINTER(c_int), "size_t": POINTER(c_size_t), "char": c_char_p}
 
 
 def headers():
@@ -97,6 +97,8 @@ class HeadersTest(unittest.TestCase):
         for name, value in [("TW_OK", errors.OK), ("TW_ERROR_SPEC", errors.SPEC), ("TW_ERROR_PEER", errors.PEER),
                             ("TW_SKIPPED", errors.SKIPPED)]:
             self.assertEqual(int(statuses[name]), value, name)
+        for event in outer.Event:
+            self.assertIn(f"TW_OUTER_{event.name} = {event.value}", self.text)
         short = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
         for number, name in enumerate(table.DTYPES):
             word, bits = re.match(r"([a-z]+)(\d+)", name).groups()

@@ -11,6 +11,7 @@ from ._library import library
 from .comm import Comm
 from .errors import Error, NonFinite, PeerError, SpecError
 from .gossip import Gossip
+from .outer import OuterLoop
 from .reducer import Reducer
 from .seal import read_key, sealed
 from .spec import for_run
@@ -18,8 +19,8 @@ from .table import Entry
 from .tcp import Tcp
 
 __version__ = library.tw_version().decode()
-__all__ = ["Comm", "Entry", "Error", "Gossip", "NonFinite", "PeerError", "Reducer", "SpecError", "Tcp",
-           "for_run", "gossip_schemes", "options", "read_key", "schemes", "sealed"]
+__all__ = ["Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Reducer",
+           "SpecError", "Tcp", "for_run", "gossip_schemes", "options", "outers", "read_key", "schemes", "sealed"]
 
 
 def schemes() -> List[Tuple[str, str]]:
@@ -35,3 +36,8 @@ def options(scheme: str) -> Dict[str, str]:
 def gossip_schemes() -> List[Tuple[str, str]]:
     """The schemes that agree on weights, each with a line about it."""
     return table.listed(library.tw_gossips_count, library.tw_gossips_name, library.tw_gossips_summary)
+
+
+def outers() -> List[Tuple[str, str]]:
+    """The methods of local updates, each with a line about it."""
+    return table.listed(library.tw_outers_count, library.tw_outers_name, library.tw_outers_summary)

@@ -3,7 +3,7 @@
 import platform
 from typing import Iterator, List, Tuple
 
-from . import Error, __version__, gossip_schemes, schemes
+from . import Error, __version__, gossip_schemes, outers, schemes
 from ._library import path_of_library
 from .tcp import tcp_library
 
@@ -36,6 +36,7 @@ def lines() -> Iterator[Tuple[str, str]]:
     yield "PyTorch", torch_version()
     yield "schemes", names(schemes())
     yield "gossip", names(gossip_schemes())
+    yield "local", names(outers())
 
 
 if __name__ == "__main__":

@@ -49,6 +49,14 @@ class GossipCounts(Structure):
                 ("ranks_lost", c_uint64), ("lowest_rank", c_uint64)]
 
 
+class OuterCounts(Structure):
+    _fields_ = [("struct_size", c_size_t), ("steps", c_uint64), ("rounds", c_uint64), ("rounds_empty", c_uint64),
+                ("offers_dropped", c_uint64), ("bytes_sent", c_uint64), ("bytes_received", c_uint64),
+                ("bytes_between", c_uint64), ("bytes_dense", c_uint64), ("message_fp32", c_uint64),
+                ("message_packet", c_uint64), ("seconds_codec", c_double), ("seconds_exchange", c_double),
+                ("seconds_wait", c_double), ("cosine", c_double)]
+
+
 class StateEntry(Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int), ("dims", c_size_t), ("shape", POINTER(c_size_t)),
                 ("data", c_void_p), ("bytes", c_size_t), ("reserved", c_void_p * 2)]
@@ -71,8 +79,8 @@ class TcpOptions(Structure):
 
 
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,
-              "tw_gossip_counts": GossipCounts, "tw_state_entry": StateEntry, "tw_option_info": OptionInfo,
-              "tw_tcp_options": TcpOptions}
+              "tw_gossip_counts": GossipCounts, "tw_outer_counts": OuterCounts, "tw_state_entry": StateEntry,
+              "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions}
 
 # Objects, the data of tensors and arrays of addresses of such data are addresses. First comes what is returned.
 FUNCTIONS = {
@@ -123,6 +131,26 @@ FUNCTIONS = {
     "tw_gossip_load_state": (Status, c_void_p, c_char_p, c_void_p),
     "tw_gossip_regroup_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_int, c_int,
                                 c_char_p, c_void_p),
+    "tw_outer_create": (Status, c_void_p, c_char_p, POINTER(Tensor), c_size_t, POINTER(c_void_p)),
+    "tw_outer_destroy": (None, c_void_p),
+    "tw_outer_begin": (Status, c_void_p, POINTER(c_void_p)),
+    "tw_outer_step": (Status, c_void_p, POINTER(c_void_p), POINTER(c_int)),
+    "tw_outer_is_due": (c_int, c_void_p),
+    "tw_outer_set_weight": (Status, c_void_p, c_double),
+    "tw_outer_read": (Status, c_void_p, POINTER(c_void_p)),
+    "tw_outer_finish": (Status, c_void_p, POINTER(c_void_p)),
+    "tw_outer_plan": (c_char_p, c_void_p, c_size_t),
+    "tw_outer_stats": (Status, c_void_p, POINTER(OuterCounts)),
+    "tw_outers_count": (c_size_t,),
+    "tw_outers_name": (c_char_p, c_size_t),
+    "tw_outers_summary": (c_char_p, c_size_t),
+    "tw_outers_option_count": (c_size_t, c_size_t),
+    "tw_outers_option": (Status, c_size_t, c_size_t, POINTER(OptionInfo)),
+    "tw_outers_help": (c_size_t, c_size_t, c_char_p, c_size_t),
+    "tw_outer_save_state": (Status, c_void_p, c_char_p, c_void_p),
+    "tw_outer_load_state": (Status, c_void_p, c_char_p, c_void_p),
+    "tw_outer_regroup_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_int, c_int,
+                               c_char_p, c_void_p),
     "tw_state_create": (Status, POINTER(c_void_p)),
     "tw_state_destroy": (None, c_void_p),
     "tw_state_put": (Status, c_void_p, c_char_p, c_int, c_size_t, POINTER(c_size_t), c_void_p),

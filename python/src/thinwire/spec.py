@@ -1,7 +1,7 @@
 """The text that names a scheme and its options: "scheme:option=value,option=value"."""
 
 import ctypes
-from typing import Dict, Tuple
+from typing import Callable, Dict, Tuple
 
 from ._library import OptionInfo, library
 from .errors import Error, SpecError
@@ -34,13 +34,27 @@ def defaults_of(scheme: str) -> Dict[str, str]:
     """Each option of a scheme that agrees on gradients, and its value where a spec says none."""
     for index in range(library.tw_schemes_count()):
         if library.tw_schemes_name(index).decode() == scheme:
-            return dict(option_at(index, number) for number in range(library.tw_schemes_option_count(index)))
+            return fallbacks(library.tw_schemes_option, index, library.tw_schemes_option_count(index))
     return {}
 
 
-def option_at(index: int, number: int) -> Tuple[str, str]:
+def settings_of(spec: str) -> Dict[str, str]:
+    """Each option of a method of local updates and its value, and what else the spec sets, which is the exchange's."""
+    for index in range(library.tw_outers_count()):
+        if library.tw_outers_name(index).decode() == name_of(spec):
+            defaults = fallbacks(library.tw_outers_option, index, library.tw_outers_option_count(index))
+            return {**defaults, **options_of(spec)}
+    return {}
+
+
+def fallbacks(option: Callable, index: int, count: int) -> Dict[str, str]:
+    """The `count` options that the C function `option` tells of number `index`, each with its default."""
+    return dict(option_at(option, index, number) for number in range(count))
+
+
+def option_at(option: Callable, index: int, number: int) -> Tuple[str, str]:
     info = OptionInfo(struct_size=ctypes.sizeof(OptionInfo))
-    library.tw_schemes_option(index, number, ctypes.byref(info))
+    option(index, number, ctypes.byref(info))
     return info.name.decode(), info.fallback.decode()
 
 

@@ -16,7 +16,7 @@ static const tw_option common_options[] = {
 };
 
 static const tw_option momentum_options[] = {
-    {"outer_lr", TW_OPTION_REAL, offsetof(tw_outer_options, rate), "1", 0, 10, NULL, "the outer optimiser's rate"},
+    {"outer_lr", TW_OPTION_REAL, offsetof(tw_outer_options, rate), "0.7", 0, 10, NULL, "the outer optimiser's rate"},
     {"outer_momentum", TW_OPTION_REAL, offsetof(tw_outer_options, momentum), "0.5", 0, 0.999, NULL, "and its momentum"},
     {"nesterov", TW_OPTION_SWITCH, offsetof(tw_outer_options, nesterov), "on", 0, 0, NULL, "in Nesterov's form"},
 };

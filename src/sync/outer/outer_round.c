@@ -312,6 +312,23 @@ tw_status tw_outer_set_weight(tw_outer *outer, double weight)
     return TW_OK;
 }
 
+/* What the step does that makes `since` so many. */
+static int ends_round(const tw_outer *outer, int64_t since)
+{
+    return outer->phase != TW_OUTER_IDLE && since == outer->options.delay;
+}
+
+static int begins_round(const tw_outer *outer, int64_t since)
+{
+    return since == outer->options.every / outer->options.fragments;
+}
+
+int tw_outer_is_due(const tw_outer *outer)
+{
+    if (tw_outer_need(outer) != TW_OK || !outer->begun) return 0;
+    return ends_round(outer, outer->since + 1) || begins_round(outer, outer->since + 1);
+}
+
 tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event)
 {
     int applied = 0, started = 0;
@@ -322,9 +339,8 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
     outer->stats.steps++;
     outer->since++;
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 1;
-    if (outer->phase != TW_OUTER_IDLE && outer->since == o->delay)
-        TW_TRY(take(outer, (float)o->mixing, weights, &applied));
-    if (outer->since == o->every / o->fragments) {
+    if (ends_round(outer, outer->since)) TW_TRY(take(outer, (float)o->mixing, weights, &applied));
+    if (begins_round(outer, outer->since)) {
         outer->since = 0;
         started = 1;
         TW_TRY(give(outer, weights));

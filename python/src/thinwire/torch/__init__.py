@@ -22,7 +22,8 @@ from .ddp import attach
 from .exchange import Exchange
 from .fsdp import ShardCompressor, attach_fsdp2
 from .gossip import GossipDataParallel
+from .outer import OuterLoop
 from .sgd import SGD
 
-__all__ = ["Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "PeerError", "SGD", "ShardCompressor",
-           "SpecError", "Tcp", "attach", "attach_fsdp2"]
+__all__ = ["Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "OuterLoop", "PeerError", "SGD",
+           "ShardCompressor", "SpecError", "Tcp", "attach", "attach_fsdp2"]

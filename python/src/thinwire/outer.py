@@ -1,0 +1,122 @@
+"""Many steps of each worker's own, and then one meeting: local updates."""
+
+import ctypes
+import enum
+import threading
+from typing import Callable, Dict, List, Optional, Sequence, TypeVar
+
+from . import _regroup, table
+from ._library import OuterCounts, library
+from ._owned import Owned
+from .comm import Comm
+
+Result = TypeVar("Result")
+
+
+class Event(enum.IntEnum):
+    """What a step was: tw_outer_event."""
+
+    NOTHING = 0
+    STARTED = 1
+    APPLIED = 2
+
+
+class OuterLoop(Owned):
+    """Each rank takes `every` steps of its own, and what they came to in the mean is an outer optimiser's gradient.
+
+    To make one is a collective, as with a Reducer, and begin() is another. Weights are fp32, and come as the addresses
+    of the tensors. theta are the shared weights, which have the same bits on all ranks. `thinwire.outers()` lists the
+    methods."""
+
+    def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
+        handle = ctypes.c_void_p()
+        library.tw_outer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+                                ctypes.byref(handle))
+        self._own(handle, library.tw_outer_destroy, comm)
+        self._comm, self.spec = comm, spec
+        self.tensors = [(name, tuple(shape)) for name, shape in tensors]
+
+    def begin(self, weights: Sequence[int]) -> None:
+        """A collective: theta, and all ranks' weights, become rank 0's. After load_state both stay as they are."""
+        self._waited(lambda: library.tw_outer_begin(self._handle, self._addresses(weights)))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next step looks at the weights: until then it takes any addresses, and waits for nobody."""
+        return bool(library.tw_outer_is_due(self._handle))
+
+    def step(self, weights: Sequence[int]) -> Event:
+        """After each step of the optimiser. APPLIED: the weights have changed, of a fragment or of all."""
+        event = ctypes.c_int()
+
+        def act() -> None:
+            library.tw_outer_step(self._handle, self._addresses(weights), ctypes.byref(event))
+
+        self._waited(act) if self.is_due else act()
+        return Event(event.value)
+
+    def set_weight(self, weight: float) -> None:
+        """How much this rank's part counts in the rounds to come: 1 to begin with."""
+        library.tw_outer_set_weight(self._handle, weight)
+
+    def read(self, shared: Sequence[int]) -> None:
+        """Copies theta out, at any time after begin."""
+        library.tw_outer_read(self._handle, self._addresses(shared))
+
+    def finish(self, weights: Sequence[int]) -> None:
+        """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
+        become theta."""
+        self._waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
+
+    def plan(self) -> Dict[str, str]:
+        """What carries each tensor."""
+        return {name: library.tw_outer_plan(self._handle, i).decode() for i, (name, _) in enumerate(self.tensors)}
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, rounds, bytes and seconds since the loop was made: the fields of tw_outer_counts in thinwire.h."""
+        return table.counts_of(library.tw_outer_stats, self._handle, OuterCounts)
+
+    def state(self) -> Dict[str, table.Entry]:
+        """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
+        return self._waited(lambda: table.saved(library.tw_outer_save_state, self._handle))
+
+    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+        """Takes what state() gave, before begin."""
+        table.loaded(library.tw_outer_load_state, self._handle, entries)
+
+    def _addresses(self, weights: Sequence[int]) -> ctypes.Array:
+        return table.addresses(weights, len(self.tensors))
+
+    def _waited(self, call: Callable[[], Result]) -> Result:
+        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the
+        wait of all."""
+        results: List[Result] = []
+        failures: List[BaseException] = []
+        over = threading.Event()
+
+        def act() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:
+                failures.append(error)
+            over.set()
+
+        thread = threading.Thread(target=act, name="thinwire")
+        try:
+            thread.start()
+            over.wait()
+        except BaseException:  # Ctrl-C may come while the thread starts, too
+            self._comm.leave()
+            if thread in threading.enumerate():
+                over.wait()
+            raise
+        if failures:
+            raise failures[0]
+        return results[0]
+
+
+def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
+              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
+    """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, or
+    None where it is lost. Its weights begin at theta, which the caller sees to."""
+    return _regroup.regrouped(library.tw_outer_regroup_state, spec, tensors, old, old_size, rank, size)

@@ -1,0 +1,55 @@
+"""Buffers that are part of the model, such as the statistics of batch norms, and their mean over the ranks."""
+
+from typing import Any, Dict, List
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ._transport import device_of
+
+
+def floating(module: nn.Module) -> Dict[str, torch.Tensor]:
+    """Those that a checkpoint has and that have a mean, each once. What a module computes for itself, such as a mask,
+    is no part of the model."""
+    found: Dict[str, torch.Tensor] = {}
+    for prefix, part in module.named_modules():
+        for name, buffer in part._buffers.items():
+            if buffer is None or name in part._non_persistent_buffers_set or not buffer.is_floating_point():
+                continue
+            if buffer.numel() and not any(buffer is other for other in found.values()):
+                found[f"{prefix}.{name}" if prefix else name] = buffer
+    return found
+
+
+def described(module: nn.Module) -> List[str]:
+    return [f"the buffer {name} of {tuple(one.shape)}, {one.dtype}" for name, one in floating(module).items()]
+
+
+def spread(module: nn.Module, group: Any) -> None:
+    """Gives all ranks those of rank 0."""
+    first = dist.get_global_rank(group, 0) if group is not None else 0
+    for buffer in floating(module).values():
+        sent = buffer.detach().to(device_of(group)).contiguous()
+        dist.broadcast(sent, first, group=group)
+        put(buffer, sent)
+
+
+def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
+    """A collective, unless there are none. Summed in fp64 and in the order of ranks: what is the same on all ranks
+    stays as it is, and all have the same bits."""
+    buffers = list(floating(module).values())
+    if not buffers:
+        return []
+    flat = torch.cat([buffer.detach().reshape(-1).double() for buffer in buffers]).to(device_of(group))
+    rows = [torch.empty_like(flat) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(rows, flat, group=group)
+    total = rows[0]
+    for row in rows[1:]:
+        total = total + row
+    parts = (total / len(rows)).split([buffer.numel() for buffer in buffers])
+    return [part.reshape(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, buffers)]
+
+
+def put(buffer: torch.Tensor, values: torch.Tensor) -> None:
+    buffer.detach().copy_(values)

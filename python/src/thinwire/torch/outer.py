@@ -1,0 +1,413 @@
+"""OuterLoop: many steps of each worker's own, and then one meeting."""
+
+import contextlib
+import sys
+import warnings
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .. import outer as core
+from .._library import library
+from ..comm import Comm
+from ..errors import Error, SpecError
+from ..spec import name_of, settings_of
+from ..table import Entry, listed
+from ..tcp import Tcp
+from . import _buffers, _optimiser, _parameters, _state, _transport
+from ._counts import with_ratios
+from ._working import Working, laid
+from .exchange import _exchanges
+from .gossip import GossipDataParallel
+
+
+class OuterLoop:
+    """Each worker takes steps of its own with any optimiser. Once in a while the workers exchange what these steps
+    came to, and go on from shared weights: local SGD or AdamW (``"local:every=16"``), DiLoCo (``"diloco:every=50"``),
+    or DiLoCo in fragments that travel while the workers go on (``"streaming:every=60"``).
+
+        outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50")
+        ...
+            model(x)...backward()
+            optimizer.step()            # every 50th of them is a round
+        with outer.averaged():          # evaluate, or save the model
+            ...
+        outer.finish()                  # all ranks have the shared weights
+
+    A collective: every rank of `group` makes one. With the first forward pass, or begin(), all have the weights and
+    buffers of rank 0. Parameters that require a gradient travel, and others never do. The shared weights are fp32,
+    whatever the parameters are.
+
+    optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
+    hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
+                  after each optimizer.step(). None: by a hook, where torch has it
+    banner        rank 0 says in a line on stderr what is going to happen
+
+    The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
+
+    def __init__(self, model: nn.Module, optimizer: Any, spec: str, *, group: Any = None,
+                 transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
+                 hook: Optional[bool] = None, banner: bool = True):
+        self._group, self._module = group, unwrapped(model)
+        self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+        def check() -> None:
+            refuse_other_specs(spec)
+            refuse_other_models(model, group)
+            self._rows = rows_of(self._module)
+            for one in self._optimisers:
+                refuse_no_optimiser(one)
+            refuse_unknown(self._optimisers, self._rows)
+            self._hooks = wants_hook(self._optimisers, hook)
+
+        _transport.gathered_by_all(group, check)
+        refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
+        self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
+
+        def made(comm: Comm) -> core.OuterLoop:
+            self._comm, self._owns_comm = comm, comm is not transport
+            return core.OuterLoop(comm, spec, [(row.name, row.shape) for row in self._rows])
+
+        self._loop = _transport.with_comm(transport, group, _transport.Limits(timeout, patience), made)
+        self._begun = self._inside = self._finished = False
+        self._saved: Optional[Dict[str, Any]] = None
+        self._regrouped = False
+        self._counted, self._addresses = 0, self._working.addresses()
+        self._last_stats: Dict[str, float] = {}
+        self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
+        if self._hooks:
+            self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
+                lambda *what: self._count()).remove)
+        if banner and dist.get_rank(group) == 0:
+            print(self.banner(), file=sys.stderr, flush=True)
+
+    # ---- the loop ----
+
+    def begin(self) -> None:
+        """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
+        rank 0. After load_state_dict each rank keeps its own."""
+        if self._begun or self._finished:
+            return
+        self._working.begin()
+        self._loop.begin(self._working.addresses())
+        self._begun = True
+        self._ends[0]()
+        if self._saved is not None:
+            self._resume(self._saved)
+        elif self._regrouped:
+            self._put_shared(self._shared())
+            self._working.begin()
+        else:
+            self._working.give()
+            _buffers.spread(self._module, self._group)
+
+    def step(self) -> bool:
+        """After each optimizer.step(), where no hook counts these. True: a round has changed the weights."""
+        if self._hooks:
+            raise Error("the optimizer's own hook counts its steps; make the OuterLoop with hook=False to call step()")
+        return self._count()
+
+    def _count(self) -> bool:
+        if self._inside:
+            raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
+                        "outside of it")
+        if not self._begun:
+            raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was "
+                        "made with; call begin() on all ranks before the first step")
+        self._counted += 1
+        if not self._loop.is_due:
+            self._loop.step(self._addresses)
+            return False
+        refuse_newly_trained(self._module, self._rows)
+        self._working.take()
+        self._addresses = self._working.addresses()
+        before = self._working.before()
+        changed = self._loop.step(self._addresses) is core.Event.APPLIED
+        if changed:
+            self._working.give_changed(before)
+        return changed
+
+    def set_weight(self, weight: float) -> None:
+        """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.
+        1 to begin with; 0: it gives nothing."""
+        self._loop.set_weight(weight)
+
+    def finish(self) -> None:
+        """Ends the loop, as a collective: the last steps are given, the others' rounds are taken part in until all
+        ranks have come here, and the model has the shared weights and the mean of the buffers. A rank that has no more
+        batches calls it while others go on."""
+        if self._finished:
+            return
+        self._refuse_inside("finish()")
+        self.begin()
+        self._refuse_uncounted()
+        self._working.take()
+        self._loop.finish(self._working.addresses())
+        self._working.give()
+        for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
+            _buffers.put(buffer, mean)
+        self._last_stats, self._finished = self.stats(), True
+        self.close()
+
+    @contextlib.contextmanager
+    def averaged(self, buffers: bool = True) -> Iterator[nn.Module]:
+        """The model with the shared weights in it, to evaluate and to save; afterwards each rank has its own again.
+
+        A collective if the model has floating-point buffers, of which it has the mean. With ``buffers=False`` they stay
+        this rank's, and one rank may do it alone."""
+        if self._finished:
+            yield self._module
+            return
+        self._refuse_inside("averaged()")
+        self.begin()
+        self._refuse_uncounted()
+        there = list(_buffers.floating(self._module).values()) if buffers else []
+        means = _buffers.means(self._module, self._group) if buffers else []
+        shared = self._shared()
+        own = [row.parameter.detach().clone() for row in self._rows], [buffer.detach().clone() for buffer in there]
+        self._inside = True
+        try:
+            self._put_shared(shared)
+            for buffer, mean in zip(there, means):
+                _buffers.put(buffer, mean)
+            yield self._module
+        finally:
+            for row, weights in zip(self._rows, own[0]):
+                row.parameter.detach().copy_(weights)
+            for buffer, values in zip(there, own[1]):
+                _buffers.put(buffer, values)
+            self._inside = False
+
+    def _shared(self) -> List[torch.Tensor]:
+        shared = [torch.empty(row.shape) for row in self._rows]
+        self._loop.read([one.data_ptr() for one in shared])
+        return shared
+
+    def _put_shared(self, shared: List[torch.Tensor]) -> None:
+        for row, values in zip(self._rows, shared):
+            laid(row).copy_(values)
+
+    def _refuse_inside(self, what: str) -> None:
+        if self._inside:
+            raise Error(f"{what} inside averaged(), where the model has the shared weights; call it outside")
+
+    def _refuse_uncounted(self) -> None:
+        """Without a hook, steps that nobody told of would be lost without a word."""
+        if self._hooks or self._counted or self._saved is not None:
+            return
+        for row, shared in zip(self._rows, self._shared()):
+            if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
+                raise Error(f"{row.name} has changed and no step was counted; call step() of the OuterLoop after each "
+                            "optimizer.step()")
+
+    # ---- saving ----
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What this rank's loop remembers: the shared weights, their momentum, where in its round it is. Each rank
+        saves its own, beside its own model and optimizer. All ranks do so after the same step: a round that is under way is
+        waited for."""
+        self._refuse_inside("state_dict()")
+        self.begin()
+        return _state.to_dict(self._loop.state(), {**self._about(), **self._working.state()})
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Takes that, on all ranks, before the first forward pass. The model and the optimizer are loaded before or
+        after."""
+        self._refuse_begun()
+        _state.check(state, self._about())
+        self._loop.load_state(_state.from_dict(state))
+        self._saved = {key: state[_state.ABOUT + key] for key in ("working", "seen", "weights")}
+
+    def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
+        """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
+        where it is lost. All ranks begin with the shared weights."""
+        self._refuse_begun()
+        about = self._about()
+
+        def old(rank: int) -> Optional[Dict[str, Entry]]:
+            state = states[rank]
+            if state is None:
+                return None
+            _state.check(state, {**about, "rank": rank, "size": len(states)})
+            return _state.from_dict(state)
+
+        self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), about["rank"],
+                                             about["size"]))
+        self._regrouped = True
+
+    def _refuse_begun(self) -> None:
+        if self._begun:
+            raise Error("the OuterLoop has begun; load its state before the first forward pass of the model", 12,
+                        "TW_ERROR_ORDER")
+
+    def _resume(self, saved: Dict[str, Any]) -> None:
+        self._working.load(saved)
+        name = self._working.first_unlike(saved["weights"])
+        if name:
+            warnings.warn(f"rank {self._comm.rank}: {name} is not what it was when this state was saved; load the "
+                          "checkpoint of the model that this rank saved with it, and the run goes on as if it had not "
+                          "stopped", stacklevel=4)
+
+    def _about(self) -> Dict[str, Any]:
+        return {"spec": self._loop.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
+                "tensors": [row.name for row in self._rows]}
+
+    # ---- telling ----
+
+    def plan(self) -> Dict[str, str]:
+        """What carries each parameter."""
+        return self._loop.plan()
+
+    def stats(self) -> Dict[str, float]:
+        """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times
+        smaller than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
+        step. `cosine`, of the last round with those before it: negative in many rounds, outer_lr is too large."""
+        return dict(self._last_stats) if self._finished else with_ratios(self._loop.stats())
+
+    def summary(self) -> str:
+        counts = self.stats()
+        rounds = max(1, counts["rounds"])
+        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {counts['rounds']} rounds, "
+                f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
+                f"{1e3 * counts['seconds_wait'] / rounds:.3g} ms a round")
+
+    def banner(self) -> str:
+        settings, size = settings_of(self._loop.spec), self._comm.size
+        elements = sum(row.elements for row in self._rows)
+        every, fragments = int(settings["every"]), int(settings.get("fragments", "1"))
+        sent = 8 * elements * (size - 1) / size
+        parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
+        exchange = name_of(settings["exchange"])
+        carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
+        counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
+        return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
+                f"round every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, "
+                f"which is what the gradients of one step would take{counted}")
+
+    def close(self) -> None:
+        """Leaves the others. Before finish() they get a PeerError."""
+        for end in self._ends:
+            end()
+        self._ends = []
+        self._loop.close()
+        if self._owns_comm:
+            self._comm.close()
+
+    def __enter__(self) -> "OuterLoop":
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self.close()
+
+
+# ---- what is refused ----
+
+
+def unwrapped(model: Any) -> Any:
+    """The module itself, of a compiled one and of one in a DistributedDataParallel."""
+    while True:
+        inside = getattr(model, "_orig_mod", model)
+        inside = inside.module if isinstance(inside, DistributedDataParallel) else inside
+        if inside is model:
+            return model
+        model = inside
+
+
+def refuse_other_specs(spec: str) -> None:
+    methods = [name for name, _ in listed(library.tw_outers_count, library.tw_outers_name, library.tw_outers_summary)]
+    if name_of(spec) in methods:
+        return
+    text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
+    if name_of(spec) in dict(listed(library.tw_schemes_count, library.tw_schemes_name, library.tw_schemes_summary)):
+        text += f", and {name_of(spec)} may carry what they exchange: \"diloco:exchange={name_of(spec)}\""
+    raise SpecError(text, 2, "TW_ERROR_SPEC")
+
+
+def members(group: Any) -> List[int]:
+    if group is None:
+        return list(range(dist.get_world_size()))
+    return [dist.get_global_rank(group, rank) for rank in range(dist.get_world_size(group))]
+
+
+def averages_all(of_gradients: Any, group: Any) -> bool:
+    """Whether all ranks of `group` have the mean gradient of all of them in every step."""
+    return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
+
+
+def refuse_other_models(model: Any, group: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise Error(f"OuterLoop takes the module that is trained, and this is a {type(model).__name__}")
+    ddp = getattr(model, "_orig_mod", model)
+    exchange = _exchanges.get(unwrapped(model))
+    if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
+        raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
+                    "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
+    if exchange and averages_all(exchange.compressor._group, group):
+        raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
+                    "step is a rank's own; close() it before making an OuterLoop")
+    for part in model.modules():
+        if isinstance(part, GossipDataParallel):
+            raise Error("GossipDataParallel averages weights itself; give OuterLoop the module that it wraps")
+        if type(part).__name__ == "FullyShardedDataParallel":
+            raise Error("FSDP has shards of the parameters, and OuterLoop takes whole ones; make it for a module "
+                        "without FSDP")
+
+
+def rows_of(module: nn.Module) -> List[_parameters.Row]:
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and type(parameter).__name__ == "DTensor":
+            raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that "
+                        "is not sharded")
+    rows, left_out = _parameters.table_of(module, of_weights=True)
+    for name, reason in left_out.items():
+        if reason != "empty":
+            raise Error(f"{name} is {reason.split(':')[0]}, of which OuterLoop takes no mean; freeze it with "
+                        "requires_grad_(False)")
+    return rows
+
+
+def described(row: _parameters.Row) -> str:
+    return f"the parameter {row.name} of {row.shape}"
+
+
+def refuse_unlike(parts: List[str], group: Any) -> None:
+    """A collective. All ranks see the same lists, and so all refuse."""
+    lists: List[List[str]] = _transport.gathered(group, parts)
+    for rank, there in enumerate(lists):
+        for mine, first in zip([*there, "nothing more"], [*lists[0], "nothing more"]):
+            if mine != first:
+                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same model, with the "
+                            "same parameters frozen")
+
+
+def refuse_no_optimiser(optimiser: Any) -> None:
+    if optimiser is None:
+        raise Error("optimizer=None: OuterLoop needs the optimizer, whose steps it counts")
+    _optimiser.refuse_others(optimiser)
+
+
+def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
+    known = {id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]}
+    for row in rows:
+        if id(row.parameter) not in known:
+            raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, "
+                        "or freeze it with requires_grad_(False)")
+
+
+def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None:
+    known = {id(row.parameter) for row in rows}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.numel() and id(parameter) not in known:
+            raise Error(f"{name} is trained now and was not when the OuterLoop was made, so the ranks would have it "
+                        "differently; finish() and make another")
+
+
+def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
+    can = hasattr(_optimiser.innermost(optimisers[-1]) if optimisers else None, "register_step_post_hook")
+    if hook and not can:
+        raise Error(f"hook=True: torch {torch.__version__} has no hooks after an optimizer's step; give hook=False, "
+                    "and call step() of the OuterLoop after each optimizer.step()")
+    return can if hook is None else bool(hook)

@@ -1,0 +1,828 @@
+#!/usr/bin/env python3
+"""The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
+
+import io
+import os
+import pathlib
+import re
+import signal
+import tempfile
+import threading
+import time
+import unittest
+
+import launched
+import ranks
+
+if not ranks.torch_is_missing():
+    import numpy
+    import torch
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+import thinwire
+
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "outer_loop.py"
+SHAPES = [("first", (40,)), ("second", (7, 9)), ("third", (1000,)), ("fourth", (33, 3))]
+RANKS = 3
+
+
+# ---- the twin in numpy --------------------------------------------------------------------------------------------
+
+
+def cut(sizes, fragments):
+    """Which tensors each fragment has: as near to equal parts of the elements as whole tensors allow."""
+    begins, total, parts, at = [sum(sizes[:i]) for i in range(len(sizes))], sum(sizes), [], 0
+    for part in range(fragments):
+        end, one = total * (part + 1) / fragments, [at]
+        at += 1
+        while at < len(sizes) - (fragments - part - 1) and (part + 1 == fragments or begins[at] + sizes[at] / 2 <= end):
+            one.append(at)
+            at += 1
+        parts.append(one)
+    return parts
+
+
+class Twin:
+    """All ranks at once, in fp64. In a round of a fragment D = mean of theta - x, v = m v + D, theta -= r (D + m v)."""
+
+    def __init__(self, start, every, rate, momentum, nesterov=True, fragments=1, delay=0, mixing=0.0, size=RANKS):
+        self.theta = [values.astype(numpy.float64) for values in start]
+        self.own = [[values.copy() for values in self.theta] for _ in range(size)]
+        self.v = [numpy.zeros_like(values) for values in self.theta]
+        self.parts = cut([values.size for values in start], fragments)
+        self.every, self.rate, self.momentum, self.nesterov = every, rate, momentum, nesterov
+        self.between, self.delay, self.mixing = every // fragments, delay, mixing
+        self.steps = self.sent = 0
+        self.arriving = None
+
+    def step(self):
+        self.steps += 1
+        if self.arriving and self.steps == self.arriving[0] + self.delay:
+            self.take()
+        if self.steps % self.between == 0:
+            part = self.parts[self.sent % len(self.parts)]
+            self.sent += 1
+            mean = [sum(self.theta[i] - own[i] for own in self.own) / len(self.own) for i in part]
+            self.arriving = self.steps, part, mean
+            if self.delay == 0:
+                self.take()
+
+    def take(self):
+        _, part, mean = self.arriving
+        self.arriving = None
+        for i, d in zip(part, mean):
+            self.v[i] = self.momentum * self.v[i] + d
+            self.theta[i] = self.theta[i] - self.rate * (d + self.momentum * self.v[i] if self.nesterov else self.v[i])
+            for own in self.own:
+                own[i] = self.mixing * own[i] + (1 - self.mixing) * self.theta[i]
+
+
+TWINS = {
+    "local:every=3": dict(every=3, rate=1.0, momentum=0.0),
+    "diloco:every=3": dict(every=3, rate=0.7, momentum=0.9),
+    "diloco:every=2,outer_lr=0.3,outer_momentum=0.8,nesterov=off":
+        dict(every=2, rate=0.3, momentum=0.8, nesterov=False),
+    "streaming:every=4": dict(every=4, rate=0.4, momentum=0.9, fragments=4, delay=0, mixing=0.5),
+    "streaming:every=4,fragments=2,delay=1": dict(every=4, rate=0.4, momentum=0.9, fragments=2, delay=1, mixing=0.5),
+    "streaming:every=9,fragments=3,delay=2,mixing=0": dict(every=9, rate=0.4, momentum=0.9, fragments=3, delay=2),
+}
+TWIN_SPEC = {"streaming:every=4": "streaming:every=4,delay=0"}  # a fragment in each step has no time to travel
+
+
+def moves(rank, step):
+    """A step of a rank's own: towards its own centre, with noise."""
+    noise = numpy.random.default_rng([rank, step])
+    return lambda own: [(0.1 * (rank - 0.5 - x) + 0.01 * noise.standard_normal(x.shape)).astype(x.dtype) for x in own]
+
+
+def addresses(arrays):
+    return [one.ctypes.data for one in arrays]
+
+
+def start_of():
+    noise = numpy.random.default_rng(7)
+    return [noise.standard_normal(shape).astype(numpy.float32) for _, shape in SHAPES]
+
+
+def in_threads(act, size=RANKS):
+    """act(rank, comm) on a thread a rank; what each gave."""
+    results, failures = [None] * size, []
+
+    def play(rank, comm):
+        try:
+            results[rank] = act(rank, comm)
+        except BaseException as error:
+            failures.append(error)
+            comm.close()
+
+    comms = thinwire.Comm.threads(size)
+    threads = [threading.Thread(target=play, args=(rank, comm)) for rank, comm in enumerate(comms)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(ranks.SECONDS)
+    if failures:
+        raise failures[0]
+    return results
+
+
+class LibraryTest(unittest.TestCase):
+    def test_fifty_rounds_are_those_of_the_twin(self):
+        for spec, settings in TWINS.items():
+            steps = 50 * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
+            with self.subTest(spec):
+                twin = Twin(start_of(), **settings)
+                for step in range(steps):
+                    twin.own = [[x + m for x, m in zip(own, moves(r, step)(own))] for r, own in enumerate(twin.own)]
+                    twin.step()
+
+                def act(rank, comm):
+                    own, shared = start_of(), start_of()
+                    if rank:
+                        own = [x + 1 for x in own]  # begin gives all rank 0's
+                    with thinwire.OuterLoop(comm, TWIN_SPEC.get(spec, spec), SHAPES) as loop:
+                        loop.begin(addresses(own))
+                        for step in range(steps):
+                            for x, m in zip(own, moves(rank, step)(own)):
+                                x += m
+                            loop.step(addresses(own))
+                        loop.read(addresses(shared))
+                        return shared, own, loop.stats()["rounds"]
+
+                for rank, (shared, own, rounds) in enumerate(in_threads(act)):
+                    self.assertEqual(rounds, 50)
+                    for mine, theta, x, expected in zip(shared, twin.theta, own, twin.own[rank]):
+                        self.assertLess(abs(mine - theta).max(), 1e-6 * abs(theta).max())
+                        self.assertLess(abs(x - expected).max(), 1e-6 * abs(expected).max())
+
+    def test_steps_that_are_not_due_look_at_nothing(self):
+        def act(rank, comm):
+            own, due = start_of(), []
+            with thinwire.OuterLoop(comm, "diloco:every=3", SHAPES) as loop:
+                self.assertFalse(loop.is_due)
+                loop.begin(addresses(own))
+                for _ in range(6):
+                    due.append(loop.is_due)
+                    loop.step(addresses(own) if loop.is_due else [8] * len(own))
+                return due
+
+        self.assertEqual(in_threads(act), [[False, False, True] * 2] * RANKS)
+
+    def test_a_number_of_addresses_is_checked(self):
+        comm, = thinwire.Comm.threads(1)
+        own = start_of()
+        with thinwire.OuterLoop(comm, "local", SHAPES) as loop:
+            for call in (loop.begin, loop.step, loop.read, loop.finish):
+                with self.assertRaisesRegex(thinwire.Error, "3 addresses were given, and there are 4 tensors"):
+                    call(addresses(own)[:3])
+
+    def test_methods_are_listed(self):
+        self.assertEqual([name for name, _ in thinwire.outers()], ["local", "diloco", "streaming"])
+        self.assertEqual(thinwire.spec.settings_of("streaming:every=8,density=1")["delay"], "1")
+        self.assertEqual(thinwire.spec.settings_of("streaming:every=8,density=1")["every"], "8")
+
+    def test_ctrl_c_ends_the_wait_for_a_round_and_the_others_hear_of_it(self):
+        comms, told, end = thinwire.Comm.threads(2), [], time.monotonic() + ranks.SECONDS
+        begun, out = threading.Barrier(2), threading.Event()
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def other():
+            own = start_of()
+            loop = thinwire.OuterLoop(comms[1], "local:every=1", SHAPES)
+            loop.begin(addresses(own))
+            begun.wait(ranks.SECONDS)
+            while not any(one.name == "thinwire" for one in threading.enumerate()) and time.monotonic() < end:
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+            out.wait(ranks.SECONDS)
+            try:
+                loop.step(addresses(own))
+            except thinwire.PeerError as error:
+                told.append(error.rank)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        own = start_of()
+        loop = thinwire.OuterLoop(comms[0], "local:every=1", SHAPES)
+        loop.begin(addresses(own))
+        begun.wait(ranks.SECONDS)
+        with self.assertRaises(KeyboardInterrupt):
+            loop.step(addresses(own))
+        out.set()
+        thread.join(ranks.SECONDS)
+        self.assertEqual(told, [0])
+
+
+# ---- models and what trains them ----------------------------------------------------------------------------------
+
+
+def text_model(tied=False):
+    """A small transformer; with `tied`, what it reads symbols by is what it writes them by."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.symbols = nn.Embedding(11, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+            self.out = nn.Linear(16, 11)
+            if tied:
+                self.out.weight = self.symbols.weight
+
+        def forward(self, x):
+            return self.out(self.layer(self.symbols(x)))
+
+    torch.manual_seed(3)
+    return Model()
+
+
+def text_batch(rank, step):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    rows = torch.randint(0, 11, (4, 9), generator=generator)
+    return rows[:, :-1], rows[:, 1:]
+
+
+def backward(model, rank, step):
+    x, y = text_batch(rank, step)
+    loss = cross_entropy(model(x).flatten(0, 1), y.flatten())
+    loss.backward()
+    return float(loss.detach())
+
+
+def adamw(model):
+    return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.01)
+
+
+def has_hooks():
+    return hasattr(torch.optim.Optimizer, "register_step_post_hook")
+
+
+def looped(model, optimiser, spec, **more):
+    import thinwire.torch
+    return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
+
+
+def count(outer):
+    """Where torch has no hook, a step is told of."""
+    return None if has_hooks() else outer.step()
+
+
+def go_on(model, optimiser, outer, rank, steps):
+    for step in steps:
+        optimiser.zero_grad()
+        backward(model, rank, step)
+        optimiser.step()
+        count(outer)
+
+
+def bits(module):
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+class Mover(torch.optim.Optimizer if not ranks.torch_is_missing() else object):
+    """Adds a number to each parameter, in its own type."""
+
+    def __init__(self, parameters, by):
+        super().__init__(parameters, {})
+        self.by = by
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data.add_(self.by)
+
+
+# ---- what ranks do ------------------------------------------------------------------------------------------------
+
+
+def both_trained(rank, size, spec, steps):
+    return [trained(spec, steps, tied, rank) for tied in (False, True)]
+
+
+def trained(spec, steps, tied, rank):
+    model = text_model(tied)
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, spec)
+    go_on(model, optimiser, outer, rank, range(steps))
+    with outer.averaged():
+        shared = bits(model)
+    stats = outer.stats()
+    outer.finish()
+    return shared, bits(model), stats
+
+
+@torch.no_grad() if not ranks.torch_is_missing() else (lambda act: act)
+def outer_step(shared, momenta, models):
+    """DiLoCo's, in plain torch: one operation after the other, so that each is rounded as the library's is."""
+    for theta, v, *own in zip(shared, momenta, *(model.parameters() for model in models)):
+        share, mean = torch.tensor(1 / len(own)), torch.zeros_like(theta)
+        for p in own:
+            mean = mean + (theta - p) * share
+        v.copy_(0.9 * v + mean)
+        theta.copy_(theta - 0.7 * (mean + 0.9 * v))
+        for p in own:
+            p.copy_(theta)
+
+
+def by_torch(steps, tied, size):
+    """The same in one process and without thinwire: a model and an optimiser a rank."""
+    models = [text_model(tied) for _ in range(size)]
+    optimisers = [adamw(model) for model in models]
+    shared = bits(models[0])
+    momenta = [torch.zeros_like(theta) for theta in shared]
+    for step in range(steps):
+        for rank, (model, optimiser) in enumerate(zip(models, optimisers)):
+            optimiser.zero_grad()
+            backward(model, rank, step)
+            optimiser.step()
+        if (step + 1) % 4 == 0:
+            outer_step(shared, momenta, models)
+    return shared
+
+
+CUTS = [(spec, dtype, first)
+        for spec in ("local:every=4", "diloco:every=4", "streaming:every=8,fragments=2,delay=3",
+                     "diloco:every=4,exchange=topk,density=0.1")
+        for dtype, first in (("float32", True), ("float32", False), ("bfloat16", False))]
+
+
+def all_resumed(rank, size):
+    return [resumed(rank, size, spec, getattr(torch, dtype), first) for spec, dtype, first in CUTS]
+
+
+def resumed(rank, size, spec, dtype, load_model_first):
+    """A run of 11 steps, and one that is cut after 6 and goes on in new objects: shared weights, own weights."""
+    def made():
+        model = text_model().to(dtype)
+        return model, adamw(model)
+
+    def ended(model, optimiser, outer, steps):
+        go_on(model, optimiser, outer, rank, steps)
+        with outer.averaged():
+            shared = bits(model)
+        own = bits(model)
+        outer.close()
+        return shared + own
+
+    model, optimiser = made()
+    whole = ended(model, optimiser, looped(model, optimiser, spec), range(11))
+    model, optimiser = made()
+    outer = looped(model, optimiser, spec)
+    go_on(model, optimiser, outer, rank, range(6))
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimiser.state_dict(), "outer": outer.state_dict()}, file)
+    outer.close()
+    file.seek(0)
+    saved = torch.load(file)
+    model, optimiser = made()
+    if load_model_first:
+        model.load_state_dict(saved["model"])
+    optimiser.load_state_dict(saved["optimizer"])
+    outer = looped(model, optimiser, spec)
+    outer.load_state_dict(saved["outer"])
+    model.load_state_dict(saved["model"])
+    return same(whole, ended(model, optimiser, outer, range(6, 11)))
+
+
+def of_others(rank, size, old):
+    """Goes on with the states of another number of ranks: all begin with their shared weights."""
+    model = text_model()
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, "diloco:every=3")
+    outer.load_state_dicts(old)
+    outer.begin()
+    begins = bits(model)
+    go_on(model, optimiser, outer, rank, range(3))
+    outer.finish()
+    return begins, bits(model)
+
+
+def states(rank, size):
+    model = text_model()
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, "diloco:every=3")
+    go_on(model, optimiser, outer, rank, range(4))
+    state = outer.state_dict()
+    outer.finish()
+    return state
+
+
+def shown(rank, size):
+    """What averaged() shows and gives back, with the statistics of a batch norm; then one rank does it alone."""
+    import models
+    import thinwire.torch
+    model = models.small(seed=rank)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    outer = looped(model, optimiser, "diloco:every=4")
+    for step in range(6):
+        optimiser.zero_grad()
+        models.backward(model, rank, step)
+        optimiser.step()
+        count(outer)
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    texts = []
+    with outer.averaged() as inside:
+        shared = {name: value.clone() for name, value in inside.state_dict().items()}
+        step = optimiser.step if has_hooks() else outer.step
+        for act in (step, outer.finish, outer.state_dict, outer.averaged().__enter__):
+            try:
+                act()
+            except thinwire.torch.Error as error:
+                texts.append(str(error))
+    back = all(torch.equal(value, own[name]) for name, value in model.state_dict().items()
+               if not has_hooks() or "weight" not in name and "bias" not in name)
+    alone = None
+    if rank == 0:
+        with outer.averaged(buffers=False):
+            alone = {name: value.clone() for name, value in model.state_dict().items()}
+    try:
+        with outer.averaged():
+            raise KeyError
+    except KeyError:
+        pass
+    after = {name: value.clone() for name, value in model.state_dict().items()}
+    outer.finish()
+    with outer.averaged():
+        ended = {name: value.clone() for name, value in model.state_dict().items()}
+    return own, shared, back, alone, after, ended, texts
+
+
+def adapters(rank, size):
+    """Only an adapter is trained; the rest is another one's on each rank, and stays."""
+    model = text_model()
+    for p in model.parameters():
+        p.requires_grad_(False)
+    with torch.no_grad():
+        model.layer.linear1.weight.fill_(rank)
+    model.out.weight.requires_grad_(True)
+    outer = looped(model, adamw(model), "local:every=2")
+    optimiser = outer._optimisers[0]
+    go_on(model, optimiser, outer, rank, range(4))
+    stats, plan = outer.stats(), list(outer.plan())
+    outer.finish()
+    return plan, stats["bytes_sent"], model.out.weight.detach().clone(), float(model.layer.linear1.weight.mean())
+
+
+def half_steps(rank, size):
+    """Weights of 1 in bf16, of which rank 0 adds one unit in the last place in each round, and rank 1 nothing."""
+    model = nn.Linear(4, 4, bias=False).to(torch.bfloat16)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    unit = 2.0 ** -7
+    optimiser = Mover(model.parameters(), unit if rank == 0 else 0.0)
+    outer = looped(model, optimiser, "local:every=1", hook=False)
+    outer.begin()
+    seen = []
+    for _ in range(5):
+        optimiser.step()
+        outer.step()
+        seen.append((float(model.weight[0, 0]), float(outer._shared()[0][0, 0])))
+    outer.finish()
+    return seen, str(model.weight.dtype)
+
+
+def rounding(rank, size):
+    """Shared weights that bf16 does not have, and steps that change nothing: nothing changes."""
+    model = nn.Linear(32, 32).to(torch.bfloat16)
+    optimiser = Mover(model.parameters(), 2.0 ** -6 if rank else 0.0)
+    outer = looped(model, optimiser, "diloco:every=1,outer_lr=0.3,outer_momentum=0", hook=False)
+    outer.begin()
+    optimiser.step()
+    outer.step()
+    before = outer._shared()
+    optimiser.by = 0.0
+    for _ in range(4):
+        optimiser.step()
+        outer.step()
+    return same(before, outer._shared()), same(before, [p.detach().float() for p in model.parameters()])
+
+
+def laid_otherwise(rank, size):
+    """Parameters that are no plain arrays of fp32: channels_last, fp64, and a view with gaps."""
+    model = nn.Module()
+    model.conv = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    model.wide = nn.Parameter(torch.ones(5, dtype=torch.float64))
+    model.gaps = nn.Parameter(torch.zeros(6, 4)[:, ::2])
+    optimiser = Mover(model.parameters(), float(rank))
+    outer = looped(model, optimiser, "local:every=1", hook=False)
+    outer.begin()
+    start = bits(model)
+    optimiser.step()
+    outer.step()
+    moved = [float((p - s).detach().abs().sub(0.5).abs().max()) for p, s in zip(model.parameters(), start)]
+    outer.finish()
+    return moved, [str(p.dtype) for p in model.parameters()]
+
+
+STOPS = [10, 10, 4]
+
+
+def shorter(rank, size):
+    """Each rank moves by its own number in each step, and the last one has fewer steps."""
+    model = nn.Linear(3, 2)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    optimiser = Mover(model.parameters(), rank + 1.0)
+    outer = looped(model, optimiser, "local:every=3", hook=False)
+    outer.begin()
+    for _ in range(STOPS[rank]):
+        optimiser.step()
+        outer.step()
+    outer.finish()
+    return bits(model), outer.stats(), outer.summary()
+
+
+def inside_machines(rank, size):
+    """Two machines of two ranks: DDP averages gradients inside, and OuterLoop weights between them."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    model = text_model()
+    ddp = DistributedDataParallel(model, process_group=groups[rank // 2])
+    optimiser = adamw(model)
+    outer = looped(ddp, optimiser, "diloco:every=4,per_host=2")
+    go_on(ddp, optimiser, outer, rank, range(6))
+    own = bits(model)
+    stats = outer.stats()
+    outer.finish()
+    return own, bits(model), stats
+
+
+def scheduled(rank, size):
+    """A schedule of the learning rate, several optimisers, and a step that is skipped on one rank."""
+    model = text_model()
+    first, rest = list(model.parameters())[:1], list(model.parameters())[1:]
+    optimisers = [torch.optim.SGD(first, lr=0.1), torch.optim.AdamW(rest, lr=0.01)]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimisers[1], lambda step: 1 / (1 + step))
+    outer = looped(model, optimisers, "local:every=2")
+    for step in range(6 + rank):
+        for one in optimisers:
+            one.zero_grad()
+        backward(model, rank, step)
+        if rank == 1 and step == 2:
+            continue  # as a GradScaler skips
+        for one in optimisers:
+            one.step()
+        count(outer)
+        schedule.step()
+    rounds, rate = outer.stats()["rounds"], schedule.get_last_lr()[0]
+    outer.finish()
+    return rounds, rate, bits(model)
+
+
+def refused(rank, size):
+    import models
+    import thinwire.torch
+    texts = {}
+
+    def note(name, act):
+        try:
+            act()
+            texts[name] = ""
+        except thinwire.torch.Error as error:
+            texts[name] = str(error)
+
+    def made(model, optimiser, spec="diloco", **more):
+        looped(model, optimiser, spec, **more).close()
+
+    model = text_model()
+    good = adamw(model)
+    note("world", lambda: made(models.wrapped(text_model()), good))
+    note("foreign", lambda: made(model, adamw(text_model())))
+    note("part", lambda: made(model, torch.optim.SGD(list(model.parameters())[1:], lr=0.1)))
+    note("none", lambda: made(model, None))
+    note("no optimiser", lambda: made(model, 7))
+    note("scheme", lambda: made(model, good, "powersgd:rank=4"))
+    note("unknown", lambda: made(model, good, "dilco"))
+    note("no spec", lambda: made(model, good, None))
+    note("option", lambda: made(model, good, "diloco:evry=3"))
+    note("no module", lambda: made(good, good))
+    other = nn.Linear(3, 2 + rank)
+    note("models", lambda: made(other, adamw(other)))
+    norm = nn.BatchNorm1d(3 + rank, affine=False)
+    both = nn.Sequential(nn.Linear(2, 2), norm)
+    note("buffers", lambda: made(both, adamw(both)))
+    gossip = thinwire.torch.GossipDataParallel(text_model(), "dpsgd", optimizer=good)
+    note("gossip", lambda: made(gossip, good))
+    frozen = nn.Linear(2, 2).requires_grad_(False)
+    note("frozen", lambda: made(frozen, good))
+    note("only one", lambda: made(model, good if rank == 0 else None))
+    note("timeout", lambda: made(model, good, timeout=-1))
+    if not has_hooks():
+        note("hook", lambda: made(model, good, hook=True))
+    outer = looped(model, good, "local:every=1", hook=False)
+    note("first", outer.step)
+    outer.begin()
+    optimiser_steps = Mover(model.parameters(), 1.0)
+    optimiser_steps.step()
+    note("uncounted", outer.finish)
+    note("late", lambda: outer.load_state_dict({}))
+    extra = nn.Parameter(torch.zeros(2))
+    model.extra = extra
+    note("newly", outer.step)
+    outer.close()
+    del model.extra
+    if has_hooks():
+        outer = looped(model, good, "local")
+        note("twice", outer.step)
+        outer.close()
+    outer = looped(model, good, "local")
+    note("no state", lambda: outer.load_state_dict({"a": 1}))
+    outer.close()
+    return texts
+
+
+def told(rank, size):
+    """The banner, and a warning when the weights are not those that were saved."""
+    import contextlib
+    import warnings
+    out = io.StringIO()
+    model = text_model()
+    with contextlib.redirect_stderr(out):
+        outer = looped(model, adamw(model), "streaming:every=8,exchange=bf16", banner=True)
+    outer.begin()
+    state = outer.state_dict()
+    outer.close()
+    other = text_model()
+    with torch.no_grad():
+        other.out.bias.add_(1)
+    outer = looped(other, adamw(other), "streaming:every=8,exchange=bf16")
+    outer.load_state_dict(state)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outer.begin()
+    outer.close()
+    return out.getvalue(), [str(one.message) for one in caught if "saved" in str(one.message)]
+
+
+# ---- tests --------------------------------------------------------------------------------------------------------
+
+
+class OuterTest(unittest.TestCase):
+    def test_diloco_with_adamw_is_that_of_plain_torch(self):
+        results = ranks.on_ranks(RANKS, both_trained, "diloco:every=4", 16)
+        for tied in (False, True):
+            first, ended_first, _ = results[0][tied]
+            for shared, ended, stats in (of_rank[tied] for of_rank in results):
+                self.assertTrue(same(shared, first))
+                self.assertTrue(same(ended, ended_first))
+                self.assertEqual((stats["steps"], stats["rounds"]), (16, 4))
+                self.assertGreater(stats["ratio_traffic"], 2.5)
+            self.assertTrue(same(first, by_torch(16, tied, RANKS)))
+
+    def test_resumed_in_the_middle_of_a_round_has_the_same_bits(self):
+        for of_rank in ranks.on_ranks(2, all_resumed):
+            for cut, good in zip(CUTS, of_rank, strict=True):
+                self.assertTrue(good, cut)
+
+    def test_another_number_of_ranks_goes_on_from_the_shared_weights(self):
+        old = ranks.on_ranks(3, states)
+        theta = [old[0][f"theta/{name}"] for name, _ in text_model().named_parameters()]
+        results = ranks.on_ranks(2, of_others, old)
+        for begins, ended in results:
+            self.assertTrue(same(begins, theta))
+            self.assertTrue(same(ended, results[0][1]))
+            self.assertFalse(same(ended, theta))
+
+    def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
+        results = ranks.on_ranks(2, shown)
+        mean = {name: sum(own[name].double() for own, *_ in results) / 2 for name in results[0][0]}
+        for own, shared, back, alone, after, ended, texts in results:
+            for name, value in shared.items():
+                if "num_batches" in name:
+                    continue
+                self.assertTrue(torch.equal(value, results[0][1][name]), name)
+                if name != "0.bias":  # which the norm after it takes away again
+                    self.assertFalse(torch.equal(value, own[name]), name)
+                if "running" in name:
+                    self.assertLess(float((value - mean[name]).abs().max()), 1e-6)
+                self.assertTrue(torch.equal(ended[name], results[0][5][name]), name)
+            self.assertTrue(back)
+            self.assertEqual([text.split(" inside averaged()")[0] for text in texts],
+                             ["the optimizer has stepped", "finish()", "state_dict()", "averaged()"])
+            if alone:
+                self.assertTrue(torch.equal(alone["0.weight"], shared["0.weight"]))
+                self.assertTrue(torch.equal(alone["1.running_mean"], own["1.running_mean"]))
+            self.assertTrue(torch.equal(after["1.running_mean"], own["1.running_mean"]))
+
+    def test_only_what_is_trained_travels(self):
+        results = ranks.on_ranks(2, adapters)
+        for rank, (plan, sent, weight, frozen) in enumerate(results):
+            self.assertEqual(plan, ["out.weight"])
+            self.assertTrue(torch.equal(weight, results[0][2]))
+            self.assertEqual(frozen, rank)
+            self.assertLess(sent, 3 * 4 * 11 * 16 + 1000)  # two rounds of these, and what ranks tell each other
+
+    def test_shared_weights_are_fp32_where_parameters_are_bf16(self):
+        half = 2.0 ** -8
+        for seen, dtype in ranks.on_ranks(2, half_steps):
+            self.assertEqual([theta for _, theta in seen], [1 + half * k for k in range(1, 6)])
+            rounded = [float(torch.tensor(1 + half * k).bfloat16()) for k in range(1, 6)]
+            self.assertEqual([weight for weight, _ in seen], rounded)
+            self.assertEqual(dtype, "torch.bfloat16")
+
+    def test_rounding_to_bf16_is_no_step(self):
+        self.assertEqual(ranks.on_ranks(2, rounding), [(True, False)] * 2)
+
+    def test_parameters_lie_in_any_way(self):
+        for moved, dtypes in ranks.on_ranks(2, laid_otherwise):
+            self.assertLess(max(moved), 1e-6)
+            self.assertEqual(dtypes, ["torch.float64", "torch.float32", "torch.float32", "torch.float32"])
+
+    def test_a_rank_with_fewer_batches_does_not_hang_the_others(self):
+        expected = 3 * (1 + 2 + 3) / 3 + (3 * 1 + 3 * 2 + 1 * 3) / 3 + 3 * (1 + 2) / 2 + (1 + 2) / 2
+        for values, stats, summary in ranks.on_ranks(3, shorter):
+            for one in values:
+                self.assertLess(float((one - expected).abs().max()), 1e-5)
+            self.assertIn("10 steps" if stats["steps"] == 10 else "4 steps", summary)
+
+    def test_ddp_inside_machines_and_the_outer_loop_between_them(self):
+        results = ranks.on_ranks(4, inside_machines)
+        for rank, (own, ended, stats) in enumerate(results):
+            self.assertTrue(same(own, results[rank // 2 * 2][0]))
+            self.assertTrue(same(ended, results[0][1]))
+        self.assertFalse(same(results[0][0], results[2][0]))
+        between = [stats["bytes_between"] for _, _, stats in results]
+        self.assertGreater(between[0], 10 * between[1])  # the first rank of a machine talks to the other machine
+
+    def test_schedules_several_optimisers_and_skipped_steps(self):
+        results = ranks.on_ranks(2, scheduled)
+        for rounds, rate, weights in results:
+            self.assertEqual(rounds, 3)
+            self.assertAlmostEqual(rate, 0.01 / 7)
+            self.assertTrue(same(weights, results[0][2]))
+
+    def test_what_cannot_be_is_refused_in_a_sentence(self):
+        parts = {
+            "world": "averages the gradients of all ranks in every step",
+            "foreign": "the optimizer does not have symbols.weight",
+            "part": "the optimizer does not have symbols.weight",
+            "none": "OuterLoop needs the optimizer",
+            "no optimiser": "optimizer=7",
+            "scheme": "powersgd is no method of local updates; there are local, diloco, streaming, and powersgd may carry",
+            "unknown": "dilco is no method of local updates; there are local, diloco, streaming",
+            "no spec": "the spec is None",
+            "option": "no option \"evry\"",
+            "no module": "this is a AdamW",
+            "models": "rank 1 has the parameter weight of (3, 3) where rank 0 has the parameter weight of (2, 3)",
+            "buffers": "rank 1 has the buffer 1.running_mean of (4,)",
+            "gossip": "GossipDataParallel averages weights itself",
+            "frozen": "no parameter",
+            "only one": "OuterLoop needs the optimizer",
+            "timeout": "timeout=-1",
+            "hook": "give hook=False, and call step()",
+            "first": "before the first forward pass",
+            "uncounted": "symbols.weight has changed and no step was counted",
+            "late": "load its state before the first forward pass",
+            "newly": "extra is trained now and was not",
+            "twice": "make the OuterLoop with hook=False to call step()",
+            "no state": "this is no state",
+        }
+        for texts in ranks.on_ranks(2, refused):
+            for name, text in texts.items():
+                with self.subTest(name):
+                    self.assertIn(parts[name], text)
+                    self.assertNotIn("\n", text)
+
+    def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
+        small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            words = [EXAMPLE, *small.split(), "--out", folder]
+            first = self.lines_of(words)
+            for path in folder.glob("step-45/*"):  # it goes on from step 30
+                path.unlink()
+            again = self.lines_of(words)
+        self.assertIn("a round every 10 steps of the optimizer", first[1])
+        before, after = (float(re.search(rf"{when}: ([\d.]+) bits", first[0]).group(1)) for when in ("start", "end"))
+        self.assertLess(after, before - 1)
+        self.assertEqual(*(re.search(r"end: .* with weights \S+", lines[0]).group() for lines in (first, again)))
+        self.assertIn("45 steps", first[0])
+
+    def lines_of(self, words):
+        """What rank 0 wrote: its output, and its errors."""
+        ends = launched.started_as_torchrun_does(words, 2)
+        self.assertEqual([code for code, _, _ in ends], [0, 0], "\n".join(out + err[-4000:] for _, out, err in ends))
+        self.assertEqual(ends[1][1], "")
+        return ends[0][1:]
+
+    def test_a_line_says_what_a_round_sends(self):
+        (banner, warned), (nothing, warned_too) = ranks.on_ranks(2, told)
+        elements = sum(p.numel() for p in text_model().parameters())
+        self.assertEqual(nothing, "")
+        self.assertEqual(banner.count("\n"), 1)
+        self.assertIn(f"thinwire streaming:every=8,exchange=bf16: {elements:,} weights in", banner)
+        self.assertIn("a round every 8 steps of the optimizer, in 4 parts one after the other, of "
+                      f"{4 * elements / 1e6:.3g} MB from each rank", banner)
+        self.assertIn("before bf16 compresses it", banner)
+        self.assertEqual(["call step()" in banner], [not has_hooks()])
+        for rank, texts in enumerate((warned, warned_too)):
+            self.assertEqual(len(texts), 1, texts)
+            self.assertIn(f"rank {rank}: out.bias is not what it was when this state was saved", texts[0])
+
+
+if __name__ == "__main__":
+    ranks.main()
