@@ -414,8 +414,11 @@ def shown(rank, size):
     import models
     import thinwire.torch
     model = models.small(seed=rank)
+    model[1].running_mean.fill_(rank)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
     outer = looped(model, optimiser, "diloco:every=4")
+    outer.begin()
+    begun = model[1].running_mean.clone()
     for step in range(6):
         optimiser.zero_grad()
         models.backward(model, rank, step)
@@ -446,7 +449,7 @@ def shown(rank, size):
     outer.finish()
     with outer.averaged():
         ended = {name: value.clone() for name, value in model.state_dict().items()}
-    return own, shared, back, alone, after, ended, texts
+    return own, shared, back, alone, after, ended, texts, begun
 
 
 def adapters(rank, size):
@@ -690,7 +693,8 @@ class OuterTest(unittest.TestCase):
     def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
         results = ranks.on_ranks(2, shown)
         mean = {name: sum(own[name].double() for own, *_ in results) / 2 for name in results[0][0]}
-        for own, shared, back, alone, after, ended, texts in results:
+        for own, shared, back, alone, after, ended, texts, begun in results:
+            self.assertEqual(float(begun.abs().max()), 0)  # rank 0's
             for name, value in shared.items():
                 if "num_batches" in name:
                     continue
