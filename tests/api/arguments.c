@@ -224,6 +224,7 @@ static void test_outer(void **state)
     NEEDED(tw_outer_finish, outer, NULL, buffers);
     NEEDED(tw_outer_finish, weights, outer, NULL);
     NEEDED(tw_outer_finish, weights, outer, holes);
+    WITHOUT(tw_outer_is_due, outer, tw_outer_is_due(NULL) == 0);
     WITHOUT(tw_outer_plan, outer, strcmp(tw_outer_plan(NULL, 0), "") == 0);
     NEEDED(tw_outer_stats, outer, NULL, &stats);
     NEEDED(tw_outer_stats, stats, outer, NULL);

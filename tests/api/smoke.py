@@ -352,6 +352,7 @@ class SmokeTest(unittest.TestCase):
             ok("tw_outer_save_state", outer, b"", state)
             for step in range(2):
                 weights[0] += rank
+                self.assertEqual(call("tw_outer_is_due", outer), step)
                 ok("tw_outer_step", outer, pointers(weights), ctypes.byref(event))
             self.assertEqual(event.value, binding.constants["TW_OUTER_APPLIED"])
             self.assertEqual(weights[0], 1)  # the mean of 0 and 2
