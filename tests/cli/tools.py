@@ -27,7 +27,7 @@ class ToolsTest(CommandLineTest):
                 self.assertIn("standard output", done.stderr)
 
     def listed_schemes(self):
-        """The names in the list: of schemes for gradients, and of those for weights."""
+        """The names in the list: of schemes for gradients, of those for weights, and of methods of local updates."""
         groups = [group for group in self.output("schemes").split("\n\n") if "\n  " in group]
         return [[line.split()[0] for line in group.splitlines()[1:]] for group in groups]
 
@@ -62,7 +62,7 @@ class ToolsTest(CommandLineTest):
         self.assertAlmostEqual(result["message_ratio"], 4 * 20000 / result["message_bytes"])
 
     def test_bench_codec_knows_every_scheme_on_even_and_odd_numbers_of_elements(self):
-        listed, _ = self.listed_schemes()
+        listed, _, _ = self.listed_schemes()
         for count, threads in ((1, 1), (4099, 1), (6000, 3), (6000, 8)):
             found = json.loads(self.output("bench", "codec", "--count", count, "--threads", threads, "--json"))
             self.assertEqual({"shared_step_ms" in result for result in found["results"]}, {threads == 3})
@@ -132,10 +132,11 @@ class ToolsTest(CommandLineTest):
             self.assertEqual((len(seen.curves), len(seen.names())), (9, 9))  # three runs in three panels
 
     def test_schemes_are_listed_and_explained(self):
-        gradients, weights = self.listed_schemes()
+        gradients, weights, updates = self.listed_schemes()
         self.assertIn("dgc", gradients)
         self.assertIn("adpsgd-random", weights)
-        for name in gradients + weights:
+        self.assertIn("diloco", updates)
+        for name in gradients + weights + updates:
             page = self.output("schemes", name)
             self.assertTrue(page.startswith(name))
             self.assertEqual("message_kb" in page, name in gradients)
