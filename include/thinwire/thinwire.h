@@ -539,13 +539,15 @@ TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_
 TW_API int tw_outer_is_due(const tw_outer *outer);
 
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
- * to begin with; 0: it gives nothing. TW_ERROR_ARGUMENT unless from 0 to 1e9. */
+ * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
+ * 1e9; with a delay TW_ERROR_UNSUPPORTED unless it is 0 or 1, as parts are sent before weights are known. */
 TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
 
 /* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */
 TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);
 /* Ends the loop, as a collective: what was done since the last round is given, the others' rounds are taken part in
- * until all ranks have called it, and `weights` become theta. */
+ * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost, since
+ * some rank's part or the sum was too large for the exchange. */
 TW_API tw_status tw_outer_finish(tw_outer *outer, float *const *weights);
 
 /* What carries tensor `index`: as tw_reducer_plan. */

@@ -171,10 +171,10 @@ static void write_density(double density, char text[16])
     while (text[length - 1] == '0') text[--length] = 0;
 }
 
-size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity)
+size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t steps, char *text, size_t capacity)
 {
     char name[64], digits[16], density[32] = "", warmup[48] = "";
-    const tw_scheme_ops *ops = spec && tw_spec_name(spec, name, sizeof name) == TW_OK ? tw_scheme_by_name(name) : NULL;
+    const tw_scheme_ops *ops = tw_spec_name(scheme, name, sizeof name) == TW_OK ? tw_scheme_by_name(name) : NULL;
     if (ops && ops->follows_run) {
         double share;
         int64_t warmup_steps;
@@ -185,7 +185,7 @@ size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capa
             snprintf(warmup, sizeof warmup, ",warmup_steps=%lld", (long long)warmup_steps);
         if (!strchr(spec, ':')) *(*density ? density : warmup) = ':';
     }
-    return (size_t)snprintf(text, text ? capacity : 0, "%s%s%s", spec ? spec : "", density, warmup);
+    return (size_t)snprintf(text, text ? capacity : 0, "%s%s%s", spec, density, warmup);
 }
 
 /* ---- the public lists -------------------------------------------------------------------------------------------- */

@@ -21,4 +21,7 @@ void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common
 /* Whether a scheme's options, which somebody else wrote, can be read: TW_ERROR_SPEC or TW_ERROR_ARGUMENT. */
 tw_status tw_scheme_options_check(const tw_scheme_ops *ops);
 
+/* tw_spec_for_run of a spec whose options are those of `scheme`, and perhaps others. */
+size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t steps, char *text, size_t capacity);
+
 #endif

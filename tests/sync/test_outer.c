@@ -489,6 +489,132 @@ static void test_ranks_that_stop_early(void **state)
     free(all.actors);
 }
 
+/* A round of rank 0 that its finish has begun is one that rank 1's last step began. */
+static void check_last_rounds(const char *spec, int (*steps_of)(const actor *))
+{
+    scene all;
+    walk_of(&all, spec, 3, 0);
+    all.steps_of = steps_of;
+    play_well(&all);
+    for (int r = 1; r < 3; r++) assert_int_equal(all.actors[r].counts.rounds, all.actors[0].counts.rounds);
+    free(all.actors);
+}
+
+static int one_fewer(const actor *self)
+{
+    return self->rank == 0 ? 3 : 4;
+}
+
+static int one_more_each(const actor *self)
+{
+    return 3 + self->rank;
+}
+
+static void test_ranks_end_together_whatever_is_under_way(void **state)
+{
+    (void)state;
+    const char *const specs[] = {
+        "streaming:every=4,fragments=1,delay=1",         "streaming:every=4,fragments=2,delay=1",
+        "streaming:every=6,fragments=3,delay=1",         "streaming:every=8,fragments=2,delay=3",
+        "streaming:every=6,fragments=2,delay=0",         "diloco:every=4",
+        "streaming:every=4,fragments=1,delay=2,mixing=1"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        check_last_rounds(specs[i], one_fewer);
+        check_last_rounds(specs[i], one_more_each);
+        check_last_rounds(specs[i], fewer);
+    }
+}
+
+/* What a scheme holds back is in the unit of what goes in, whatever the weights are: they change in every step here, and
+ * what the ranks walk is a few hundredths. */
+static tw_status weigh_anew(actor *self, int step)
+{
+    return tw_outer_set_weight(self->outer, step % 2 ? 1000 : 1e-3);
+}
+
+static void test_weights_that_change_do_not_scale_what_is_held_back(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=3,exchange=topk,density=0.3,min_elements=1,min_dims=1", 3, 30);
+    all.between = weigh_anew;
+    play_well(&all);
+    for (size_t i = 0; i < 3000; i++) assert_near(all.actors[0].shared[i], 0.25, 0.2);
+    free(all.actors);
+}
+
+/* Who gives nothing keeps as much of its own weights as the others do. */
+static tw_status give_nothing(actor *self, int step)
+{
+    (void)step;
+    return self->rank == 0 ? tw_outer_set_weight(self->outer, 0) : TW_OK;
+}
+
+static void test_a_weight_of_0(void **state)
+{
+    (void)state;
+    scene all;
+    quadratic(&all, "streaming:every=2,outer_lr=1,outer_momentum=0,fragments=1,delay=0,mixing=0.5", 2, 1, 0.1,
+              (double[]){2, -1});
+    all.between = give_nothing;
+    all.unfinished = 1;
+    all.steps = 4;
+    play_well(&all);
+    double mine = 1, theirs = 1, theta = 1;
+    for (int step = 0; step < 4; step++) {
+        mine += 0.1 * (2 - mine);
+        theirs += 0.1 * (-1 - theirs);
+        if (step % 2 == 0) continue;
+        theta = theirs;
+        mine = (mine + theta) / 2;
+        theirs = (theirs + theta) / 2;
+    }
+    assert_near(all.actors[0].weights[0], mine, 1e-6);
+    assert_near(all.actors[1].shared[0], theta, 1e-6);
+    free(all.actors);
+}
+
+static void leave_the_earth(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && step == 1) self->weights[3] = 1e34F;
+}
+
+static void test_a_rank_that_is_too_far_gives_nothing(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4", 3, 12);
+    all.move = leave_the_earth;
+    play_well(&all);
+    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
+    assert_int_equal(all.actors[0].counts.rounds_empty, 1); /* of finish */
+    assert_true(all.actors[0].shared[0] != 0.25F);
+    assert_near(all.actors[1].weights[3], 0.25, 0.2);
+    free(all.actors);
+}
+
+/* What fp16 cannot hold: the round comes to nothing, and who finishes with it is told. */
+static void go_far(actor *self, int step)
+{
+    wander(self, step);
+    self->weights[3] = 1e6F;
+}
+
+static void test_last_steps_that_are_lost_are_told(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4,exchange=fp16", 2, 3);
+    all.move = go_far;
+    play(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(all.actors[r].status, TW_SKIPPED);
+        assert_non_null(strstr(all.actors[r].text, "the last steps are lost"));
+    }
+    free(all.actors);
+}
+
 static void spoil(actor *self, int step)
 {
     wander(self, step);
@@ -577,6 +703,65 @@ static void test_a_restart_changes_no_bit(void **state)
     check_restart("diloco:every=5,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_restart("streaming:every=6,fragments=2,delay=2,mixing=0.25,exchange=qsgd");
     check_restart("streaming:every=6,fragments=2,delay=1,exchange=topk,density=0.05,min_elements=1,min_dims=1");
+}
+
+/* Rank 1's weights are NaN when it gives: its round is under way in the state, and heals it afterwards. */
+static void spoil_early(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && step == 2) self->weights[3] = NAN;
+}
+
+static tw_status restart_after_a_round_began(actor *self, int step)
+{
+    return step == 3 ? restart(self, 1) : TW_OK;
+}
+
+static void test_a_restart_heals_as_well(void **state)
+{
+    (void)state;
+    scene whole, broken;
+    walk_of(&whole, "streaming:every=3,fragments=1,delay=2,mixing=0.5", 2, 7);
+    walk_of(&broken, whole.spec, 2, 7);
+    whole.move = broken.move = spoil_early;
+    broken.between = restart_after_a_round_began;
+    play_well(&whole);
+    play_well(&broken);
+    for (int r = 0; r < 2; r++)
+        assert_memory_equal(whole.actors[r].weights, broken.actors[r].weights, sizeof whole.actors[r].weights);
+    assert_true(isfinite(whole.actors[1].weights[3]));
+    free(whole.actors);
+    free(broken.actors);
+}
+
+/* Rank 1 saves a step before rank 0 does: no round is between the two. */
+static tw_status load_of_two_moments(actor *self, int step)
+{
+    static tw_state *saved[2];
+    tw_status status = TW_OK;
+    if (step == 4 - self->rank) status = tw_state_create(&saved[self->rank]);
+    if (step == 4 - self->rank && status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved[self->rank]);
+    if (step != 5 || status != TW_OK) return status;
+    tw_outer_destroy(self->outer);
+    self->outer = NULL;
+    status = create(self);
+    if (status == TW_OK) status = tw_outer_load_state(self->outer, "o/", saved[self->rank]);
+    tw_state_destroy(saved[self->rank]);
+    return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
+}
+
+static void test_states_between_the_same_rounds_may_be_of_two_moments(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=20", 2, 8);
+    all.between = load_of_two_moments;
+    play(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(all.actors[r].status, TW_ERROR_STATE);
+        assert_non_null(strstr(all.actors[r].text, "of another run or moment"));
+    }
+    free(all.actors);
 }
 
 /* A state of another moment, on one rank alone. */
@@ -680,6 +865,29 @@ static void refuse(const char *spec, const char *word)
     free(all.actors);
 }
 
+static void assert_for_run(const char *spec, uint64_t steps, const char *expected)
+{
+    char text[256];
+    assert_int_equal(tw_spec_for_run(spec, steps, text, sizeof text), strlen(expected));
+    assert_string_equal(text, expected);
+}
+
+/* To the exchange a round is a step. */
+static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
+{
+    (void)state;
+    char dgc[256], expected[512];
+    const char *spec = "diloco:every=50,exchange=dgc,momentum=0";
+    tw_spec_for_run("dgc:momentum=0", 8000, dgc, sizeof dgc);
+    snprintf(expected, sizeof expected, "%s%s", spec, dgc + strlen("dgc:momentum=0"));
+    assert_true(strlen(expected) > strlen(spec) + 10);
+    assert_for_run(spec, 400000, expected);
+    assert_for_run("diloco:every=50,exchange=dgc,momentum=0,density=0.1,warmup_steps=3", 400000,
+                   "diloco:every=50,exchange=dgc,momentum=0,density=0.1,warmup_steps=3");
+    assert_for_run("diloco", 400000, "diloco");
+    assert_for_run("diloco:every=x", 400000, "diloco:every=x");
+}
+
 static void test_specs_that_are_refused(void **state)
 {
     (void)state;
@@ -692,6 +900,8 @@ static void test_specs_that_are_refused(void **state)
     refuse("streaming:every=5,fragments=2", "do not divide every=5");
     refuse("streaming:every=4,fragments=2,delay=2", "is not below every / fragments = 2");
     refuse("diloco:exchange=none", "none");
+    refuse("diloco:exchange=", "names no scheme");
+    refuse("diloco:outer_lr=0", "outer_lr must be");
     refuse("diloco:exchange=dgc", "momentum=0");
     refuse("diloco:density=0.1", "no option \"density\"");
     refuse("diloco:exchange=topk,density=7", "density must be");
@@ -712,12 +922,20 @@ int main(void)
         cmocka_unit_test(test_one_worker_looks_ahead),
         cmocka_unit_test(test_all_ranks_have_the_same_bits),
         cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_a_weight_of_0),
+        cmocka_unit_test(test_weights_that_change_do_not_scale_what_is_held_back),
         cmocka_unit_test(test_ranks_that_stop_early),
+        cmocka_unit_test(test_ranks_end_together_whatever_is_under_way),
         cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
+        cmocka_unit_test(test_last_steps_that_are_lost_are_told),
+        cmocka_unit_test(test_a_rank_that_is_too_far_gives_nothing),
         cmocka_unit_test(test_a_difference_is_found_and_named),
         cmocka_unit_test(test_a_restart_changes_no_bit),
+        cmocka_unit_test(test_a_restart_heals_as_well),
         cmocka_unit_test(test_states_must_be_of_one_moment),
+        cmocka_unit_test(test_states_between_the_same_rounds_may_be_of_two_moments),
         cmocka_unit_test(test_another_number_of_ranks),
+        cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
         cmocka_unit_test(test_specs_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

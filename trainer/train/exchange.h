@@ -55,6 +55,8 @@ typedef struct exchange {
      * and this worker's own again. Between the two every rank calls nothing else but save. */
     tw_status (*show_shared)(worker *w);
     tw_status (*show_own)(worker *w);
+    /* Whether all meet in the step to come: only then is there talk of anything else. */
+    int (*meets)(const worker *w);
 
     /* A step: the model's weights become what they are now; the scheme hears the rate; it gets every gradient when that
      * is complete; then the step is applied, or TW_SKIPPED where neither weights nor momentum have felt it. */

@@ -67,7 +67,10 @@ static tw_status end(worker *w)
 {
     updates_way *way = way_of(w);
     double begun = tw_clock();
-    TW_TRY(tw_outer_finish(way->outer, way->weights));
+    tw_status status = tw_outer_finish(way->outer, way->weights);
+    if (status == TW_SKIPPED)
+        return worker_diverged(w, "the last round came to nothing, as what was to be sent was too large");
+    TW_TRY(status);
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
     copy(w, w->learner->parameters, way->own);
     way->ended = 1;
@@ -86,6 +89,11 @@ static tw_status show_own(worker *w)
 {
     copy(w, way_of(w)->own, w->learner->parameters);
     return TW_OK;
+}
+
+static int meets(const worker *w)
+{
+    return tw_outer_is_due(way_of(w)->outer);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -108,6 +116,7 @@ static tw_status apply(worker *w, float rate)
     if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
     TW_TRY(tw_outer_step(way->outer, way->weights, &event));
     if (finite) return TW_OK;
+    if (event == TW_OUTER_APPLIED) w->skipped_in_a_row = 0; /* the weights have been healed */
     w->now.values[TOTAL_STEPS_SKIPPED]++;
     return TW_SKIPPED;
 }
@@ -202,6 +211,7 @@ const exchange updates_exchange = {
     .end = end,
     .show_shared = show_shared,
     .show_own = show_own,
+    .meets = meets,
     .apply = apply,
     .plan = plan,
     .add_totals = add_totals,

@@ -114,7 +114,7 @@ static tw_status after_step(run *r)
     worker *w = &r->worker;
     duties due = find_duties(w);
     if (!due.check && !due.evaluate && !due.save) return TW_OK;
-    if (w->exchange->side_by_side && w->step == w->steps) { /* for good */
+    if (w->exchange->side_by_side && w->step == w->steps) { /* what is looked at is what the last round makes */
         TW_TRY(worker_end(w));
         return do_duties(r, &due);
     }
@@ -305,7 +305,7 @@ static tw_status train_together(run *r, int *interrupted)
     worker *w = &r->worker;
     if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
     while (w->step < w->steps && !w->unseen) {
-        TW_TRY(agree_to_stop(w, &r->vote, interrupted));
+        if (!w->exchange->meets || w->exchange->meets(w)) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
         if (*interrupted) break;
         TW_TRY(step(r));
     }

@@ -119,8 +119,10 @@ static void write_others(FILE *stream, const char *spec, const scheme_options *a
     if (!list) return;
     list++;
     for (pair next; pair_next(&list, &next);)
-        if (next.value && !has_option(all, &next))
-            fprintf(stream, ",%.*s=%.*s", (int)next.key_length, next.key, (int)next.value_length, next.value);
+        if (next.value && !has_option(all, &next)) {
+            fprintf(stream, ",%.*s=", (int)next.key_length, next.key);
+            write_value(stream, TW_OPTION_REAL, next.value, next.value_length);
+        }
 }
 
 static void write_in_full(FILE *stream, const char *spec, const scheme_options *all)

@@ -255,7 +255,7 @@ static tw_status backward(worker *w, task_score *score)
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
-    return w->exchange->replicas ? agree_status(w, saved) : saved;
+    return w->exchange->replicas || w->exchange->side_by_side ? agree_status(w, saved) : saved;
 }
 
 tw_status worker_diverged(const worker *w, const char *seen)

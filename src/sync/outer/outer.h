@@ -69,7 +69,10 @@ struct tw_outer {
     double given;   /* this rank's weight in the round under way */
     int submitted;  /* its part is with the reducer */
     int finishing;  /* this rank takes no steps any more */
-    int all_finish; /* nor did any other, in the last round */
+    int gives_last; /* and gave its part of this round when that was so */
+    int all_finish; /* so did all ranks, in the last round */
+    int lost;       /* the last round came to nothing, though somebody gave something */
+    int heals;      /* this rank's weights are not finite: it takes theta whole */
     int against;    /* rounds in a row whose D pointed against the ones before */
     tw_outer_counts stats;
     tw_traffic start; /* what beginning has cost, which is no round's */
@@ -88,7 +91,10 @@ tw_status tw_outer_parse(const tw_outer_method *method, const char *spec, tw_out
 /* outer.c: all that is known without the others, for a struct of zeros. *exchange is the caller's to free. */
 tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange);
 
-/* outer_state.c: the prefix of what the exchange of a fragment remembers. */
+/* outer_state.c: a state's numbers, and what they are called. */
+enum { TW_OUTER_ROUND, TW_OUTER_SINCE, TW_OUTER_HAS_ARRIVED, TW_OUTER_MOVED, TW_OUTER_HEALS, TW_OUTER_NUMBERS };
+tw_status tw_outer_join_numbers(char *name, size_t room, const char *prefix);
+/* The prefix of what the exchange of a fragment remembers. */
 tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment);
 
 /* outer_round.c: what all ranks give becomes D, and the phase ARRIVED; or the round ends, IDLE, when it comes to
@@ -96,7 +102,7 @@ tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, si
 tw_status tw_outer_await(tw_outer *outer);
 
 /* outer_update.c: the arithmetic, over flat arrays, and a digest of what stands in them afterwards. */
-void tw_outer_subtract(const float *theta, const float *weights, float factor, size_t count, float *delta);
+void tw_outer_subtract(const float *theta, const float *weights, size_t count, float *delta);
 /* What the products of D and v add up to: for the cosine between D and the D before. */
 typedef struct tw_outer_sums {
     double mean, momentum, both;

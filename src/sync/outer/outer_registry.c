@@ -2,6 +2,7 @@
 #include "error.h"
 #include "memory.h"
 #include "outer.h"
+#include "registry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static const tw_option common_options[] = {
 };
 
 static const tw_option momentum_options[] = {
-    {"outer_lr", TW_OPTION_REAL, offsetof(tw_outer_options, rate), "0.7", 0, 10, NULL, "the outer optimiser's rate"},
+    {"outer_lr", TW_OPTION_REAL, offsetof(tw_outer_options, rate), "0.7", 1e-6, 10, NULL, "the outer optimiser's rate"},
     {"outer_momentum", TW_OPTION_REAL, offsetof(tw_outer_options, momentum), "0.5", 0, 0.999, NULL, "and its momentum"},
     {"nesterov", TW_OPTION_SWITCH, offsetof(tw_outer_options, nesterov), "on", 0, 0, NULL, "in Nesterov's form"},
 };
@@ -110,7 +111,7 @@ static void read_exchange(const char *spec, const tw_outer_method *method, char 
         if (strcmp(p->key, "exchange") == 0) fallback = p->value;
     snprintf(exchange, room, "%s", fallback);
     for (part next; next_part(&rest, &next);)
-        if (strcmp(next.key, "exchange") == 0 && next.length > head)
+        if (strcmp(next.key, "exchange") == 0 && next.length >= head)
             snprintf(exchange, room, "%.*s", (int)(next.length - head), next.at + head);
 }
 
@@ -195,6 +196,32 @@ tw_status tw_outer_parse(const tw_outer_method *method, const char *spec, tw_out
     if (status == TW_OK) status = tw_copy_string(texts + room, exchange);
     tw_free(texts);
     return status;
+}
+
+/* ---- what suits a run -------------------------------------------------------------------------------------------- */
+
+/* Of local updates the exchange's steps are rounds, and its options stand in the method's spec. */
+static size_t write_for_rounds(const tw_outer_method *method, const char *spec, uint64_t steps, char *text,
+                               size_t capacity)
+{
+    tw_outer_options options = {0};
+    char *exchange;
+    if (tw_outer_parse(method, spec, &options, &exchange) != TW_OK)
+        return (size_t)snprintf(text, text ? capacity : 0, "%s", spec);
+    size_t length = tw_scheme_spec_for_run(exchange, spec, steps / (uint64_t)options.every, text, capacity);
+    tw_free(exchange);
+    return length;
+}
+
+size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity)
+{
+    char name[64];
+    const tw_outer_method *method;
+    if (!spec || tw_spec_name(spec, name, sizeof name) != TW_OK)
+        return (size_t)snprintf(text, text ? capacity : 0, "%s", spec ? spec : "");
+    for (size_t i = 0; (method = tw_outer_method_at(i)); i++)
+        if (strcmp(method->name, name) == 0) return write_for_rounds(method, spec, steps, text, capacity);
+    return tw_scheme_spec_for_run(spec, spec, steps, text, capacity);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */

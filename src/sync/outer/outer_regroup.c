@@ -21,17 +21,28 @@ static int is_exchange(const char *name)
     return strncmp(name, "exchange", strlen("exchange")) == 0;
 }
 
-/* All that begins with the prefix, but what an exchange holds back. */
-static tw_status copy_shared(const tw_state *from, const char *prefix, tw_state *state)
+/* All that begins with the prefix; of what is shared, without what an exchange holds back. */
+static tw_status copy_entries(const tw_state *from, const char *prefix, int shared, tw_state *state)
 {
     size_t head = strlen(prefix);
     for (size_t i = 0; i < tw_state_count(from); i++) {
         tw_state_entry entry;
         TW_TRY(tw_state_at(from, i, &entry));
-        if (strncmp(entry.name, prefix, head) != 0 || is_exchange(entry.name + head)) continue;
+        if (strncmp(entry.name, prefix, head) != 0 || (shared && is_exchange(entry.name + head))) continue;
         TW_TRY(tw_state_put(state, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
     }
     return TW_OK;
+}
+
+/* Every rank begins at theta: nobody has moved, and nothing is to be healed. */
+static tw_status forget_own(const char *prefix, tw_state *state)
+{
+    uint64_t numbers[TW_OUTER_NUMBERS];
+    char name[1024];
+    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
+    TW_TRY(tw_state_get(state, name, TW_U64, TW_OUTER_NUMBERS, numbers));
+    numbers[TW_OUTER_MOVED] = numbers[TW_OUTER_HEALS] = 0;
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){TW_OUTER_NUMBERS}, numbers);
 }
 
 static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_regrouping *to, tw_state_source source,
@@ -40,15 +51,27 @@ static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_re
     char part[1024];
     const tw_state *from;
     TW_TRY(find_shared(source, context, to->old_size, &from));
-    TW_TRY(copy_shared(from, prefix, state));
-    for (size_t f = 0; f < plan->fragment_count; f++) {
+    TW_TRY(copy_entries(from, prefix, 1, state));
+    TW_TRY(forget_own(prefix, state));
+    for (size_t f = 0; f < plan->fragment_count && plan->fragments[f].count > 0; f++) {
         const tw_fragment *fragment = &plan->fragments[f];
-        if (fragment->count == 0) break;
         TW_TRY(tw_outer_join_exchange(part, sizeof part, prefix, f));
         TW_TRY(tw_reducer_regroup_state(exchange, plan->tensors + fragment->first, fragment->count, to->old_size,
                                         source, context, to->rank, to->size, part, state));
     }
     return TW_OK;
+}
+
+/* Nothing is put into `state` unless all of it is. */
+static tw_status regroup_apart(const tw_outer *plan, const char *exchange, const tw_regrouping *to,
+                               tw_state_source source, void *context, const char *prefix, tw_state *state)
+{
+    tw_state *made;
+    TW_TRY(tw_state_create(&made));
+    tw_status status = regroup(plan, exchange, to, source, context, prefix, made);
+    if (status == TW_OK) status = copy_entries(made, prefix, 0, state);
+    tw_state_destroy(made);
+    return status;
 }
 
 tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
@@ -62,7 +85,7 @@ tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, siz
     TW_TRY(tw_regrouping_check(&to));
     TW_TRY(tw_allocate(1, sizeof *plan, &plan));
     tw_status status = tw_outer_describe(plan, spec, tensors, count, &exchange);
-    if (status == TW_OK) status = regroup(plan, exchange, &to, source, context, prefix, state);
+    if (status == TW_OK) status = regroup_apart(plan, exchange, &to, source, context, prefix, state);
     tw_free(exchange);
     tw_outer_destroy(plan);
     return status;

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#define FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
+
 enum { UNSTABLE_ROUNDS = 3 }; /* in a row, of which each undoes half of the ones before or more: a warning */
 
 /* ---- what the ranks tell each other ------------------------------------------------------------------------------ */
@@ -23,7 +25,7 @@ static tw_status gather_words(tw_outer *outer)
     tw_outer_word own = {.round = outer->round,
                          .digest = digest_of(outer, tw_outer_current(outer)),
                          .submitted = (uint16_t)(outer->submitted || outer->given > 0),
-                         .finishing = (uint16_t)outer->finishing,
+                         .finishing = (uint16_t)outer->gives_last,
                          .weight = outer->given};
     return tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words);
 }
@@ -102,10 +104,11 @@ static void end_round(tw_outer *outer)
     outer->round++;
 }
 
-/* NaN and infinity go to nobody. */
+/* NaN and infinity go to nobody, nor what no reducer takes. */
 static void drop(tw_outer *outer)
 {
     outer->given = 0;
+    outer->heals = 1;
     outer->stats.offers_dropped++;
     tw_log(
         TW_LOG_WARNING,
@@ -113,8 +116,21 @@ static void drop(tw_outer *outer)
         outer->rank, (unsigned long long)outer->round, outer->method->name);
 }
 
+/* What this rank's steps did. */
+static void subtract(tw_outer *outer, float *const *weights)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    double squares = 0;
+    for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
+        size_t place = outer->places[i], count = outer->places[i + 1] - place;
+        tw_outer_subtract(outer->theta + place, weights[i], count, outer->delta + place);
+        squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
+    }
+    if (!(sqrt(squares) <= FARTHEST)) drop(outer);
+}
+
 /* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks
- * have said whether they give anything. */
+ * have said whether they give anything, and how much that counts. */
 static tw_status give(tw_outer *outer, float *const *weights)
 {
     tw_fragment *fragment = tw_outer_current(outer);
@@ -123,12 +139,10 @@ static tw_status give(tw_outer *outer, float *const *weights)
         return TW_OK;
     }
     outer->given = fragment->moved ? outer->weight : 0;
+    outer->gives_last = outer->finishing;
+    outer->heals = 0;
     fragment->moved = 0;
-    for (size_t i = fragment->first; outer->given > 0 && i < fragment->first + fragment->count; i++) {
-        size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_outer_subtract(outer->theta + place, weights[i], (float)outer->given, count, outer->delta + place);
-        if (!tw_kernels_best()->all_finite(outer->delta + place, count)) drop(outer);
-    }
+    if (outer->given > 0) subtract(outer, weights);
     outer->phase = TW_OUTER_GIVEN;
     outer->submitted = 0;
     return outer->options.delay > 0 && !outer->finishing ? submit(outer) : TW_OK;
@@ -136,38 +150,55 @@ static tw_status give(tw_outer *outer, float *const *weights)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-/* The mean over those that gave something. */
-static void scale(const tw_outer *outer, double weights)
+static void scale(const tw_outer *outer, double factor)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    float factor = (float)(outer->size / weights);
     float *values = outer->delta + fragment->start;
-    if (factor == 1.0F) return;
-    for (size_t i = 0; i < fragment->elements; i++) values[i] *= factor;
+    if (factor == 1) return;
+    for (size_t i = 0; i < fragment->elements; i++) values[i] *= (float)factor;
+}
+
+/* The mean is over those that gave something, by their weights. Where these are known before the exchange, each part is
+ * multiplied by its own, so that what a scheme holds back is in the unit of what goes in. Else they are 1 or 0. */
+static tw_status reduce(tw_outer *outer, double weights)
+{
+    int early = outer->options.delay > 0;
+    if (!early && outer->given > 0) scale(outer, outer->given * outer->size / weights);
+    if (!outer->submitted) TW_TRY(submit(outer));
+    tw_status status = tw_reducer_wait(tw_outer_current(outer)->reducer);
+    if (status == TW_OK && early && weights > 0) scale(outer, outer->size / weights);
+    return status;
+}
+
+/* Momentum would coast on nothing: the shared weights stay where they are. */
+static void end_empty(tw_outer *outer, double weights)
+{
+    outer->lost = weights > 0;
+    outer->stats.rounds_empty++;
+    tw_outer_current(outer)->moved |= outer->given > 0;
+    if (outer->lost && outer->rank == 0)
+        tw_log(TW_LOG_WARNING,
+               "round %llu of %s came to nothing: some rank's part, or the sum, was too large for the exchange",
+               (unsigned long long)outer->round, outer->method->name);
+    end_round(outer);
 }
 
 static tw_status exchange(tw_outer *outer)
 {
     double weights = 0;
+    tw_status status = TW_SKIPPED;
     outer->all_finish = 1;
+    outer->lost = 0;
     for (int r = 0; r < outer->size; r++) {
         weights += outer->words[r].weight;
         outer->all_finish &= outer->words[r].finishing;
     }
-    tw_status status = TW_SKIPPED;
-    if (any_submits(outer)) {
-        if (!outer->submitted) TW_TRY(submit(outer));
-        status = tw_reducer_wait(tw_outer_current(outer)->reducer);
-    }
+    if (any_submits(outer)) status = reduce(outer, weights);
     if (tw_status_is_error(status)) return status;
-    if (status == TW_OK && weights > 0) {
-        scale(outer, weights);
+    if (status == TW_OK && weights > 0)
         outer->phase = TW_OUTER_ARRIVED;
-        return TW_OK;
-    }
-    outer->stats.rounds_empty++; /* momentum would coast on nothing: the shared weights stay where they are */
-    tw_outer_current(outer)->moved |= outer->given > 0;
-    end_round(outer);
+    else
+        end_empty(outer, weights);
     return TW_OK;
 }
 
@@ -216,7 +247,7 @@ static tw_status take(tw_outer *outer, float mixing, float *const *weights, int 
     TW_TRY(tw_outer_await(outer));
     *applied = outer->phase == TW_OUTER_ARRIVED;
     if (!*applied) return TW_OK;
-    descend(outer, outer->given > 0 ? mixing : 0, weights); /* what is not finite is healed */
+    descend(outer, outer->heals ? 0 : mixing, weights);
     end_round(outer);
     return TW_OK;
 }
@@ -254,16 +285,29 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
         memcpy(outer->theta + outer->places[i], weights[i],
                (outer->places[i + 1] - outer->places[i]) * sizeof *outer->theta);
     TW_TRY(tw_channel_broadcast_into(outer->channel, 0, outer->theta, outer->elements * sizeof *outer->theta));
+    if (!tw_kernels_best()->all_finite(outer->theta, outer->elements))
+        return tw_fail(TW_ERROR_ARGUMENT, "rank 0's weights, with which all begin, hold NaN or infinity");
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 0;
     copy_out(outer, weights);
     return TW_OK;
+}
+
+/* Of all that is the same on all ranks at a moment. */
+static uint32_t digest_of_moment(const tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    uint64_t moment[] = {(uint64_t)outer->since, (uint64_t)outer->phase};
+    uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
+    crc = tw_crc32c(crc, moment, sizeof moment);
+    if (outer->phase != TW_OUTER_ARRIVED) return crc;
+    return tw_crc32c(crc, outer->delta + fragment->start, fragment->elements * sizeof *outer->delta);
 }
 
 /* Each rank has loaded a state, or none has; they are of one moment, and have the same shared bits. */
 static tw_status check_loaded(tw_outer *outer)
 {
     tw_outer_word own = {.round = outer->round, .weight = outer->loaded, .submitted = 1};
-    own.digest = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
+    own.digest = digest_of_moment(outer);
     TW_TRY(tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words));
     for (int r = 0; r < outer->size; r++) {
         const tw_outer_word *word = &outer->words[r], *first = &outer->words[0];
@@ -290,7 +334,7 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 {
     TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 0));
-    tw_traffic before = tw_channel_traffic(outer->channel);
+    tw_traffic before = outer->stats.steps ? tw_channel_traffic(outer->channel) : outer->start; /* with its making */
     tw_outer_digest(outer);
     TW_TRY(check_loaded(outer));
     if (!outer->loaded) {
@@ -306,8 +350,14 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 tw_status tw_outer_set_weight(tw_outer *outer, double weight)
 {
     TW_TRY(tw_outer_need(outer));
-    if (!(weight >= 0 && weight <= 1e9))
-        return tw_fail(TW_ERROR_ARGUMENT, "a weight of %g; it must be a number from 0 to 1e9", weight);
+    if (weight != 0 && !(weight >= 1e-9 && weight <= 1e9))
+        return tw_fail(TW_ERROR_ARGUMENT, "a weight of %g; it must be 0, or a number from 1e-9 to 1e9", weight);
+    if (weight != 0 && weight != 1 && outer->options.delay > 0)
+        return tw_fail(
+            TW_ERROR_UNSUPPORTED,
+            "a weight of %g with delay=%lld: parts are sent before the others' weights are known; it must be "
+            "0 or 1, or delay=0",
+            weight, (long long)outer->options.delay);
     outer->weight = weight;
     return TW_OK;
 }
@@ -360,13 +410,14 @@ tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 }
 
 /* Each fragment has met once since nobody takes steps any more. */
-static tw_status meet_for_good(tw_outer *outer, float *const *weights)
+static tw_status meet_for_good(tw_outer *outer, float *const *weights, int *lost)
 {
     int applied;
     if (outer->phase != TW_OUTER_IDLE) TW_TRY(take(outer, (float)outer->options.mixing, weights, &applied));
     for (size_t fragments = 0; fragments < outer->fragment_count;) {
         TW_TRY(give(outer, weights));
         TW_TRY(take(outer, 0, weights, &applied));
+        *lost |= outer->lost;
         fragments = outer->all_finish ? fragments + 1 : 0;
     }
     return TW_OK;
@@ -376,10 +427,12 @@ tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
 {
     TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 1));
+    int lost = 0;
     outer->finishing = 1;
-    TW_TRY(meet_for_good(outer, weights));
+    TW_TRY(meet_for_good(outer, weights, &lost));
     copy_out(outer, weights);
     outer->begun = 0;
     outer->since = 0;
-    return TW_OK;
+    if (!lost) return TW_OK;
+    return tw_fail(TW_SKIPPED, "the last steps are lost: some rank's part, or the sum, was too large for the exchange");
 }

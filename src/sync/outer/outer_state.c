@@ -16,7 +16,7 @@ typedef struct saved_array {
     float *values;
 } saved_array;
 
-enum { ARRAYS = 3, NUMBERS = 4 };
+enum { ARRAYS = 3 };
 
 /* The third only where a mean has arrived and waits for its step. */
 static size_t list_arrays(const tw_outer *outer, int arrived, saved_array arrays[ARRAYS])
@@ -41,6 +41,12 @@ static tw_status join(char *name, size_t room, const char *prefix, const char *w
     return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(prefix));
 }
 
+tw_status tw_outer_join_numbers(char *name, size_t room, const char *prefix)
+{
+    return join(name, room, prefix, "outer", "numbers");
+}
+
+/* Each fragment's scheme has a name space of its own. */
 tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment)
 {
     size_t length = (size_t)snprintf(text, room, "%sexchange%zu/", prefix, fragment);
@@ -76,9 +82,13 @@ static tw_status save_numbers(const tw_outer *outer, const char *prefix, tw_stat
     char name[1024];
     uint64_t moved = 0;
     for (size_t f = 0; f < outer->fragment_count; f++) moved |= (uint64_t)outer->fragments[f].moved << f;
-    uint64_t numbers[NUMBERS] = {outer->round, (uint64_t)outer->since, outer->phase == TW_OUTER_ARRIVED, moved};
-    TW_TRY(join(name, sizeof name, prefix, "outer", "numbers"));
-    return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
+    const uint64_t numbers[] = {[TW_OUTER_ROUND] = outer->round,
+                                [TW_OUTER_SINCE] = (uint64_t)outer->since,
+                                [TW_OUTER_HAS_ARRIVED] = outer->phase == TW_OUTER_ARRIVED,
+                                [TW_OUTER_MOVED] = moved,
+                                [TW_OUTER_HEALS] = (uint64_t)outer->heals};
+    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){TW_OUTER_NUMBERS}, numbers);
 }
 
 tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
@@ -98,15 +108,17 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 static tw_status read_numbers(const tw_outer *outer, const char *prefix, const tw_state *state,
-                              uint64_t numbers[NUMBERS])
+                              uint64_t numbers[TW_OUTER_NUMBERS])
 {
     char name[1024];
     uint64_t between = (uint64_t)(outer->options.every / outer->options.fragments);
-    TW_TRY(join(name, sizeof name, prefix, "outer", "numbers"));
-    TW_TRY(tw_state_get(state, name, TW_U64, NUMBERS, numbers));
-    if (numbers[1] < between && numbers[2] <= 1 && numbers[3] >> outer->fragment_count == 0) return TW_OK;
+    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
+    TW_TRY(tw_state_get(state, name, TW_U64, TW_OUTER_NUMBERS, numbers));
+    if (numbers[TW_OUTER_SINCE] < between && numbers[TW_OUTER_HAS_ARRIVED] <= 1 &&
+        numbers[TW_OUTER_MOVED] >> outer->fragment_count == 0 && numbers[TW_OUTER_HEALS] <= 1)
+        return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s says %llu steps since a round began, and there are %llu from one to the next",
-                   name, (unsigned long long)numbers[1], (unsigned long long)between);
+                   name, (unsigned long long)numbers[TW_OUTER_SINCE], (unsigned long long)between);
 }
 
 static tw_status read_tensor(const tw_outer *outer, size_t i, const char *name, const tw_state *state, float *read)
@@ -144,28 +156,28 @@ static tw_status load_reducers(tw_outer *outer, const char *prefix, const tw_sta
     return TW_OK;
 }
 
-static void take_numbers(tw_outer *outer, const uint64_t numbers[NUMBERS])
+static void take_numbers(tw_outer *outer, const uint64_t numbers[TW_OUTER_NUMBERS])
 {
-    outer->round = numbers[0];
-    outer->since = (int64_t)numbers[1];
-    outer->phase = numbers[2] ? TW_OUTER_ARRIVED : TW_OUTER_IDLE;
-    outer->given = 1; /* where this counts, and it was 0, the weights are what they became */
-    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[3] >> f & 1;
+    outer->round = numbers[TW_OUTER_ROUND];
+    outer->since = (int64_t)numbers[TW_OUTER_SINCE];
+    outer->phase = numbers[TW_OUTER_HAS_ARRIVED] ? TW_OUTER_ARRIVED : TW_OUTER_IDLE;
+    outer->heals = numbers[TW_OUTER_HEALS] != 0;
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[TW_OUTER_MOVED] >> f & 1;
 }
 
 static tw_status load(tw_outer *outer, const char *prefix, const tw_state *state, float *read)
 {
     saved_array arrays[ARRAYS];
-    uint64_t numbers[NUMBERS], round = outer->round;
+    uint64_t numbers[TW_OUTER_NUMBERS], round = outer->round;
     TW_TRY(read_numbers(outer, prefix, state, numbers));
-    outer->round = numbers[0]; /* says which fragment's mean has arrived */
-    tw_status status = read_arrays(outer, prefix, state, (int)numbers[2], read);
+    outer->round = numbers[TW_OUTER_ROUND]; /* says which fragment's mean has arrived */
+    tw_status status = read_arrays(outer, prefix, state, (int)numbers[TW_OUTER_HAS_ARRIVED], read);
     if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_check_state);
     if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_load_state);
     outer->round = round;
     TW_TRY(status);
     take_numbers(outer, numbers);
-    for (size_t a = list_arrays(outer, (int)numbers[2], arrays); a-- > 0;)
+    for (size_t a = list_arrays(outer, (int)numbers[TW_OUTER_HAS_ARRIVED], arrays); a-- > 0;)
         memcpy(arrays[a].values, read + a * outer->elements, outer->elements * sizeof *read);
     outer->loaded = 1;
     return TW_OK;

@@ -6,12 +6,9 @@
 
 enum { BLOCK = 2048, LANES = 16 };
 
-void tw_outer_subtract(const float *theta, const float *weights, float factor, size_t count, float *delta)
+void tw_outer_subtract(const float *theta, const float *weights, size_t count, float *delta)
 {
-    if (factor == 1.0F)
-        for (size_t i = 0; i < count; i++) delta[i] = theta[i] - weights[i];
-    else
-        for (size_t i = 0; i < count; i++) delta[i] = factor * (theta[i] - weights[i]);
+    for (size_t i = 0; i < count; i++) delta[i] = theta[i] - weights[i];
 }
 
 static size_t block_at(size_t start, size_t count)

@@ -138,7 +138,7 @@ class OuterLoop:
     def finish(self) -> None:
         """Ends the loop, as a collective: the last steps are given, the others' rounds are taken part in until all
         ranks have come here, and the model has the shared weights and the mean of the buffers. A rank that has no more
-        batches calls it while others go on."""
+        batches calls it while others go on. NonFinite: some rank's last steps were too large for the exchange."""
         if self._finished:
             return
         self._refuse_inside("finish()")
@@ -156,8 +156,8 @@ class OuterLoop:
     def averaged(self, buffers: bool = True) -> Iterator[nn.Module]:
         """The model with the shared weights in it, to evaluate and to save; afterwards each rank has its own again.
 
-        A collective if the model has floating-point buffers, of which it has the mean. With ``buffers=False`` they stay
-        this rank's, and one rank may do it alone."""
+        A collective if the model has floating-point buffers, of which it has the mean: no rank may be in finish() then.
+        With ``buffers=False`` they stay this rank's, and one rank may do it alone."""
         if self._finished:
             yield self._module
             return
