@@ -79,14 +79,15 @@ class Twin:
 
 TWINS = {
     "local:every=3": dict(every=3, rate=1.0, momentum=0.0),
-    "diloco:every=3": dict(every=3, rate=0.7, momentum=0.9),
+    "diloco:every=3": dict(every=3, rate=0.7, momentum=0.5),
     "diloco:every=2,outer_lr=0.3,outer_momentum=0.8,nesterov=off":
         dict(every=2, rate=0.3, momentum=0.8, nesterov=False),
-    "streaming:every=4": dict(every=4, rate=0.4, momentum=0.9, fragments=4, delay=0, mixing=0.5),
-    "streaming:every=4,fragments=2,delay=1": dict(every=4, rate=0.4, momentum=0.9, fragments=2, delay=1, mixing=0.5),
-    "streaming:every=9,fragments=3,delay=2,mixing=0": dict(every=9, rate=0.4, momentum=0.9, fragments=3, delay=2),
+    "streaming:every=3": dict(every=3, rate=0.7, momentum=0.5, fragments=3, delay=0, mixing=0.5),
+    "streaming:every=4,fragments=2,delay=1": dict(every=4, rate=0.7, momentum=0.5, fragments=2, delay=1, mixing=0.5),
+    "streaming:every=9,outer_lr=0.4,outer_momentum=0.9,delay=2,mixing=0": dict(every=9, rate=0.4, momentum=0.9, fragments=3,
+                                                                               delay=2),
 }
-TWIN_SPEC = {"streaming:every=4": "streaming:every=4,delay=0"}  # a fragment in each step has no time to travel
+TWIN_SPEC = {"streaming:every=3": "streaming:every=3,delay=0"}  # a fragment in each step has no time to travel
 
 
 def moves(rank, step):
@@ -320,8 +321,8 @@ def outer_step(shared, momenta, models):
         share, mean = torch.tensor(1 / len(own)), torch.zeros_like(theta)
         for p in own:
             mean = mean + (theta - p) * share
-        v.copy_(0.9 * v + mean)
-        theta.copy_(theta - 0.7 * (mean + 0.9 * v))
+        v.copy_(0.5 * v + mean)
+        theta.copy_(theta - 0.7 * (mean + 0.5 * v))
         for p in own:
             p.copy_(theta)
 
@@ -645,14 +646,14 @@ def told(rank, size):
     out = io.StringIO()
     model = text_model()
     with contextlib.redirect_stderr(out):
-        outer = looped(model, adamw(model), "streaming:every=8,exchange=bf16", banner=True)
+        outer = looped(model, adamw(model), "streaming:every=9,exchange=bf16", banner=True)
     outer.begin()
     state = outer.state_dict()
     outer.close()
     other = text_model()
     with torch.no_grad():
         other.out.bias.add_(1)
-    outer = looped(other, adamw(other), "streaming:every=8,exchange=bf16")
+    outer = looped(other, adamw(other), "streaming:every=9,exchange=bf16")
     outer.load_state_dict(state)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -818,8 +819,8 @@ class OuterTest(unittest.TestCase):
         elements = sum(p.numel() for p in text_model().parameters())
         self.assertEqual(nothing, "")
         self.assertEqual(banner.count("\n"), 1)
-        self.assertIn(f"thinwire streaming:every=8,exchange=bf16: {elements:,} weights in", banner)
-        self.assertIn("a round every 8 steps of the optimizer, in 4 parts one after the other, of "
+        self.assertIn(f"thinwire streaming:every=9,exchange=bf16: {elements:,} weights in", banner)
+        self.assertIn("a round every 9 steps of the optimizer, in 3 parts one after the other, of "
                       f"{4 * elements / 1e6:.3g} MB from each rank", banner)
         self.assertIn("before bf16 compresses it", banner)
         self.assertEqual(["call step()" in banner], [not has_hooks()])
