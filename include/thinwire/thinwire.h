@@ -487,10 +487,10 @@ TW_API int tw_gossips_is_synchronous(size_t index);
  * 5. Outer loop: many local steps, then one meeting
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* Where a reducer makes the workers agree in every step, an outer loop lets each take `every` steps of its own, with any
- * optimiser, and only then do they exchange what these steps came to: theta - weights, the pseudo-gradient, which points
- * uphill as a gradient does. The mean of it is the gradient of an outer optimiser on the shared weights, theta. (DiLoCo;
- * Douillard et al. 2023, arXiv 2311.08105.)
+/* Where a reducer makes the workers agree in every step, an outer loop lets each take `every` steps of its own, with
+ * any optimiser, and only then do they exchange what these steps came to: theta - weights, the pseudo-gradient, which
+ * points uphill as a gradient does. The mean of it is the gradient of an outer optimiser on the shared weights, theta.
+ * (DiLoCo; Douillard et al. 2023, arXiv 2311.08105.)
  *
  *     tw_outer_create(comm, "diloco:every=50", table, count, &outer);
  *     tw_outer_begin(outer, weights);                // rank 0's weights, on every rank
@@ -500,9 +500,9 @@ TW_API int tw_gossips_is_synchronous(size_t index);
  *     }
  *     tw_outer_finish(outer, weights);               // the shared weights, on every rank
  *
- * theta and its momentum have the same bits on all ranks after every round: each rank makes them from the same mean, and
- * a digest of them goes with the next round. The optimiser's own state, the data and the random numbers are a worker's
- * own; the outer loop does not touch them. What is evaluated and kept is theta: tw_outer_read.
+ * theta and its momentum have the same bits on all ranks after every round: each rank makes them from the same mean,
+ * and a digest of them goes with the next round. The optimiser's own state, the data and the random numbers are a
+ * worker's own; the outer loop does not touch them. What is evaluated and kept is theta: tw_outer_read.
  *
  * Rounds are counted by all ranks together. A rank that has taken its steps waits for the others', so ranks may skip
  * steps, or have fewer of them: one that is at its end calls finish, and takes part in the others' rounds with nothing
@@ -546,8 +546,8 @@ TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
 /* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */
 TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);
 /* Ends the loop, as a collective: what was done since the last round is given, the others' rounds are taken part in
- * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost, since
- * some rank's part or the sum was too large for the exchange. */
+ * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost,
+ * since some rank's part or the sum was too large for the exchange. */
 TW_API tw_status tw_outer_finish(tw_outer *outer, float *const *weights);
 
 /* What carries tensor `index`: as tw_reducer_plan. */

@@ -154,8 +154,8 @@ static inline float normal_draw(int step, int rank, size_t i)
     return (float)(1.7320508 * sum);
 }
 
-/* About normal, of variance 1. Every variant of every scheme gets those of the first steps, which are drawn once. Not for
- * several threads. */
+/* About normal, of variance 1. Every variant of every scheme gets those of the first steps, which are drawn once. Not
+ * for several threads. */
 static inline float normal(int step, int rank, size_t i)
 {
     enum { KEPT = 16 };

@@ -51,8 +51,8 @@ static void draw_step(drawn_step *drawn, uint64_t seed, int step)
     drawn->is_drawn = 1;
 }
 
-/* Fills a step; returns whether some rank's gradient may not be taken. Every variant of every scheme gets the same ones,
- * and so they are drawn once. */
+/* Fills a step; returns whether some rank's gradient may not be taken. Every variant of every scheme gets the same
+ * ones, and so they are drawn once. */
 static int fill(batch *b, uint64_t seed, int step)
 {
     static drawn_step kept[SEEDS][STEPS];

@@ -525,8 +525,8 @@ static void test_ranks_end_together_whatever_is_under_way(void **state)
     }
 }
 
-/* What a scheme holds back is in the unit of what goes in, whatever the weights are: they change in every step here, and
- * what the ranks walk is a few hundredths. */
+/* What a scheme holds back is in the unit of what goes in, whatever the weights are: they change in every step here,
+ * and what the ranks walk is a few hundredths. */
 static tw_status weigh_anew(actor *self, int step)
 {
     return tw_outer_set_weight(self->outer, step % 2 ? 1000 : 1e-3);

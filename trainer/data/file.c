@@ -89,7 +89,7 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
     return TW_OK;
 }
 
-/* ---- what tells lists of files apart ------------------------------------------------------------------------------ */
+/* ---- what tells lists of files apart ----------------------------------------------------------------------------- */
 
 enum { PART = 4096, PARTS = 4, SAMPLE = 10000 };
 

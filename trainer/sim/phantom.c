@@ -1,6 +1,5 @@
-/* A rank played by nobody: a table of tensors whose gradients are noise, through the same reducers, gossips
- * and outer loops. Every rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for
- * it. */
+/* A rank played by nobody: a table of tensors whose gradients are noise, through the same reducers, gossips and outer
+ * loops. Every rank and step has gradients of its own, cut out of one long strip of noise at a place drawn for it. */
 #include "actor.h"
 #include "error.h"
 #include "tensor_table.h"

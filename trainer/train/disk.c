@@ -15,8 +15,8 @@
 
 #define MARK ".first-"
 
-/* A file that only the first of those that share the folder can make: the name is of this one election. Its maker has it
- * locked until it goes, so that nobody takes it for one that a killed run has left. */
+/* A file that only the first of those that share the folder can make: the name is of this one election. Its maker has
+ * it locked until it goes, so that nobody takes it for one that a killed run has left. */
 typedef struct mark {
     char path[CHECKPOINT_PATH];
     int descriptor; /* below 0: another rank was first */
@@ -50,7 +50,7 @@ static void step_down(mark *m)
     close(m->descriptor);
 }
 
-/* ---- what killed elections have left ------------------------------------------------------------------------------ */
+/* ---- what killed elections have left ----------------------------------------------------------------------------- */
 
 static bool is_mark(const char *name)
 {
@@ -85,7 +85,7 @@ static void sweep(const char *path)
     closedir(folder);
 }
 
-/* ---- the election ------------------------------------------------------------------------------------------------- */
+/* ---- the election ------------------------------------------------------------------------------------------------ */
 
 static tw_status elect(worker *w, const char *folder, mark *m)
 {
