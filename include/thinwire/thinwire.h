@@ -564,8 +564,12 @@ typedef struct tw_outer_counts {
     uint64_t bytes_received; /* likewise */
     uint64_t bytes_between;  /* of bytes_sent, to other hosts: see per_host */
     uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
-    uint64_t message_fp32;   /* bytes: all that was given, as fp32 */
-    uint64_t message_packet; /* bytes: what it took */
+    uint64_t elements_sent;  /* these six as a reducer's, of whom a round is a step */
+    uint64_t elements_total;
+    uint64_t compressed_fp32;
+    uint64_t compressed_packet;
+    uint64_t message_fp32;
+    uint64_t message_packet;
     double seconds_codec, seconds_exchange; /* as a reducer's */
     double seconds_wait;                    /* that step and finish blocked their caller in rounds */
     double cosine; /* of the last mean with the momentum before it; without momentum, with the mean before. Negative in

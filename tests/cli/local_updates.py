@@ -32,6 +32,12 @@ class LocalUpdatesTest(CommandLineTest):
             self.assertAlmostEqual(summary["ratio"]["traffic"], every, delta=0.03 * every)
             self.assertEqual(summary["ratio"]["message"], 1)
 
+    def test_the_summary_tells_what_the_exchange_compresses(self):
+        summary = self.train("--workers", 2, "--steps", 24, "--sync", "local:every=3,exchange=topk,density=0.02", *ADAM)
+        self.assertAlmostEqual(summary["density"], 0.02, delta=0.002)
+        self.assertGreater(summary["ratio"]["compressed"], 20)
+        self.assertGreater(summary["ratio"]["message"], 5)
+
     def test_it_learns_with_adamw(self):
         summary = self.train("--workers", 4, "--epochs", 12, "--sync", "diloco:every=8", *ADAM)
         self.assertGreater(summary["metric"]["value"], 0.9)

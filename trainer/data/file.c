@@ -103,7 +103,8 @@ static uint32_t sum_part(uint32_t sum, int file, off_t at)
 /* The first part of it, the last one, and what lies between at the same distance. A small file is all of that. */
 static uint32_t sum_parts(uint32_t sum, int file, off_t size)
 {
-    off_t last = size > PARTS * PART ? size - PART : (PARTS - 1) * PART;
+    const off_t part = PART, all = part * PARTS;
+    off_t last = size > all ? size - part : all - part;
     for (int i = 0; i < PARTS; i++) sum = sum_part(sum, file, last * i / (PARTS - 1));
     return sum;
 }

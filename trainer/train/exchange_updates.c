@@ -135,6 +135,10 @@ static tw_status add_totals(const worker *w, totals *sums)
     v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
     v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
     v[TOTAL_BYTES_BETWEEN] += (double)stats.bytes_between;
+    v[TOTAL_ELEMENTS_SENT] += (double)stats.elements_sent;
+    v[TOTAL_ELEMENTS] += (double)stats.elements_total;
+    v[TOTAL_COMPRESSED_FP32] += (double)stats.compressed_fp32;
+    v[TOTAL_COMPRESSED_PACKET] += (double)stats.compressed_packet;
     v[TOTAL_MESSAGE_FP32] += (double)stats.message_fp32;
     v[TOTAL_MESSAGE_PACKET] += (double)stats.message_packet;
     v[TOTAL_SECONDS_CODEC] += stats.seconds_codec;

@@ -52,7 +52,8 @@ class GossipCounts(Structure):
 class OuterCounts(Structure):
     _fields_ = [("struct_size", c_size_t), ("steps", c_uint64), ("rounds", c_uint64), ("rounds_empty", c_uint64),
                 ("offers_dropped", c_uint64), ("bytes_sent", c_uint64), ("bytes_received", c_uint64),
-                ("bytes_between", c_uint64), ("bytes_dense", c_uint64), ("message_fp32", c_uint64),
+                ("bytes_between", c_uint64), ("bytes_dense", c_uint64), ("elements_sent", c_uint64),
+                ("elements_total", c_uint64), ("compressed_fp32", c_uint64), ("compressed_packet", c_uint64), ("message_fp32", c_uint64),
                 ("message_packet", c_uint64), ("seconds_codec", c_double), ("seconds_exchange", c_double),
                 ("seconds_wait", c_double), ("cosine", c_double)]
 

@@ -175,6 +175,10 @@ static tw_status add_reducer(const tw_reducer *reducer, tw_outer_counts *sum)
     sum->bytes_sent += one.bytes_sent;
     sum->bytes_received += one.bytes_received;
     sum->bytes_between += one.bytes_between;
+    sum->elements_sent += one.elements_sent;
+    sum->elements_total += one.elements_total;
+    sum->compressed_fp32 += one.compressed_fp32;
+    sum->compressed_packet += one.compressed_packet;
     sum->message_fp32 += one.message_fp32;
     sum->message_packet += one.message_packet;
     sum->seconds_codec += one.seconds_codec;
