@@ -93,7 +93,7 @@ tw_status transformer_remember(transformer *t, size_t room)
         if (!t->memory && room > 0) return tw_fail(TW_ERROR_MEMORY, "no memory for a text of %zu tokens", room);
         t->remembered = room;
     }
-    for (size_t i = 0; i < o->layers; i++) t->heard[i] = (nn_heard){t->memory + i * kept, 0};
+    for (size_t i = 0; i < o->layers; i++) t->heard[i] = (nn_heard){t->memory ? t->memory + i * kept : NULL, 0};
     return TW_OK;
 }
 

@@ -382,10 +382,10 @@ int tw_outer_is_due(const tw_outer *outer)
 tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event)
 {
     int applied = 0, started = 0;
-    const tw_outer_options *o = &outer->options;
     TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(tw_need(event, "event"));
     TW_TRY(check_begun(outer, 1));
+    const tw_outer_options *o = &outer->options;
     outer->stats.steps++;
     outer->since++;
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 1;
