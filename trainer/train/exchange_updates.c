@@ -4,7 +4,6 @@
 #include "error.h"
 #include "exchange.h"
 #include "tensor_table.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,20 +97,13 @@ static int meets(const worker *w)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static int all_finite(const float *values, size_t count)
-{
-    int finite = 1;
-    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]) != 0;
-    return finite;
-}
-
 /* A step that is skipped is counted all the same: the others do not wait for one more. */
 static tw_status apply(worker *w, float rate)
 {
     const learner *l = w->learner;
     updates_way *way = way_of(w);
     tw_outer_event event;
-    int finite = all_finite(l->gradients, l->parameter_count);
+    int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
     if (finite && w->settings.clip > 0) clip_norm(l->gradients, l->parameter_count, w->settings.clip);
     if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
     TW_TRY(tw_outer_step(way->outer, way->weights, &event));

@@ -4,7 +4,6 @@
 #include "exchange.h"
 #include "scheme.h"
 #include "tensor_table.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,19 +120,12 @@ static tw_status read(worker *w)
     return tell_divergence(w, tw_gossip_read(way_of(w)->gossip, way_of(w)->weights));
 }
 
-static int all_finite(const float *values, size_t count)
-{
-    int finite = 1;
-    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]) != 0;
-    return finite;
-}
-
 static tw_status apply(worker *w, float rate)
 {
     float *gradients = w->learner->gradients;
     /* A gradient of NaN would stay in the momentum for ever. As a step it is refused, counted and, where the others
      * expect a step, replaced by zeros. */
-    if (all_finite(gradients, w->learner->parameter_count))
+    if (tensor_table_is_finite(gradients, w->learner->parameter_count))
         optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients);
     TW_TRY(notice_losses(w));
     return tell_divergence(w, tw_gossip_add(way_of(w)->gossip, (const float *const *)way_of(w)->gradients));

@@ -33,17 +33,17 @@ void tensor_table_place(const tw_tensor *tensors, size_t count, float *values, f
     for (size_t i = 0; i < count; values += tw_tensor_count(&tensors[i++])) places[i] = values;
 }
 
-static int all_finite(const float *values, size_t count)
+int tensor_table_is_finite(const float *values, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i])) return 0;
-    return 1;
+    int finite = 1;
+    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]) != 0;
+    return finite;
 }
 
 tw_status tensor_table_check_finite(const tw_tensor *tensors, size_t count, const float *values)
 {
     for (size_t i = 0; i < count; values += tw_tensor_count(&tensors[i++]))
-        if (!all_finite(values, tw_tensor_count(&tensors[i])))
+        if (!tensor_table_is_finite(values, tw_tensor_count(&tensors[i])))
             return tw_fail(TW_ERROR_FORMAT,
                            "its %s has values that are NaN or infinite, so its run had diverged; take one from before "
                            "that, or train again with a smaller --lr",
