@@ -1,8 +1,8 @@
 /* Reads any text as one of the lists that options take: the first byte chooses. What is accepted must be in its range;
  * what is not must be refused as an argument or a spec. (read_speech_text.c has the settings of features.) */
-#include "capture.h"
+#include "dump_gradients.h"
 #include "fuzz.h"
-#include "handicap.h"
+#include "slowdown.h"
 #include "schedule.h"
 #include "simulate.h"
 
@@ -52,9 +52,9 @@ static void read_gossip(const char *spec)
     tw_gossip_destroy(gossip);
 }
 
-static void check_handicap(const handicap *h)
+static void check_slowdown(const slowdown *h)
 {
-    must(h->factor >= 1 && isfinite(h->factor) && h->pause_count <= HANDICAP_PAUSES);
+    must(h->factor >= 1 && isfinite(h->factor) && h->pause_count <= SLOWDOWN_PAUSES);
     for (size_t i = 0; i < h->pause_count; i++) {
         must(h->pauses[i].step >= 1 && h->pauses[i].step <= STEPS);
         must(h->pauses[i].seconds >= 0 && isfinite(h->pauses[i].seconds));
@@ -63,16 +63,16 @@ static void check_handicap(const handicap *h)
 
 static void read_slow(const char *text)
 {
-    handicap h;
+    slowdown h;
     for (int rank = 0; rank < RANKS; rank++)
-        if (accepted(handicap_parse(text, NULL, rank, RANKS, STEPS, &h))) check_handicap(&h);
+        if (accepted(slowdown_parse(text, NULL, rank, RANKS, STEPS, &h))) check_slowdown(&h);
 }
 
 static void read_pause(const char *text)
 {
-    handicap h;
+    slowdown h;
     for (int rank = 0; rank < RANKS; rank++)
-        if (accepted(handicap_parse(NULL, text, rank, RANKS, STEPS, &h))) check_handicap(&h);
+        if (accepted(slowdown_parse(NULL, text, rank, RANKS, STEPS, &h))) check_slowdown(&h);
 }
 
 static void read_schedule(const char *text)
@@ -87,9 +87,9 @@ static void read_schedule(const char *text)
 
 static void read_capture(const char *text)
 {
-    capture c = {0};
-    if (!accepted(capture_parse("folder", text, PASS, STEPS, &c))) return;
-    must(c.range_count >= 1 && c.range_count <= CAPTURE_RANGES);
+    gradient_dump c = {0};
+    if (!accepted(dump_parse("folder", text, PASS, STEPS, &c))) return;
+    must(c.range_count >= 1 && c.range_count <= DUMP_RANGES);
     for (size_t i = 0; i < c.range_count; i++)
         must(c.ranges[i].first > PASS && c.ranges[i].first <= c.ranges[i].last && c.ranges[i].last <= STEPS);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Folders are layers when they are linked, too: checks that no object of src/ uses a function or a table of a layer it
-may not see. An include is not needed for that: a declaration written by hand is enough. And all memory comes from
+"""Folders are layers when they are linked, too: checks that no object of src/ or trainer/ uses a function or a table of a layer it
+may not see. An include is not needed for that: a declaration written by hand is enough. And all memory of the library comes from
 src/base/memory.c, so that a program's own allocator (tw_set_allocator) sees all of it.
 
 `layers_linked.py NM OBJECT...`: the objects of the library, in the folders where CMake builds them."""
@@ -12,7 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 from layers import MAY_SEE
 
-FOLDER = re.compile(r"(?:^|/)(src/[\w/]+?)/CMakeFiles/")
+FOLDER = re.compile(r"(?:^|/)((?:src|trainer)/[\w/]+?)/CMakeFiles/")
 ALLOCATION = {"malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign", "memalign", "strdup",
               "strndup", "asprintf", "vasprintf", "getline", "getdelim", "open_memstream", "realpath"}
 
@@ -26,17 +26,22 @@ def symbols(nm, path):
     return defined, needed
 
 
+def may_use(folder, other):
+    """The trainer finds the library's functions in its shared object, which hides what is not public."""
+    return other in (folder, *MAY_SEE[folder]) or (folder.startswith("trainer/") and other.startswith("src/"))
+
+
 def main(nm, *objects):
     owner, needs, found = {}, collections.defaultdict(set), []
     for path in objects:
         folder = FOLDER.search(path).group(1)
         defined, needed = symbols(nm, path)
-        owner.update((name, folder) for name in defined if name.startswith("tw_"))
+        owner.update(dict.fromkeys(defined, folder))
         needs[folder] |= needed
-        if not path.endswith("memory.c.o"):
+        if folder.startswith("src/") and not path.endswith("memory.c.o"):
             found += [f"{path} uses {name} instead of memory.h" for name in sorted(needed & ALLOCATION)]
     found += [f"{folder} uses {name} of {owner[name]}" for folder, names in sorted(needs.items()) for name in sorted(names)
-             if name in owner and owner[name] not in (folder, *MAY_SEE[folder])]
+              if name in owner and not may_use(folder, owner[name])]
     links = sum(name in owner and owner[name] != folder for folder, names in needs.items() for name in names)
     print("\n".join(found) if found else f"{len(needs)} layers keep to their {links} links")
     return 1 if found or not links else 0

@@ -3,7 +3,7 @@
 #include "checkpoint.h"
 #include "exchange_gradients.h"
 #include "folder.h"
-#include "seal.h"
+#include "checksum.h"
 #include "small_run.h"
 
 /* One worker on a comm of its own. */
@@ -264,7 +264,7 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
     kept[TOTAL_SECONDS_DATA] = 5;
     for (size_t count = TOTAL_BYTES_BETWEEN; count <= TOTAL_COUNT; count++) {
         assert_ok(tw_state_put(saved, "totals", TW_F64, 1, &count, kept));
-        assert_ok(seal_put(saved));
+        assert_ok(checksum_put(saved));
         assert_ok(tw_state_save(saved, path));
         run.settings.resume = "";
         assert_ok(open_bench(&b, &run));
@@ -292,7 +292,7 @@ static void an_epoch_of_six_sums_is_read(void **state)
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005/worker-0.safetensors", run.settings.out);
     assert_ok(tw_state_load(path, &saved));
     assert_ok(tw_state_put(saved, "epoch", TW_F64, 1, (size_t[]){9}, old));
-    assert_ok(seal_put(saved));
+    assert_ok(checksum_put(saved));
     assert_ok(tw_state_save(saved, path));
     tw_state_destroy(saved);
     run.settings.resume = "";

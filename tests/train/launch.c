@@ -1,4 +1,5 @@
 /* How the program ends: the exit code, and one voice that tells the cause. */
+#include "exit.h"
 #include "launch.h"
 #include "folder.h"
 #include "interrupt.h"

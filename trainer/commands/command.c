@@ -1,7 +1,8 @@
 /* What all commands begin with: which one it is, its options, and what can be printed about them. */
 #include "commands.h"
 #include "error.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "page_text.h"
 #include "task.h"
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static int refuse_unknown(const command_list *list, const char *word)
         tw_fail(TW_ERROR_ARGUMENT, "%s is a task, not a command; thinwire train %s trains on it", word, word);
     else
         words_refuse("command", word, strlen(word), listed_name);
-    return launch_refuse();
+    return launcher_refuse();
 }
 
 int command_choose(const command_list *list, int argc, char **argv)
@@ -108,7 +109,7 @@ static int refuse_rest(const char *word)
 {
     tw_fail(TW_ERROR_ARGUMENT, "thinwire help: %s is one word too many: want those of a command, such as train lm",
             word);
-    return launch_refuse();
+    return launcher_refuse();
 }
 
 /* The page of the command that the words name: what --help behind them prints. */
@@ -163,7 +164,7 @@ int command_run(const option_page *page, int argc, char **argv, void *settings,
     int code = EXIT_DONE;
     if (asked.by_name && (size_t)argc - 1 > page->most_arguments)
         return refuse_rest(argv[page->most_arguments]); /* the last word is --help */
-    if (options_parse(page, argc, argv, settings, &set) != TW_OK) return launch_refuse();
+    if (options_parse(page, argc, argv, settings, &set) != TW_OK) return launcher_refuse();
     if (set.help)
         print_page(page);
     else
@@ -176,5 +177,5 @@ int command_end(int code)
 {
     if ((fflush(stdout) == 0 && !ferror(stdout)) || code != EXIT_DONE) return code;
     tw_fail(TW_ERROR_IO, "what was printed could not be written to standard output; is its disk full?");
-    return launch_refuse();
+    return launcher_refuse();
 }

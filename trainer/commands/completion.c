@@ -1,6 +1,7 @@
 /* thinwire completion: scripts with which a shell completes thinwire's words. The scripts ask the program. */
 #include "commands.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include <string.h>
 
 static const char for_bash[] =
@@ -52,7 +53,7 @@ static int run(void *settings, options *set)
     else if (strcmp(name, "zsh") == 0)
         fputs(for_zsh, stdout);
     else
-        return words_refuse("script for the shell", name, strlen(name), shell), launch_refuse();
+        return words_refuse("script for the shell", name, strlen(name), shell), launcher_refuse();
     return EXIT_DONE;
 }
 

@@ -4,7 +4,8 @@
 #include "error.h"
 #include "folder.h"
 #include "json_file.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "options.h"
 #include "run_log.h"
 
@@ -156,11 +157,11 @@ static int run(void *command_settings, options *set)
     char folder[FOLDER_PATH - 64], plot[FOLDER_PATH];
     demo_figures figures[DEMO_RUNS] = {{0}};
     (void)set;
-    if (choose_folder(settings, folder, sizeof folder) != TW_OK) return launch_refuse();
+    if (choose_folder(settings, folder, sizeof folder) != TW_OK) return launcher_refuse();
     for (int i = 0; i < DEMO_RUNS; i++) {
         int code = train(settings, &runs[i], folder);
         if (code != EXIT_DONE) return code;
-        if (read_figures(folder, &runs[i], &figures[i]) != TW_OK) return launch_refuse();
+        if (read_figures(folder, &runs[i], &figures[i]) != TW_OK) return launcher_refuse();
     }
     print_table(settings, figures);
     if (demo_plot(folder, runs, figures, plot, sizeof plot) == TW_OK)

@@ -3,7 +3,8 @@
 #include "commands.h"
 #include "error.h"
 #include "export_folder.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "regular_file.h"
 #include "trained.h"
 #include "whole_file.h"
@@ -136,10 +137,10 @@ static int run(void *settings, options *set)
 {
     trained t;
     const export_settings *s = settings;
-    if (trained_open(set->arguments[0], s->checkpoint, &t) != TW_OK) return launch_refuse();
+    if (trained_open(set->arguments[0], s->checkpoint, &t) != TW_OK) return launcher_refuse();
     tw_status status = export(&t, s, set->arguments[1]);
     trained_close(&t);
-    return status == TW_OK ? EXIT_DONE : launch_refuse();
+    return status == TW_OK ? EXIT_DONE : launcher_refuse();
 }
 
 int command_export(int argc, char **argv)

@@ -1,6 +1,7 @@
 /* thinwire tasks and thinwire models: what the words of a command line may be. */
 #include "commands.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "page_text.h"
 #include "task.h"
 #include <string.h>
@@ -76,7 +77,7 @@ static int print_models(void *settings, options *set)
     const task_ops *only = NULL;
     (void)settings;
     if (set->argument_count > 0 && print_model(set->arguments[0])) return EXIT_DONE;
-    if (set->argument_count > 0 && task_find(set->arguments[0], &only) != TW_OK) return launch_refuse();
+    if (set->argument_count > 0 && task_find(set->arguments[0], &only) != TW_OK) return launcher_refuse();
     for (size_t i = 0; task_at(i); i++) {
         if (only && task_at(i) != only) continue;
         if (i && !only) printf("\n");

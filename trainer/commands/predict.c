@@ -4,7 +4,8 @@
 #include "commands.h"
 #include "error.h"
 #include "folder.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "trained.h"
 #include <cJSON.h>
 #include <limits.h>
@@ -160,11 +161,11 @@ static int answer_all(const trained *t, const predict_settings *s, const options
 {
     int code = EXIT_DONE;
     size_t files = set->argument_count - 1;
-    if (files == 0) return answer_file(t, s, NULL, false) == TW_OK ? code : launch_refuse();
+    if (files == 0) return answer_file(t, s, NULL, false) == TW_OK ? code : launcher_refuse();
     for (size_t i = 1; i <= files; i++)
         if (refuse_folder(s, set, set->arguments[i]) != TW_OK ||
             answer_file(t, s, set->arguments[i], files > 1) != TW_OK)
-            code = launch_refuse();
+            code = launcher_refuse();
     return code;
 }
 
@@ -182,7 +183,7 @@ static int refuse_unopened(const predict_settings *s, const options *set)
     if (!is_run(first) && is_run(last))
         tw_fail(TW_ERROR_ARGUMENT, "%s is no checkpoint, but %s is: it comes first, as in thinwire %s %s %s", first,
                 last, s->only ? s->only->used_by : "predict", last, first);
-    return launch_refuse();
+    return launcher_refuse();
 }
 
 static int run(void *settings_of_it, options *set)
@@ -190,7 +191,7 @@ static int run(void *settings_of_it, options *set)
     const predict_settings *s = settings_of_it;
     trained t;
     if (trained_open(set->arguments[0], s->checkpoint, &t) != TW_OK) return refuse_unopened(s, set);
-    int code = check_task(&t, s, set) == TW_OK ? answer_all(&t, s, set) : launch_refuse();
+    int code = check_task(&t, s, set) == TW_OK ? answer_all(&t, s, set) : launcher_refuse();
     trained_close(&t);
     return code;
 }
@@ -199,7 +200,7 @@ static int run_for(const task_ops *only, int argc, char **argv)
 {
     predict_settings settings = {.only = only};
     predict_page page;
-    if (make_page(only, &page) != TW_OK) return launch_refuse();
+    if (make_page(only, &page) != TW_OK) return launcher_refuse();
     return command_run(&page.page, argc, argv, &settings, run);
 }
 

@@ -2,7 +2,8 @@
 #include "commands.h"
 #include "error.h"
 #include "exchange.h"
-#include "launch.h"
+#include "exit.h"
+#include "launcher.h"
 #include "plugins.h"
 #include "scheme.h"
 #include "scheme_words.h"
@@ -66,12 +67,12 @@ static tw_status print_help(const char *name)
 static int run(void *command_settings, options *set)
 {
     const schemes_settings *settings = command_settings;
-    if (plugins_load(settings->plugin) != TW_OK) return launch_refuse();
+    if (plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
     if (set->argument_count == 0) {
         print_list();
         return EXIT_DONE;
     }
-    return print_help(set->arguments[0]) == TW_OK ? EXIT_DONE : launch_refuse();
+    return print_help(set->arguments[0]) == TW_OK ? EXIT_DONE : launcher_refuse();
 }
 
 int command_schemes(int argc, char **argv)

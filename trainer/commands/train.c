@@ -1,9 +1,11 @@
 #include "commands.h"
 #include "error.h"
 #include "folder.h"
-#include "initial.h"
+#include "init_from.h"
+#include "exit.h"
+#include "launcher.h"
 #include "launch.h"
-#include "past_run.h"
+#include "resume.h"
 #include "plugins.h"
 #include "settings.h"
 #include <stdio.h>
@@ -27,7 +29,7 @@ static tw_status complete_resume(options *set, train_settings *settings)
         return tw_fail(TW_ERROR_ARGUMENT, "--resume goes on with the run in --out DIR, and --out none names none; name "
                                           "the run: --resume DIR --out none");
     if (!*from) from = settings->out;
-    TW_TRY(past_run_inherit(from, set, settings));
+    TW_TRY(resume_inherit(from, set, settings));
     if (settings->out || folder_names_checkpoint(from)) return TW_OK;
     /* A folder of that name is one, where a person has named it as the run. */
     if (asprintf(&settings->out, "%s%s", strcmp(from, NOTHING) == 0 ? "./" : "", from) >= 0) return TW_OK;
@@ -59,7 +61,7 @@ static tw_status check_word(const options *set, const train_settings *s)
 static tw_status read_config(options *set, const train_settings *s)
 {
     if (!s->config) return TW_OK;
-    TW_TRY(past_run_check_task(s->config, s->task));
+    TW_TRY(resume_check_task(s->config, s->task));
     return options_read_file(set, s->config);
 }
 
@@ -71,7 +73,7 @@ static tw_status complete(options *set, train_settings *settings)
     TW_TRY(read_config(set, settings));
     TW_TRY(plugins_resolve(&settings->plugin));
     TW_TRY(complete_resume(set, settings));
-    TW_TRY(initial_shape(set, settings));
+    TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));
     settings->momentum_given = options_given(set, "momentum");
     settings->nesterov_given = options_given(set, "nesterov");
@@ -86,9 +88,9 @@ static tw_status show(const train_settings *s, bool *shown)
 static int run(void *settings, options *set)
 {
     bool shown = false;
-    if (show(settings, &shown) != TW_OK) return launch_refuse();
+    if (show(settings, &shown) != TW_OK) return launcher_refuse();
     if (shown) return EXIT_DONE;
-    return complete(set, settings) == TW_OK ? launch(settings) : launch_refuse();
+    return complete(set, settings) == TW_OK ? launch(settings) : launcher_refuse();
 }
 
 /* The value that an option has on the line; NULL where it is not there or has none. */
@@ -117,7 +119,7 @@ static tw_status infer_task(int argc, char **argv, const task_ops **ops)
     char *name = NULL;
     int has_name = run && *run, continues = run || asks(argc, argv, "--resume");
     if (!has_name) run = continues ? find_value(argc, argv, "--out") : NULL;
-    if (run) return past_run_task(run, ops);
+    if (run) return resume_task(run, ops);
     if (config) TW_TRY(options_find_in_file(config, "task", &name));
     if (!name)
         return tw_fail(TW_ERROR_ARGUMENT,
@@ -143,8 +145,8 @@ int command_train(int argc, char **argv)
 {
     train_settings settings = {0};
     train_page page;
-    if (choose_task(argc, argv, &settings.task) != TW_OK) return launch_refuse();
-    if (settings_page(settings.task, &page) != TW_OK) return launch_refuse();
+    if (choose_task(argc, argv, &settings.task) != TW_OK) return launcher_refuse();
+    if (settings_page(settings.task, &page) != TW_OK) return launcher_refuse();
     page.page.least_arguments = 0; /* the task is known by now */
     return command_run(&page.page, argc, argv, &settings, run);
 }

@@ -21,7 +21,7 @@ typedef struct train_settings {
     int transport;      /* transport_choice */
     char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
-    char *slow, *pause; /* see handicap_parse */
+    char *slow, *pause; /* see slowdown_parse */
     char *join;         /* see joining.h; NULL: the workers are threads, or MPI's */
     char *key_file;     /* see joining.h and sealing.h */
     char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
@@ -29,7 +29,7 @@ typedef struct train_settings {
     char *init_from;    /* NULL: random weights; else a checkpoint or a run's folder to begin with */
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
-    char *dump_steps;     /* see capture_parse */
+    char *dump_steps;     /* see dump_parse */
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */
     long rank;            /* with join: the one this process wants; -1: any */

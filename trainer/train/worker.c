@@ -19,7 +19,7 @@ static tw_status plan_steps(worker *w)
     const train_settings *s = &w->settings;
     w->steps_per_epoch = w->learner->steps_per_epoch;
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
-    TW_TRY(handicap_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->handicap));
+    TW_TRY(slowdown_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->slowdown));
     /* Where neither a person, nor the task, nor the model has a wish. */
     const char *wish = s->schedule ? s->schedule : "constant";
     w->spec = scheme_for_run(s->sync, w->steps);
@@ -148,7 +148,7 @@ void worker_release(worker *w)
     optimiser_destroy(w->optimiser);
     task_learner_destroy(w->learner);
     free(w->mean_buffers);
-    capture_release(&w->capture);
+    dump_release(&w->dump);
 }
 
 tw_status worker_begin(worker *w)
@@ -212,7 +212,7 @@ tw_status worker_plan_capture(worker *w)
         return tw_fail(TW_ERROR_ARGUMENT, "--dump-steps %s: --dump-gradients DIR says where to, and is missing",
                        s->dump_steps);
     if (!s->dump_gradients) return TW_OK;
-    TW_TRY(capture_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->capture));
+    TW_TRY(dump_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->dump));
     return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
 }
 
@@ -221,7 +221,7 @@ static tw_status submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
     if (w->gradient_ready) w->gradient_ready(w->pace);
-    if (w->capture.state) TW_TRY(capture_put(&w->capture, &w->learner->tensors[index], gradient));
+    if (w->dump.state) TW_TRY(dump_put(&w->dump, &w->learner->tensors[index], gradient));
     return w->exchange->submit ? w->exchange->submit(w, index, gradient) : TW_OK;
 }
 
@@ -250,11 +250,11 @@ static tw_status step_clipped(worker *w, task_score *score)
  * full disk ends all of them alike; where each is at a step of its own, they are not all here. */
 static tw_status backward(worker *w, task_score *score)
 {
-    int due = capture_is_due(&w->capture, w->step + 1);
-    if (due && w->rank == 0) TW_TRY(capture_begin(&w->capture));
+    int due = dump_is_due(&w->dump, w->step + 1);
+    if (due && w->rank == 0) TW_TRY(dump_begin(&w->dump));
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
     if (!due) return TW_OK;
-    tw_status saved = w->rank == 0 ? capture_save(&w->capture, w->step + 1) : TW_OK;
+    tw_status saved = w->rank == 0 ? dump_save(&w->dump, w->step + 1) : TW_OK;
     return w->exchange->replicas || w->exchange->side_by_side ? agree_status(w, saved) : saved;
 }
 
@@ -314,7 +314,7 @@ tw_status worker_step(worker *w, double *loss)
     TW_TRY(backward(w, &score));
     double pass = tw_clock() - ready;
     optimiser_hold(w->optimiser, w->learner->held_tensors);
-    if (!w->gradient_ready) handicap_suffer(&w->handicap, w->step + 1, pass);
+    if (!w->gradient_ready) slowdown_suffer(&w->slowdown, w->step + 1, pass);
     count_pass(w, pass);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
     TW_TRY(apply(w, rate));

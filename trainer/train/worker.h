@@ -2,8 +2,8 @@
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
-#include "capture.h"
-#include "handicap.h"
+#include "dump_gradients.h"
+#include "slowdown.h"
 #include "optimiser.h"
 #include "schedule.h"
 #include "settings.h"
@@ -50,11 +50,11 @@ typedef struct evaluation {
     int is_cut;        /* the run is asked to stop, so some of the split may be left out */
 } evaluation;
 
-/* The best figures of the validation set so far: see choice.h. */
-typedef struct choice {
+/* The best figures of the validation set so far: see best.h. */
+typedef struct best_checkpoint {
     uint64_t step; /* whose weights had them; 0: there are none */
     task_score score;
-} choice;
+} best_checkpoint;
 
 enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
 
@@ -78,7 +78,7 @@ typedef struct worker {
     double scheme_warmup; /* steps until the scheme sends what it will send in the long run */
     int synchronous;      /* all workers take a step together, by gossip too */
     schedule schedule;
-    handicap handicap;
+    slowdown slowdown;
 
     uint64_t steps_per_epoch, steps;
     uint64_t step;       /* how many are done: the next step's number */
@@ -88,7 +88,7 @@ typedef struct worker {
     void (*gradient_ready)(void *pace);
     void *pace;
 
-    capture capture; /* the same steps on every rank; rank 0 keeps them */
+    gradient_dump dump; /* the same steps on every rank; rank 0 keeps them */
 
     int first_on_disk; /* this worker writes what is to be there once on each disk: see disk.h */
 
@@ -96,7 +96,7 @@ typedef struct worker {
 
     int unseen; /* what an evaluation left out is still to be looked at: the same on all ranks, and in a checkpoint */
 
-    choice best;     /* what models are chosen by, where the task has a validation set */
+    best_checkpoint best;     /* what models are chosen by, where the task has a validation set */
     uint64_t judged; /* the step whose weights the learner has, once the run is over and they are the best; else 0 */
     uint32_t last_checksum; /* of the weights that they replaced */
 

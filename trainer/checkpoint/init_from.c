@@ -1,0 +1,192 @@
+#include "init_from.h"
+#include "agree.h"
+#include "error.h"
+#include "model_file.h"
+#include "tensor_table.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what fits --------------------------------------------------------------------------------------------------- */
+
+static int find_entry(const tw_state *state, const char *name, tw_state_entry *entry)
+{
+    for (size_t i = 0; i < tw_state_count(state); i++)
+        if (tw_state_at(state, i, entry) == TW_OK && strcmp(entry->name, name) == 0) return 1;
+    return 0;
+}
+
+static int has_shape(const tw_tensor *tensor, const tw_state_entry *entry)
+{
+    if (entry->dtype != TW_F32 || entry->dims != tensor->dims) return 0;
+    for (size_t d = 0; d < tensor->dims; d++)
+        if (entry->shape[d] != tensor->shape[d]) return 0;
+    return 1;
+}
+
+/* The last layer's tensors begin alike: "fc.weight", "fc.bias". */
+static int is_head(const learner *l, const tw_tensor *tensor)
+{
+    const char *last = l->tensors[l->tensor_count - 1].name, *dot = strrchr(last, '.');
+    return dot && strncmp(tensor->name, last, (size_t)(dot + 1 - last)) == 0;
+}
+
+static void describe_shape(size_t dims, const size_t *shape, char text[96])
+{
+    size_t used = (size_t)snprintf(text, 96, dims ? "" : "1");
+    for (size_t d = 0; d < dims && used < 96; d++)
+        used += (size_t)snprintf(text + used, 96 - used, "%s%zu", d ? "x" : "", shape[d]);
+}
+
+/* *differs: it is of the last layer, which may; or it is already known to be new. */
+static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const tw_state *state, int *differs)
+{
+    tw_state_entry entry;
+    char had[96], has[96];
+    if (*differs && is_head(l, tensor)) return TW_OK;
+    if (!find_entry(state, tensor->name, &entry))
+        return tw_fail(TW_ERROR_STATE,
+                       "it has no %s, which the network of this run has; --model and what shapes the "
+                       "network have to be as they were",
+                       tensor->name);
+    if (has_shape(tensor, &entry)) return TW_OK;
+    *differs |= is_head(l, tensor);
+    if (is_head(l, tensor)) return TW_OK;
+    describe_shape(entry.dims, entry.shape, had);
+    describe_shape(tensor->dims, tensor->shape, has);
+    return tw_fail(TW_ERROR_STATE, "its %s is %s, but %s in the network of this run; the last layer alone may differ",
+                   tensor->name, had, has);
+}
+
+static int is_known(const char *name, const tw_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(tensors[i].name, name) == 0) return 1;
+    return 0;
+}
+
+/* A tensor of the checkpoint's network that this one has not. */
+static int is_left(const learner *l, const tw_state_entry *entry)
+{
+    if (entry->dtype != TW_F32 || strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) == 0) return 0;
+    return !is_known(entry->name, l->tensors, l->tensor_count) &&
+           !is_known(entry->name, l->buffer_tensors, l->buffer_tensor_count);
+}
+
+/* A part of a larger network is no network: what is left over counts, too. */
+static tw_status check_rest(const learner *l, const tw_state *state)
+{
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(state, i, &entry));
+        if (!is_left(l, &entry)) continue;
+        return tw_fail(TW_ERROR_STATE, "the network of this run has no %s, which it has", entry.name);
+    }
+    return TW_OK;
+}
+
+/* ---- the shape --------------------------------------------------------------------------------------------------- */
+
+static int begins_with(const task_ops *ops, const char *past)
+{
+    return strcmp(past, ops->name) == 0 || (ops->begins_with && strcmp(past, ops->begins_with) == 0);
+}
+
+static tw_status check_task(const task_ops *ops, const tw_state *state)
+{
+    const char *past = tw_state_text(state, "task");
+    if (past && begins_with(ops, past)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "it is of task %s, not %s%s%s", past ? past : "(it does not say)", ops->name,
+                   ops->begins_with ? " or " : "", ops->begins_with ? ops->begins_with : "");
+}
+
+typedef struct shaping {
+    options *set;
+    const train_settings *settings;
+} shaping;
+
+static tw_status take_shape(void *context, const tw_state *state)
+{
+    const shaping *to = context;
+    TW_TRY(check_task(to->settings->task, state));
+    return to->settings->task->take_sizes(to->set, to->settings->own, state);
+}
+
+tw_status init_from_shape(options *set, const train_settings *s)
+{
+    shaping to = {set, s};
+    const model_choice best = {MODEL_BEST, true}; /* which one it is, is told when its weights are taken */
+    return s->init_from && s->task->take_sizes ? model_file_read(s->init_from, &best, take_shape, &to) : TW_OK;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+static tw_status take_tensor(const tw_tensor *tensor, const tw_state *state, float *values)
+{
+    TW_TRY(tensor_table_get(state, "", tensor, 1, values));
+    return tensor_table_check_finite(tensor, 1, values);
+}
+
+static tw_status take_table(const learner *l, const tw_state *state, const tw_tensor *tensors, size_t count,
+                            float *values, int without_head)
+{
+    for (size_t i = 0; i < count; values += tw_tensor_count(&tensors[i++]))
+        if (!without_head || !is_head(l, &tensors[i])) TW_TRY(take_tensor(&tensors[i], state, values));
+    return TW_OK;
+}
+
+/* Names of what the checkpoint has and this network has not, as many as a line takes. */
+static size_t list_left(const learner *l, const tw_state *state, char *text, size_t room)
+{
+    size_t left = 0, used = 0;
+    *text = 0;
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        if (tw_state_at(state, i, &entry) != TW_OK || !is_left(l, &entry)) continue;
+        if (used < room) used += (size_t)snprintf(text + used, room - used, "%s%s", left ? ", " : "", entry.name);
+        left++;
+    }
+    if (used >= room) strcpy(text + room - 4, "...");
+    return left;
+}
+
+/* What was taken, what was left, and what is new. */
+static void tell_taken(const worker *w, const tw_state *state)
+{
+    const learner *l = w->learner;
+    char left[512], fresh[256] = "";
+    size_t taken = l->buffer_tensor_count, used = 0, count = list_left(l, state, left, sizeof left);
+    for (size_t i = 0; i < l->tensor_count; i++) {
+        const char *name = l->tensors[i].name;
+        taken += !is_head(l, &l->tensors[i]);
+        if (is_head(l, &l->tensors[i]) && used < sizeof fresh)
+            used += (size_t)snprintf(fresh + used, sizeof fresh - used, "%s%s", used ? ", " : "", name);
+    }
+    fprintf(stderr, "thinwire: %s: %zu tensors are taken; %zu are left%s%s%s; new: %s\n", w->settings.init_from, taken,
+            count, count ? " (" : "", left, count ? ")" : "", fresh);
+}
+
+static tw_status take(void *context, const tw_state *state)
+{
+    worker *w = context;
+    learner *l = w->learner;
+    TW_TRY(check_task(w->task->ops, state));
+    int another = strcmp(tw_state_text(state, "task"), w->task->ops->name) != 0, differs = another;
+    for (size_t i = 0; i < l->tensor_count; i++) TW_TRY(check_tensor(l, &l->tensors[i], state, &differs));
+    for (size_t i = 0; i < l->buffer_tensor_count; i++) TW_TRY(check_tensor(l, &l->buffer_tensors[i], state, &differs));
+    if (!another) TW_TRY(check_rest(l, state));
+    TW_TRY(take_table(l, state, l->tensors, l->tensor_count, l->parameters, differs));
+    TW_TRY(take_table(l, state, l->buffer_tensors, l->buffer_tensor_count, l->buffers, 0));
+    if (another && !w->settings.quiet) tell_taken(w, state);
+    if (differs && !another && !w->settings.quiet)
+        fprintf(stderr, "thinwire: the weights are those of %s, but for a new last layer (%s): its shape differs\n",
+                w->settings.init_from, l->tensors[l->tensor_count - 1].name);
+    return TW_OK;
+}
+
+tw_status init_from_take(worker *w)
+{
+    learner *l = w->learner;
+    const model_choice best = {MODEL_BEST, w->settings.quiet};
+    TW_TRY(agree_status(w, w->rank == 0 ? model_file_read(w->settings.init_from, &best, take, w) : TW_OK));
+    return l->buffer_count > 0 ? tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)) : TW_OK;
+}

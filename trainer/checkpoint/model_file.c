@@ -1,0 +1,137 @@
+#include "model_file.h"
+#include "best.h"
+#include "error.h"
+#include "folder.h"
+#include "regular_file.h"
+#include "checksum.h"
+#include <stdlib.h>
+
+tw_status model_file_named(const char *path, tw_status status)
+{
+    if (status == TW_OK) return TW_OK;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", path, text);
+}
+
+/* The newest with a model file. */
+static tw_status find_complete(const char *path, char folder[FOLDER_PATH])
+{
+    char file[CHECKPOINT_PATH];
+    for (size_t newer = 0; folder_find(path, newer, folder) == TW_OK; newer++)
+        if (path_exists(folder_model(folder, file))) return TW_OK;
+    TW_TRY(folder_find(path, 0, folder));
+    return tw_fail(
+        TW_ERROR_IO,
+        "%s has no model.safetensors: rank 0 writes it, and where machines have disks of their own, its has the "
+        "network",
+        folder);
+}
+
+/* A step of 1 or more; 0: the word is none. */
+static uint64_t parse_step(const char *word)
+{
+    char *end;
+    errno = 0;
+    unsigned long long step = strtoull(word, &end, 10);
+    return *word >= '0' && *word <= '9' && *end == '\0' && errno == 0 && step < UINT64_MAX ? step : 0;
+}
+
+static tw_status find_step(const char *run, const char *word, char folder[FOLDER_PATH])
+{
+    uint64_t step = parse_step(word);
+    if (step == 0) return tw_fail(TW_ERROR_ARGUMENT, "--checkpoint %s: it is best, last or the number of a step", word);
+    if (folder_holds(run, step, folder)) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "%s/checkpoints holds no checkpoint of step %s", run, word);
+}
+
+static void tell_best(const char *run, uint64_t best, const char *last, const char *found)
+{
+    if (found)
+        fprintf(stderr, "thinwire: %s is taken, which did best on the validation set; the last is %s\n", found, last);
+    else
+        fprintf(stderr,
+                "thinwire: %s has lost step %llu, which did best on the validation set; the last, %s, is taken\n", run,
+                (unsigned long long)best, last);
+}
+
+/* A run's last checkpoint says which one is the best. */
+static tw_status find_best(const char *run, const model_choice *meant, char file[CHECKPOINT_PATH])
+{
+    char folder[FOLDER_PATH], last[FOLDER_PATH];
+    tw_state *state;
+    TW_TRY(find_complete(run, last));
+    TW_TRY(checksum_load(folder_model(last, file), &state));
+    uint64_t best = best_step(state);
+    tw_state_destroy(state);
+    int there = best > 0 && folder_holds(run, best, folder);
+    if (best == 0 || (there && strcmp(folder, last) == 0)) return TW_OK;
+    if (there) folder_model(folder, file);
+    if (!meant->quiet) tell_best(run, best, last, there ? folder : NULL);
+    return TW_OK;
+}
+
+static tw_status find_in_run(const char *run, const model_choice *meant, char file[CHECKPOINT_PATH])
+{
+    char folder[FOLDER_PATH];
+    if (meant && strcmp(meant->which, MODEL_BEST) == 0) return find_best(run, meant, file);
+    if (meant && strcmp(meant->which, MODEL_LAST) != 0)
+        TW_TRY(find_step(run, meant->which, folder));
+    else
+        TW_TRY(find_complete(run, folder));
+    folder_model(folder, file);
+    return TW_OK;
+}
+
+/* `path` leaves nothing to choose. */
+static tw_status check_no_choice(const char *path, const model_choice *meant)
+{
+    if (!meant || strcmp(meant->which, MODEL_BEST) == 0) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--checkpoint %s chooses among those of a run's folder, and %s is one of them",
+                   meant->which, path);
+}
+
+/* A checkpoint's folder, also one that a person has copied under a name of his own. */
+static bool is_checkpoint(const char *path)
+{
+    char file[CHECKPOINT_PATH];
+    folder_model(path, file);
+    return folder_names_checkpoint(path) || access(file, F_OK) == 0;
+}
+
+static tw_status find_model(const char *path, const model_choice *meant, char file[CHECKPOINT_PATH])
+{
+    struct stat about;
+    if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    int is_file = S_ISREG(about.st_mode);
+    if (!is_file && !is_checkpoint(path)) return find_in_run(path, meant, file);
+    TW_TRY(check_no_choice(path, meant));
+    if (is_file)
+        snprintf(file, CHECKPOINT_PATH, "%s", path);
+    else
+        folder_model(path, file);
+    return TW_OK;
+}
+
+tw_status model_file_read(const char *path, const model_choice *meant,
+                          tw_status (*read)(void *reader, const tw_state *state), void *reader)
+{
+    char file[CHECKPOINT_PATH];
+    tw_state *state;
+    TW_TRY(find_model(path, meant, file));
+    TW_TRY(checksum_load(file, &state));
+    tw_status status = model_file_named(file, read(reader, state));
+    tw_state_destroy(state);
+    return status;
+}
+
+tw_status model_file_elements(const tw_state *state, size_t *elements)
+{
+    *elements = 0;
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(state, i, &entry));
+        *elements += entry.dtype == TW_F32 ? entry.bytes / sizeof(float) : 0;
+    }
+    return TW_OK;
+}

@@ -1,0 +1,126 @@
+#include "resume.h"
+#include "error.h"
+#include "folder.h"
+#include "launcher.h"
+#include "model_file.h"
+#include "regular_file.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The folder of the run, when a checkpoint of it was named. */
+static void run_folder(const char *path, char folder[FOLDER_PATH])
+{
+    snprintf(folder, FOLDER_PATH, "%s%s", path, folder_names_checkpoint(path) ? "/../.." : "");
+}
+
+static const char *configuration(const char *path, char file[CHECKPOINT_PATH])
+{
+    char folder[FOLDER_PATH];
+    run_folder(path, folder);
+    snprintf(file, CHECKPOINT_PATH, "%s/config.yaml", folder);
+    return file;
+}
+
+/* ---- the task ---------------------------------------------------------------------------------------------------- */
+
+static tw_status read_task(void *reader, const tw_state *state)
+{
+    const char *name = tw_state_text(state, "task");
+    if (!name) return tw_fail(TW_ERROR_FORMAT, "it does not say its task");
+    return task_find(name, reader);
+}
+
+tw_status resume_task(const char *path, const task_ops **ops)
+{
+    char file[CHECKPOINT_PATH], *name = NULL;
+    if (path_exists(configuration(path, file))) TW_TRY(options_find_in_file(file, "task", &name));
+    if (!name) return model_file_read(path, NULL, read_task, ops);
+    tw_status status = task_find(name, ops);
+    free(name);
+    return status;
+}
+
+/* ---- the options ------------------------------------------------------------------------------------------------- */
+
+/* Both run lengths are one wish: whoever gives one has not asked for the other. */
+static bool is_overruled(const option_row *row, const train_settings *s)
+{
+    if (row->offset == offsetof(train_settings, steps)) return options_source(s->set, "epochs") > OPTION_FROM_RUN;
+    if (row->offset != offsetof(train_settings, workers)) return false;
+    return !s->join && (launcher_has_ranks(s->transport) || s->transport == TRANSPORT_TCP);
+}
+
+static const char *or_nothing(const char *value)
+{
+    return value ? value : "(nothing)";
+}
+
+/* A scheme of a plug-in that is not loaded yet can be compared by the checkpoint only. */
+static bool is_understood(const option_row *row, const char *value)
+{
+    char *full = row->in_full && value ? row->in_full(value) : NULL;
+    bool understood = full || !row->in_full;
+    free(full);
+    return understood;
+}
+
+/* The run's spec, or, where it would mean something else today, what it meant then. */
+static const char *text_today(const option_row *row, const char *value, const train_settings *past)
+{
+    const char *then = row->offset == offsetof(train_settings, sync) ? past->sync_in_full : NULL;
+    return then && is_understood(row, value) && !options_same(row, value, then) ? then : value;
+}
+
+/* One row of the run's, which it was told. */
+static tw_status inherit(const options *past, size_t index, options *set, const char *path)
+{
+    char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST];
+    const option_row *row = &set->page->rows[index];
+    const char *value = text_today(row, options_value(row, past->target, space), past->target);
+    if (set->sources[index] <= OPTION_FROM_RUN)
+        return value && !is_overruled(row, set->target) ? options_inherit(set, index, value) : TW_OK;
+    const char *own = options_value(row, set->target, own_space);
+    if (!row->binding || options_same(row, value, own) || !is_understood(row, value)) return TW_OK;
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--%s %s: the run in %s has --%s %s, which stays as it is when a run goes on; leave the option out, or "
+        "begin another run",
+        row->name, or_nothing(own), path, row->name, or_nothing(value));
+}
+
+static tw_status inherit_all(const options *past, options *set, const char *path)
+{
+    for (size_t i = 0; i < set->page->count; i++) {
+        const option_row *row = &set->page->rows[i];
+        if (!row->name || row->line_only || row->file_only || row->of_start) continue;
+        if (past->sources[i] == OPTION_FROM_FILE) TW_TRY(inherit(past, i, set, path));
+    }
+    return TW_OK;
+}
+
+tw_status resume_check_task(const char *file, const task_ops *ops)
+{
+    char *past;
+    TW_TRY(options_find_in_file(file, "task", &past));
+    tw_status status = TW_OK;
+    if (past && strcmp(past, ops->name) != 0)
+        status = tw_fail(TW_ERROR_ARGUMENT, "%s is of task %s, not %s", file, past, ops->name);
+    free(past);
+    return status;
+}
+
+tw_status resume_inherit(const char *path, options *set, train_settings *settings)
+{
+    char file[CHECKPOINT_PATH];
+    train_settings past = {.task = settings->task};
+    options told;
+    if (!path_exists(configuration(path, file))) return TW_OK;
+    TW_TRY(resume_check_task(file, settings->task));
+    char *words[] = {(char *)(uintptr_t)settings->task->name};
+    TW_TRY(options_parse(set->page, 1, words, &past, &told));
+    tw_status status = options_read_file(&told, file);
+    if (status == TW_OK) status = inherit_all(&told, set, path);
+    options_release(&told);
+    return status;
+}

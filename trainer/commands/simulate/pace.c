@@ -1,0 +1,77 @@
+#include "pace.h"
+#include "error.h"
+#include <math.h>
+#include <thinwire/thinwire_sim.h>
+
+#define FORWARD (1.0 / 3) /* the backward pass makes two products where the forward pass makes one */
+#define PORTIONS 8        /* in which the time of a pass is spent; each costs a change of threads */
+#define LONGEST_PASS 1e7  /* on average, in seconds: the others wait 1e9 at most, and jitter may draw the longer */
+#define STREAM 0x7061636500000000u
+
+tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps, size_t tensors, pace *p)
+{
+    *p = (pace){.model = model, .rank = rank, .tensors = tensors};
+    TW_TRY(slowdown_parse(model->slow, model->pause, rank, size, steps, &p->slowdown));
+    if (p->slowdown.greatest * model->step_seconds <= LONGEST_PASS) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--slow %s: a pass of %g s takes more than %g s then; choose a smaller factor",
+                   model->slow, model->step_seconds, LONGEST_PASS);
+}
+
+/* In (0, 1]. */
+static double uniform(uint32_t word)
+{
+    return ((double)word + 1) / 4294967296.0;
+}
+
+/* Of mean 1 and standard deviation `jitter`. */
+static double draw(const pace_model *model, const uint32_t words[4])
+{
+    double jitter = model->jitter, logarithm = -log(uniform(words[0]));
+    if (model->form == PACE_EXPONENTIAL) return 1 - jitter + jitter * logarithm;
+    double normal = sqrt(2 * logarithm) * cos(2 * acos(-1.0) * uniform(words[1]));
+    double variance = log1p(jitter * jitter);
+    return exp(sqrt(variance) * normal - variance / 2);
+}
+
+double pace_seconds(const pace *p, uint64_t number)
+{
+    uint32_t words[4];
+    double seconds = p->slowdown.factor * p->model->step_seconds;
+    if (p->model->jitter == 0) return seconds;
+    tw_random(p->model->seed, STREAM + (uint64_t)p->rank, number, words);
+    return seconds * draw(p->model, words);
+}
+
+static void pass_until(pace *p, double due)
+{
+    tw_world_compute(due - p->passed);
+    p->passed = due;
+}
+
+static void end_pass(pace *p)
+{
+    pass_until(p, p->seconds);
+    tw_world_compute(slowdown_extra(&p->slowdown, p->passes + 1, 0)); /* a pause that comes now */
+    p->passes++;
+    p->ready = 0;
+}
+
+void pace_gradient_ready(void *context)
+{
+    pace *p = context;
+    if (p->ready == 0) {
+        p->seconds = pace_seconds(p, p->passes);
+        p->passed = 0;
+    }
+    size_t portion = p->ready * PORTIONS / p->tensors;
+    p->ready++;
+    if (p->ready == p->tensors)
+        end_pass(p);
+    else if (p->ready * PORTIONS / p->tensors > portion)
+        pass_until(p, p->seconds * (FORWARD + (1 - FORWARD) * (double)p->ready / (double)p->tensors));
+}
+
+void pace_other(const pace *p)
+{
+    tw_world_compute(p->model->other_seconds);
+}

@@ -1,0 +1,17 @@
+/* checksum.h - the checksums of a checkpoint's file, which safetensors lacks: over its tensors, and over its texts, that of
+ * the tensors among them. */
+#ifndef TRAINER_CHECKSUM_H
+#define TRAINER_CHECKSUM_H
+
+#include <thinwire/thinwire.h>
+
+enum { CHECKSUM_TEXT = 16 }; /* room for a checksum as text */
+
+/* After the last tensor and the last text. */
+tw_status checksum_put(tw_state *state);
+/* The checksum of the texts, and so of all there is; NULL in files of the first versions. */
+const char *checksum_sum(const tw_state *state);
+/* Loads a file that was sealed. TW_ERROR_FORMAT when it is none, or when it is damaged. */
+tw_status checksum_load(const char *path, tw_state **out);
+
+#endif

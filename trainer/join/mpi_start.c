@@ -1,0 +1,95 @@
+#include "mpi_start.h"
+#include "error.h"
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LEAST_SECONDS 20.0
+
+typedef struct watch {
+    double seconds;
+    int code;
+    pthread_mutex_t mutex; /* guards the next two */
+    pthread_cond_t changed;
+    int opened;
+} watch;
+
+static struct timespec seconds_from_now(double seconds)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    double whole = floor(seconds), rest = (double)at.tv_nsec + (seconds - whole) * 1e9;
+    at.tv_sec += (time_t)whole + (rest >= 1e9);
+    at.tv_nsec = (long)(rest >= 1e9 ? rest - 1e9 : rest);
+    return at;
+}
+
+/* The thread inside MPI_Init cannot be reached: the process ends as it is. */
+static void *end_when_late(void *argument)
+{
+    watch *self = argument;
+    struct timespec deadline = seconds_from_now(self->seconds);
+    pthread_mutex_lock(&self->mutex);
+    while (!self->opened && pthread_cond_timedwait(&self->changed, &self->mutex, &deadline) != ETIMEDOUT) {
+    }
+    if (!self->opened) {
+        fprintf(
+            stderr,
+            "thinwire: MPI_Init did not end within %g seconds: a rank may have died while starting; see --timeout\n",
+            self->seconds);
+        _exit(self->code);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return NULL;
+}
+
+static void create_watch(watch *self)
+{
+    pthread_condattr_t steady;
+    pthread_mutex_init(&self->mutex, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->changed, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+static void end_watch(watch *self, pthread_t thread)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->opened = 1;
+    pthread_cond_signal(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+    pthread_join(thread, NULL);
+}
+
+/* As that of the sockets, which the same variable tells. */
+static tw_status read_seconds(double *seconds)
+{
+    const char *text = getenv("THINWIRE_JOIN_SECONDS");
+    char *rest;
+    *seconds = fmax(*seconds, LEAST_SECONDS);
+    if (!text) return TW_OK;
+    *seconds = strtod(text, &rest);
+    if (rest != text && !*rest && *seconds > 0 && *seconds <= 1e9) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds, up to 1e9",
+                   text);
+}
+
+tw_status mpi_start_within(const char *transport, double seconds, int code, tw_comm **comm)
+{
+    TW_TRY(read_seconds(&seconds));
+    watch self = {.seconds = seconds, .code = code};
+    pthread_t thread;
+    create_watch(&self);
+    int started = pthread_create(&thread, NULL, end_when_late, &self) == 0;
+    tw_status status = started ? tw_comm_open(transport, comm)
+                               : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left to watch MPI_Init");
+    if (started) end_watch(&self, thread);
+    pthread_cond_destroy(&self.changed);
+    pthread_mutex_destroy(&self.mutex);
+    return status;
+}

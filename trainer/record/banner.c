@@ -1,0 +1,156 @@
+#include "banner.h"
+#include "exchange.h"
+#include "progress.h"
+#include "scheme.h"
+#include "seal.h"
+#include <string.h>
+
+static void shape_text(const tw_tensor *tensor, char *text, size_t capacity)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t d = 0; d < tensor->dims && at < capacity; d++)
+        at += (size_t)snprintf(text + at, capacity - at, "%s%zu", d ? "x" : "", tensor->shape[d]);
+}
+
+/* One line for all biases and norms, of which deep networks have hundreds. */
+static void print_vectors(FILE *stream, const worker *w)
+{
+    const tw_tensor *tensors = w->learner->tensors;
+    const char *plan = NULL;
+    size_t count = 0, elements = 0, alike = 0, dense = 0;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
+        if (tensors[i].dims > 1) continue;
+        const char *own = worker_plan(w, i);
+        if (!plan) plan = own;
+        count++;
+        elements += tw_tensor_count(&tensors[i]);
+        alike += strcmp(own, plan) == 0;
+        dense += strncmp(own, "dense", strlen("dense")) == 0;
+    }
+    if (count == 0) return;
+    fprintf(stream, "  %-4zu%-39s %10zu  ", count, "biases and norms", elements);
+    if (alike == count)
+        fprintf(stream, "%s\n", plan);
+    else
+        fprintf(stream, "%zu dense, %zu compressed\n", dense, count - dense);
+}
+
+/* Matrices and kernels that are exchanged alike. */
+typedef struct kind_of_tensors {
+    const char *plan;
+    size_t count, elements;
+} kind_of_tensors;
+
+enum { MATRICES_MOST = 24, KINDS_MOST = 16 };
+
+static kind_of_tensors *find_kind(kind_of_tensors kinds[KINDS_MOST], const char *plan)
+{
+    size_t k = 0;
+    while (k + 1 < KINDS_MOST && kinds[k].plan && strcmp(kinds[k].plan, plan) != 0) k++;
+    if (!kinds[k].plan) kinds[k].plan = k + 1 < KINDS_MOST ? plan : "in other ways";
+    return &kinds[k];
+}
+
+/* Of a deep network, of which a line each would fill pages: they are in metrics.jsonl. */
+static void print_kinds(FILE *stream, const worker *w)
+{
+    const tw_tensor *tensors = w->learner->tensors;
+    kind_of_tensors kinds[KINDS_MOST] = {0};
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
+        if (tensors[i].dims <= 1) continue;
+        kind_of_tensors *kind = find_kind(kinds, worker_plan(w, i));
+        kind->count++;
+        kind->elements += tw_tensor_count(&tensors[i]);
+    }
+    for (const kind_of_tensors *k = kinds; k < kinds + KINDS_MOST && k->plan; k++)
+        fprintf(stream, "  %-4zu%-39s %10zu  %s\n", k->count, "matrices and kernels", k->elements, k->plan);
+}
+
+static size_t count_matrices(const worker *w)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) count += w->learner->tensors[i].dims > 1;
+    return count;
+}
+
+static void print_matrices(FILE *stream, const worker *w)
+{
+    const tw_tensor *tensors = w->learner->tensors;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) {
+        if (tensors[i].dims <= 1) continue;
+        char shape[64];
+        shape_text(&tensors[i], shape, sizeof shape);
+        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, tw_tensor_count(&tensors[i]),
+                worker_plan(w, i));
+    }
+}
+
+static void print_tensors(FILE *stream, const worker *w)
+{
+    if (count_matrices(w) > MATRICES_MOST)
+        print_kinds(stream, w);
+    else
+        print_matrices(stream, w);
+    print_vectors(stream, w);
+}
+
+/* Of a run that ends before it has begun in earnest, what it shows says little. */
+static void print_warmups(FILE *stream, const worker *w)
+{
+    const train_settings *s = &w->settings;
+    double steps = (double)w->steps, rises = (double)w->schedule.warmup, falls = w->scheme_warmup;
+    int rate = steps <= rises, scheme = steps <= falls;
+    if (!rate && !scheme) return;
+    fprintf(stream, "the run is over before its warm-up is, which takes");
+    if (rate) fprintf(stream, " %g steps of the learning rate (--warmup)", rises);
+    if (scheme)
+        fprintf(stream, "%s %g of %.*s (warmup_steps)", rate ? ", and" : "", falls, (int)strcspn(s->sync, ":"),
+                s->sync);
+    fprintf(stream, "; give more --epochs, or shorter warm-ups\n");
+}
+
+/* "--lr 0.03 --schedule step:3 ...": what tasks and models have defaults of their own for. */
+static void print_rates(FILE *stream, const train_settings *s)
+{
+    static const char *const names[] = {"lr", "schedule", "warmup", "optimizer", "momentum"};
+    const option_page *page = s->set->page;
+    char space[OPTION_TEXT_MOST];
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (size_t i = 0; i < page->count; i++) {
+            const option_row *row = &page->rows[i];
+            const char *value = row->name && strcmp(row->name, names[n]) == 0 ? options_value(row, s, space) : NULL;
+            if (value) fprintf(stream, "%s--%s %s", n ? " " : "", names[n], value);
+        }
+    fputc('\n', stream);
+}
+
+void banner_print(FILE *stream, const worker *w)
+{
+    const train_settings *s = &w->settings;
+    const learner *l = w->learner;
+    char text[BYTES_TEXT];
+    double dense = 8.0 * (w->size - 1) / w->size * (double)l->parameter_count;
+    fprintf(stream, "thinwire %s (%s): %s on %s, %s\n", tw_version(), tw_isa(), l->model, w->task->path,
+            w->task->description);
+    fprintf(stream, "%zu parameters", l->parameter_count);
+    if (l->buffers_stand && l->buffer_count > 0) fprintf(stream, " and %zu frozen ones", l->buffer_count);
+    fprintf(stream, ", %d worker%s over %s%s, --sync %s\n", w->size, w->size == 1 ? "" : "s",
+            tw_comm_transport(w->comm), seal_describe(s, tw_comm_transport(w->comm)), s->sync);
+    print_rates(stream, s);
+    if (*w->task->note) fprintf(stream, "%s\n", w->task->note);
+    print_tensors(stream, w);
+    fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
+    fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
+            w->task->batch_of, (unsigned long long)w->steps_per_epoch);
+    if (strcmp(w->spec, s->sync) != 0) fprintf(stream, ", with --sync %s", w->spec);
+    if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
+    fprintf(stream, "\n");
+    if (!w->exchange->replicas && !w->exchange->side_by_side && w->size > 1)
+        fprintf(stream,
+                "each worker trains weights of its own; figures are rank 0's until all are averaged at the end\n");
+    if (l->buffer_count > 0 && !l->buffers_stand && w->size > 1)
+        fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
+    print_warmups(stream, w);
+    fflush(stream);
+}

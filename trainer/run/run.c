@@ -1,0 +1,339 @@
+#include "run.h"
+#include "agree.h"
+#include "checkpoint.h"
+#include "best.h"
+#include "disk.h"
+#include "error.h"
+#include "exchange.h"
+#include "expect_ratio.h"
+#include "folder.h"
+#include "init_from.h"
+#include "interrupt.h"
+#include "journal.h"
+#include "summary.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a run keeps between its steps, beside the worker. */
+typedef struct run {
+    worker worker;
+    journal journal;
+    stop_vote vote;
+    uint64_t saved_step; /* of the newest checkpoint */
+    evaluation looks[TASK_SPLITS];
+    uint64_t looked[TASK_SPLITS]; /* the steps that they speak of */
+    tw_status unwritten;          /* what became of rank 0's journal, and how that was told */
+    char unwritten_text[512];
+} run;
+
+#define NEVER UINT64_MAX
+
+/* A journal that cannot be written any more ends the run, but only when all ranks have saved where they are. */
+static tw_status note(run *r, tw_status written)
+{
+    if (written != TW_ERROR_IO || r->unwritten != TW_OK) return written == TW_ERROR_IO ? TW_OK : written;
+    snprintf(r->unwritten_text, sizeof r->unwritten_text, "%s", tw_last_error());
+    r->unwritten = written;
+    r->worker.stops = 1;
+    return TW_OK;
+}
+
+static tw_status tell_unwritten(const run *r)
+{
+    const worker *w = &r->worker;
+    if (r->unwritten == TW_OK) return TW_OK;
+    return tw_fail(r->unwritten,
+                   "%s; the run has stopped after step %llu, and that step's checkpoint is in %s/checkpoints",
+                   r->unwritten_text, (unsigned long long)w->step, w->settings.out);
+}
+
+/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
+ */
+static tw_status evaluate(run *r, task_split split)
+{
+    if (r->looked[split] == r->worker.step) return TW_OK;
+    evaluation *seen = &r->looks[split];
+    TW_TRY(worker_evaluate(&r->worker, split, seen));
+    r->worker.unseen = seen->is_cut;
+    if (seen->is_cut) return TW_OK;
+    r->looked[split] = r->worker.step;
+    best_observe(&r->worker, seen);
+    TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, seen)));
+    if (isfinite(seen->loss)) return TW_OK;
+    r->worker.agreed = 1; /* all ranks have the same figures */
+    return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
+}
+
+static tw_status save(run *r)
+{
+    if (r->saved_step == r->worker.step) return TW_OK;
+    worker *w = &r->worker;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_keep(&r->journal, w) : TW_OK));
+    TW_TRY(checkpoint_write(w));
+    r->saved_step = r->worker.step;
+    return TW_OK;
+}
+
+static int is_due(uint64_t step, long every)
+{
+    return every > 0 && step % (uint64_t)every == 0;
+}
+
+/* Whether an epoch has ended that is looked at. */
+static int has_epoch(const worker *w)
+{
+    return w->step % (w->steps_per_epoch * (uint64_t)w->settings.evaluate_every) == 0;
+}
+
+/* What stands to be done after a step, with the weights that all share. */
+typedef struct duties {
+    int check, evaluate, observe, save;
+} duties;
+
+static duties find_duties(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    int last = w->step == w->steps, epoch_ended = has_epoch(w);
+    int save = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
+    return (duties){is_due(w->step, s->check_every) || last, epoch_ended || last, epoch_ended, save || last};
+}
+
+static tw_status do_duties(run *r, const duties *due)
+{
+    worker *w = &r->worker;
+    task_split watched = task_watched(w->task);
+    if (due->check) TW_TRY(agree_replicas(w));
+    if (due->evaluate) TW_TRY(evaluate(r, watched));
+    if (due->observe && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
+    return due->save || w->best.step == w->step ? save(r) : TW_OK;
+}
+
+static tw_status after_step(run *r)
+{
+    worker *w = &r->worker;
+    duties due = find_duties(w);
+    if (!due.check && !due.evaluate && !due.save) return TW_OK;
+    if (w->exchange->side_by_side && w->step == w->steps) { /* what is looked at is what the last round makes */
+        TW_TRY(worker_end(w));
+        return do_duties(r, &due);
+    }
+    TW_TRY(worker_show_shared(w));
+    TW_TRY(do_duties(r, &due));
+    return worker_show_own(w);
+}
+
+static tw_status step(run *r)
+{
+    double loss;
+    TW_TRY(worker_step(&r->worker, &loss));
+    TW_TRY(note(r, journal_step(&r->journal, &r->worker, loss)));
+    return after_step(r);
+}
+
+/* The figures of the weights that the run is summed up with: the last, or the best by validation. */
+static tw_status judge(run *r)
+{
+    worker *w = &r->worker;
+    const task_score *best = &w->best.score;
+    evaluation *validation = &r->looks[TASK_VALIDATION];
+    TW_TRY(evaluate(r, task_watched(w->task)));
+    if (w->unseen) return TW_OK;
+    TW_TRY(best_take(w));
+    if (w->judged) {
+        validation->step = w->judged;
+        validation->score = *best;
+        validation->loss = best->loss / best->count;
+    }
+    return w->task->has_test ? evaluate(r, TASK_TEST) : TW_OK;
+}
+
+/* Before the end, and after a checkpoint. */
+static tw_status stop(run *r)
+{
+    TW_TRY(agree_status(&r->worker, tell_unwritten(r)));
+    journal_interrupted(&r->journal, &r->worker);
+    return TW_OK;
+}
+
+static tw_status finish(run *r, int *interrupted)
+{
+    totals mean;
+    const task *t = r->worker.task;
+    TW_TRY(judge(r));
+    *interrupted = r->worker.unseen;
+    if (*interrupted) return stop(r);
+    TW_TRY(summary_gather(&r->worker, &mean));
+    const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
+    tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
+    return expect_ratio_check(&r->worker, &mean);
+}
+
+/* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
+ * another run's on any of them. */
+static tw_status choose_folder(worker *w)
+{
+    char out[FOLDER_PATH] = "";
+    int taken = 0;
+    if (!w->settings.out || *w->settings.out) return TW_OK;
+    do {
+        TW_TRY(agree_status(w, w->rank == 0 ? folder_choose(w->task->ops->name, out, sizeof out) : TW_OK));
+        TW_TRY(tw_comm_broadcast(w->comm, 0, out, sizeof out));
+        taken = folder_has_checkpoint(out);
+        TW_TRY(agree_any(w->comm, &taken));
+    } while (taken);
+    w->settings.out = w->chosen_out = strdup(out);
+    return agree_status(w, w->chosen_out ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder's name"));
+}
+
+/* Its result is told again, which is no training. */
+static void tell_finished(const worker *w)
+{
+    if (w->step < w->steps || w->rank != 0 || w->settings.quiet) return;
+    fprintf(
+        stderr,
+        "thinwire: %s is finished: all its %llu steps were taken, and none is left; --epochs or --steps, larger than "
+        "before, trains on\n",
+        w->settings.out ? w->settings.out : w->settings.resume, (unsigned long long)w->steps);
+}
+
+/* Whoever is first on a disk leaves there what the run was told. */
+static tw_status open_journals(run *r)
+{
+    worker *w = &r->worker;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_open(&r->journal, w) : TW_OK));
+    if (!w->settings.out) return TW_OK;
+    TW_TRY(agree_status(w, folder_open(w->settings.out)));
+    TW_TRY(disk_elect(w, w->settings.out, &w->first_on_disk));
+    return agree_status(w, w->first_on_disk && w->rank > 0 ? journal_share(&r->journal, w) : TW_OK);
+}
+
+static tw_status begin(run *r)
+{
+    worker *w = &r->worker;
+    const train_settings *s = &w->settings;
+    TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
+    if (s->resume) {
+        TW_TRY(checkpoint_resume(w));
+        r->saved_step = w->unseen ? NEVER : w->step;
+        tell_finished(w);
+    } else if (s->init_from) {
+        TW_TRY(init_from_take(w));
+    }
+    TW_TRY(choose_folder(w));
+    TW_TRY(agree_status(w, worker_plan_capture(w)));
+    TW_TRY(worker_begin(w));
+    return open_journals(r);
+}
+
+/* Rank 0's own weights at the end of an epoch, for a person who waits. */
+static tw_status evaluate_own(run *r)
+{
+    evaluation result;
+    TW_TRY(worker_read(&r->worker));
+    TW_TRY(worker_evaluate_own(&r->worker, task_watched(r->worker.task), &result));
+    if (result.is_cut) return TW_OK;
+    return note(r, journal_epoch(&r->journal, &r->worker, &result));
+}
+
+static tw_status wants_stop(run *r, int *wanted)
+{
+    worker *w = &r->worker;
+    if (w->synchronous) return agree_to_stop(w, &r->vote, wanted);
+    *wanted = interrupt_asked() || w->lost || w->stops;
+    return TW_OK;
+}
+
+/* This worker's steps up to `target`, with no regard to how far the others are. */
+static tw_status walk(run *r, uint64_t target, int *stopped)
+{
+    worker *w = &r->worker;
+    double loss;
+    while (w->step < target) {
+        TW_TRY(wants_stop(r, stopped));
+        if (*stopped) return TW_OK;
+        TW_TRY(worker_step(w, &loss));
+        TW_TRY(note(r, journal_step(&r->journal, w, loss)));
+        if (w->rank == 0 && has_epoch(w) && w->step < w->steps) TW_TRY(evaluate_own(r));
+    }
+    return TW_OK;
+}
+
+/* The workers become one again; *stopped: of some rank that did not reach its target. */
+static tw_status meet(run *r, int *stopped)
+{
+    worker *w = &r->worker;
+    TW_TRY(worker_end(w));
+    TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
+    TW_TRY(agree_any(w->comm, stopped));
+    return agree_replicas(w);
+}
+
+/* The step, the same on every rank, at which the workers meet for a checkpoint or because the run ends. */
+static tw_status next_meeting(run *r, uint64_t *target)
+{
+    const worker *w = &r->worker;
+    uint64_t step = w->step, every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step)); /* after an interruption it is not the same on all */
+    *target = every > 0 ? (step / every + 1) * every : w->steps;
+    if (*target > w->steps) *target = w->steps;
+    return TW_OK;
+}
+
+/* Each at a step of its own. */
+static tw_status train_apart(run *r, int *interrupted)
+{
+    worker *w = &r->worker;
+    uint64_t target = 0;
+    for (;;) {
+        TW_TRY(next_meeting(r, &target));
+        TW_TRY(walk(r, target, interrupted));
+        TW_TRY(meet(r, interrupted));
+        int last = target == w->steps;
+        if (!*interrupted && (last || w->task->has_validation)) TW_TRY(evaluate(r, task_watched(w->task)));
+        TW_TRY(checkpoint_write(w));
+        *interrupted |= w->unseen;
+        if (*interrupted) return stop(r);
+        if (last) return finish(r, interrupted);
+        TW_TRY(worker_begin(w));
+    }
+}
+
+static tw_status train_together(run *r, int *interrupted)
+{
+    worker *w = &r->worker;
+    if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
+    while (w->step < w->steps && !w->unseen) {
+        if (!w->exchange->meets || w->exchange->meets(w)) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
+        if (*interrupted) break;
+        TW_TRY(step(r));
+    }
+    *interrupted |= w->unseen;
+    if (!*interrupted) return finish(r, interrupted);
+    tw_status lost = w->lost ? worker_lost(w) : TW_OK; /* with weights of its own: its gradients are spoilt */
+    TW_TRY(agree_status(w, lost));
+    TW_TRY(worker_show_shared(w));
+    TW_TRY(save(r));
+    return stop(r);
+}
+
+static tw_status train(run *r, int *interrupted)
+{
+    const exchange *way = r->worker.exchange;
+    TW_TRY(begin(r));
+    return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
+}
+
+tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)
+{
+    run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}};
+    *result = (run_result){0};
+    tw_status status = worker_create(settings, work, comm, &r.worker);
+    if (status == TW_OK) status = train(&r, &result->interrupted);
+    result->agreed = r.worker.agreed;
+    result->diverged = r.worker.diverged;
+    journal_close(&r.journal);
+    worker_release(&r.worker);
+    return status;
+}
