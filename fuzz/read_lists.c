@@ -2,9 +2,9 @@
  * what is not must be refused as an argument or a spec. (read_speech_text.c has the settings of features.) */
 #include "dump_gradients.h"
 #include "fuzz.h"
-#include "slowdown.h"
 #include "schedule.h"
 #include "simulate.h"
+#include "slowdown.h"
 
 #include <math.h>
 #include <string.h>

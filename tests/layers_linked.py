@@ -17,13 +17,15 @@ ALLOCATION = {"malloc", "calloc", "realloc", "reallocarray", "free", "aligned_al
               "strndup", "asprintf", "vasprintf", "getline", "getdelim", "open_memstream", "realpath"}
 
 
-def symbols(nm, path):
-    """What an object defines for others, and what it needs from them."""
-    defined, needed = set(), set()
-    for line in subprocess.run([nm, "--extern-only", path], capture_output=True, text=True, check=True).stdout.splitlines():
-        *_, kind, name = line.split()
-        (needed if kind in "Uw" else defined).add(name)
-    return defined, needed
+def symbols(nm, paths):
+    """(path, names that an object defines for others, names that it needs from them) of each."""
+    said = subprocess.run([nm, "--extern-only", "--print-file-name", *paths], capture_output=True, text=True, check=True).stdout
+    names = {path: (set(), set()) for path in paths}
+    for line in said.splitlines():
+        path, text = line.split(":", 1)
+        *_, kind, name = text.split()
+        names[path][kind in "Uw"].add(name)
+    return [(path, *both) for path, both in names.items()]
 
 
 def may_use(folder, other):
@@ -33,9 +35,8 @@ def may_use(folder, other):
 
 def main(nm, *objects):
     owner, needs, found = {}, collections.defaultdict(set), []
-    for path in objects:
+    for path, defined, needed in symbols(nm, objects):
         folder = FOLDER.search(path).group(1)
-        defined, needed = symbols(nm, path)
         owner.update(dict.fromkeys(defined, folder))
         needs[folder] |= needed
         if folder.startswith("src/") and not path.endswith("memory.c.o"):

@@ -21,9 +21,9 @@
 
 #include "channel.h"
 #include "hello.h"
-#include "letter.h"
 #include "listener.h"
 #include "peer.h"
+#include "rendezvous_message.h"
 
 enum { PATIENCE = 60, RANKS = 3, STRANGERS = 1000, LARGE = 3 << 20, SMALL = 100 };
 
@@ -84,7 +84,7 @@ static void destroy_all(player *players, int size)
 
 static int knock_at(const tw_tcp *tcp)
 {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)tcp->door.port)};
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)tcp->acceptor.port)};
     inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
@@ -308,11 +308,11 @@ static void wait_until_it_hears(joiner *me, const char *what)
 
 static int find_port(const char *host)
 {
-    tcp_door door;
+    tcp_acceptor acceptor;
     int why;
-    assert_int_equal(tcp_door_open(&door, host, 0, 0, &why), TW_OK);
-    int port = door.port;
-    tcp_door_close(&door);
+    assert_int_equal(tcp_acceptor_open(&acceptor, host, 0, 0, &why), TW_OK);
+    int port = acceptor.port;
+    tcp_acceptor_close(&acceptor);
     return port;
 }
 
@@ -345,10 +345,10 @@ static int is_listening(void)
 
 static int is_port_free(void)
 {
-    tcp_door door;
+    tcp_acceptor acceptor;
     int why, port = ntohs(meeting_address().sin_port),
-             is_free = tcp_door_open(&door, "127.0.0.1", port, port, &why) == TW_OK;
-    tcp_door_close(&door);
+             is_free = tcp_acceptor_open(&acceptor, "127.0.0.1", port, port, &why) == TW_OK;
+    tcp_acceptor_close(&acceptor);
     return is_free;
 }
 
@@ -466,7 +466,7 @@ static int visit_meeting(void)
     return fd;
 }
 
-/* A comm that is given up needs no porter, and nobody waits for an answer from it. */
+/* A comm that is given up needs no latecomers, and nobody waits for an answer from it. */
 static void who_leaves_closes_the_port(void **state)
 {
     (void)state;
@@ -475,13 +475,13 @@ static void who_leaves_closes_the_port(void **state)
     begin_host(&group[0], (joiner){.rank = 0});
     begin_joiner(&group[1], (joiner){.rank = 1});
     for (int i = 0; i < 2; i++) end_joiner(&group[i], TW_OK);
-    int visitor = visit_meeting();
+    int client = visit_meeting();
     tw_comm_leave(group[0].comm);
     for (double deadline = tw_clock() + 60; is_listening();) assert_true(tw_clock() < deadline);
     const struct timeval longest = {.tv_sec = 60};
-    setsockopt(visitor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
-    assert_int_equal(recv(visitor, &more, 1, 0), 0);
-    close(visitor);
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    assert_int_equal(recv(client, &more, 1, 0), 0);
+    close(client);
     for (int i = 0; i < 2; i++) tw_comm_destroy(group[i].comm);
 }
 
@@ -567,10 +567,10 @@ static void a_port_where_nobody_listens_is_told_of(void **state)
 /* --- a meeting point that the test plays --- */
 
 /* Hears a proof, and hangs up where it is not to be believed; else gives what both sign with. */
-static int receive_guest(int door, int believed, unsigned char host_key[TCP_SECRET])
+static int receive_guest(int acceptor, int believed, unsigned char host_key[TCP_SECRET])
 {
     unsigned char secret[TCP_SECRET], challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
-    int fd = accept(door, NULL, NULL);
+    int fd = accept(acceptor, NULL, NULL);
     make_meeting_secret(secret);
     tcp_challenge_make(challenge);
     assert_int_equal(send(fd, challenge, sizeof challenge, MSG_NOSIGNAL), sizeof challenge);
@@ -594,25 +594,25 @@ static void trials_are_counted_from_the_last_proof_on(void **state)
     unsigned char host_key[TCP_SECRET];
     const struct sockaddr_in here = meeting_address();
     const struct timeval longest = {.tv_sec = 60};
-    int door = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    int acceptor = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     size_t size;
     joiner guest;
-    setsockopt(door, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
-    setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    assert_int_equal(bind(door, (const void *)&here, sizeof here), 0);
-    assert_int_equal(listen(door, 8), 0);
+    setsockopt(acceptor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    setsockopt(acceptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_int_equal(bind(acceptor, (const void *)&here, sizeof here), 0);
+    assert_int_equal(listen(acceptor, 8), 0);
     begin_joiner(&guest, (joiner){.rank = 1});
-    for (int i = 0; i < LOST; i++) receive_guest(door, 0, host_key);
-    close(receive_guest(door, 1, host_key));
-    for (int i = 0; i < LOST; i++) receive_guest(door, 0, host_key);
-    int fd = receive_guest(door, 1, host_key);
+    for (int i = 0; i < LOST; i++) receive_guest(acceptor, 0, host_key);
+    close(receive_guest(acceptor, 1, host_key));
+    for (int i = 0; i < LOST; i++) receive_guest(acceptor, 0, host_key);
+    int fd = receive_guest(acceptor, 1, host_key);
     unsigned char *reply = tcp_reply_write(TCP_REFUSED, 0, no, host_key, &size);
     assert_int_equal(send(fd, reply, size, MSG_NOSIGNAL), size);
     end_joiner(&guest, TW_ERROR_PEER);
     assert_non_null(strstr(guest.text, no));
     free(reply);
     close(fd);
-    close(door);
+    close(acceptor);
 }
 
 /* As getaddrinfo of the C library, but "both.test" is the loopback of IPv6 and of IPv4. */
@@ -631,12 +631,12 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *wa
 static void a_name_of_two_addresses_has_one_host(void **state)
 {
     (void)state;
-    tcp_door one, other;
+    tcp_acceptor one, other;
     int why = 0, port = find_port("both.test");
-    assert_int_equal(tcp_door_open(&one, "both.test", port, port, &why), TW_OK);
-    assert_int_equal(tcp_door_open(&other, "both.test", port, port, &why), TW_ERROR_SYSTEM);
+    assert_int_equal(tcp_acceptor_open(&one, "both.test", port, port, &why), TW_OK);
+    assert_int_equal(tcp_acceptor_open(&other, "both.test", port, port, &why), TW_ERROR_SYSTEM);
     assert_int_equal(why, EADDRINUSE);
-    tcp_door_close(&one);
+    tcp_acceptor_close(&one);
 }
 
 /* Somebody else has its port at the first of them, and is not at it. */

@@ -1,9 +1,9 @@
 /* A run cut in two by a checkpoint ends with the bits of the run that was not; a checkpoint that does not fit is
  * refused by name and stays as it was. */
 #include "checkpoint.h"
+#include "checksum.h"
 #include "exchange_gradients.h"
 #include "folder.h"
-#include "checksum.h"
 #include "small_run.h"
 
 /* One worker on a comm of its own. */

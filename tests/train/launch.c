@@ -1,6 +1,6 @@
 /* How the program ends: the exit code, and one voice that tells the cause. */
-#include "exit.h"
 #include "launch.h"
+#include "exit.h"
 #include "folder.h"
 #include "interrupt.h"
 #include "support.h"

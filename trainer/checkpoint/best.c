@@ -1,8 +1,8 @@
 #include "best.h"
 #include "agree.h"
+#include "checksum.h"
 #include "error.h"
 #include "model_file.h"
-#include "checksum.h"
 #include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 #include "model_file.h"
 #include "best.h"
+#include "checksum.h"
 #include "error.h"
 #include "folder.h"
 #include "regular_file.h"
-#include "checksum.h"
 #include <stdlib.h>
 
 tw_status model_file_named(const char *path, tw_status status)

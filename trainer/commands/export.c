@@ -2,8 +2,8 @@
  * and a loader in Python that rebuilds the network from it. */
 #include "commands.h"
 #include "error.h"
-#include "export_folder.h"
 #include "exit.h"
+#include "export_folder.h"
 #include "launcher.h"
 #include "regular_file.h"
 #include "trained.h"

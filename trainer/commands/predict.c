@@ -3,8 +3,8 @@
 #include "code_point.h"
 #include "commands.h"
 #include "error.h"
-#include "folder.h"
 #include "exit.h"
+#include "folder.h"
 #include "launcher.h"
 #include "trained.h"
 #include <cJSON.h>

@@ -1,12 +1,12 @@
 #include "commands.h"
 #include "error.h"
+#include "exit.h"
 #include "folder.h"
 #include "init_from.h"
-#include "exit.h"
-#include "launcher.h"
 #include "launch.h"
-#include "resume.h"
+#include "launcher.h"
 #include "plugins.h"
+#include "resume.h"
 #include "settings.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "launch.h"
 #include "agree.h"
 #include "error.h"
-#include "interrupt.h"
 #include "exit.h"
+#include "interrupt.h"
 #include "join.h"
 #include "launcher.h"
 #include "mpi_start.h"
@@ -147,8 +147,7 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
     TW_TRY(set_limits(settings, comm));
     tw_status status = check_size(settings, comm);
     /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
-    if (is_joined(comm) || settings->resume)
-        TW_TRY(agree_ranks(comm, join_compare(settings, comm), &result->agreed));
+    if (is_joined(comm) || settings->resume) TW_TRY(agree_ranks(comm, join_compare(settings, comm), &result->agreed));
     if (status == TW_OK) status = plugins_load(settings->plugin);
     if (status == TW_OK) status = load(settings, &work);
     status = agree_ranks(comm, status, &result->agreed);
@@ -247,5 +246,5 @@ int launch(const train_settings *settings)
     interrupt_listen();
     if (launcher_has_ranks(settings->transport)) return launch_mpi(settings);
     return settings->transport == TRANSPORT_AUTO && launcher_tasks() > 1 ? refuse_separate_tasks()
-                                                                     : launch_threads(settings);
+                                                                         : launch_threads(settings);
 }

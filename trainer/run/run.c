@@ -1,7 +1,7 @@
 #include "run.h"
 #include "agree.h"
-#include "checkpoint.h"
 #include "best.h"
+#include "checkpoint.h"
 #include "disk.h"
 #include "error.h"
 #include "exchange.h"

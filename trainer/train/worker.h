@@ -3,10 +3,10 @@
 #define TRAINER_WORKER_H
 
 #include "dump_gradients.h"
-#include "slowdown.h"
 #include "optimiser.h"
 #include "schedule.h"
 #include "settings.h"
+#include "slowdown.h"
 #include <thinwire/thinwire.h>
 
 /* What a run adds up, on this worker, over all its resumptions. All are numbers below 2^53, so doubles hold them. */
@@ -96,7 +96,7 @@ typedef struct worker {
 
     int unseen; /* what an evaluation left out is still to be looked at: the same on all ranks, and in a checkpoint */
 
-    best_checkpoint best;     /* what models are chosen by, where the task has a validation set */
+    best_checkpoint best; /* what models are chosen by, where the task has a validation set */
     uint64_t judged; /* the step whose weights the learner has, once the run is over and they are the best; else 0 */
     uint32_t last_checksum; /* of the weights that they replaced */
 

@@ -29,7 +29,7 @@ typedef struct meeting {
     unsigned char *far;
     double *round_trips; /* the shortest, of each rank */
     tcp_dial *under_way[DIALS];
-    struct pollfd polls[TCP_DOOR_POLLS + DIALS];
+    struct pollfd polls[TCP_ACCEPTOR_POLLS + DIALS];
 } meeting;
 
 static int streams_with(const meeting *all, int peer)
@@ -73,14 +73,14 @@ static void hold(meeting *all, int peer, uint32_t stream, int fd, double round_t
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
-static const char *admit(void *context, tcp_knock *knock, tcp_place place)
+static const char *admit(void *context, tcp_handshake *handshake, tcp_place place)
 {
     meeting *all = context;
     if (place.to != (uint32_t)all->rank || place.from <= place.to || place.from >= (uint32_t)all->size)
         return "it takes this rank for another";
     if (place.stream >= (uint32_t)streams_with(all, (int)place.from)) return "it has too many connections";
-    if (!tcp_door_answer(&all->tcp->door, knock)) return "it hung up";
-    hold(all, (int)place.from, place.stream, knock->fd, tw_clock() - knock->since);
+    if (!tcp_acceptor_answer(&all->tcp->acceptor, handshake)) return "it hung up";
+    hold(all, (int)place.from, place.stream, handshake->fd, tw_clock() - handshake->since);
     return NULL;
 }
 
@@ -107,7 +107,7 @@ static int list_dials(meeting *all, struct pollfd *polls, double now, double *wa
 
 static void serve_dial(meeting *all, tcp_dial *dial, int happened, double now)
 {
-    tcp_dial_serve(dial, happened, now, all->tcp->door.secret);
+    tcp_dial_serve(dial, happened, now, all->tcp->acceptor.secret);
     if (dial->state != TCP_CONNECTED) return;
     hold(all, (int)dial->place.to, dial->place.stream, dial->fd, dial->round_trip);
     dial->fd = -1;
@@ -116,13 +116,13 @@ static void serve_dial(meeting *all, tcp_dial *dial, int happened, double now)
 static void go_round(meeting *all, double deadline)
 {
     double now = tw_clock(), wake = earlier(deadline, now + LONGEST_NAP);
-    int at_door = tcp_door_list(&all->tcp->door, all->polls);
-    int dials = list_dials(all, all->polls + at_door, now, &wake);
+    int at_acceptor = tcp_acceptor_list(&all->tcp->acceptor, all->polls);
+    int dials = list_dials(all, all->polls + at_acceptor, now, &wake);
     int milliseconds = (int)ceil(fmax(wake - now, 0) * 1e3);
-    if (poll(all->polls, (nfds_t)at_door + (nfds_t)dials, milliseconds) < 0) return; /* a signal */
+    if (poll(all->polls, (nfds_t)at_acceptor + (nfds_t)dials, milliseconds) < 0) return; /* a signal */
     now = tw_clock();
-    for (int i = 0; i < dials; i++) serve_dial(all, all->under_way[i], all->polls[at_door + i].revents != 0, now);
-    tcp_door_serve(&all->tcp->door, all->polls, admit, all);
+    for (int i = 0; i < dials; i++) serve_dial(all, all->under_way[i], all->polls[at_acceptor + i].revents != 0, now);
+    tcp_acceptor_serve(&all->tcp->acceptor, all->polls, admit, all);
 }
 
 /* --- who is missing ------------------------------------------------------------------------------------------ */
@@ -164,12 +164,12 @@ static void list_missing(const meeting *all, char *text, size_t room)
 static tw_status tell_missing(const meeting *all, double seconds)
 {
     char missing[1024], refused[TCP_REASON + 128] = "";
-    const tcp_door *door = &all->tcp->door;
+    const tcp_acceptor *acceptor = &all->tcp->acceptor;
     list_missing(all, missing, sizeof missing);
-    if (door->refused)
+    if (acceptor->refused)
         snprintf(refused, sizeof refused,
                  "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
-                 (unsigned long long)door->refused, door->last);
+                 (unsigned long long)acceptor->refused, acceptor->last);
     return tw_fail(TW_ERROR_PEER, "rank %d is not connected within %g seconds with %s%s", all->rank, seconds, missing,
                    refused);
 }
@@ -207,7 +207,7 @@ static void make_secret(const meeting *all, const char *const *addresses)
 {
     const tw_tcp *tcp = all->tcp;
     tcp_secret_make(tcp->key, tcp->options.key_size, "a group's connections", addresses, (size_t)all->size,
-                    all->tcp->door.secret);
+                    all->tcp->acceptor.secret);
 }
 
 static tw_status make_dials(meeting *all)
@@ -262,9 +262,9 @@ static tw_status bring_together(meeting *all, const char *const *addresses, doub
     make_secret(all, addresses);
     TRY(make_dials(all));
     TRY(connect_all(all, seconds));
-    tcp_porter *porter = all->tcp->porter;
-    all->tcp->porter = NULL;
-    return tcp_group_create(all->rank, all->size, all->fds, all->far, porter, comm);
+    tcp_latecomers *latecomers = all->tcp->latecomers;
+    all->tcp->latecomers = NULL;
+    return tcp_group_create(all->rank, all->size, all->fds, all->far, latecomers, comm);
 }
 
 static tw_status check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,
@@ -292,6 +292,6 @@ tw_status tw_tcp_connect(tw_tcp *tcp, int rank, int size, const char *const *add
     tcp->used = 1;
     tw_status status = bring_together(all, addresses, seconds, comm);
     clear(all);
-    tcp_door_close(&tcp->door);
+    tcp_acceptor_close(&tcp->acceptor);
     return status;
 }

@@ -1,6 +1,6 @@
 #include "dial.h"
 
-#include "door.h"
+#include "acceptor.h"
 
 #include <errno.h>
 #include <math.h>

@@ -191,7 +191,7 @@ static void leave(void *self)
 {
     tcp_group *group = self;
     group->left = 1;
-    tcp_porter_stop(group->porter);
+    tcp_latecomers_stop(group->latecomers);
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;
@@ -269,7 +269,7 @@ static void close_streams(const tcp_peer *peer)
 static void destroy(void *self)
 {
     tcp_group *group = self;
-    tcp_porter_destroy(group->porter);
+    tcp_latecomers_destroy(group->latecomers);
     part_from_all(group);
     stop_thread(group);
     for (int r = 0; group->peers && r < group->size; r++) {
@@ -367,7 +367,7 @@ static tw_status begin(tcp_group *group, int *fds, const unsigned char *far)
     if (!create_peers(group, fds, far))
         return tw_fail(TW_ERROR_MEMORY, "no memory for connections to %d ranks", group->size - 1);
     group->runs = tcp_thread_start(&group->thread, run, group);
-    if (group->runs && group->porter) tcp_porter_begin(group->porter, is_whole, group);
+    if (group->runs && group->latecomers) tcp_latecomers_begin(group->latecomers, is_whole, group);
     return group->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for the group's connections");
 }
 
@@ -377,18 +377,19 @@ static void close_rest(const int *fds, int size)
         if (fds[i] >= 0) close(fds[i]);
 }
 
-tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_porter *porter, tw_comm **comm)
+tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_latecomers *latecomers,
+                           tw_comm **comm)
 {
     tcp_group *group = calloc(1, sizeof *group);
     tw_status status = TW_ERROR_MEMORY;
     if (group) {
-        *group =
-            (tcp_group){.rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .porter = porter};
+        *group = (tcp_group){
+            .rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .latecomers = latecomers};
         status = begin(group, fds, far);
         if (status != TW_OK) destroy(group);
     }
     close_rest(fds, size);
-    if (!group) tcp_porter_destroy(porter);
+    if (!group) tcp_latecomers_destroy(latecomers);
     if (!group) return tw_fail(TW_ERROR_MEMORY, "no memory for the group's connections");
     return status == TW_OK ? tw_comm_create_custom(&ops, group, rank, size, comm) : status;
 }

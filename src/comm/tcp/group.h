@@ -2,8 +2,8 @@
 #ifndef TW_COMM_TCP_GROUP_H
 #define TW_COMM_TCP_GROUP_H
 
+#include "latecomers.h"
 #include "peer.h"
-#include "porter.h"
 
 #include <stdatomic.h>
 
@@ -14,12 +14,13 @@ typedef struct tcp_group {
     _Atomic int left;
     double parting; /* seconds that destroy gives what was sent to reach the others' machines */
     pthread_t thread;
-    tcp_peer *peers;    /* one a rank; its own is not used */
-    tcp_porter *porter; /* of the rank that has brought the group together; else NULL */
+    tcp_peer *peers;            /* one a rank; its own is not used */
+    tcp_latecomers *latecomers; /* of the rank that has brought the group together; else NULL */
 } tcp_group;
 
 /* Connections to be had: fds[rank * TCP_MOST_STREAMS + stream], -1 where there is none. They are the group's from here
- * on, also when this fails, and so is the porter. `far` tells of which ranks a round trip takes long. */
-tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_porter *porter, tw_comm **comm);
+ * on, also when this fails, and so are the latecomers. `far` tells of which ranks a round trip takes long. */
+tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_latecomers *latecomers,
+                           tw_comm **comm);
 
 #endif

@@ -98,10 +98,10 @@ static tw_status begin(tw_tcp *tcp, const tw_tcp_options *options)
     tcp->options.bind = tcp->options.advertise = NULL;
     TRY(set_key(tcp, options));
     TRY(set_host(tcp, options));
-    TRY(tcp_door_open(&tcp->door, options->bind, options->first_port, options->last_port, &why));
-    tcp->door.tell = options->refused;
-    tcp->door.context = options->context;
-    tcp->address.port = tcp->door.port;
+    TRY(tcp_acceptor_open(&tcp->acceptor, options->bind, options->first_port, options->last_port, &why));
+    tcp->acceptor.tell = options->refused;
+    tcp->acceptor.context = options->context;
+    tcp->address.port = tcp->acceptor.port;
     tcp->address.streams = options->streams ? options->streams : 1;
     draw_token(tcp->address.token);
     tcp_address_write(&tcp->address, tcp->text);
@@ -116,7 +116,7 @@ tw_status tw_tcp_listen(const tw_tcp_options *given, tw_tcp **tcp)
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     tw_tcp *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory to listen");
-    made->door.fd = -1;
+    made->acceptor.fd = -1;
     tw_status status = begin(made, &options);
     if (status == TW_OK)
         *tcp = made;
@@ -132,19 +132,19 @@ const char *tw_tcp_address(const tw_tcp *tcp)
 
 uint64_t tw_tcp_refused(const tw_tcp *tcp, const char **last)
 {
-    if (last) *last = tcp ? tcp->door.last : "";
-    return tcp ? tcp->door.refused : 0;
+    if (last) *last = tcp ? tcp->acceptor.last : "";
+    return tcp ? tcp->acceptor.refused : 0;
 }
 
 void tw_tcp_destroy(tw_tcp *tcp)
 {
     if (!tcp) return;
-    tcp_porter_destroy(tcp->porter);
-    tcp_door_close(&tcp->door);
+    tcp_latecomers_destroy(tcp->latecomers);
+    tcp_acceptor_close(&tcp->acceptor);
     if (tcp->key) {
         sodium_memzero(tcp->key, tcp->options.key_size);
         free(tcp->key);
     }
-    sodium_memzero(tcp->door.secret, sizeof tcp->door.secret);
+    sodium_memzero(tcp->acceptor.secret, sizeof tcp->acceptor.secret);
     free(tcp);
 }

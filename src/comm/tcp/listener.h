@@ -3,7 +3,7 @@
 #define TW_COMM_TCP_LISTENER_H
 
 #include "address.h"
-#include "porter.h"
+#include "latecomers.h"
 
 #include <thinwire/thinwire_tcp.h>
 
@@ -12,9 +12,9 @@ struct tw_tcp {
     unsigned char *key;
     tcp_address address;
     char text[TCP_ADDRESS];
-    tcp_door door;
-    int used;           /* tw_tcp_connect has been called */
-    tcp_porter *porter; /* for the group that comes of it; NULL: none */
+    tcp_acceptor acceptor;
+    int used;                   /* tw_tcp_connect has been called */
+    tcp_latecomers *latecomers; /* for the group that comes of it; NULL: none */
 };
 
 /* What the caller gave, however old its struct is, and checked. */

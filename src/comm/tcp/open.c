@@ -1,5 +1,5 @@
 /* What tw_comm_open("tcp") calls: a meeting point that the environment tells of. */
-#include "door.h"
+#include "acceptor.h"
 #include "key_file.h"
 #include "peer.h"
 

@@ -3,8 +3,8 @@
 #include "bench_workload.h"
 #include "commands.h"
 #include "error.h"
-#include "json_file.h"
 #include "exit.h"
+#include "json_file.h"
 #include "launcher.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #include "doctor_peers.h"
 #include "doctor_report.h"
 #include "error.h"
+#include "exit.h"
 #include "join.h"
 #include "json_file.h"
-#include "exit.h"
 #include "launcher.h"
 #include "mpi_start.h"
 #include "seal.h"
@@ -124,7 +124,8 @@ static int refuse_one(void)
 
 int doctor_peers(const doctor_peers_settings *settings)
 {
-    int alone = !joins(settings) && !launcher_has_ranks(settings->transport), count = alone ? (int)settings->workers : 1;
+    int alone = !joins(settings) && !launcher_has_ranks(settings->transport),
+        count = alone ? (int)settings->workers : 1;
     if (alone && count < 2) return refuse_one();
     if (settings->json && json_check(settings->json) != TW_OK) return launcher_refuse();
     member *members = calloc((size_t)count, sizeof *members);

@@ -1,6 +1,6 @@
-/* letter.h - what is said at a meeting point, signed with the keys of the connection's proof. */
-#ifndef TW_COMM_TCP_LETTER_H
-#define TW_COMM_TCP_LETTER_H
+/* rendezvous_message.h - what is said at a meeting point, signed with the keys of the connection's proof. */
+#ifndef TW_COMM_TCP_RENDEZVOUS_MESSAGE_H
+#define TW_COMM_TCP_RENDEZVOUS_MESSAGE_H
 
 #include "address.h"
 #include "hello.h"

@@ -1,57 +1,57 @@
-/* door.h - a listening socket, and those who have come to it and not yet proved who they are.
+/* acceptor.h - a listening socket, and those who have come to it and not yet proved who they are.
  *
  * Strangers may come in any number: they get a place among few, and a few seconds. When all places are taken, one that
  * is drawn by lot makes room: whoever knows the key needs its place for one round trip, so it will have gone by then,
  * or is lucky the next time. Nothing here waits for anybody. */
-#ifndef TW_COMM_TCP_DOOR_H
-#define TW_COMM_TCP_DOOR_H
+#ifndef TW_COMM_TCP_ACCEPTOR_H
+#define TW_COMM_TCP_ACCEPTOR_H
 
 #include "address.h"
 #include "hello.h"
 
 #include <poll.h>
 
-enum { TCP_KNOCKS = 64, TCP_DOOR_POLLS = TCP_KNOCKS + 1, TCP_REASON = 320 };
+enum { TCP_HANDSHAKES = 64, TCP_ACCEPTOR_POLLS = TCP_HANDSHAKES + 1, TCP_REASON = 320 };
 #define TCP_HELLO_SECONDS 5.0
 
-typedef struct tcp_knock {
+typedef struct tcp_handshake {
     int fd;
     double since;
     struct sockaddr_storage from;
     size_t said; /* bytes of the hello that have come */
     unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO];
-} tcp_knock;
+} tcp_handshake;
 
-typedef struct tcp_door {
+typedef struct tcp_acceptor {
     int fd, port;
-    int count, polled; /* of knocks; and of them, those that were listed last */
+    int count, polled; /* of handshakes; and of them, those that were listed last */
     int full;          /* the system has no room for one who came: the next round takes its time, and tries again */
-    tcp_knock knocks[TCP_KNOCKS];
+    tcp_handshake handshakes[TCP_HANDSHAKES];
     unsigned char secret[TCP_SECRET];
     uint64_t refused;
     char last[TCP_REASON]; /* who was turned away last, and why */
     void (*tell)(void *context, const char *text);
     void *context; /* of tell */
-} tcp_door;
+} tcp_acceptor;
 
 /* Takes the first free port of a range, 0 and 0: any, on an address, or on all (NULL). *why receives the system's error
  * where it is TW_ERROR_SYSTEM. */
-tw_status tcp_door_open(tcp_door *door, const char *bind, int first_port, int last_port, int *why);
+tw_status tcp_acceptor_open(tcp_acceptor *acceptor, const char *bind, int first_port, int last_port, int *why);
 /* Nobody comes any more; those that wait are sent away. */
-void tcp_door_close(tcp_door *door);
+void tcp_acceptor_close(tcp_acceptor *acceptor);
 
-/* Somebody has proved to know the secret. Returns NULL and takes knock->fd, or says why it is not wanted. */
-typedef const char *(*tcp_admit)(void *context, tcp_knock *knock, tcp_place place);
+/* Somebody has proved to know the secret. Returns NULL and takes handshake->fd, or says why it is not wanted. */
+typedef const char *(*tcp_admit)(void *context, tcp_handshake *handshake, tcp_place place);
 
-/* What to wait for, TCP_DOOR_POLLS at most; returns how many. */
-int tcp_door_list(tcp_door *door, struct pollfd *polls);
+/* What to wait for, TCP_ACCEPTOR_POLLS at most; returns how many. */
+int tcp_acceptor_list(tcp_acceptor *acceptor, struct pollfd *polls);
 /* After poll: lets in, hears and turns away. */
-void tcp_door_serve(tcp_door *door, const struct pollfd *polls, tcp_admit admit, void *context);
+void tcp_acceptor_serve(tcp_acceptor *acceptor, const struct pollfd *polls, tcp_admit admit, void *context);
 /* The proof that the other waits for. 0: it has gone. */
-int tcp_door_answer(const tcp_door *door, const tcp_knock *knock);
+int tcp_acceptor_answer(const tcp_acceptor *acceptor, const tcp_handshake *handshake);
 
 /* Counts it, and tells. */
-void tcp_door_refuse(tcp_door *door, const char *name, const char *reason);
+void tcp_acceptor_refuse(tcp_acceptor *acceptor, const char *name, const char *reason);
 
 /* A socket that waits for nothing and is not handed on to programs that this one starts. */
 int tcp_make_ready(int fd);

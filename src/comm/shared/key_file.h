@@ -1,6 +1,6 @@
 /* key_file.h - keys from files: what tw_seal_read_key does, for the transports that take a key as well. */
-#ifndef TW_COMM_SEALED_KEY_FILE_H
-#define TW_COMM_SEALED_KEY_FILE_H
+#ifndef TW_COMM_SHARED_KEY_FILE_H
+#define TW_COMM_SHARED_KEY_FILE_H
 
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sealed.h>

@@ -4,8 +4,8 @@
  * bytes, whenever the peer gets to it. So no memory of the caller's is ever lent to MPI. Each message has a block,
  * which stays until MPI is done with it. Fresh memory costs a page fault every four kilobytes, more than the copy, so
  * blocks are kept for the next message. */
-#ifndef TW_COMM_MPI_BLOCKS_H
-#define TW_COMM_MPI_BLOCKS_H
+#ifndef TW_COMM_SHARED_BLOCKS_H
+#define TW_COMM_SHARED_BLOCKS_H
 
 #include <pthread.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* Going to a meeting point, and waiting there for the group. */
 #include "dial.h"
-#include "join.h"
-#include "letter.h"
 #include "peer.h"
+#include "rendezvous.h"
+#include "rendezvous_message.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,34 +15,34 @@
 #define PUT_OFF 0.5 /* seconds */
 enum { TRIALS = 12 /* proofs that are turned away one after the other, in some ten seconds */ };
 
-typedef struct guest {
-    const tcp_joining *joining;
+typedef struct client {
+    const tcp_rendezvous *rendezvous;
     tcp_dial dial;
     tw_tcp *tcp; /* this rank's own listener */
     unsigned char own_key[TCP_SECRET], host_key[TCP_SECRET];
     unsigned char *reply;
     size_t size, heard;
     int turned_away;
-    int put_off;     /* and that is told */
-    int may_be_host; /* the meeting point is on this machine */
-} guest;
+    int put_off;   /* and that is told */
+    int may_serve; /* the meeting point is on this machine */
+} client;
 
-static tw_status give_up(const guest *me)
+static tw_status give_up(const client *me)
 {
-    const tcp_joining *joining = me->joining;
-    const char *why = me->dial.why ? me->dial.why : joining->why;
+    const tcp_rendezvous *rendezvous = me->rendezvous;
+    const char *why = me->dial.why ? me->dial.why : rendezvous->why;
     return tw_fail(TW_ERROR_PEER,
                    "nobody brought the group together at %s within %g seconds (%s): start the process that listens "
                    "there, on the machine with that address",
-                   joining->meeting, joining->seconds, why ? why : "it said nothing");
+                   rendezvous->meeting, rendezvous->seconds, why ? why : "it said nothing");
 }
 
 /* TW_OK: there is time left. */
-static tw_status look_at_clock(const guest *me)
+static tw_status look_at_clock(const client *me)
 {
-    if (tcp_is_stopped(&me->joining->options))
+    if (tcp_is_stopped(&me->rendezvous->options))
         return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
-    return tw_clock() < me->joining->deadline ? TW_OK : give_up(me);
+    return tw_clock() < me->rendezvous->deadline ? TW_OK : give_up(me);
 }
 
 /* Whether something happened at a socket before it was time to look up. */
@@ -55,14 +55,14 @@ static int wait_a_little(struct pollfd socket, double until)
 /* --- the way there ------------------------------------------------------------------------------------------- */
 
 /* The last trial found nobody, at the last of the addresses. */
-static int is_deserted(const guest *me)
+static int is_deserted(const client *me)
 {
     const tcp_dial *dial = &me->dial;
-    return me->may_be_host && dial->state == TCP_IDLE && dial->why && !dial->answered && dial->next == dial->list;
+    return me->may_serve && dial->state == TCP_IDLE && dial->why && !dial->answered && dial->next == dial->list;
 }
 
 /* Or finds that nobody is there. */
-static tw_status reach_host(guest *me)
+static tw_status reach_server(client *me)
 {
     tcp_dial *dial = &me->dial;
     while (dial->state != TCP_CONNECTED && !is_deserted(me)) {
@@ -70,20 +70,20 @@ static tw_status reach_host(guest *me)
         int trying = tcp_dial_begin(dial, tw_clock()), proving = dial->state == TCP_PROVING;
         struct pollfd idle = {.fd = -1};
         int happened = wait_a_little(trying ? tcp_dial_poll(dial) : idle, dial->when);
-        if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->joining->secret);
+        if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->rendezvous->secret);
         me->turned_away += proving && dial->state == TCP_IDLE;
         if (me->turned_away == TRIALS)
             return tw_fail(TW_ERROR_PEER,
                            "what listens at %s turns this process away: it may have another key, or none",
-                           me->joining->meeting);
+                           me->rendezvous->meeting);
     }
     me->turned_away = 0;
-    tcp_session_make(me->joining->secret, dial->challenge, dial->hello, 0, me->own_key);
-    tcp_session_make(me->joining->secret, dial->challenge, dial->hello, 1, me->host_key);
+    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 0, me->own_key);
+    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 1, me->host_key);
     return TW_OK;
 }
 
-static tw_status listen_here(guest *me)
+static tw_status listen_here(client *me)
 {
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
@@ -91,22 +91,23 @@ static tw_status listen_here(guest *me)
     if (getsockname(me->dial.fd, (struct sockaddr *)&own, &size) != 0)
         return tw_fail(TW_ERROR_SYSTEM, "this process's own address is unknown: %s", strerror(errno));
     tcp_host_name((const struct sockaddr *)&own, host);
-    return tcp_join_listen(me->joining, host, host, &me->tcp);
+    return tcp_rendezvous_listen(me->rendezvous, host, host, &me->tcp);
 }
 
 /* --- what is said there -------------------------------------------------------------------------------------- */
 
-static int say_wish(const guest *me)
+static int say_wish(const client *me)
 {
     unsigned char bytes[TCP_REQUEST];
-    tcp_wish wish = {.size = me->joining->size, .rank = me->joining->rank, .sealed = me->joining->options.sealed != 0};
+    tcp_wish wish = {
+        .size = me->rendezvous->size, .rank = me->rendezvous->rank, .sealed = me->rendezvous->options.sealed != 0};
     strcpy(wish.address, tw_tcp_address(me->tcp));
     tcp_request_write(&wish, me->own_key, bytes);
     return tcp_say(me->dial.fd, bytes, sizeof bytes);
 }
 
 /* The head first, which says how long the rest is. 0: no memory, or it is none. */
-static int make_room(guest *me)
+static int make_room(client *me)
 {
     size_t rest = me->size ? tcp_reply_rest(me->reply) : 0, size = me->size ? me->size + rest : TCP_REPLY_HEAD;
     unsigned char *larger = me->size && !rest ? NULL : realloc(me->reply, size);
@@ -117,39 +118,39 @@ static int make_room(guest *me)
 }
 
 /* One look. *gone: the host is. */
-static void hear_some(guest *me, int *gone)
+static void hear_some(client *me, int *gone)
 {
     ssize_t bytes = recv(me->dial.fd, me->reply + me->heard, me->size - me->heard, MSG_DONTWAIT);
     if (bytes > 0) me->heard += (size_t)bytes;
     *gone = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-static tw_status hear_reply(guest *me, int *gone)
+static tw_status hear_reply(client *me, int *gone)
 {
     me->size = me->heard = 0;
     *gone = !make_room(me);
     while (!*gone && me->heard < me->size) {
         TRY(look_at_clock(me));
         struct pollfd socket = {.fd = me->dial.fd, .events = POLLIN};
-        if (wait_a_little(socket, me->joining->deadline)) hear_some(me, gone);
+        if (wait_a_little(socket, me->rendezvous->deadline)) hear_some(me, gone);
         if (me->heard == TCP_REPLY_HEAD && me->size == TCP_REPLY_HEAD && !make_room(me)) *gone = 1;
     }
     return TW_OK;
 }
 
 /* Said once. */
-static void tell_put_off(guest *me, const char *text)
+static void tell_put_off(client *me, const char *text)
 {
     char line[TCP_REASON + TCP_HOST];
-    const tw_tcp_options *options = &me->joining->options;
+    const tw_tcp_options *options = &me->rendezvous->options;
     if (!me->put_off && options->refused) {
-        snprintf(line, sizeof line, "this process waits: %s (said by %s)", text, me->joining->meeting);
+        snprintf(line, sizeof line, "this process waits: %s (said by %s)", text, me->rendezvous->meeting);
         options->refused(options->context, line);
     }
     me->put_off = 1;
 }
 
-static void hang_up(guest *me, const char *why, double pause)
+static void hang_up(client *me, const char *why, double pause)
 {
     const struct addrinfo *list = me->dial.list;
     tcp_dial_destroy(&me->dial);
@@ -158,24 +159,24 @@ static void hang_up(guest *me, const char *why, double pause)
     me->dial.when = tw_clock() + pause;
 }
 
-static tw_status join_group(guest *me, int rank, char *text, tw_comm **comm)
+static tw_status join_group(client *me, int rank, char *text, tw_comm **comm)
 {
     tw_tcp *tcp = me->tcp;
     tcp_dial_destroy(&me->dial);
     me->tcp = NULL;
-    return tcp_join_group(me->joining, tcp, rank, text, comm);
+    return tcp_rendezvous_connect(me->rendezvous, tcp, rank, text, comm);
 }
 
 /* *over: not if it is put off. */
-static tw_status follow_reply(guest *me, int *over, tw_comm **comm)
+static tw_status follow_reply(client *me, int *over, tw_comm **comm)
 {
     tcp_reply_kind kind;
     int rank;
     char *text;
     *over = 1;
     if (!tcp_reply_read(me->reply, me->size, me->host_key, &kind, &rank, &text))
-        return tw_fail(TW_ERROR_PACKET, "the answer from %s was changed on its way", me->joining->meeting);
-    if (kind == TCP_REFUSED) return tw_fail(TW_ERROR_PEER, "%s (said by %s)", text, me->joining->meeting);
+        return tw_fail(TW_ERROR_PACKET, "the answer from %s was changed on its way", me->rendezvous->meeting);
+    if (kind == TCP_REFUSED) return tw_fail(TW_ERROR_PEER, "%s (said by %s)", text, me->rendezvous->meeting);
     if (kind == TCP_GROUP) return join_group(me, rank, text, comm);
     *over = 0;
     tell_put_off(me, text);
@@ -184,7 +185,7 @@ static tw_status follow_reply(guest *me, int *over, tw_comm **comm)
     return TW_OK;
 }
 
-static tw_status speak(guest *me, int *over, tw_comm **comm)
+static tw_status speak(client *me, int *over, tw_comm **comm)
 {
     int gone;
     if (!me->tcp) TRY(listen_here(me));
@@ -196,21 +197,21 @@ static tw_status speak(guest *me, int *over, tw_comm **comm)
 }
 
 /* A host that goes away before it has answered may come again. */
-static tw_status visit(guest *me, tw_comm **comm)
+static tw_status visit(client *me, tw_comm **comm)
 {
     for (int over = 0; !over;) {
-        TRY(reach_host(me));
+        TRY(reach_server(me));
         if (is_deserted(me)) return TW_OK;
         TRY(speak(me, &over, comm));
     }
     return TW_OK;
 }
 
-tw_status tcp_join_as_guest(tcp_joining *joining, int may_be_host, int *is_free, tw_comm **comm)
+tw_status tcp_rendezvous_ask(tcp_rendezvous *rendezvous, int may_serve, int *is_free, tw_comm **comm)
 {
     struct addrinfo *list;
-    guest me = {.joining = joining, .may_be_host = may_be_host};
-    TRY(tcp_resolve(joining->at.host, joining->at.port, 0, &list));
+    client me = {.rendezvous = rendezvous, .may_serve = may_serve};
+    TRY(tcp_resolve(rendezvous->at.host, rendezvous->at.port, 0, &list));
     tcp_dial_create(&me.dial, (tcp_place){0}, list);
     tw_status status = visit(&me, comm);
     *is_free = status == TW_OK && is_deserted(&me);

@@ -1,4 +1,4 @@
-#include "letter.h"
+#include "rendezvous_message.h"
 
 #include "bytes.h"
 

@@ -1,5 +1,5 @@
 /* Who brings a group together, and what follows when it has. */
-#include "join.h"
+#include "rendezvous.h"
 
 #include "children.h"
 #include "peer.h"
@@ -18,9 +18,9 @@ enum { MOST_RANKS = 16384 };
 
 /* --- after the meeting --------------------------------------------------------------------------------------- */
 
-tw_status tcp_join_listen(const tcp_joining *joining, const char *bind, const char *host, tw_tcp **tcp)
+tw_status tcp_rendezvous_listen(const tcp_rendezvous *rendezvous, const char *bind, const char *host, tw_tcp **tcp)
 {
-    tw_tcp_options options = joining->options;
+    tw_tcp_options options = rendezvous->options;
     if (!options.bind && !options.advertise) options.bind = bind;
     if (!options.advertise) options.advertise = host;
     return tw_tcp_listen(&options, tcp);
@@ -39,28 +39,29 @@ static int list_lines(char *text, const char **lines, int size)
 }
 
 /* What tw_tcp_connect takes for its caller's mistake was said by the host. */
-static tw_status check_group(const tcp_joining *joining, const tw_tcp *tcp, int rank, const char *const *addresses)
+static tw_status check_group(const tcp_rendezvous *rendezvous, const tw_tcp *tcp, int rank,
+                             const char *const *addresses)
 {
     tcp_address address;
-    int bad = rank >= joining->size || strcmp(addresses[rank], tw_tcp_address(tcp)) != 0;
-    for (int r = 0; r < joining->size && !bad; r++) bad = tcp_address_read(addresses[r], "", &address) != TW_OK;
+    int bad = rank >= rendezvous->size || strcmp(addresses[rank], tw_tcp_address(tcp)) != 0;
+    for (int r = 0; r < rendezvous->size && !bad; r++) bad = tcp_address_read(addresses[r], "", &address) != TW_OK;
     if (!bad) return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "what brings the group together at %s sent a list of addresses that cannot be",
-                   joining->meeting);
+                   rendezvous->meeting);
 }
 
-tw_status tcp_join_group(const tcp_joining *joining, tw_tcp *tcp, int rank, char *text, tw_comm **comm)
+tw_status tcp_rendezvous_connect(const tcp_rendezvous *rendezvous, tw_tcp *tcp, int rank, char *text, tw_comm **comm)
 {
-    double left = joining->deadline - tw_clock();
-    const char **addresses = calloc((size_t)joining->size, sizeof *addresses);
+    double left = rendezvous->deadline - tw_clock();
+    const char **addresses = calloc((size_t)rendezvous->size, sizeof *addresses);
     tw_status status;
     if (!addresses)
-        status = tw_fail(TW_ERROR_MEMORY, "no memory for the addresses of %d ranks", joining->size);
-    else if (!list_lines(text, addresses, joining->size))
+        status = tw_fail(TW_ERROR_MEMORY, "no memory for the addresses of %d ranks", rendezvous->size);
+    else if (!list_lines(text, addresses, rendezvous->size))
         status = tw_fail(TW_ERROR_PACKET, "what brings the group together at %s sent no list of %d ranks",
-                         joining->meeting, joining->size);
-    else if ((status = check_group(joining, tcp, rank, addresses)) == TW_OK)
-        status = tw_tcp_connect(tcp, rank, joining->size, addresses, left > 1 ? left : 1, comm);
+                         rendezvous->meeting, rendezvous->size);
+    else if ((status = check_group(rendezvous, tcp, rank, addresses)) == TW_OK)
+        status = tw_tcp_connect(tcp, rank, rendezvous->size, addresses, left > 1 ? left : 1, comm);
     free((void *)addresses);
     tw_tcp_destroy(tcp);
     return status;
@@ -93,49 +94,49 @@ static int is_name_of_this_machine(const char *host, const struct addrinfo *list
     return !is_number;
 }
 
-static tw_status open_door(const tcp_joining *joining, tcp_door *door, int *why)
+static tw_status open_acceptor(const tcp_rendezvous *rendezvous, tcp_acceptor *acceptor, int *why)
 {
-    const tcp_address *at = &joining->at;
+    const tcp_address *at = &rendezvous->at;
     struct addrinfo *list;
     TRY(tcp_resolve(at->host, at->port, 0, &list));
     const char *where = is_name_of_this_machine(at->host, list) ? NULL : at->host;
     freeaddrinfo(list);
-    tw_status status = tcp_door_open(door, where, at->port, at->port, why);
-    if (status != TW_OK && joining->rank == 0 && *why == EADDRNOTAVAIL)
-        status = tcp_door_open(door, NULL, at->port, at->port, why);
+    tw_status status = tcp_acceptor_open(acceptor, where, at->port, at->port, why);
+    if (status != TW_OK && rendezvous->rank == 0 && *why == EADDRNOTAVAIL)
+        status = tcp_acceptor_open(acceptor, NULL, at->port, at->port, why);
     return status;
 }
 
 /* *open: NULL, where somebody else is the host: *is_taken, on this machine. Who wants another rank than 0 leaves it to
  * others: rank 0 would come too late. */
-static tw_status try_door(const tcp_joining *joining, tcp_door **open, int *is_taken)
+static tw_status try_door(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken)
 {
     int why = 0;
     *open = NULL;
     *is_taken = 0;
-    if (joining->rank > 0) return TW_OK;
-    tcp_door *door = malloc(sizeof *door);
-    if (!door) return tw_fail(TW_ERROR_MEMORY, "no memory to join a group");
-    tw_status status = open_door(joining, door, &why);
+    if (rendezvous->rank > 0) return TW_OK;
+    tcp_acceptor *acceptor = malloc(sizeof *acceptor);
+    if (!acceptor) return tw_fail(TW_ERROR_MEMORY, "no memory to join a group");
+    tw_status status = open_acceptor(rendezvous, acceptor, &why);
     if (status == TW_OK)
-        tcp_keep_from_children((*open = door)->fd);
+        tcp_keep_from_children((*open = acceptor)->fd);
     else
-        free(door);
+        free(acceptor);
     *is_taken = why == EADDRINUSE;
     return why == EADDRINUSE || why == EADDRNOTAVAIL ? TW_OK : status;
 }
 
 /* A guest on the host's machine takes its place when it goes before the group is complete. */
-static tw_status meet(tcp_joining *joining, tw_comm **comm)
+static tw_status meet(tcp_rendezvous *rendezvous, tw_comm **comm)
 {
     for (double pause = FIRST_PAUSE;; pause = fmin(pause * 1.5, LONGEST_PAUSE)) {
-        tcp_door *door;
+        tcp_acceptor *acceptor;
         int is_taken, is_free;
-        TRY(try_door(joining, &door, &is_taken));
-        if (door) return tcp_join_as_host(joining, door, comm);
-        TRY(tcp_join_as_guest(joining, is_taken, &is_free, comm));
+        TRY(try_door(rendezvous, &acceptor, &is_taken));
+        if (acceptor) return tcp_rendezvous_serve(rendezvous, acceptor, comm);
+        TRY(tcp_rendezvous_ask(rendezvous, is_taken, &is_free, comm));
         if (!is_free) return TW_OK;
-        joining->why = "the port is taken, and nobody listens there";
+        rendezvous->why = "the port is taken, and nobody listens there";
         poll(NULL, 0, (int)(pause * 1e3));
     }
 }
@@ -156,12 +157,12 @@ static tw_status check(const char *meeting, int rank, int size, double seconds, 
 tw_status tw_tcp_join(const char *meeting, int rank, int size, const tw_tcp_options *options, double seconds,
                       tw_comm **comm)
 {
-    tcp_joining joining = {.meeting = meeting, .rank = rank, .size = size, .seconds = seconds};
+    tcp_rendezvous rendezvous = {.meeting = meeting, .rank = rank, .size = size, .seconds = seconds};
     TRY(check(meeting, rank, size, seconds, comm));
-    TRY(tcp_options_read(options, &joining.options));
-    TRY(tcp_meeting_read(meeting, &joining.at));
+    TRY(tcp_options_read(options, &rendezvous.options));
+    TRY(tcp_meeting_read(meeting, &rendezvous.at));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    joining.deadline = tw_clock() + seconds;
-    tcp_secret_make(joining.options.key, joining.options.key_size, "a meeting point", NULL, 0, joining.secret);
-    return meet(&joining, comm);
+    rendezvous.deadline = tw_clock() + seconds;
+    tcp_secret_make(rendezvous.options.key, rendezvous.options.key_size, "a meeting point", NULL, 0, rendezvous.secret);
+    return meet(&rendezvous, comm);
 }

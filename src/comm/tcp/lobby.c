@@ -1,0 +1,141 @@
+#include "lobby.h"
+
+#include "peer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- those who come ------------------------------------------------------------------------------------------ */
+
+static const char *admit(void *context, tcp_handshake *handshake, tcp_place place)
+{
+    tcp_lobby *me = context;
+    if (place.from || place.to || place.stream) return "it takes this meeting point for a rank";
+    if (me->count == me->room) return "too many come at once";
+    tcp_client *one = &me->clients[me->count];
+    *one = (tcp_client){.fd = handshake->fd, .rank = -1, .since = tw_clock()};
+    tcp_host_name((const struct sockaddr *)&handshake->from, one->host);
+    tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 1, one->own_key);
+    tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 0, one->client_key);
+    if (!tcp_acceptor_answer(me->acceptor, handshake)) return "it hung up";
+    me->count++;
+    return NULL;
+}
+
+void tcp_lobby_remove(tcp_lobby *me, int i)
+{
+    close(me->clients[i].fd);
+    free(me->clients[i].reply);
+    me->asked -= me->clients[i].has_asked;
+    me->count--;
+    memmove(&me->clients[i], &me->clients[i + 1], (size_t)(me->count - i) * sizeof *me->clients);
+}
+
+void tcp_lobby_turn_away(tcp_lobby *me, int i, tcp_reply_kind kind, const char *reason)
+{
+    tcp_client *one = &me->clients[i];
+    size_t size;
+    unsigned char *reply = tcp_reply_write(kind, 0, reason, one->own_key, &size);
+    if (reply) (void)!tcp_say(one->fd, reply, size);
+    free(reply);
+    tcp_acceptor_refuse(me->acceptor, one->host, reason);
+    tcp_lobby_remove(me, i);
+}
+
+/* --- what they want ------------------------------------------------------------------------------------------ */
+
+static void take_wish(tcp_lobby *me, int i)
+{
+    char text[TCP_REASON];
+    tcp_client *one = &me->clients[i];
+    tcp_wish wish;
+    if (!tcp_request_read(one->request, one->client_key, &wish)) {
+        tcp_lobby_turn_away(me, i, TCP_REFUSED, "what it wants was changed on its way");
+        return;
+    }
+    tcp_reply_kind kind = me->judge(me->context, &wish, text);
+    if (kind != TCP_GROUP) {
+        tcp_lobby_turn_away(me, i, kind, text);
+        return;
+    }
+    one->wish = wish;
+    one->has_asked = 1;
+    me->asked++;
+}
+
+/* Whoever has asked says nothing more, unless it goes. */
+static void hear(tcp_lobby *me, int i)
+{
+    tcp_client *one = &me->clients[i];
+    unsigned char more = 0;
+    void *into = one->has_asked ? &more : one->request + one->heard;
+    ssize_t bytes = recv(one->fd, into, one->has_asked ? 1 : TCP_REQUEST - one->heard, MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (bytes <= 0 || one->has_asked) {
+        tcp_lobby_remove(me, i);
+        return;
+    }
+    one->heard += (size_t)bytes;
+    if (one->heard == TCP_REQUEST) take_wish(me, i);
+}
+
+/* --- one round ----------------------------------------------------------------------------------------------- */
+
+static int list(const tcp_lobby *me, int at_acceptor)
+{
+    int last = at_acceptor + me->count;
+    for (int i = 0; i < me->count; i++)
+        me->polls[at_acceptor + i] = (struct pollfd){.fd = me->clients[i].fd, .events = POLLIN};
+    me->polls[last] = (struct pollfd){.fd = me->bell, .events = POLLIN}; /* poll passes over -1 */
+    return last + 1;
+}
+
+void tcp_lobby_go_round(tcp_lobby *me, double seconds)
+{
+    int at_acceptor = tcp_acceptor_list(me->acceptor, me->polls), there = me->count, listed = list(me, at_acceptor);
+    if (poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)) < 0) return; /* a signal */
+    for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {
+        if (me->polls[at_acceptor + i].revents)
+            hear(me, i);
+        else if (!me->clients[i].has_asked && tw_clock() > me->clients[i].since + TCP_HELLO_SECONDS)
+            tcp_lobby_turn_away(me, i, TCP_REFUSED, "it did not say what it wants in time");
+    }
+    tcp_acceptor_serve(me->acceptor, me->polls, admit, me);
+}
+
+/* --- the whole ----------------------------------------------------------------------------------------------- */
+
+void tcp_lobby_close(tcp_lobby *me)
+{
+    while (me->count) tcp_lobby_remove(me, me->count - 1);
+    tcp_acceptor_close(me->acceptor);
+}
+
+void tcp_lobby_destroy(tcp_lobby *me)
+{
+    if (!me) return;
+    tcp_lobby_close(me);
+    free(me->acceptor);
+    free(me->clients);
+    free(me->polls);
+    free(me);
+}
+
+tcp_lobby *tcp_lobby_create(tcp_acceptor *acceptor, int room)
+{
+    tcp_lobby *me = calloc(1, sizeof *me);
+    if (!me) {
+        tcp_acceptor_close(acceptor);
+        free(acceptor);
+        return NULL;
+    }
+    *me = (tcp_lobby){.acceptor = acceptor, .room = room, .bell = -1};
+    me->clients = calloc((size_t)room, sizeof *me->clients);
+    me->polls = calloc((size_t)room + TCP_ACCEPTOR_POLLS + 1, sizeof *me->polls);
+    if (me->clients && me->polls) return me;
+    tcp_lobby_destroy(me);
+    return NULL;
+}

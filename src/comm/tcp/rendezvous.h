@@ -1,0 +1,30 @@
+/* rendezvous.h - both sides of a meeting point. */
+#ifndef TW_COMM_TCP_RENDEZVOUS_H
+#define TW_COMM_TCP_RENDEZVOUS_H
+
+#include "listener.h"
+
+/* What tw_tcp_join was asked for. */
+typedef struct tcp_rendezvous {
+    const char *meeting; /* as it was written */
+    tcp_address at;
+    int rank, size;
+    tw_tcp_options options;
+    double seconds, deadline; /* of the whole; by tw_clock */
+    const char *why;          /* it came to nothing so far; NULL: nothing has been tried */
+    unsigned char secret[TCP_SECRET];
+} tcp_rendezvous;
+
+/* Brings the others together behind an open acceptor, which becomes its own. */
+tw_status tcp_rendezvous_serve(tcp_rendezvous *rendezvous, tcp_acceptor *acceptor, tw_comm **comm);
+/* Goes to whoever does. With may_serve it returns TW_OK and no comm when nobody listens there, and sets *is_free. */
+tw_status tcp_rendezvous_ask(tcp_rendezvous *rendezvous, int may_serve, int *is_free, tw_comm **comm);
+
+/* Connects with the others: text has an address a line. tcp is destroyed. */
+tw_status tcp_rendezvous_connect(const tcp_rendezvous *rendezvous, tw_tcp *tcp, int rank, char *text, tw_comm **comm);
+
+/* The listener of this rank: `host` is where others reach it, `bind` what it listens on, where the caller did not say.
+ */
+tw_status tcp_rendezvous_listen(const tcp_rendezvous *rendezvous, const char *bind, const char *host, tw_tcp **tcp);
+
+#endif
