@@ -31,6 +31,14 @@ void tw_pause(double seconds)
     nanosleep(&rest, NULL);
 }
 
+void tw_charge(uint64_t elements, uint64_t bytes)
+{
+    if (!tw_virtual_self) return;
+    tw_virtual_owner owner = tw_virtual_owned_by();
+    double seconds = (double)elements * owner.element_seconds + (double)bytes * owner.byte_seconds;
+    if (seconds > 0) tw_pause(seconds);
+}
+
 tw_status tw_mutex_create(tw_mutex *mutex)
 {
     mutex->waiters = (tw_waiters){NULL};

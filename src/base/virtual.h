@@ -19,7 +19,8 @@ typedef struct tw_waiters {
 
 /* To whom a thread belongs; whom it starts belongs to the same. */
 typedef struct tw_virtual_owner {
-    int rank; /* for reports */
+    int rank;                             /* for reports */
+    double element_seconds, byte_seconds; /* what tw_charge takes (thread.h) */
     void *context;
 } tw_virtual_owner;
 

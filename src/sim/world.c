@@ -2,7 +2,6 @@
 #include "world.h"
 
 #include "channel.h"
-#include "charge.h"
 #include "comm.h"
 #include "error.h"
 #include "memory.h"
@@ -125,7 +124,10 @@ static tw_status start_all(tw_world *world)
 {
     for (int r = 0; r < world->options.workers; r++) {
         tw_virtual_thread *thread;
-        tw_virtual_owner owner = {.rank = r, .context = &world->seats[r]};
+        tw_virtual_owner owner = {.rank = r,
+                                  .element_seconds = world->options.element_seconds,
+                                  .byte_seconds = world->options.byte_seconds,
+                                  .context = &world->seats[r]};
         TW_TRY(tw_virtual_start(world->clock, owner, live, &world->seats[r], &thread));
     }
     return TW_OK;
@@ -152,14 +154,6 @@ tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context)
 void tw_world_compute(double seconds)
 {
     if (tw_virtual_self && seconds > 0) tw_pause(seconds);
-}
-
-void tw_world_charge(uint64_t elements, uint64_t bytes)
-{
-    if (!tw_virtual_self) return;
-    const tw_seat *me = tw_virtual_owned_by().context;
-    const tw_world_options *options = &me->world->options;
-    tw_world_compute((double)elements * options->element_seconds + (double)bytes * options->byte_seconds);
 }
 
 void tw_world_kill(void)

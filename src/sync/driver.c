@@ -1,7 +1,7 @@
 #include "driver.h"
 
-#include "charge.h"
 #include "error.h"
+#include "thread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -148,7 +148,7 @@ static tw_status wait_for_others(tw_lane *lane, const tw_scheme *scheme, tw_roun
     if (needs_line(scheme, round)) await_line(lane);
     tw_status status = exchange(lane, round);
     take_turn(lane);
-    if (status == TW_OK) tw_world_charge(0, round_bytes(scheme, round));
+    if (status == TW_OK) tw_charge(0, round_bytes(scheme, round));
     return status;
 }
 

@@ -3,7 +3,6 @@
 
 #include "agreement.h"
 #include "channel.h"
-#include "charge.h"
 #include "compress.h"
 #include "error.h"
 #include "kernels.h"
@@ -12,6 +11,7 @@
 #include "patterns.h"
 #include "reducer_host.h"
 #include "sized.h"
+#include "thread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ static tw_status begin(void *context, size_t number, tw_scheme **scheme)
     const tw_message *message = &reducer->messages[number];
     if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
     *scheme = message->scheme;
-    tw_world_charge(tw_message_elements(*scheme), 0);
+    tw_charge(tw_message_elements(*scheme), 0);
     take_message_in(reducer, number);
     return begin_message(reducer, message);
 }

@@ -1,12 +1,12 @@
 #include "reducer_host.h"
 
 #include "channel.h"
-#include "charge.h"
 #include "compress.h"
 #include "error.h"
 #include "hosts.h"
 #include "kernels.h"
 #include "memory.h"
+#include "thread.h"
 #include "zeros.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static tw_status average(tw_reducer *reducer, const tw_message *message, tw_chan
     size_t count = tw_message_elements(message->scheme);
     pack(reducer, message, count);
     TW_TRY(tw_channel_allreduce(aside, TW_F32, reducer->exchanged[message->first], count));
-    tw_world_charge(0, count * sizeof(float));
+    tw_charge(0, count * sizeof(float));
     find_absent(reducer, message);
     int looks = tw_scheme_looks(message->scheme); /* in its own pass, and then nobody else needs to */
     if (tw_reducer_is_first(reducer) && !looks) tw_reducer_measure(reducer, message);

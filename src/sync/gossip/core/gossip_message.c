@@ -1,11 +1,11 @@
 /* One round: a message to each partner and one from each. */
 #include "channel.h"
-#include "charge.h"
 #include "error.h"
 #include "gossip.h"
 #include "gossip_pass.h"
 #include "kernels.h"
 #include "memory.h"
+#include "thread.h"
 
 #include <math.h>
 #include <string.h>
@@ -326,7 +326,7 @@ tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correc
     if (partners == 0) return TW_OK;
     TW_TRY(write_message(gossip, round, bare, &check));
     TW_TRY(exchange(gossip, partners, bare ? bare_bytes(gossip) : full_bytes(gossip), check));
-    tw_world_charge(gossip->elements, received_bytes(gossip, partners));
+    tw_charge(gossip->elements, received_bytes(gossip, partners));
     TW_TRY(read_messages(gossip, round, partners, &senders));
     if (bare || senders == 0) return TW_OK;
     if (correction) *correction = gossip->theirs[0];
