@@ -23,14 +23,14 @@ typedef struct tw_world tw_world;
 
 /* The machines and the network between them. Each host has a full-duplex line of its own to a switch that never blocks.
  * A message waits for its turn on the sender's outgoing line, holds it for overhead + size / bandwidth, crosses with
- * the latency, and waits for its turn on the receiver's incoming line, which it holds for size / bandwidth. Its bits
- * follow one another (cut-through): on an idle path it takes overhead + latency + size / bandwidth. Its sender is done
- * when the last bit has left, whether or not the receiver asks for it. */
+ * the latency, and waits for its turn on the receiver's incoming line, which it holds for size / bandwidth_down. Its
+ * bits follow one another (cut-through): on an idle path it takes overhead + latency + size / the smaller of the two
+ * rates. Its sender is done when the last bit has left, whether or not the receiver asks for it. */
 typedef struct tw_world_options {
     size_t struct_size;   /* sizeof(tw_world_options) */
     int workers;          /* 1 .. 16384 */
     int workers_per_host; /* that share one line; between themselves they talk at no cost. 0 is taken for 1 */
-    double bandwidth;     /* of a line, bytes a second, each way; 0: infinitely fast */
+    double bandwidth;     /* of an outgoing line, bytes a second; 0: infinitely fast */
     double latency;       /* of a message, seconds */
     double overhead;      /* seconds that starting a message occupies its sender's line */
     double time_limit;    /* virtual seconds after which the world ends with TW_ERROR_PEER everywhere; 0: none */
@@ -38,6 +38,7 @@ typedef struct tw_world_options {
     /* What a reducer's scheme, or averaging by gossip, takes in the exchange, which this clock cannot see. */
     double element_seconds; /* for each element of its message */
     double byte_seconds;    /* for each byte that came from the others, or was summed */
+    double bandwidth_down;  /* of an incoming line, bytes a second; 0 is taken for `bandwidth` */
 } tw_world_options;
 
 TW_API tw_status tw_world_create(const tw_world_options *options, tw_world **world);

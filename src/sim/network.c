@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stddef.h>
 
-static double transfer_seconds(const tw_network *network, size_t size)
+static double transfer_seconds(double bandwidth, size_t size)
 {
-    return network->bandwidth > 0 ? (double)size / network->bandwidth : 0;
+    return bandwidth > 0 ? (double)size / bandwidth : 0;
 }
 
 static double later(double a, double b)
@@ -24,8 +24,10 @@ static void expect_first(tw_line *line)
 static void take_incoming(tw_network *network, tw_parcel *parcel)
 {
     tw_line *line = &network->lines[parcel->to];
-    parcel->arrived = later(parcel->reaches, line->incoming_until) + transfer_seconds(network, parcel->size);
-    line->incoming_until = parcel->arrived;
+    double down = transfer_seconds(network->bandwidth_down, parcel->size);
+    line->incoming_until = parcel->arrived = later(parcel->reaches, line->incoming_until) + down;
+    if (down < transfer_seconds(network->bandwidth, parcel->size))
+        parcel->arrived = later(parcel->arrived, parcel->left + network->latency);
 }
 
 static void reach(tw_timer *timer)
@@ -47,7 +49,7 @@ void tw_network_send(tw_network *network, tw_parcel *parcel)
     }
     tw_line *line = &network->lines[parcel->from];
     double first_bit = later(now, line->outgoing_until) + network->overhead;
-    line->outgoing_until = parcel->left = first_bit + transfer_seconds(network, parcel->size);
+    line->outgoing_until = parcel->left = first_bit + transfer_seconds(network->bandwidth, parcel->size);
     parcel->reaches = first_bit + network->latency;
     parcel->arrived = (double)INFINITY;
     parcel->behind = NULL;

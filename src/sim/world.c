@@ -25,9 +25,10 @@ static tw_status check_options(const tw_world_options *options)
         return tw_fail(TW_ERROR_ARGUMENT, "a world of %d workers: want 1 to %d", options->workers, TW_MAX_RANKS);
     if (options->workers_per_host < 1)
         return tw_fail(TW_ERROR_ARGUMENT, "workers_per_host is %d: want 1 or more", options->workers_per_host);
-    if (!is_span(options->bandwidth) || !is_span(options->latency) || !is_span(options->overhead) ||
-        !is_span(options->time_limit) || !is_span(options->element_seconds) || !is_span(options->byte_seconds))
-        return tw_fail(TW_ERROR_ARGUMENT, "bandwidth, latency, overhead and all times of a world are 0 to 1e15");
+    if (!is_span(options->bandwidth) || !is_span(options->bandwidth_down) || !is_span(options->latency) ||
+        !is_span(options->overhead) || !is_span(options->time_limit) || !is_span(options->element_seconds) ||
+        !is_span(options->byte_seconds))
+        return tw_fail(TW_ERROR_ARGUMENT, "bandwidths, latency, overhead and all times of a world are 0 to 1e15");
     if (options->stack_bytes < LEAST_STACK)
         return tw_fail(TW_ERROR_ARGUMENT, "a stack of %zu bytes: want at least %zu", options->stack_bytes, LEAST_STACK);
     return TW_OK;
@@ -37,6 +38,7 @@ static tw_status read_options(const tw_world_options *given, tw_world_options *o
 {
     TW_TRY(tw_read_sized(options, sizeof *options, given, "tw_world_options"));
     if (!options->workers_per_host) options->workers_per_host = 1;
+    if (options->bandwidth_down == 0) options->bandwidth_down = options->bandwidth;
     if (!options->stack_bytes) options->stack_bytes = DEFAULT_STACK;
     return check_options(options);
 }
@@ -65,6 +67,7 @@ static tw_status build(tw_world *world)
     TW_TRY(tw_virtual_create(options->stack_bytes, &world->clock));
     world->network = (tw_network){.clock = world->clock,
                                   .bandwidth = options->bandwidth,
+                                  .bandwidth_down = options->bandwidth_down,
                                   .latency = options->latency,
                                   .overhead = options->overhead,
                                   .hosts = (options->workers - 1) / options->workers_per_host + 1};

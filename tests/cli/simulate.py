@@ -180,6 +180,16 @@ class ExchangeTest(SimulateTest):
         element, byte = 16 / 1e7, 4 / 1e7
         self.assertAlmostEqual(coded["step_seconds"] - slow["step_seconds"], 1e6 * element + 4e6 * byte, delta=0.01)
 
+    def test_a_line_has_a_rate_each_way(self):
+        def seconds(link):
+            run, = self.simulate("--workers", 2, "--parameters", "1M", "--steps", 2, "--step-time", 0.01, "--codec-rate", 0, "--link",
+                                 link, "--sync", "allreduce:message_kb=100000", task="none")["runs"]
+            return run["virtual_seconds"] - 0.02
+        same = seconds("10Mbit,0us")
+        # Of two workers each sends and receives as much, so the slower way decides.
+        self.assertEqual(seconds("10Mbit/100Mbit,0us"), same)
+        self.assertAlmostEqual(seconds("10Mbit/5Mbit,0us") / same, 2, delta=0.01)
+
     def test_workers_of_one_host_share_its_line(self):
         alone, shared = (self.simulate("--workers", 4, "--workers-per-host", n, "--parameters", "1M", "--steps", 2,
                                        "--step-time", 0.01, "--codec-rate", 0, "--link", "100Mbit,0us", "--sync",
@@ -235,6 +245,8 @@ class RefusalTest(SimulateTest):
                 (["--link", "0.1"], ["--link", "1Gbit,0.1"]),
                 (["at most 1e6s"], ["--link", "1Gbit,1e9s"]),
                 (["1bit or more"], ["--link", "1e-30kbit,1ms"]),
+                (["UP/DOWN,LATENCY", "10Mbit/,1ms"], ["--link", "10Mbit/,1ms"]),
+                (["UP/DOWN,LATENCY"], ["--link", "10Mbit/100Mbit"]),
                 (["--overhead", "at most 1e6s"], ["--overhead", "1e9s"]),
                 (["--codec-rate", "want 0"], ["--codec-rate", "1e-300"]),
                 (["--overhead", "5"], ["--overhead", "5"]),

@@ -150,6 +150,28 @@ static void first_bits_decide_the_order_on_the_receivers_line(void **state)
     assert_true(seen.at[1] == TRANSFER / 2 + OVERHEAD + LATENCY + 2 * TRANSFER);
 }
 
+/* Towards a host the line may be faster than away from it, or slower. */
+static void a_line_has_a_rate_each_way(void **state)
+{
+    (void)state;
+    record seen = {0};
+    tw_world_options slower = link_of(2), faster = link_of(2), shared = link_of(4);
+    slower.bandwidth_down = BANDWIDTH / 4;
+    assert_true(run(slower, play_one_message, &seen) == OVERHEAD + LATENCY + 4 * TRANSFER);
+    assert_true(seen.at[0] == OVERHEAD + TRANSFER);
+    faster.bandwidth_down = BANDWIDTH * 4;
+    assert_true(run(faster, play_one_message, &seen) == OVERHEAD + LATENCY + TRANSFER);
+    shared.bandwidth_down = BANDWIDTH * 2; /* three come at once: half as long as one behind the other */
+    run(shared, play_many_to_one, &seen);
+    assert_true(seen.at[3] == OVERHEAD + LATENCY + 3 * TRANSFER / 2);
+    shared.bandwidth_down = BANDWIDTH * 4; /* room for all of them side by side */
+    run(shared, play_many_to_one, &seen);
+    assert_true(seen.at[3] == OVERHEAD + LATENCY + TRANSFER);
+    shared.bandwidth_down = -1;
+    tw_world *world;
+    assert_int_equal(tw_world_create(&shared, &world), TW_ERROR_ARGUMENT);
+}
+
 static void play_exchange(void *context, int rank, tw_comm *comm)
 {
     receive_from(comm, 1 - rank, BYTES);
@@ -713,6 +735,7 @@ int main(void)
         cmocka_unit_test(a_message_takes_overhead_latency_and_transfer),
         cmocka_unit_test(senders_share_the_receivers_line),
         cmocka_unit_test(messages_take_turns_on_the_senders_line),
+        cmocka_unit_test(a_line_has_a_rate_each_way),
         cmocka_unit_test(first_bits_decide_the_order_on_the_receivers_line),
         cmocka_unit_test(lines_are_full_duplex),
         cmocka_unit_test(workers_of_a_host_share_its_line),

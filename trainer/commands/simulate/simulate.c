@@ -36,7 +36,8 @@ static const option_row own_rows[] = {
     {.help = "The network"},
     {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), "1Gbit,0.1ms",
      .help =
-         "Rate and latency of the line from each host to the switch, each way. Units are kbit, Mbit, Gbit; us, ms, s"},
+         "Rate and latency of the line between each host and the switch. UP/DOWN,LATENCY has a rate for each way, such "
+         "as 10Mbit/100Mbit,80ms. Units are kbit, Mbit, Gbit; us, ms, s"},
     {"overhead", "TIME", OPTION_TEXT, AT(overhead), "0us",
      .help = "The time for which the start of a message holds its line"},
     {"workers-per-host", "N", OPTION_INTEGER, AT(workers_per_host), "1", 1, WORKERS_MOST,

@@ -37,23 +37,37 @@ static int read_time(const char *text, double *seconds)
     return read_measure(text, strlen(text), times, sizeof times / sizeof *times, seconds) && *seconds <= SECONDS_MOST;
 }
 
-tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world)
+static int read_rate(const char *text, size_t length, double *bytes)
 {
     double bits;
-    size_t rate = strcspn(s->link, ",");
-    if (!read_measure(s->link, rate, rates, sizeof rates / sizeof *rates, &bits) || bits < 1 || !s->link[rate] ||
-        !read_time(s->link + rate + 1, &world->latency))
+    if (!read_measure(text, length, rates, sizeof rates / sizeof *rates, &bits) || bits < 1) return 0;
+    *bytes = bits / 8;
+    return 1;
+}
+
+/* "1Gbit,0.1ms", or with another rate towards the host, "10Mbit/100Mbit,80ms". */
+static int read_link(const char *link, tw_world_options *world)
+{
+    size_t rate = strcspn(link, ",/"), both = strcspn(link, ",");
+    if (!link[both] || !read_rate(link, rate, &world->bandwidth)) return 0;
+    world->bandwidth_down = world->bandwidth;
+    if (rate < both && !read_rate(link + rate + 1, both - rate - 1, &world->bandwidth_down)) return 0;
+    return read_time(link + both + 1, &world->latency);
+}
+
+tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world)
+{
+    if (!read_link(s->link, world))
         return tw_fail(
             TW_ERROR_ARGUMENT,
-            "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms (bit, kbit, Mbit, Gbit; us, ms, s), of 1bit or more "
-            "and at most 1e6s",
+            "--link %s: want RATE,LATENCY, such as 1Gbit,0.1ms, or UP/DOWN,LATENCY, such as 10Mbit/100Mbit,80ms (bit, "
+            "kbit, Mbit, Gbit; us, ms, s), of 1bit or more and at most 1e6s",
             s->link);
     if (!read_time(s->overhead, &world->overhead))
         return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s), of at most 1e6s",
                        s->overhead);
     if (s->codec_rate > 0 && s->codec_rate < CODEC_RATE_LEAST)
         return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", s->codec_rate, CODEC_RATE_LEAST);
-    world->bandwidth = bits / 8;
     world->workers_per_host = (int)s->workers_per_host;
     return TW_OK;
 }

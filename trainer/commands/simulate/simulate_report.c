@@ -119,6 +119,7 @@ static cJSON *machine_json(const simulation *all)
     const pace_model *machine = &all->setup.pace;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "bytes_per_second", world->bandwidth);
+    cJSON_AddNumberToObject(object, "bytes_per_second_down", world->bandwidth_down);
     cJSON_AddNumberToObject(object, "latency", world->latency);
     cJSON_AddNumberToObject(object, "overhead", world->overhead);
     cJSON_AddNumberToObject(object, "workers_per_host", world->workers_per_host);
