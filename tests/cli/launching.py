@@ -140,12 +140,16 @@ class MpiTest(CommandLineTest):
             with self.subTest(sync=sync):
                 folder = self.folder / sync.split(":")[0]
                 folder.mkdir()
-                self.kill_a_rank(folder, "--sync", sync)
+                self.kill_a_rank(folder, 1, "--sync", sync)
 
-    def kill_a_rank(self, folder, *options):
-        """Rank 1 leaves its process id, rank 0 its exit code: with --enable-recovery, mpirun itself returns 0."""
+    def test_when_rank_0_is_killed_another_tells(self):
+        self.kill_a_rank(self.folder, 0)
+
+    def kill_a_rank(self, folder, victim, *options):
+        """It leaves its process id, the other its exit code: with --enable-recovery, mpirun itself returns 0."""
         pid, code = folder / "pid", folder / "code"
-        script = f'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo $$ >{pid}; exec "$0" "$@"; fi; "$0" "$@"; echo $? >{code}'
+        script = (f'if [ $OMPI_COMM_WORLD_RANK = {victim} ]; then echo $$ >{pid}; exec "$0" "$@"; fi; '
+                  f'"$0" "$@"; echo $? >{code}')
         words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", folder / "run", *options)
         launcher = ("mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script)
         job = self.start_program(*words, launcher=launcher, env=MPI_ENVIRONMENT)
@@ -154,7 +158,7 @@ class MpiTest(CommandLineTest):
         stderr = self.finish(job).stderr
         told = [line for line in stderr.splitlines() if line.startswith("thinwire: ")]
         self.assertEqual((code.read_text().strip(), len(told)), ("3", 1), stderr)
-        self.assertIn("rank 1", told[0])
+        self.assertIn(f"rank {victim}", told[0])
 
 
 if __name__ == "__main__":

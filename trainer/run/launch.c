@@ -157,11 +157,13 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
     return status;
 }
 
-/* Rank 0 tells what all ranks know or suffer alike; another rank tells only what happened to it alone. */
+/* Rank 0 tells what all ranks know or suffer alike; another rank tells only what happened to it alone, and that rank 0
+ * itself, which has not said that it leaves, is lost. */
 static int is_mine_to_tell(const tw_comm *comm, tw_status status, const run_result *result)
 {
     if (tw_comm_rank(comm) == 0 || is_joined(comm)) return 1;
     if (result->agreed) return 0;
+    if (status == TW_ERROR_PEER && strncmp(tw_last_error(), "rank 0 did not answer", 21) == 0) return 1;
     return status == TW_ERROR_MEMORY || status == TW_ERROR_SYSTEM || status == TW_ERROR_IO;
 }
 
