@@ -53,7 +53,10 @@ static tw_status take_scheme(worker *w, const regrouping *from)
 {
     char text[1024];
     reader files = {from, NULL};
-    tw_status status = w->exchange->regroup(w, from->stamp->workers, WORKER_FILE_SCHEME, read_next, &files);
+    tw_state *state;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = w->exchange->regroup(w, from->stamp->workers, WORKER_FILE_SCHEME, read_next, &files, state);
+    tw_state_destroy(state);
     tw_state_destroy(files.open);
     if (status == TW_OK) return TW_OK;
     snprintf(text, sizeof text, "%s", tw_last_error());

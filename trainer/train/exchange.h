@@ -73,9 +73,29 @@ typedef struct exchange {
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);
     tw_status (*load)(worker *w, const char *prefix, const tw_state *state);
-    /* Takes over what `workers` others have saved, whose states `source` gives. NULL: each worker's is left with it. */
-    tw_status (*regroup)(worker *w, int workers, const char *prefix, tw_state_source source, void *context);
+    /* Takes over what `workers` others have saved, whose states `source` gives, by way of `state`, which is empty. NULL:
+     * each worker's is left with it. */
+    tw_status (*regroup)(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                         tw_state *state);
 } exchange;
+
+/* What the counts of a reducer and of an outer loop both have, for add_totals. `v`: the values of totals. */
+#define EXCHANGE_ADD_COUNTS(v, counts)                                                                                 \
+    do {                                                                                                               \
+        (v)[TOTAL_BYTES_DENSE] += (double)(counts)->bytes_dense;                                                       \
+        (v)[TOTAL_BYTES_SENT] += (double)(counts)->bytes_sent;                                                         \
+        (v)[TOTAL_BYTES_RECEIVED] += (double)(counts)->bytes_received;                                                 \
+        (v)[TOTAL_BYTES_BETWEEN] += (double)(counts)->bytes_between;                                                   \
+        (v)[TOTAL_COMPRESSED_FP32] += (double)(counts)->compressed_fp32;                                               \
+        (v)[TOTAL_COMPRESSED_PACKET] += (double)(counts)->compressed_packet;                                           \
+        (v)[TOTAL_MESSAGE_FP32] += (double)(counts)->message_fp32;                                                     \
+        (v)[TOTAL_MESSAGE_PACKET] += (double)(counts)->message_packet;                                                 \
+        (v)[TOTAL_ELEMENTS_SENT] += (double)(counts)->elements_sent;                                                   \
+        (v)[TOTAL_ELEMENTS] += (double)(counts)->elements_total;                                                       \
+        (v)[TOTAL_SECONDS_CODEC] += (counts)->seconds_codec;                                                           \
+        (v)[TOTAL_SECONDS_EXCHANGE] += (counts)->seconds_exchange;                                                     \
+        (v)[TOTAL_SECONDS_WAIT] += (counts)->seconds_wait;                                                             \
+    } while (0)
 
 /* NULL past the end. */
 const exchange *exchange_at(size_t index);

@@ -83,21 +83,8 @@ static tw_status add_totals(const worker *w, totals *sums)
 {
     tw_reducer_counts stats = {.struct_size = sizeof stats};
     TW_TRY(tw_reducer_stats(way_of(w)->reducer, &stats));
-    double *v = sums->values;
-    v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
-    v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
-    v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
-    v[TOTAL_COMPRESSED_FP32] += (double)stats.compressed_fp32;
-    v[TOTAL_COMPRESSED_PACKET] += (double)stats.compressed_packet;
-    v[TOTAL_MESSAGE_FP32] += (double)stats.message_fp32;
-    v[TOTAL_MESSAGE_PACKET] += (double)stats.message_packet;
-    v[TOTAL_ELEMENTS_SENT] += (double)stats.elements_sent;
-    v[TOTAL_ELEMENTS] += (double)stats.elements_total;
-    v[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
-    v[TOTAL_SECONDS_CODEC] += stats.seconds_codec;
-    v[TOTAL_SECONDS_EXCHANGE] += stats.seconds_exchange;
-    v[TOTAL_SECONDS_WAIT] += stats.seconds_wait;
-    v[TOTAL_BYTES_BETWEEN] += (double)stats.bytes_between;
+    EXCHANGE_ADD_COUNTS(sums->values, &stats);
+    sums->values[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
     return TW_OK;
 }
 
@@ -111,22 +98,13 @@ static tw_status load(worker *w, const char *prefix, const tw_state *state)
     return tw_reducer_load_state(way_of(w)->reducer, prefix, state);
 }
 
-static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
-                              tw_state *state)
+static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                         tw_state *state)
 {
     const learner *l = w->learner;
     TW_TRY(tw_reducer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
                                     prefix, state));
     return load(w, prefix, state);
-}
-
-static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context)
-{
-    tw_state *state;
-    TW_TRY(tw_state_create(&state));
-    tw_status status = regroup_into(w, workers, prefix, source, context, state);
-    tw_state_destroy(state);
-    return status;
 }
 
 const exchange gradients_exchange = {

@@ -122,20 +122,7 @@ static tw_status add_totals(const worker *w, totals *sums)
 {
     tw_outer_counts stats = {.struct_size = sizeof stats};
     TW_TRY(tw_outer_stats(way_of(w)->outer, &stats));
-    double *v = sums->values;
-    v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
-    v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
-    v[TOTAL_BYTES_RECEIVED] += (double)stats.bytes_received;
-    v[TOTAL_BYTES_BETWEEN] += (double)stats.bytes_between;
-    v[TOTAL_ELEMENTS_SENT] += (double)stats.elements_sent;
-    v[TOTAL_ELEMENTS] += (double)stats.elements_total;
-    v[TOTAL_COMPRESSED_FP32] += (double)stats.compressed_fp32;
-    v[TOTAL_COMPRESSED_PACKET] += (double)stats.compressed_packet;
-    v[TOTAL_MESSAGE_FP32] += (double)stats.message_fp32;
-    v[TOTAL_MESSAGE_PACKET] += (double)stats.message_packet;
-    v[TOTAL_SECONDS_CODEC] += stats.seconds_codec;
-    v[TOTAL_SECONDS_EXCHANGE] += stats.seconds_exchange;
-    v[TOTAL_SECONDS_WAIT] += stats.seconds_wait;
+    EXCHANGE_ADD_COUNTS(sums->values, &stats);
     return TW_OK;
 }
 
@@ -167,8 +154,8 @@ static tw_status take_optimiser(const worker *w, int workers, tw_state_source so
     return state ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
-static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
-                              tw_state *state)
+static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                         tw_state *state)
 {
     const learner *l = w->learner;
     updates_way *way = way_of(w);
@@ -179,15 +166,6 @@ static tw_status regroup_into(worker *w, int workers, const char *prefix, tw_sta
     copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
     way->loaded = 1;
     return TW_OK;
-}
-
-static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context)
-{
-    tw_state *state;
-    TW_TRY(tw_state_create(&state));
-    tw_status status = regroup_into(w, workers, prefix, source, context, state);
-    tw_state_destroy(state);
-    return status;
 }
 
 const exchange updates_exchange = {
