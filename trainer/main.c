@@ -42,7 +42,7 @@ static const struct {
     int (*print)(const command_list *list, int argc, char **argv);
 } pages[] = {{"help", command_help}, {"manual", command_manual}, {"complete", command_complete}};
 
-static int run(int argc, char **argv)
+static int main_run(int argc, char **argv)
 {
     if (argc == 2 && asks_for_version(argv[1])) {
         printf("thinwire %s\n", tw_version());
@@ -67,5 +67,5 @@ static void spare_addresses(void)
 int main(int argc, char **argv)
 {
     spare_addresses();
-    return command_end(run(argc, argv));
+    return command_end(main_run(argc, argv));
 }

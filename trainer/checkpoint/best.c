@@ -93,7 +93,7 @@ static tw_status read_file(worker *w, const char *folder)
 }
 
 /* Rank 0 alone reads: the others may have disks of their own. */
-static tw_status load(worker *w, const char *folder)
+static tw_status best_load(worker *w, const char *folder)
 {
     learner *l = w->learner;
     w->last_checksum = tw_crc32c(0, l->parameters, l->parameter_count * sizeof(float));
@@ -112,7 +112,7 @@ tw_status best_take(worker *w)
     if (step == 0 || step == w->step || !w->settings.out) return TW_OK;
     int there = w->rank == 0 && folder_holds(w->settings.out, step, folder);
     TW_TRY(agree_any(w->comm, &there));
-    if (there) return load(w, folder);
+    if (there) return best_load(w, folder);
     if (w->rank == 0)
         fprintf(stderr,
                 "thinwire: the checkpoint of step %llu, the best by validation, is gone from %s; the last weights are "

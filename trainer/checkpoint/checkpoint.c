@@ -27,7 +27,7 @@ static tw_status put_step(tw_state *state, uint64_t step)
 enum { IDENTITY = SETTINGS_IDENTITY + 2 };
 #define CONTENT "what is in the training data" /* which earlier versions do not say */
 
-static size_t identify(const worker *w, setting_text identity[IDENTITY])
+static size_t checkpoint_identify(const worker *w, setting_text identity[IDENTITY])
 {
     size_t count = settings_identity(&w->settings, w->size, identity);
     identity[count++] = (setting_text){.key = "training data", .value = w->task->identity};
@@ -63,7 +63,7 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
 {
     const learner *l = w->learner;
     setting_text identity[IDENTITY];
-    size_t count = identify(w, identity);
+    size_t count = checkpoint_identify(w, identity);
     for (size_t i = 0; i < count; i++) TW_TRY(put_setting(&identity[i], state));
     if (w->task->ops->describe) TW_TRY(w->task->ops->describe(l, state));
     double plateau[] = {w->schedule.best_loss, w->schedule.falls};
@@ -105,7 +105,7 @@ static bool may_differ(const setting_text *setting, const tw_state *state)
 static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
 {
     setting_text identity[IDENTITY];
-    size_t count = identify(w, identity);
+    size_t count = checkpoint_identify(w, identity);
     for (size_t i = 0; i < count; i++)
         if (!may_differ(&identity[i], state)) TW_TRY(check_setting(&identity[i], state, path));
     return TW_OK;
@@ -478,7 +478,7 @@ static tw_status look_for_files(worker *w, place *found, checkpoint_files *files
 }
 
 /* What rank 0 found, and not where on its disk. */
-static tw_status hear(worker *w, place *found)
+static tw_status checkpoint_hear(worker *w, place *found)
 {
     char folder[FOLDER_PATH];
     memcpy(folder, found->folder, sizeof folder);
@@ -489,12 +489,12 @@ static tw_status hear(worker *w, place *found)
 
 /* The newest checkpoint of which every file is there. An incomplete one, which a kill of an earlier version or a person
  * left behind, must not hide the whole ones beside it. */
-static tw_status choose(worker *w, place *found, checkpoint_files *files)
+static tw_status checkpoint_choose(worker *w, place *found, checkpoint_files *files)
 {
     for (size_t newer = 0;; newer++) {
         *found = (place){.newer = newer};
         TW_TRY(agree_status(w, w->rank == 0 ? find_and_load(w, newer, found) : TW_OK));
-        TW_TRY(hear(w, found));
+        TW_TRY(checkpoint_hear(w, found));
         tw_status status = look_for_files(w, found, files);
         if (status == TW_OK || !w->agreed || !found->has_older) return status;
         if (w->rank == 0) fprintf(stderr, "thinwire: %s; the one before it is taken\n", tw_last_error());
@@ -543,7 +543,7 @@ static tw_status load_files(worker *w, const place *found, const checkpoint_file
 
 static tw_status resume(worker *w, place *found, checkpoint_files *files)
 {
-    TW_TRY(choose(w, found, files));
+    TW_TRY(checkpoint_choose(w, found, files));
     w->step = found->step;
     w->schedule = found->schedule;
     w->best = found->best;

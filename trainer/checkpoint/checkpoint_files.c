@@ -44,7 +44,7 @@ static int find_holder(const checkpoint_files *files, const unsigned char *maps,
     return holder;
 }
 
-static void compare(checkpoint_files *files, const unsigned char *maps, int size)
+static void checkpoint_files_compare(checkpoint_files *files, const unsigned char *maps, int size)
 {
     for (int i = 0; i <= files->workers; i++) {
         int all;
@@ -67,7 +67,7 @@ tw_status checkpoint_files_look(worker *w, const char *folder, int workers, chec
         look(files, maps + (size_t)w->size * bytes);
         status = tw_comm_allgather(w->comm, maps + (size_t)w->size * bytes, bytes, maps);
     }
-    if (status == TW_OK && there) compare(files, maps, w->size);
+    if (status == TW_OK && there) checkpoint_files_compare(files, maps, w->size);
     free(maps);
     return status;
 }

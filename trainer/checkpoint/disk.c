@@ -24,7 +24,7 @@ typedef struct mark {
 
 /* Whether it still has its name: somebody may have swept it away before it was locked. Where the file system has no
  * locks, nobody sweeps. */
-static bool keep(const mark *m)
+static bool disk_keep(const mark *m)
 {
     struct stat own;
     if (flock(m->descriptor, LOCK_EX) != 0) return true;
@@ -38,7 +38,7 @@ static tw_status stand(const char *folder, const char *name, mark *m)
         m->descriptor = open(m->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (m->descriptor < 0 && errno != EEXIST)
             return tw_fail(TW_ERROR_IO, "%s could not be made: %s", m->path, strerror(errno));
-        if (m->descriptor < 0 || keep(m)) return TW_OK;
+        if (m->descriptor < 0 || disk_keep(m)) return TW_OK;
         close(m->descriptor);
     }
 }

@@ -74,7 +74,7 @@ static int is_task(const char *word)
     return task_name(i) != NULL;
 }
 
-static int refuse_unknown(const command_list *list, const char *word)
+static int command_refuse_unknown(const command_list *list, const char *word)
 {
     listed = list;
     if (is_task(word))
@@ -95,7 +95,7 @@ int command_choose(const command_list *list, int argc, char **argv)
             asked.summary = list->commands[i].summary;
             return list->commands[i].run(argc - 1, argv + 1);
         }
-    if (!asks_for_help(argv[0])) return refuse_unknown(list, argv[0]);
+    if (!asks_for_help(argv[0])) return command_refuse_unknown(list, argv[0]);
     print_list(list, stdout);
     return EXIT_DONE;
 }

@@ -44,7 +44,7 @@ static const option_page page = {
     .word = shell,
 };
 
-static int run(void *settings, options *set)
+static int completion_run(void *settings, options *set)
 {
     const char *name = set->arguments[0];
     (void)settings;
@@ -59,5 +59,5 @@ static int run(void *settings, options *set)
 
 int command_completion(int argc, char **argv)
 {
-    return command_run(&page, argc, argv, NULL, run);
+    return command_run(&page, argc, argv, NULL, completion_run);
 }

@@ -49,7 +49,7 @@ static const demo_run runs[DEMO_RUNS] = {
 
 /* ---- training ---- */
 
-static int train(const demo_settings *settings, const demo_run *run, const char *folder)
+static int demo_train(const demo_settings *settings, const demo_run *run, const char *folder)
 {
     char workers[24], epochs[24], seed[24], out[FOLDER_PATH];
     snprintf(workers, sizeof workers, "%ld", settings->workers);
@@ -65,21 +65,21 @@ static int train(const demo_settings *settings, const demo_run *run, const char 
 
 /* ---- the table ---- */
 
-static double number(const cJSON *object, const char *group, const char *key)
+static double demo_number(const cJSON *object, const char *group, const char *key)
 {
     double value = run_log_number(object, group, key);
     return isfinite(value) ? value : 0;
 }
 
 /* What a step takes where every worker has a core and a 1 Gbit/s link to itself: computing, coding and sending. */
-static void predict(demo_figures *f, const cJSON *summary)
+static void demo_predict(demo_figures *f, const cJSON *summary)
 {
-    double steps = number(summary, NULL, "steps"), workers = number(summary, NULL, "workers");
+    double steps = demo_number(summary, NULL, "steps"), workers = demo_number(summary, NULL, "workers");
     double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
     double crowding = workers > cores ? workers / cores : 1; /* here they take turns: a clock counts the waiting too */
-    double seconds = number(summary, "seconds", "compute") + number(summary, "seconds", "codec");
+    double seconds = demo_number(summary, "seconds", "compute") + demo_number(summary, "seconds", "codec");
     f->compute_ms = 1e3 * seconds / crowding / steps;
-    f->wire_ms = 1e3 * 8 * number(summary, "bytes", "sent") / 1e9 / steps;
+    f->wire_ms = 1e3 * 8 * demo_number(summary, "bytes", "sent") / 1e9 / steps;
 }
 
 static tw_status read_figures(const char *folder, const demo_run *run, demo_figures *f)
@@ -88,12 +88,12 @@ static tw_status read_figures(const char *folder, const demo_run *run, demo_figu
     cJSON *summary;
     snprintf(path, sizeof path, "%s/%s/summary.json", folder, run->name);
     TW_TRY(json_read(path, &summary));
-    f->accuracy = 100 * number(summary, "metric", "value");
-    f->megabytes = number(summary, "bytes", "sent") / 1e6;
-    f->message_ratio = number(summary, "ratio", "message");
-    f->traffic_ratio = number(summary, "ratio", "traffic");
-    f->seconds = number(summary, "seconds", "wall");
-    predict(f, summary);
+    f->accuracy = 100 * demo_number(summary, "metric", "value");
+    f->megabytes = demo_number(summary, "bytes", "sent") / 1e6;
+    f->message_ratio = demo_number(summary, "ratio", "message");
+    f->traffic_ratio = demo_number(summary, "ratio", "traffic");
+    f->seconds = demo_number(summary, "seconds", "wall");
+    demo_predict(f, summary);
     cJSON_Delete(summary);
     return TW_OK;
 }
@@ -159,7 +159,7 @@ static int run(void *command_settings, options *set)
     (void)set;
     if (choose_folder(settings, folder, sizeof folder) != TW_OK) return launcher_refuse();
     for (int i = 0; i < DEMO_RUNS; i++) {
-        int code = train(settings, &runs[i], folder);
+        int code = demo_train(settings, &runs[i], folder);
         if (code != EXIT_DONE) return code;
         if (read_figures(folder, &runs[i], &figures[i]) != TW_OK) return launcher_refuse();
     }

@@ -56,7 +56,7 @@ static tw_status read_curves(const char *folder, const demo_run *run, int colour
 
 /* --- the picture ---------------------------------------------------------------------------------------------- */
 
-static tw_status draw(const char *folder, const char *title, plot_curve curves[PANELS][DEMO_RUNS])
+static tw_status demo_plot_draw(const char *folder, const char *title, plot_curve curves[PANELS][DEMO_RUNS])
 {
     const plot_panel panels[PANELS] = {
         {.title = "test accuracy",
@@ -91,7 +91,7 @@ tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const de
     tw_status status = TW_OK;
     for (int i = 0; i < DEMO_RUNS && status == TW_OK; i++)
         status = read_curves(folder, &runs[i], i, &figures[i], curves, title);
-    if (status == TW_OK) status = draw(folder, title, curves);
+    if (status == TW_OK) status = demo_plot_draw(folder, title, curves);
     for (int i = 0; i < PANELS * DEMO_RUNS; i++) free((void *)curves[i / DEMO_RUNS][i % DEMO_RUNS].points);
     snprintf(path, capacity, "%s/demo.svg", folder);
     return status;

@@ -65,17 +65,17 @@ static tw_status put_network(const trained *t, tw_state *state)
     return status;
 }
 
-static tw_status fill(const trained *t, tw_state *state)
+static tw_status export_fill(const trained *t, tw_state *state)
 {
     TW_TRY(export_tensors(t, state));
     return put_network(t, state);
 }
 
-static tw_status save(const trained *t, const char *path)
+static tw_status export_save(const trained *t, const char *path)
 {
     tw_state *state;
     TW_TRY(tw_state_create(&state));
-    tw_status status = fill(t, state);
+    tw_status status = export_fill(t, state);
     if (status == TW_OK) status = tw_state_save(state, path);
     tw_state_destroy(state);
     return status;
@@ -128,12 +128,12 @@ static tw_status export(const trained *t, const export_settings *s, const char *
     TW_TRY(check_ending(path));
     TW_TRY(check_target(path, s->loader));
     if (s->loader) TW_TRY(check_loader(s->loader));
-    TW_TRY(save(t, path));
+    TW_TRY(export_save(t, path));
     if (s->loader) TW_TRY(check_loader(s->loader)); /* it may be another spelling of the network's name */
     return s->loader ? whole_file_write(s->loader, write_loader, s->loader) : TW_OK;
 }
 
-static int run(void *settings, options *set)
+static int export_run(void *settings, options *set)
 {
     trained t;
     const export_settings *s = settings;
@@ -146,5 +146,5 @@ static int run(void *settings, options *set)
 int command_export(int argc, char **argv)
 {
     export_settings settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, export_run);
 }

@@ -15,7 +15,7 @@ tw_status export_tensors(const trained *t, tw_state *state)
     return tensor_table_put(state, "", p->buffer_tensors, p->buffer_tensor_count, p->buffers);
 }
 
-static tw_status describe(const trained *t, const task_folder *folder)
+static tw_status export_folder_describe(const trained *t, const task_folder *folder)
 {
     if (!t->ops->describe_folder)
         return tw_fail(TW_ERROR_UNSUPPORTED,
@@ -57,7 +57,7 @@ static tw_status write_tensors(const trained *t, const char *folder)
 
 static tw_status write_folder(const trained *t, const task_folder *folder, const char *path)
 {
-    TW_TRY(describe(t, folder));
+    TW_TRY(export_folder_describe(t, folder));
     TW_TRY(make_folder(path));
     TW_TRY(write_json(path, "tokenizer.json", folder->tokenizer));
     TW_TRY(write_json(path, "tokenizer_config.json", folder->tokenizer_config));

@@ -41,7 +41,7 @@ static bool is_meant(const task_ops *only, size_t index)
     return !only || only == task_at(index);
 }
 
-static void append(char *text, size_t room, const char *more)
+static void predict_append(char *text, size_t room, const char *more)
 {
     size_t used = strlen(text);
     snprintf(text + used, room - used, "%s", more);
@@ -59,10 +59,10 @@ static tw_status add_task(predict_page *p, size_t index)
         TW_TRY(options_add_row(p->rows, &p->page.count, &row));
     }
     if (ops->use_summary) {
-        append(p->description, sizeof p->description, " ");
-        append(p->description, sizeof p->description, ops->use_summary);
+        predict_append(p->description, sizeof p->description, " ");
+        predict_append(p->description, sizeof p->description, ops->use_summary);
     }
-    if (ops->use_examples) append(p->examples, sizeof p->examples, ops->use_examples);
+    if (ops->use_examples) predict_append(p->examples, sizeof p->examples, ops->use_examples);
     return TW_OK;
 }
 
@@ -72,7 +72,7 @@ static tw_status make_page(const task_ops *only, predict_page *p)
     *p = (predict_page){.page = {.least_arguments = needs_file ? 2 : 1, .most_arguments = 1000000}};
     snprintf(p->usage, sizeof p->usage, "thinwire %s CHECKPOINT %s [options]", only ? only->used_by : "predict",
              only && only->answers_without_file ? "[FILE...]" : "FILE...");
-    append(
+    predict_append(
         p->description, sizeof p->description,
         "Has a network that was trained answer for files. CHECKPOINT is the folder of a run of thinwire train, one of "
         "its checkpoints, or a model.safetensors. A file that cannot be used is named on standard error and left "
@@ -186,7 +186,7 @@ static int refuse_unopened(const predict_settings *s, const options *set)
     return launcher_refuse();
 }
 
-static int run(void *settings_of_it, options *set)
+static int predict_run(void *settings_of_it, options *set)
 {
     const predict_settings *s = settings_of_it;
     trained t;
@@ -201,7 +201,7 @@ static int run_for(const task_ops *only, int argc, char **argv)
     predict_settings settings = {.only = only};
     predict_page page;
     if (make_page(only, &page) != TW_OK) return launcher_refuse();
-    return command_run(&page.page, argc, argv, &settings, run);
+    return command_run(&page.page, argc, argv, &settings, predict_run);
 }
 
 int command_predict(int argc, char **argv)

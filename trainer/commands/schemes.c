@@ -64,7 +64,7 @@ static tw_status print_help(const char *name)
     return TW_OK;
 }
 
-static int run(void *command_settings, options *set)
+static int schemes_run(void *command_settings, options *set)
 {
     const schemes_settings *settings = command_settings;
     if (plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
@@ -78,5 +78,5 @@ static int run(void *command_settings, options *set)
 int command_schemes(int argc, char **argv)
 {
     schemes_settings settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, schemes_run);
 }

@@ -66,7 +66,7 @@ static tw_status read_config(options *set, const train_settings *s)
 }
 
 /* What the table of options cannot say. */
-static tw_status complete(options *set, train_settings *settings)
+static tw_status train_complete(options *set, train_settings *settings)
 {
     settings->set = set;
     TW_TRY(check_word(set, settings));
@@ -80,17 +80,17 @@ static tw_status complete(options *set, train_settings *settings)
     return settings_complete(settings->task, set);
 }
 
-static tw_status show(const train_settings *s, bool *shown)
+static tw_status train_show(const train_settings *s, bool *shown)
 {
     return s->task->show ? s->task->show(s->own, shown) : TW_OK;
 }
 
-static int run(void *settings, options *set)
+static int train_run(void *settings, options *set)
 {
     bool shown = false;
-    if (show(settings, &shown) != TW_OK) return launcher_refuse();
+    if (train_show(settings, &shown) != TW_OK) return launcher_refuse();
     if (shown) return EXIT_DONE;
-    return complete(set, settings) == TW_OK ? launch(settings) : launcher_refuse();
+    return train_complete(set, settings) == TW_OK ? launch(settings) : launcher_refuse();
 }
 
 /* The value that an option has on the line; NULL where it is not there or has none. */
@@ -148,5 +148,5 @@ int command_train(int argc, char **argv)
     if (choose_task(argc, argv, &settings.task) != TW_OK) return launcher_refuse();
     if (settings_page(settings.task, &page) != TW_OK) return launcher_refuse();
     page.page.least_arguments = 0; /* the task is known by now */
-    return command_run(&page.page, argc, argv, &settings, run);
+    return command_run(&page.page, argc, argv, &settings, train_run);
 }

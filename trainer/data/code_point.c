@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The bits of a continuation byte go below those that are there. */
-static uint32_t join(uint32_t point, unsigned char byte)
+static uint32_t code_point_join(uint32_t point, unsigned char byte)
 {
     return point << 6 | (byte & 0x3f);
 }
@@ -18,7 +18,7 @@ size_t code_point_read(const char *bytes, size_t size, uint32_t *point)
     uint32_t value = length == 1 ? head : head & (0x7fu >> length);
     for (size_t i = 1; i < length; i++) {
         if (((unsigned char)bytes[i] & 0xc0) != 0x80) return 0;
-        value = join(value, (unsigned char)bytes[i]);
+        value = code_point_join(value, (unsigned char)bytes[i]);
     }
     if (value < least[length] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) return 0;
     *point = value;

@@ -38,7 +38,7 @@ static tw_status refuse_stream(const char *path, gzFile stream)
 }
 
 /* Doubles the buffer: its size follows what was read, never what a header promises. */
-static tw_status grow(const char *path, uint8_t **bytes, size_t *capacity)
+static tw_status file_grow(const char *path, uint8_t **bytes, size_t *capacity)
 {
     size_t wanted = *capacity ? 2 * *capacity : first_capacity;
     if (wanted > most_capacity)
@@ -57,7 +57,7 @@ static tw_status read_stream(const char *path, gzFile stream, uint8_t **bytes, s
     size_t capacity = 0;
     int code, got = 1;
     for (; got > 0; *size += (size_t)got) {
-        if (*size == capacity) TW_TRY(grow(path, bytes, &capacity));
+        if (*size == capacity) TW_TRY(file_grow(path, bytes, &capacity));
         got = gzread(stream, *bytes + *size, (unsigned)(capacity - *size)); /* at most 1 GiB: half of the buffer */
         if (got < 0) return refuse_stream(path, stream);
     }

@@ -155,7 +155,7 @@ static void list(const char *out, int (*filter)(const struct dirent *), listing 
     drop_files(l);
 }
 
-static void release(listing *l)
+static void folder_release(listing *l)
 {
     for (int i = 0; i < l->count; i++) free(l->entries[i]);
     free(l->entries);
@@ -185,7 +185,7 @@ static void delete_all(const char *out, int (*filter)(const struct dirent *))
         empty_folder(entry_path(&l, i, path));
         rmdir(path);
     }
-    release(&l);
+    folder_release(&l);
 }
 
 /* Takes a checkpoint its name, in one act, so that half of it is never taken for the whole. Another rank may have done
@@ -220,7 +220,7 @@ static tw_status settle_replaced(const char *out)
         else if (rename(aside, plain) != 0 && errno != ENOENT)
             status = tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", aside, plain, strerror(errno));
     }
-    release(&l);
+    folder_release(&l);
     return status;
 }
 
@@ -234,7 +234,7 @@ tw_status folder_begin(const char *out, uint64_t step, char partial[FOLDER_PATH]
 }
 
 /* The last of the names to go decides where --resume continues: until then the newest is still there. */
-static tw_status give_up(const char *out, uint64_t step)
+static tw_status folder_give_up(const char *out, uint64_t step)
 {
     listing l;
     tw_status status = TW_OK;
@@ -243,7 +243,7 @@ static tw_status give_up(const char *out, uint64_t step)
     while (first < l.count && step_of(l.entries[first]) < step) first++;
     int later = l.count > 0 && step_of(l.entries[l.count - 1]) > step;
     for (int i = first; later && i < l.count && status == TW_OK; i++) status = rename_away(&l, i);
-    release(&l);
+    folder_release(&l);
     return status;
 }
 
@@ -252,7 +252,7 @@ tw_status folder_give_way(const char *out, uint64_t step)
     char final[FOLDER_PATH], replaced[FOLDER_PATH];
     TW_TRY(step_path(out, step, "", final));
     TW_TRY(step_path(out, step, REPLACED, replaced));
-    TW_TRY(give_up(out, step));
+    TW_TRY(folder_give_up(out, step));
     if (rename(final, replaced) != 0 && errno != ENOENT)
         return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", final, replaced, strerror(errno));
     folders_sync_parent(final);
@@ -265,7 +265,7 @@ static void rename_older_away(const char *out, uint64_t kept, uint64_t best)
     list(out, is_plain, &l);
     for (int i = 0; i < l.count && step_of(l.entries[i]) < kept; i++)
         if (step_of(l.entries[i]) != best) rename_away(&l, i);
-    release(&l);
+    folder_release(&l);
 }
 
 tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t best)
@@ -306,7 +306,7 @@ const char *folder_worker(const char *folder, int rank, char path[CHECKPOINT_PAT
 }
 
 /* As far as rank 0 can see, whose two files these are. */
-static int is_whole(const char *folder)
+static int folder_is_whole(const char *folder)
 {
     char path[CHECKPOINT_PATH];
     return path_exists(folder_model(folder, path)) && path_exists(folder_worker(folder, 0, path));
@@ -317,7 +317,7 @@ static int newest_whole(const listing *l, uint64_t limit)
 {
     char path[ENTRY_PATH];
     int index = l->count - 1;
-    while (index >= 0 && (step_of(l->entries[index]) >= limit || !is_whole(entry_path(l, index, path)))) index--;
+    while (index >= 0 && (step_of(l->entries[index]) >= limit || !folder_is_whole(entry_path(l, index, path)))) index--;
     return index;
 }
 
@@ -327,7 +327,7 @@ uint64_t folder_kept(const char *out, uint64_t step)
     list(out, is_checkpoint, &l);
     int index = newest_whole(&l, step);
     uint64_t kept = index >= 0 ? step_of(l.entries[index]) : step;
-    release(&l);
+    folder_release(&l);
     return kept;
 }
 
@@ -341,7 +341,7 @@ int folder_holds(const char *out, uint64_t step, char checkpoint[FOLDER_PATH])
         held = step_of(l.entries[i]) == step &&
                snprintf(checkpoint, FOLDER_PATH, "%s", entry_path(&l, i, path)) < FOLDER_PATH &&
                path_exists(folder_model(checkpoint, model));
-    release(&l);
+    folder_release(&l);
     return held;
 }
 
@@ -350,7 +350,7 @@ int folder_has_checkpoint(const char *out)
     listing l;
     list(out, is_checkpoint, &l);
     int any = l.count > 0;
-    release(&l);
+    folder_release(&l);
     return any;
 }
 
@@ -390,7 +390,7 @@ tw_status folder_same(const char *path, uint64_t step, char checkpoint[FOLDER_PA
     list(path, is_checkpoint, &l);
     for (int i = 0; i < l.count; i++)
         if (step_of(l.entries[i]) == step) entry_path(&l, i, there);
-    release(&l);
+    folder_release(&l);
     return *there ? copy_path(there, checkpoint) : step_path(path, step, "", checkpoint);
 }
 
@@ -402,7 +402,7 @@ static tw_status find_in_run(const char *out, size_t newer, char checkpoint[FOLD
     int there = (size_t)l.count > newer;
     int fits =
         there && snprintf(checkpoint, FOLDER_PATH, "%s", entry_path(&l, l.count - 1 - (int)newer, path)) < FOLDER_PATH;
-    release(&l);
+    folder_release(&l);
     if (fits) return TW_OK;
     if (there) return tw_fail(TW_ERROR_ARGUMENT, "the folder name %.40s... is too long", out);
     return tw_fail(TW_ERROR_IO,

@@ -16,7 +16,7 @@ static tw_status write_stdout(const char *text)
     return tw_fail(TW_ERROR_IO, "standard output could not be written: %s", strerror(errno));
 }
 
-static tw_status refuse(const char *path, int error)
+static tw_status json_file_refuse(const char *path, int error)
 {
     return tw_fail(TW_ERROR_IO, "%s could not be created: %s", path,
                    error == ENXIO ? "it is a pipe that nobody reads" : strerror(error));
@@ -26,7 +26,7 @@ static tw_status refuse(const char *path, int error)
 static tw_status open_stream(const char *path, FILE **file)
 {
     int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) return refuse(path, errno);
+    if (descriptor < 0) return json_file_refuse(path, errno);
     fcntl(descriptor, F_SETFL, O_WRONLY);
     *file = fdopen(descriptor, "w");
     if (*file) return TW_OK;
@@ -69,7 +69,7 @@ static tw_status check_old(const char *path)
     return TW_OK;
 }
 
-static tw_status write_text(const char *path, char *text)
+static tw_status json_file_write_text(const char *path, char *text)
 {
     if (is_stdout(path)) return write_stdout(text);
     TW_TRY(check_old(path));
@@ -80,7 +80,7 @@ tw_status json_write(const char *path, const cJSON *object)
 {
     char *text = cJSON_Print(object);
     if (!text) return tw_fail(TW_ERROR_MEMORY, "no memory for the JSON of %s", path);
-    tw_status status = write_text(path, text);
+    tw_status status = json_file_write_text(path, text);
     free(text);
     return status;
 }
@@ -107,7 +107,7 @@ tw_status json_check(const char *path)
     TW_TRY(check_old(path));
     bool is_new = !path_exists(path), is_pipe = stat(path, &about) == 0 && S_ISFIFO(about.st_mode);
     int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (descriptor < 0) return refuse(path, errno);
+    if (descriptor < 0) return json_file_refuse(path, errno);
     if (!is_pipe) close(descriptor);
     if (is_new) remove(path);
     return TW_OK;

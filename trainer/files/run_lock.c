@@ -34,7 +34,7 @@ static void leave_word(int descriptor)
     if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text, strlen(text), 0) < 0) return;
 }
 
-static tw_status refuse(const char *out, int descriptor)
+static tw_status run_lock_refuse(const char *out, int descriptor)
 {
     char holder[HOLDER_TEXT] = "";
     ssize_t size = pread(descriptor, holder, sizeof holder - 1, 0);
@@ -48,7 +48,7 @@ static tw_status refuse(const char *out, int descriptor)
 static tw_status lock_file(const char *out, int descriptor, run_lock **lock)
 {
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-        if (errno == EWOULDBLOCK) return refuse(out, descriptor);
+        if (errno == EWOULDBLOCK) return run_lock_refuse(out, descriptor);
         fprintf(stderr, "thinwire: %s cannot be locked (%s): see to it that no other run writes there\n", out,
                 strerror(errno));
         return TW_OK;

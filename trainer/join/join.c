@@ -11,7 +11,7 @@
  * is in its results. */
 static _Atomic int listening;
 
-static void tell(void *context, tw_log_level level, const char *text)
+static void join_tell(void *context, tw_log_level level, const char *text)
 {
     (void)context;
     (void)level;
@@ -40,7 +40,7 @@ void join_tell_end(const train_settings *s, int rank, int interrupted)
 
 /* --- joining ------------------------------------------------------------------------------------------------- */
 
-static tw_status check(const train_settings *s)
+static tw_status join_check(const train_settings *s)
 {
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
@@ -58,7 +58,7 @@ static tw_status check(const train_settings *s)
 
 void join_tell_begin(const train_settings *s)
 {
-    if (s->quiet || !s->join || check(s) != TW_OK) return;
+    if (s->quiet || !s->join || join_check(s) != TW_OK) return;
     fprintf(stderr,
             "thinwire: joining %ld workers at %s, and waiting for them for up to %g seconds; all are started with the "
             "same command\n",
@@ -66,7 +66,7 @@ void join_tell_begin(const train_settings *s)
 }
 
 /* The transport is loaded by its name, and reads its wishes there. */
-static void wish(const char *name, const char *value, int wins)
+static void join_wish(const char *name, const char *value, int wins)
 {
     if (value) setenv(name, value, wins);
 }
@@ -75,16 +75,16 @@ static void wish_number(const char *name, double value, int wins)
 {
     char text[32];
     snprintf(text, sizeof text, "%.15g", value);
-    wish(name, text, wins);
+    join_wish(name, text, wins);
 }
 
 static tw_status open_by_name(const train_settings *s, tw_comm **comm)
 {
     const char *name;
-    if (s->join) TW_TRY(check(s));
+    if (s->join) TW_TRY(join_check(s));
     TW_TRY(seal_choose(s, "tcp", &name));
-    wish("THINWIRE_JOIN", s->join, 1);
-    wish("THINWIRE_KEY_FILE", s->key_file, 1);
+    join_wish("THINWIRE_JOIN", s->join, 1);
+    join_wish("THINWIRE_KEY_FILE", s->key_file, 1);
     if (s->workers) wish_number("THINWIRE_SIZE", (double)s->workers, 1);
     if (s->rank >= 0) wish_number("THINWIRE_RANK", (double)s->rank, 1);
     wish_number("THINWIRE_JOIN_SECONDS", s->timeout, 0);
@@ -93,7 +93,7 @@ static tw_status open_by_name(const train_settings *s, tw_comm **comm)
 
 tw_status join_open(const train_settings *s, tw_comm **comm)
 {
-    tw_set_log(tell, NULL);
+    tw_set_log(join_tell, NULL);
     listening = 1;
     tw_status status = open_by_name(s, comm);
     listening = 0;

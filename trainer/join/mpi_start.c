@@ -67,7 +67,7 @@ static void end_watch(watch *self, pthread_t thread)
 }
 
 /* As that of the sockets, which the same variable tells. */
-static tw_status read_seconds(double *seconds)
+static tw_status mpi_start_read_seconds(double *seconds)
 {
     const char *text = getenv("THINWIRE_JOIN_SECONDS");
     char *rest;
@@ -81,7 +81,7 @@ static tw_status read_seconds(double *seconds)
 
 tw_status mpi_start_within(const char *transport, double seconds, int code, tw_comm **comm)
 {
-    TW_TRY(read_seconds(&seconds));
+    TW_TRY(mpi_start_read_seconds(&seconds));
     watch self = {.seconds = seconds, .code = code};
     pthread_t thread;
     create_watch(&self);

@@ -14,7 +14,7 @@ tw_status seal_refuse_threads(const train_settings *settings)
 }
 
 /* The transport is loaded by its name, and reads its wishes in the environment. */
-static void wish(const train_settings *settings, const char *transport)
+static void seal_wish(const train_settings *settings, const char *transport)
 {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%.15g", settings->timeout);
@@ -46,7 +46,7 @@ tw_status seal_choose(const train_settings *settings, const char *transport, con
     if (!settings->key_file)
         return tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines; (umask 077; "
                                           "head -c 32 /dev/urandom > FILE) makes one");
-    wish(settings, transport);
+    seal_wish(settings, transport);
     *name = "sealed";
     return TW_OK;
 }

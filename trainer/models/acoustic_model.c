@@ -44,7 +44,7 @@ struct acoustic_model {
 
 /* ---- making ---- */
 
-static tw_status check(const acoustic_model_config *c)
+static tw_status acoustic_model_check(const acoustic_model_config *c)
 {
     const int encodes = c->layers == 0 && c->encoder.blocks > 0;
     if (c->features == 0 || (!encodes && (c->layers == 0 || c->hidden == 0)) || c->labels < 2)
@@ -92,7 +92,7 @@ static tw_status declare_encoder(acoustic_model *m, size_t *width)
     return TW_OK;
 }
 
-static tw_status declare(acoustic_model *m)
+static tw_status acoustic_model_declare(acoustic_model *m)
 {
     const acoustic_model_config *c = &m->config;
     size_t width;
@@ -106,14 +106,14 @@ static tw_status declare(acoustic_model *m)
 }
 
 /* All but the parameters' memory. */
-static tw_status begin(const acoustic_model_config *config, acoustic_model **model)
+static tw_status acoustic_model_begin(const acoustic_model_config *config, acoustic_model **model)
 {
-    TW_TRY(check(config));
+    TW_TRY(acoustic_model_check(config));
     acoustic_model *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for an acoustic model");
     made->config = *config;
     tw_status status = nn_engine_create(config->precision, &made->engine);
-    if (status == TW_OK) status = declare(made);
+    if (status == TW_OK) status = acoustic_model_declare(made);
     if (status == TW_OK)
         *model = made;
     else
@@ -124,7 +124,7 @@ static tw_status begin(const acoustic_model_config *config, acoustic_model **mod
 tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_model **model)
 {
     acoustic_model *made = NULL;
-    TW_TRY(begin(config, &made));
+    TW_TRY(acoustic_model_begin(config, &made));
     tw_status status = parameter_set_allocate(&made->table, &made->parameters);
     if (status == TW_OK)
         *model = made;
@@ -136,7 +136,7 @@ tw_status acoustic_model_create(const acoustic_model_config *config, acoustic_mo
 tw_status acoustic_model_elements(const acoustic_model_config *config, size_t *elements)
 {
     acoustic_model *made = NULL;
-    TW_TRY(begin(config, &made));
+    TW_TRY(acoustic_model_begin(config, &made));
     *elements = made->table.elements;
     acoustic_model_destroy(made);
     return TW_OK;
@@ -224,7 +224,7 @@ static tw_status reserve_places(acoustic_model *m, size_t utterances)
 }
 
 /* The frames without padding, into m->packed. */
-static tw_status pack(acoustic_model *m, const acoustic_model_batch *b, nn_rows *frames)
+static tw_status acoustic_model_pack(acoustic_model *m, const acoustic_model_batch *b, nn_rows *frames)
 {
     TW_TRY(reserve_places(m, b->batch));
     m->first[0] = 0;
@@ -241,7 +241,7 @@ static tw_status forward_front(acoustic_model *m, pass *p)
     recurrent_batch *stack = &p->stack;
     const float *rows;
     nn_rows frames;
-    TW_TRY(pack(m, p->batch, &frames));
+    TW_TRY(acoustic_model_pack(m, p->batch, &frames));
     TW_TRY(front_end_forward(&m->front, m->parameters.values, &frames, m->packed.values, &p->packed, &rows));
     for (size_t u = 0; u < stack->batch; u++) m->lengths[u] = nn_rows_length(&p->packed, u);
     stack->steps = front_end_rows(stack->steps);
@@ -269,14 +269,14 @@ static tw_status forward_stack(acoustic_model *m, pass *p)
 static tw_status forward_encoder(acoustic_model *m, pass *p)
 {
     nn_rows frames;
-    TW_TRY(pack(m, p->batch, &frames));
+    TW_TRY(acoustic_model_pack(m, p->batch, &frames));
     TW_TRY(speech_encoder_forward(m->encoder, m->parameters.values, &frames, m->packed.values, p->noise, &p->packed,
                                   &p->hidden));
     p->rows = nn_rows_total(&p->packed);
     return TW_OK;
 }
 
-static tw_status forward(acoustic_model *m, pass *p)
+static tw_status acoustic_model_forward(acoustic_model *m, pass *p)
 {
     const float *values = m->parameters.values;
     nn_engine_enter();
@@ -297,20 +297,20 @@ typedef struct listener {
     size_t frozen;
 } listener;
 
-static tw_status announce(void *context, size_t index, float *gradient)
+static tw_status acoustic_model_announce(void *context, size_t index, float *gradient)
 {
     const listener *l = context;
     return l->pass->ready(l->pass->context, index - l->frozen, gradient);
 }
 
 /* The parameters' gradients first, so that they can leave. `x_gradient` NULL: nobody before it learns. */
-static tw_status backward_affine(acoustic_model *m, const pass *p, const nn_affine *a, const float *x,
-                                 const float *y_gradient, nn_buffer *x_gradient)
+static tw_status acoustic_model_backward_affine(acoustic_model *m, const pass *p, const nn_affine *a, const float *x,
+                                                const float *y_gradient, nn_buffer *x_gradient)
 {
     float *gradients = m->parameters.gradients;
     listener to = {p, m->encoder_parameters.first};
     TW_TRY(nn_affine_backward_parameters(a, p->rows, x, y_gradient, gradients));
-    TW_TRY(nn_table_announce(&m->table, a->parameters, gradients, p->ready ? announce : NULL, &to));
+    TW_TRY(nn_table_announce(&m->table, a->parameters, gradients, p->ready ? acoustic_model_announce : NULL, &to));
     if (!x_gradient) return TW_OK;
     TW_TRY(nn_buffer_reserve(x_gradient, p->rows * a->inputs));
     return nn_affine_backward_source(a, m->parameters.values, p->rows, y_gradient, x_gradient->values);
@@ -337,7 +337,7 @@ static tw_status backward_encoder(acoustic_model *m, const pass *p)
 {
     listener to = {p, m->encoder_parameters.first};
     const speech_encoder_gradients encoder = {
-        .parameters = m->parameters.gradients, .ready = p->ready ? announce : NULL, .context = &to};
+        .parameters = m->parameters.gradients, .ready = p->ready ? acoustic_model_announce : NULL, .context = &to};
     return speech_encoder_backward(m->encoder, m->parameters.values, m->hidden_gradient.values, m->config.freeze,
                                    &encoder);
 }
@@ -350,16 +350,17 @@ static tw_status announce_zeros(acoustic_model *m, const pass *p)
     listener to = {p, range.first};
     for (size_t i = range.first; i < range.end; i++)
         memset(gradients + m->table.offsets[i], 0, nn_table_elements(&m->table, i) * sizeof *gradients);
-    return nn_table_announce(&m->table, range, gradients, p->ready ? announce : NULL, &to);
+    return nn_table_announce(&m->table, range, gradients, p->ready ? acoustic_model_announce : NULL, &to);
 }
 
-static tw_status backward(acoustic_model *m, const pass *p, const float *gradient)
+static tw_status acoustic_model_backward(acoustic_model *m, const pass *p, const float *gradient)
 {
     const int learns = !m->held && m->encoder_parameters.first < m->encoder_parameters.end;
     nn_buffer *hidden = learns ? &m->hidden_gradient : NULL;
     nn_buffer *narrow = m->config.bottleneck ? &m->narrow_gradient : hidden;
-    TW_TRY(backward_affine(m, p, &m->output, p->last, gradient, narrow));
-    if (narrow != hidden) TW_TRY(backward_affine(m, p, &m->bottleneck, p->hidden, narrow->values, hidden));
+    TW_TRY(acoustic_model_backward_affine(m, p, &m->output, p->last, gradient, narrow));
+    if (narrow != hidden)
+        TW_TRY(acoustic_model_backward_affine(m, p, &m->bottleneck, p->hidden, narrow->values, hidden));
     if (!learns) return announce_zeros(m, p);
     return m->encoder ? backward_encoder(m, p) : backward_stack(m, p);
 }
@@ -408,20 +409,20 @@ tw_status acoustic_model_step(acoustic_model *m, const acoustic_model_batch *bat
     const size_t count = acoustic_model_rows(m, batch->steps) * batch->batch * m->config.labels;
     pass p = {.batch = batch, .noise = noise, .ready = ready, .context = context};
     float *scores, *gradient;
-    TW_TRY(forward(m, &p));
+    TW_TRY(acoustic_model_forward(m, &p));
     TW_TRY(score(m, &p, &scores));
     TW_TRY(nn_buffer_reserve(&m->gradient, count));
     memset(m->gradient.values, 0, count * sizeof(float));
     TW_TRY(loss->compute(loss->context, batch, scores, m->gradient.values));
     TW_TRY(without_padding(m, &p, &gradient));
-    return backward(m, &p, gradient);
+    return acoustic_model_backward(m, &p, gradient);
 }
 
 tw_status acoustic_model_evaluate(acoustic_model *m, const acoustic_model_batch *batch, const float **scores)
 {
     pass p = {.batch = batch};
     float *own;
-    TW_TRY(forward(m, &p));
+    TW_TRY(acoustic_model_forward(m, &p));
     TW_TRY(score(m, &p, &own));
     *scores = own;
     return TW_OK;
@@ -450,7 +451,7 @@ static tw_status forward_frames(acoustic_model *m, pass *p, const int32_t *targe
                                 acoustic_model_result *result)
 {
     TW_TRY(check_targets(m, p->batch, targets));
-    TW_TRY(forward(m, p));
+    TW_TRY(acoustic_model_forward(m, p));
     float *logits = m->logits.values;
     nn_loss loss = nn_cross_entropy(logits, targets, p->rows, m->config.labels, with_gradient ? logits : NULL);
     *result = (acoustic_model_result){loss.sum, loss.counted, loss.correct};
@@ -463,7 +464,7 @@ tw_status acoustic_model_step_frames(acoustic_model *m, const acoustic_model_bat
 {
     pass p = {.batch = batch, .noise = noise, .ready = ready, .context = context};
     TW_TRY(forward_frames(m, &p, targets, 1, result));
-    return backward(m, &p, m->logits.values);
+    return acoustic_model_backward(m, &p, m->logits.values);
 }
 
 tw_status acoustic_model_evaluate_frames(acoustic_model *m, const acoustic_model_batch *batch, const int32_t *targets,

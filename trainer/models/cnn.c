@@ -11,7 +11,7 @@ typedef struct stage {
 static const stage stages[] = {{16, 3, 2}, {32, 3, 2}, {64, 3, 1}};
 static const size_t hidden = 128;
 
-static tw_status build(nn_net *net, size_t depth, size_t classes)
+static tw_status cnn_build(nn_net *net, size_t depth, size_t classes)
 {
     (void)depth;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
@@ -33,5 +33,5 @@ static tw_status build(nn_net *net, size_t depth, size_t classes)
     return nn_linear(net, "fc2", classes, NN_INITIAL_SMALL);
 }
 
-const model_definition cnn_model = {"cnn", "a few convolutions and two linear layers, without batch norm", build, 0,
+const model_definition cnn_model = {"cnn", "a few convolutions and two linear layers, without batch norm", cnn_build, 0,
                                     "step:3"};

@@ -18,7 +18,7 @@ void contrast_room_free(contrast_room *room)
 
 /* ---- vectors of length 1 ---- */
 
-static void normalise(const float *rows, size_t count, size_t width, float *unit, float *inverse_lengths)
+static void contrast_normalise(const float *rows, size_t count, size_t width, float *unit, float *inverse_lengths)
 {
     for (size_t i = 0; i < count; i++, rows += width, unit += width) {
         double squares = 0.0;
@@ -42,7 +42,8 @@ static void normalise_gradient(const float *unit, const float *inverse_lengths, 
 /* ---- distractors ---- */
 
 /* How often each of a crop's `count` rows is a distractor of row i: all others once, or draws with replacement. */
-static void choose(const contrast_call *call, size_t crop, size_t count, size_t i, size_t distractors, float *times)
+static void contrast_choose(const contrast_call *call, size_t crop, size_t count, size_t i, size_t distractors,
+                            float *times)
 {
     const uint64_t stream = hiding_stream(call->draws, HIDING_DISTRACTORS, call->places[crop]);
     for (size_t j = 0; j < count; j++) times[j] = count - 1 <= distractors && j != i ? 1.0f : 0.0f;
@@ -84,7 +85,7 @@ static rivals rivals_of(const float *scores, const float *times, size_t count)
 }
 
 /* Scores become the gradient of weight * loss. */
-static double lose(float *scores, const float *times, size_t count, size_t i, float maximum, float weight)
+static double contrast_lose(float *scores, const float *times, size_t count, size_t i, float maximum, float weight)
 {
     double sum = exp((double)scores[i] - maximum);
     for (size_t j = 0; j < count; j++)
@@ -110,7 +111,7 @@ static void compare_row(float *scores, const float *times, size_t count, size_t 
     result->chance += log(1.0 + r.count);
     result->correct += scores[i] > r.best;
     result->correct_chance += 1.0 / (1.0 + r.count);
-    result->loss += lose(scores, times, count, i, fmaxf(scores[i], r.best), weight);
+    result->loss += contrast_lose(scores, times, count, i, fmaxf(scores[i], r.best), weight);
 }
 
 /* ---- a crop ---- */
@@ -138,19 +139,19 @@ static tw_status compare_crop(const contrast_options *o, const contrast_call *ca
     float *times = room->chosen.values;
     result->lonely += count < 2;
     if (count == 0) return TW_OK;
-    normalise(call->c + first * o->width, count, o->width, room->unit_c.values, room->lengths.values);
-    normalise(call->q + first * o->width, count, o->width, room->unit_q.values, room->lengths.values + count);
+    contrast_normalise(call->c + first * o->width, count, o->width, room->unit_c.values, room->lengths.values);
+    contrast_normalise(call->q + first * o->width, count, o->width, room->unit_q.values, room->lengths.values + count);
     TW_TRY(nn_multiply_parts(&scores, 1.0f / o->similarity, &(nn_strides){o->width, o->width, count},
                              room->unit_c.values, room->unit_q.values, room->scores.values));
     for (size_t i = 0; i < count; i++) {
-        choose(call, crop, count, i, o->distractors, times);
+        contrast_choose(call, crop, count, i, o->distractors, times);
         leave_out_same(call->codes + first * o->groups, o->groups, count, i, times, result);
         compare_row(room->scores.values + i * count, times, count, i, call->weight, result);
     }
     return call->c_gradient ? crop_gradients(o, call, first, count, room) : TW_OK;
 }
 
-static tw_status reserve(const contrast_options *o, const nn_rows *crops, contrast_room *room)
+static tw_status contrast_reserve(const contrast_options *o, const nn_rows *crops, contrast_room *room)
 {
     size_t longest = 1;
     for (size_t u = 0; u < crops->count; u++)
@@ -166,7 +167,7 @@ tw_status contrast(const contrast_options *options, const contrast_call *call, c
                    contrast_result *result)
 {
     *result = (contrast_result){0};
-    TW_TRY(reserve(options, call->crops, room));
+    TW_TRY(contrast_reserve(options, call->crops, room));
     for (size_t u = 0; u < call->crops->count; u++) TW_TRY(compare_crop(options, call, u, room, result));
     return TW_OK;
 }

@@ -16,7 +16,7 @@ typedef struct declaring {
     char name[128];
 } declaring;
 
-static const char *name_of(declaring *d, const char *part)
+static const char *decoder_block_name_of(declaring *d, const char *part)
 {
     snprintf(d->name, sizeof d->name, "%s.%s", d->options->name, part);
     return d->name;
@@ -25,7 +25,8 @@ static const char *name_of(declaring *d, const char *part)
 static tw_status declare_affine(declaring *d, const char *part, size_t inputs, size_t outputs, float range,
                                 nn_affine *affine)
 {
-    const nn_affine_options options = {name_of(d, part), inputs, outputs, range, 0.0f, d->options->engine};
+    const nn_affine_options options = {
+        decoder_block_name_of(d, part), inputs, outputs, range, 0.0f, d->options->engine};
     return nn_affine_declare_plain(&options, d->table, affine);
 }
 
@@ -49,7 +50,7 @@ static tw_status declare_attention(declaring *d, decoder_block *b)
     const decoder_options *o = d->options;
     const size_t head = o->width / o->heads;
     b->attention = (nn_grouped_attention){.heads = o->heads, .kv_heads = o->kv_heads, .width = head};
-    TW_TRY(nn_rms_norm_declare(name_of(d, "input_layernorm"), o->width, d->table, &b->norms[ATTENTION]));
+    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "input_layernorm"), o->width, d->table, &b->norms[ATTENTION]));
     b->joint = joint_here(d);
     TW_TRY(declare_part(d, "self_attn.q_proj", o->width, &b->joint));
     TW_TRY(declare_part(d, "self_attn.k_proj", o->kv_heads * head, &b->joint));
@@ -60,7 +61,8 @@ static tw_status declare_attention(declaring *d, decoder_block *b)
 static tw_status declare_feed(declaring *d, decoder_block *b)
 {
     const decoder_options *o = d->options;
-    TW_TRY(nn_rms_norm_declare(name_of(d, "post_attention_layernorm"), o->width, d->table, &b->norms[FEED]));
+    TW_TRY(
+        nn_rms_norm_declare(decoder_block_name_of(d, "post_attention_layernorm"), o->width, d->table, &b->norms[FEED]));
     b->gates = joint_here(d);
     TW_TRY(declare_part(d, "mlp.gate_proj", o->inner, &b->gates));
     TW_TRY(declare_part(d, "mlp.up_proj", o->inner, &b->gates));
@@ -99,12 +101,12 @@ static size_t rows_of(const decoder_pass *pass)
     return pass->steps * pass->batch;
 }
 
-static void drop(const decoder_pass *pass, size_t i, float *values, size_t count)
+static void decoder_block_drop(const decoder_pass *pass, size_t i, float *values, size_t count)
 {
     nn_dropout(pass->noise, pass->place + i, pass->keep, values, count);
 }
 
-static tw_status normalise(decoder_block *b, const decoder_pass *pass, size_t which, const float *x)
+static tw_status decoder_block_normalise(decoder_block *b, const decoder_pass *pass, size_t which, const float *x)
 {
     const size_t rows = rows_of(pass);
     TW_TRY(nn_buffer_reserve(&b->scales[which], rows));
@@ -114,9 +116,10 @@ static tw_status normalise(decoder_block *b, const decoder_pass *pass, size_t wh
 }
 
 /* sum = x + dropout(branch), where the branch's output stands in `sum`. */
-static void join(const decoder_block *b, const decoder_pass *pass, size_t which, const float *x, float *sum)
+static void decoder_block_join(const decoder_block *b, const decoder_pass *pass, size_t which, const float *x,
+                               float *sum)
 {
-    drop(pass, which, sum, rows_of(pass) * b->width);
+    decoder_block_drop(pass, which, sum, rows_of(pass) * b->width);
     add(sum, x, rows_of(pass) * b->width);
 }
 
@@ -136,7 +139,7 @@ static tw_status forward_attention(decoder_block *b, const decoder_pass *pass, n
     const size_t rows = rows_of(pass);
     const nn_turned what = turned(b, pass);
     nn_grouped_attention *a = &b->attention;
-    TW_TRY(normalise(b, pass, ATTENTION, x));
+    TW_TRY(decoder_block_normalise(b, pass, ATTENTION, x));
     TW_TRY(nn_buffer_reserve(&b->qkv, rows * nn_grouped_attention_row(a)));
     TW_TRY(nn_buffer_reserve(&b->attended, rows * b->width));
     TW_TRY(nn_affine_forward(&b->joint, pass->values, rows, b->normed[ATTENTION].values, b->qkv.values));
@@ -144,20 +147,20 @@ static tw_status forward_attention(decoder_block *b, const decoder_pass *pass, n
     TW_TRY(heard ? nn_grouped_attention_read(a, pass->steps, b->qkv.values, heard, b->attended.values)
                  : nn_grouped_attention_forward(a, pass->steps, pass->batch, b->qkv.values, b->attended.values));
     TW_TRY(nn_affine_forward(&b->out, pass->values, rows, b->attended.values, b->sum.values));
-    join(b, pass, ATTENTION, x, b->sum.values);
+    decoder_block_join(b, pass, ATTENTION, x, b->sum.values);
     return TW_OK;
 }
 
 static tw_status forward_feed(decoder_block *b, const decoder_pass *pass)
 {
     const size_t rows = rows_of(pass);
-    TW_TRY(normalise(b, pass, FEED, b->sum.values));
+    TW_TRY(decoder_block_normalise(b, pass, FEED, b->sum.values));
     TW_TRY(nn_buffer_reserve(&b->wide, rows * 2 * b->inner));
     TW_TRY(nn_buffer_reserve(&b->active, rows * b->inner));
     TW_TRY(nn_affine_forward(&b->gates, pass->values, rows, b->normed[FEED].values, b->wide.values));
     nn_swiglu_forward(b->wide.values, rows, b->inner, b->active.values);
     TW_TRY(nn_affine_forward(&b->down, pass->values, rows, b->active.values, b->y.values));
-    join(b, pass, FEED, b->sum.values, b->y.values);
+    decoder_block_join(b, pass, FEED, b->sum.values, b->y.values);
     return TW_OK;
 }
 
@@ -179,38 +182,38 @@ typedef struct backward {
     decoder_room *room;
 } backward;
 
-static tw_status backward_affine(const backward *b, const nn_affine *affine, const float *x, const float *y_gradient,
-                                 float *x_gradient)
+static tw_status decoder_block_backward_affine(const backward *b, const nn_affine *affine, const float *x,
+                                               const float *y_gradient, float *x_gradient)
 {
     const size_t rows = rows_of(b->pass);
     TW_TRY(nn_affine_backward_parameters(affine, rows, x, y_gradient, b->gradients));
     return nn_affine_backward_source(affine, b->pass->values, rows, y_gradient, x_gradient);
 }
 
-static void backward_norm(const backward *b, size_t which, const float *x, const float *y_gradient)
+static void decoder_block_backward_norm(const backward *b, size_t which, const float *x, const float *y_gradient)
 {
     nn_rms_norm_backward(&b->block->norms[which], b->pass->values, rows_of(b->pass), x, b->block->scales[which].values,
                          y_gradient, b->gradients, b->gradient);
 }
 
 /* What of the stream's gradient enters a branch at its end. */
-static float *enter(const backward *b, size_t which)
+static float *decoder_block_enter(const backward *b, size_t which)
 {
     const size_t count = rows_of(b->pass) * b->block->width;
     float *branch = b->room->branch.values;
     memcpy(branch, b->gradient, count * sizeof *branch);
-    drop(b->pass, which, branch, count);
+    decoder_block_drop(b->pass, which, branch, count);
     return branch;
 }
 
 static tw_status backward_feed(const backward *b)
 {
     const decoder_block *d = b->block;
-    float *narrow = b->room->narrow.values, *wide = b->room->wide.values, *branch = enter(b, FEED);
-    TW_TRY(backward_affine(b, &d->down, d->active.values, branch, narrow));
+    float *narrow = b->room->narrow.values, *wide = b->room->wide.values, *branch = decoder_block_enter(b, FEED);
+    TW_TRY(decoder_block_backward_affine(b, &d->down, d->active.values, branch, narrow));
     nn_swiglu_backward(d->wide.values, narrow, rows_of(b->pass), d->inner, wide);
-    TW_TRY(backward_affine(b, &d->gates, d->normed[FEED].values, wide, branch));
-    backward_norm(b, FEED, d->sum.values, branch);
+    TW_TRY(decoder_block_backward_affine(b, &d->gates, d->normed[FEED].values, wide, branch));
+    decoder_block_backward_norm(b, FEED, d->sum.values, branch);
     return TW_OK;
 }
 
@@ -218,16 +221,16 @@ static tw_status backward_attention(const backward *b, const float *x)
 {
     decoder_block *d = b->block;
     const nn_turned what = turned(d, b->pass);
-    float *narrow = b->room->narrow.values, *wide = b->room->wide.values, *branch = enter(b, ATTENTION);
-    TW_TRY(backward_affine(b, &d->out, d->attended.values, branch, narrow));
+    float *narrow = b->room->narrow.values, *wide = b->room->wide.values, *branch = decoder_block_enter(b, ATTENTION);
+    TW_TRY(decoder_block_backward_affine(b, &d->out, d->attended.values, branch, narrow));
     TW_TRY(nn_grouped_attention_backward(&d->attention, b->pass->steps, b->pass->batch, d->qkv.values, narrow, wide));
     nn_rotary_back(b->pass->rotary, &what, wide);
-    TW_TRY(backward_affine(b, &d->joint, d->normed[ATTENTION].values, wide, branch));
-    backward_norm(b, ATTENTION, x, branch);
+    TW_TRY(decoder_block_backward_affine(b, &d->joint, d->normed[ATTENTION].values, wide, branch));
+    decoder_block_backward_norm(b, ATTENTION, x, branch);
     return TW_OK;
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t decoder_block_larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -238,8 +241,8 @@ tw_status decoder_backward(decoder_block *block, const decoder_pass *pass, const
     const size_t rows = rows_of(pass);
     const backward b = {block, pass, gradient, gradients, room};
     TW_TRY(nn_buffer_reserve(&room->branch, rows * block->width));
-    TW_TRY(nn_buffer_reserve(&room->narrow, rows * larger(block->width, block->inner)));
-    TW_TRY(nn_buffer_reserve(&room->wide, rows * larger(block->joint.outputs, block->gates.outputs)));
+    TW_TRY(nn_buffer_reserve(&room->narrow, rows * decoder_block_larger(block->width, block->inner)));
+    TW_TRY(nn_buffer_reserve(&room->wide, rows * decoder_block_larger(block->joint.outputs, block->gates.outputs)));
     TW_TRY(backward_feed(&b));
     return backward_attention(&b, x);
 }

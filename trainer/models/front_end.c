@@ -79,7 +79,7 @@ static const float *values_before(const front_end *f, size_t i)
     return i ? f->y[i - 1].values : f->x;
 }
 
-static size_t outputs(const front_end *f, size_t i)
+static size_t front_end_outputs(const front_end *f, size_t i)
 {
     const nn_subsampling *c = &f->convolutions[i];
     return nn_rows_total(&f->rows[i]) * nn_halved(c->bins) * c->channels;
@@ -92,7 +92,7 @@ tw_status front_end_forward(front_end *f, const float *values, const nn_rows *fr
     f->frames = *frames;
     f->x = x;
     for (size_t i = 0; i < FRONT_END_CONVOLUTIONS; i++) {
-        TW_TRY(nn_buffer_reserve(&f->y[i], outputs(f, i)));
+        TW_TRY(nn_buffer_reserve(&f->y[i], front_end_outputs(f, i)));
         TW_TRY(nn_subsampling_forward(&f->convolutions[i], values, rows_before(f, i), values_before(f, i), &f->rows[i],
                                       f->y[i].values));
     }
@@ -106,7 +106,7 @@ tw_status front_end_forward(front_end *f, const float *values, const nn_rows *fr
 tw_status front_end_backward(front_end *f, const float *values, float *gradient, float *gradients,
                              nn_gradient_ready ready, void *context)
 {
-    TW_TRY(nn_buffer_reserve(&f->gradient, outputs(f, 0)));
+    TW_TRY(nn_buffer_reserve(&f->gradient, front_end_outputs(f, 0)));
     for (size_t i = FRONT_END_CONVOLUTIONS; i-- > 0;) {
         TW_TRY(nn_subsampling_backward(&f->convolutions[i], values, rows_before(f, i), values_before(f, i), &f->rows[i],
                                        f->y[i].values, i ? gradient : f->gradient.values, gradients,

@@ -18,7 +18,7 @@ static uint32_t word_at(const nn_noise *draws, hiding_kind kind, uint64_t crop, 
     return words[index % 4];
 }
 
-static tw_status reserve(hiding *h, size_t rows, size_t crops)
+static tw_status hiding_reserve(hiding *h, size_t rows, size_t crops)
 {
     if (rows <= h->row_capacity && crops < h->crop_capacity) return TW_OK;
     hiding_free(h);
@@ -56,7 +56,7 @@ static void draw_spans(size_t length, uint64_t crop, const nn_noise *draws, doub
 tw_status hiding_draw(hiding *h, const nn_rows *rows, const uint64_t *crops, const nn_noise *draws, double probability,
                       size_t span)
 {
-    TW_TRY(reserve(h, nn_rows_total(rows), rows->count));
+    TW_TRY(hiding_reserve(h, nn_rows_total(rows), rows->count));
     h->count = 0;
     for (size_t u = 0; u < rows->count; u++) {
         h->first[u] = h->count;

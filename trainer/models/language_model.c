@@ -98,7 +98,7 @@ static tw_status check_transformer(const language_model_config *c)
     return TW_OK;
 }
 
-static tw_status check(const language_model_config *c, const language_model_shape *shape)
+static tw_status language_model_check(const language_model_config *c, const language_model_shape *shape)
 {
     if (!is_size(c->layers) || !is_size(c->hidden) || !is_size(c->embedding))
         return tw_fail(
@@ -161,7 +161,7 @@ static tw_status declare_decoder(language_model *m)
     return TW_OK;
 }
 
-static tw_status declare(language_model *m)
+static tw_status language_model_declare(language_model *m)
 {
     const language_model_config *c = &m->config;
     const nn_declaration encoder = {c->heads ? "model.embed_tokens" : "encoder", "weight",           2,
@@ -172,10 +172,10 @@ static tw_status declare(language_model *m)
     return declare_decoder(m);
 }
 
-static tw_status fill(language_model *m)
+static tw_status language_model_fill(language_model *m)
 {
     TW_TRY(nn_engine_create(m->shape.precision, &m->engine));
-    TW_TRY(declare(m));
+    TW_TRY(language_model_declare(m));
     TW_TRY(parameter_set_allocate(&m->table, &m->parameters));
     return allocate_state(&m->config, m->shape.batch, &m->training);
 }
@@ -183,12 +183,12 @@ static tw_status fill(language_model *m)
 tw_status language_model_create(const language_model_config *config, const language_model_shape *shape,
                                 language_model **model)
 {
-    TW_TRY(check(config, shape));
+    TW_TRY(language_model_check(config, shape));
     language_model *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a language model");
     made->config = *config;
     made->shape = *shape;
-    tw_status status = fill(made);
+    tw_status status = language_model_fill(made);
     if (status == TW_OK)
         *model = made;
     else
@@ -292,7 +292,7 @@ static void drop_embedded(language_model *m, const pass *p)
     nn_dropout(&p->noise, 0, p->keep, m->embedded.values, p->rows * m->config.embedding);
 }
 
-static tw_status reserve(language_model *m, const pass *p)
+static tw_status language_model_reserve(language_model *m, const pass *p)
 {
     TW_TRY(nn_buffer_reserve(&m->embedded, p->rows * m->config.embedding));
     TW_TRY(nn_buffer_reserve(&m->hidden_gradient, p->rows * m->config.hidden));
@@ -311,12 +311,12 @@ static tw_status forward_layers(language_model *m, pass *p)
                      : recurrent_forward(m->stack, values, &lstms, &p->hidden);
 }
 
-static tw_status forward(language_model *m, pass *p)
+static tw_status language_model_forward(language_model *m, pass *p)
 {
     const float *values = m->parameters.values;
     p->rows = p->text->steps * p->state->batch;
     TW_TRY(check_tokens(m, p));
-    TW_TRY(reserve(m, p));
+    TW_TRY(language_model_reserve(m, p));
     nn_engine_enter();
     nn_embedding_forward(values, m->config.embedding, p->text->tokens, p->rows, m->embedded.values);
     drop_embedded(m, p);
@@ -334,7 +334,7 @@ static tw_status backward_layers(language_model *m, nn_gradient_ready ready, voi
 }
 
 /* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
-static tw_status backward(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+static tw_status language_model_backward(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
 {
     float *gradients = m->parameters.gradients;
     const float *values = m->parameters.values;
@@ -356,10 +356,10 @@ tw_status language_model_step(language_model *m, const language_model_text *text
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
     end_writing(m); /* of a training step */
-    TW_TRY(forward(m, &p));
+    TW_TRY(language_model_forward(m, &p));
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
     *result = (language_model_result){loss.sum, loss.counted};
-    return backward(m, &p, ready, context);
+    return language_model_backward(m, &p, ready, context);
 }
 
 /* The tokens that stay are read again. */
@@ -371,11 +371,11 @@ static tw_status forget_half(language_model *m)
     TW_TRY(transformer_remember(m->blocks, m->shape.steps));
     const language_model_text again = {.tokens = m->written, .steps = kept};
     pass p = {.text = &again, .state = &m->evaluation, .keep = 1.0f};
-    return kept > 0 ? forward(m, &p) : TW_OK;
+    return kept > 0 ? language_model_forward(m, &p) : TW_OK;
 }
 
 /* Before a text is read on. */
-static tw_status make_room(language_model *m, const language_model_text *text)
+static tw_status language_model_make_room(language_model *m, const language_model_text *text)
 {
     const size_t room = m->shape.steps;
     if (text->steps > room - room / 2)
@@ -393,8 +393,8 @@ tw_status language_model_evaluate(language_model *m, const language_model_text *
     pass p = {.text = text, .state = &m->evaluation, .keep = 1.0f};
     if (!m->evaluates)
         return tw_fail(TW_ERROR_ORDER, "language_model_start_evaluation comes before language_model_evaluate");
-    if (m->written) TW_TRY(make_room(m, text));
-    TW_TRY(forward(m, &p));
+    if (m->written) TW_TRY(language_model_make_room(m, text));
+    TW_TRY(language_model_forward(m, &p));
     if (!text->targets || !result) return TW_OK;
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, NULL);
     *result = (language_model_result){loss.sum, loss.counted};

@@ -42,7 +42,7 @@ const char *model_summary(size_t index)
 
 /* ---- making ---- */
 
-static const model_definition *find(const char *name)
+static const model_definition *model_find(const char *name)
 {
     const model_definition *const *d = model_definitions;
     while (*d && strcmp((*d)->name, name) != 0) d++;
@@ -51,16 +51,16 @@ static const model_definition *find(const char *name)
 
 int model_exists(const char *name)
 {
-    return find(name) != NULL;
+    return model_find(name) != NULL;
 }
 
 const char *model_schedule(const char *name)
 {
-    const model_definition *d = find(name);
+    const model_definition *d = model_find(name);
     return d ? d->schedule : NULL;
 }
 
-static tw_status build(const model *m, size_t images, nn_net **net)
+static tw_status model_build(const model *m, size_t images, nn_net **net)
 {
     nn_input input = {images, m->shape.channels, m->shape.height, m->shape.width};
     TW_TRY(nn_net_create(&input, m->shape.precision, net));
@@ -71,7 +71,7 @@ static tw_status build(const model *m, size_t images, nn_net **net)
     return nn_net_finish(*net);
 }
 
-static tw_status check_size(const model *m)
+static tw_status model_check_size(const model *m)
 {
     size_t count = nn_net_parameters(m->full)->elements;
     if (!m->shape.most_parameters || count <= m->shape.most_parameters) return TW_OK;
@@ -79,10 +79,10 @@ static tw_status check_size(const model *m)
                    m->shape.most_parameters);
 }
 
-static tw_status fill(model *m)
+static tw_status model_fill(model *m)
 {
-    TW_TRY(build(m, m->shape.batch, &m->full));
-    TW_TRY(check_size(m));
+    TW_TRY(model_build(m, m->shape.batch, &m->full));
+    TW_TRY(model_check_size(m));
     TW_TRY(parameter_set_allocate(nn_net_parameters(m->full), &m->parameters));
     m->buffers = parameter_array(nn_net_buffers(m->full)->elements);
     m->targets = calloc(m->shape.batch, sizeof *m->targets);
@@ -93,7 +93,7 @@ static tw_status fill(model *m)
 
 tw_status model_create(const char *name, const model_shape *shape, model **out)
 {
-    const model_definition *definition = find(name);
+    const model_definition *definition = model_find(name);
     if (!definition) return words_refuse("model", name, strlen(name), model_name);
     if (shape->batch == 0 || shape->classes < 2)
         return tw_fail(TW_ERROR_ARGUMENT, "a model needs a batch of 1 or more and 2 classes or more, not %zu and %zu",
@@ -102,7 +102,7 @@ tw_status model_create(const char *name, const model_shape *shape, model **out)
     if (!m) return tw_fail(TW_ERROR_MEMORY, "no memory for a model");
     m->definition = definition;
     m->shape = *shape;
-    tw_status status = fill(m);
+    tw_status status = model_fill(m);
     if (status == TW_OK)
         *out = m;
     else
@@ -187,7 +187,7 @@ static tw_status smaller_net(model *m, size_t images, nn_net **net)
     nn_net_destroy(m->smaller[place].net);
     m->smaller[place].net = NULL;
     m->smaller[place].images = 0;
-    TW_TRY(build(m, images, &m->smaller[place].net));
+    TW_TRY(model_build(m, images, &m->smaller[place].net));
     m->smaller[place].images = images;
     *net = m->smaller[place].net;
     return TW_OK;
@@ -217,8 +217,8 @@ static tw_status take_labels(model *m, const uint16_t *labels, size_t count)
     return TW_OK;
 }
 
-static tw_status run(model *m, const float *images, const uint16_t *labels, size_t count, int training, nn_net **net,
-                     model_result *result)
+static tw_status model_run(model *m, const float *images, const uint16_t *labels, size_t count, int training,
+                           nn_net **net, model_result *result)
 {
     TW_TRY(take_net(m, count, net));
     TW_TRY(take_labels(m, labels, count));
@@ -233,14 +233,14 @@ tw_status model_step(model *m, const float *images, const uint16_t *labels, size
                      void *context, model_result *result)
 {
     nn_net *net = NULL;
-    TW_TRY(run(m, images, labels, count, 1, &net, result));
+    TW_TRY(model_run(m, images, labels, count, 1, &net, result));
     return nn_net_backward(net, ready, context);
 }
 
 tw_status model_evaluate(model *m, const float *images, const uint16_t *labels, size_t count, model_result *result)
 {
     nn_net *net = NULL;
-    return run(m, images, labels, count, 0, &net, result);
+    return model_run(m, images, labels, count, 0, &net, result);
 }
 
 tw_status model_predict(model *m, const float *images, size_t count, double *probabilities)

@@ -64,7 +64,7 @@ static void add_noise(const nn_noise *draws, uint64_t place, size_t row, size_t 
     }
 }
 
-static int32_t largest(const float *values, size_t count)
+static int32_t quantiser_largest(const float *values, size_t count)
 {
     size_t best = 0;
     for (size_t i = 1; i < count; i++)
@@ -82,10 +82,10 @@ NN_WIDE static void soften(float *values, size_t count, float maximum, float tem
 }
 
 /* The groups of all rows stand one after the other, so they are rows of `codes` values. */
-static void choose(float *values, size_t rows, size_t codes, float temperature, int32_t *choices)
+static void quantiser_choose(float *values, size_t rows, size_t codes, float temperature, int32_t *choices)
 {
     for (size_t i = 0; i < rows; i++, values += codes) {
-        choices[i] = largest(values, codes);
+        choices[i] = quantiser_largest(values, codes);
         soften(values, codes, values[choices[i]], temperature);
     }
 }
@@ -97,7 +97,7 @@ static void draw_choices(quantiser *z, const quantiser_call *call)
     for (size_t u = 0; u < h->crops.count; u++)
         for (size_t i = h->first[u]; i < h->first[u + 1]; i++)
             add_noise(call->draws, call->places[u], h->rows[i] - call->rows->first[u], all, z->choice.values + i * all);
-    choose(z->choice.values, h->count * z->groups, z->codes, call->temperature, call->chosen);
+    quantiser_choose(z->choice.values, h->count * z->groups, z->codes, call->temperature, call->chosen);
 }
 
 static void look_up(const quantiser *z, const float *entries, const quantiser_call *call)
@@ -118,7 +118,7 @@ tw_status quantiser_forward(quantiser *z, const float *values, const quantiser_c
     if (rows == 0) return TW_OK;
     TW_TRY(nn_affine_forward(&z->logits, values, rows, call->x, z->probabilities.values));
     memcpy(z->choice.values, z->probabilities.values, count * sizeof(float));
-    choose(z->probabilities.values, rows * z->groups, z->codes, 1.0f, call->best);
+    quantiser_choose(z->probabilities.values, rows * z->groups, z->codes, 1.0f, call->best);
     if (call->temperature > 0.0f)
         draw_choices(z, call);
     else

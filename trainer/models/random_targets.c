@@ -56,7 +56,8 @@ static int32_t nearest(const float *products, const float *codebook, size_t code
     return (int32_t)best;
 }
 
-static tw_status choose(random_targets *t, const float *codebook, size_t rows, size_t group, int32_t *best)
+static tw_status random_targets_choose(random_targets *t, const float *codebook, size_t rows, size_t group,
+                                       int32_t *best)
 {
     const nn_product product = {.transpose_b = 1, .m = rows, .n = t->codes, .k = NARROW};
     const nn_strides strides = {t->groups * NARROW, NARROW, t->codes};
@@ -81,6 +82,6 @@ tw_status random_targets_forward(random_targets *t, const float *values, const h
             stack(t, frames, u, hidden->rows[i] - rows->first[u], x, t->stacked.values + i * wide);
     TW_TRY(nn_multiply(t->engine, &product, t->stacked.values, values + t->projection, t->projected.values));
     for (size_t g = 0; g < t->groups; g++)
-        TW_TRY(choose(t, values + t->codebook + g * t->codes * NARROW, hidden->count, g, best));
+        TW_TRY(random_targets_choose(t, values + t->codebook + g * t->codes * NARROW, hidden->count, g, best));
     return TW_OK;
 }

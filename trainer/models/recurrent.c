@@ -17,7 +17,7 @@ struct recurrent {
     recurrent_batch batch; /* of the last forward */
 };
 
-static tw_status fill(const recurrent_options *options, nn_table *table, recurrent *stack)
+static tw_status recurrent_fill(const recurrent_options *options, nn_table *table, recurrent *stack)
 {
     nn_lstm_options lstm = {.name = "rnn",
                             .shape = {options->inputs, options->hidden, options->bidirectional},
@@ -41,7 +41,7 @@ tw_status recurrent_create(const recurrent_options *options, nn_table *table, re
     made->table = table;
     made->hidden = options->hidden;
     made->width = options->hidden * (options->bidirectional ? 2 : 1);
-    tw_status status = fill(options, table, made);
+    tw_status status = recurrent_fill(options, table, made);
     if (status == TW_OK)
         *stack = made;
     else
@@ -65,25 +65,25 @@ size_t recurrent_width(const recurrent *stack)
     return stack->width;
 }
 
-static size_t outputs(const recurrent *stack)
+static size_t recurrent_outputs(const recurrent *stack)
 {
     return stack->batch.steps * stack->batch.batch * stack->width;
 }
 
-static void drop(const recurrent *stack, size_t index, float *values)
+static void recurrent_drop(const recurrent *stack, size_t index, float *values)
 {
-    nn_dropout(&stack->batch.noise, index + 1, stack->batch.keep, values, outputs(stack));
+    nn_dropout(&stack->batch.noise, index + 1, stack->batch.keep, values, recurrent_outputs(stack));
 }
 
 static tw_status forward_layer(recurrent *stack, const float *values, size_t index, const float *x)
 {
     const recurrent_batch *b = &stack->batch;
     layer *l = &stack->layers[index];
-    TW_TRY(nn_buffer_reserve(&l->y, outputs(stack)));
+    TW_TRY(nn_buffer_reserve(&l->y, recurrent_outputs(stack)));
     nn_lstm_batch batch = {.steps = b->steps, .batch = b->batch, .lengths = b->lengths, .x = x, .y = l->y.values};
     if (b->state) batch.state = b->state + index * 2 * b->batch * stack->hidden;
     TW_TRY(nn_lstm_forward(l->lstm, values, &batch));
-    drop(stack, index, l->y.values);
+    recurrent_drop(stack, index, l->y.values);
     return TW_OK;
 }
 
@@ -102,7 +102,7 @@ tw_status recurrent_backward(recurrent *stack, const float *values, const recurr
 {
     for (size_t i = stack->count; i-- > 0;) {
         nn_lstm *lstm = stack->layers[i].lstm;
-        drop(stack, i, gradients->y);
+        recurrent_drop(stack, i, gradients->y);
         TW_TRY(nn_lstm_backward(lstm, values, gradients->y, gradients->parameters, i ? gradients->y : gradients->x));
         TW_TRY(nn_table_announce(stack->table, nn_lstm_parameters(lstm), gradients->parameters, gradients->ready,
                                  gradients->context));

@@ -16,7 +16,7 @@ static tw_status convolution_and_norm(nn_net *net, const char *prefix, int index
     return nn_batch_norm(net, name, relu);
 }
 
-static tw_status block(nn_net *net, size_t stage, size_t index)
+static tw_status resnet_block(nn_net *net, size_t stage, size_t index)
 {
     char prefix[32];
     size_t filters = (size_t)16 << stage;
@@ -28,12 +28,12 @@ static tw_status block(nn_net *net, size_t stage, size_t index)
     return nn_join(net);
 }
 
-static tw_status build(nn_net *net, size_t depth, size_t classes)
+static tw_status resnet_build(nn_net *net, size_t depth, size_t classes)
 {
     size_t blocks = (depth - 2) / 6;
     TW_TRY(convolution_and_norm(net, "", 1, 16, 1, 1));
     for (size_t stage = 0; stage < 3; stage++)
-        for (size_t i = 0; i < blocks; i++) TW_TRY(block(net, stage, i));
+        for (size_t i = 0; i < blocks; i++) TW_TRY(resnet_block(net, stage, i));
     TW_TRY(nn_global_average_pool(net));
     return nn_linear(net, "fc", classes, NN_INITIAL_HE);
 }
@@ -41,11 +41,11 @@ static tw_status build(nn_net *net, size_t depth, size_t classes)
 /* He et al. 2015, section 4.2: a tenth after 32,000 and after 48,000 steps of 128 images. */
 #define HE "step:82,123"
 
-const model_definition resnet20_model = {"resnet20", "CIFAR ResNet of 20 layers (270 thousand parameters)", build, 20,
-                                         HE};
-const model_definition resnet32_model = {"resnet32", "CIFAR ResNet of 32 layers (464 thousand parameters)", build, 32,
-                                         HE};
-const model_definition resnet56_model = {"resnet56", "CIFAR ResNet of 56 layers (853 thousand parameters)", build, 56,
-                                         HE};
-const model_definition resnet110_model = {"resnet110", "CIFAR ResNet of 110 layers (1.7 million parameters)", build,
-                                          110, HE};
+const model_definition resnet20_model = {"resnet20", "CIFAR ResNet of 20 layers (270 thousand parameters)",
+                                         resnet_build, 20, HE};
+const model_definition resnet32_model = {"resnet32", "CIFAR ResNet of 32 layers (464 thousand parameters)",
+                                         resnet_build, 32, HE};
+const model_definition resnet56_model = {"resnet56", "CIFAR ResNet of 56 layers (853 thousand parameters)",
+                                         resnet_build, 56, HE};
+const model_definition resnet110_model = {"resnet110", "CIFAR ResNet of 110 layers (1.7 million parameters)",
+                                          resnet_build, 110, HE};

@@ -125,7 +125,7 @@ size_t speech_encoder_frozen(const speech_encoder *e, speech_encoder_freeze free
 
 /* ---- forward ---- */
 
-static size_t total(const speech_encoder *e)
+static size_t speech_encoder_total(const speech_encoder *e)
 {
     return nn_rows_total(&e->rows);
 }
@@ -134,9 +134,10 @@ tw_status speech_encoder_forward_features(speech_encoder *e, const float *values
                                           nn_rows *rows, const float **features)
 {
     TW_TRY(front_end_forward(&e->front, values, frames, x, &e->rows, &e->convolved));
-    TW_TRY(nn_buffer_reserve(&e->moments, 2 * total(e)));
-    TW_TRY(nn_buffer_reserve(&e->features, total(e) * e->front.width));
-    nn_layer_norm_forward(&e->norm, values, total(e), e->convolved, e->features.values, e->moments.values);
+    TW_TRY(nn_buffer_reserve(&e->moments, 2 * speech_encoder_total(e)));
+    TW_TRY(nn_buffer_reserve(&e->features, speech_encoder_total(e) * e->front.width));
+    nn_layer_norm_forward(&e->norm, values, speech_encoder_total(e), e->convolved, e->features.values,
+                          e->moments.values);
     *rows = e->rows;
     *features = e->features.values;
     return TW_OK;
@@ -154,7 +155,7 @@ static conformer_pass pass_of(const speech_encoder *e, const float *values, size
 
 static void drop_projected(const speech_encoder *e, float *values)
 {
-    if (e->noisy) nn_dropout(&e->noise, 0, e->config.keep, values, total(e) * e->config.width);
+    if (e->noisy) nn_dropout(&e->noise, 0, e->config.keep, values, speech_encoder_total(e) * e->config.width);
 }
 
 tw_status speech_encoder_forward_blocks(speech_encoder *e, const float *values, const float *x, const nn_noise *noise)
@@ -162,8 +163,8 @@ tw_status speech_encoder_forward_blocks(speech_encoder *e, const float *values, 
     e->projected_from = x;
     e->noisy = noise != NULL;
     if (noise) e->noise = *noise;
-    TW_TRY(nn_buffer_reserve(&e->projected, total(e) * e->config.width));
-    TW_TRY(nn_affine_forward(&e->projection, values, total(e), x, e->projected.values));
+    TW_TRY(nn_buffer_reserve(&e->projected, speech_encoder_total(e) * e->config.width));
+    TW_TRY(nn_affine_forward(&e->projection, values, speech_encoder_total(e), x, e->projected.values));
     drop_projected(e, e->projected.values);
     for (size_t i = 0; i < e->block_count; i++) {
         const conformer_pass pass = pass_of(e, values, i);
@@ -189,7 +190,7 @@ tw_status speech_encoder_forward(speech_encoder *e, const float *values, const n
 
 /* ---- backward ---- */
 
-static tw_status announce(const speech_encoder *e, nn_range range, const speech_encoder_gradients *g)
+static tw_status speech_encoder_announce(const speech_encoder *e, nn_range range, const speech_encoder_gradients *g)
 {
     return nn_table_announce(e->table, range, g->parameters, g->ready, g->context);
 }
@@ -201,7 +202,7 @@ tw_status speech_encoder_backward_blocks(speech_encoder *e, const float *values,
         const conformer_pass pass = pass_of(e, values, i);
         TW_TRY(conformer_backward(&e->blocks[i], &pass, speech_encoder_output(e, i), gradient, gradients->parameters,
                                   &e->room));
-        TW_TRY(announce(e, e->blocks[i].parameters, gradients));
+        TW_TRY(speech_encoder_announce(e, e->blocks[i].parameters, gradients));
     }
     return TW_OK;
 }
@@ -210,27 +211,29 @@ tw_status speech_encoder_backward_projection(speech_encoder *e, const float *val
                                              const speech_encoder_gradients *gradients)
 {
     drop_projected(e, gradient);
-    TW_TRY(nn_affine_backward_parameters(&e->projection, total(e), e->projected_from, gradient, gradients->parameters));
-    TW_TRY(announce(e, e->projection.parameters, gradients));
-    return x_gradient ? nn_affine_backward_source(&e->projection, values, total(e), gradient, x_gradient) : TW_OK;
+    TW_TRY(nn_affine_backward_parameters(&e->projection, speech_encoder_total(e), e->projected_from, gradient,
+                                         gradients->parameters));
+    TW_TRY(speech_encoder_announce(e, e->projection.parameters, gradients));
+    return x_gradient ? nn_affine_backward_source(&e->projection, values, speech_encoder_total(e), gradient, x_gradient)
+                      : TW_OK;
 }
 
-static tw_status backward_norm(speech_encoder *e, const float *values, const float *gradient,
-                               const speech_encoder_gradients *gradients)
+static tw_status speech_encoder_backward_norm(speech_encoder *e, const float *values, const float *gradient,
+                                              const speech_encoder_gradients *gradients)
 {
-    const size_t count = total(e) * e->front.width;
+    const size_t count = speech_encoder_total(e) * e->front.width;
     TW_TRY(nn_buffer_reserve(&e->convolved_gradient, count));
     float *out = e->convolved_gradient.values;
     memset(out, 0, count * sizeof *out);
-    nn_layer_norm_backward(&e->norm, values, total(e), e->convolved, e->moments.values, gradient, gradients->parameters,
-                           out);
-    return announce(e, e->norm.parameters, gradients);
+    nn_layer_norm_backward(&e->norm, values, speech_encoder_total(e), e->convolved, e->moments.values, gradient,
+                           gradients->parameters, out);
+    return speech_encoder_announce(e, e->norm.parameters, gradients);
 }
 
 tw_status speech_encoder_backward_features(speech_encoder *e, const float *values, float *gradient,
                                            const speech_encoder_gradients *gradients)
 {
-    TW_TRY(backward_norm(e, values, gradient, gradients));
+    TW_TRY(speech_encoder_backward_norm(e, values, gradient, gradients));
     return front_end_backward(&e->front, values, e->convolved_gradient.values, gradients->parameters, gradients->ready,
                               gradients->context);
 }
@@ -241,7 +244,7 @@ tw_status speech_encoder_backward(speech_encoder *e, const float *values, float 
     if (freeze == SPEECH_ENCODER_FREEZE_ALL) return TW_OK;
     const int features = freeze == SPEECH_ENCODER_FREEZE_NONE;
     TW_TRY(speech_encoder_backward_blocks(e, values, 0, e->block_count, gradient, gradients));
-    TW_TRY(nn_buffer_reserve(&e->feature_gradient, total(e) * e->front.width));
+    TW_TRY(nn_buffer_reserve(&e->feature_gradient, speech_encoder_total(e) * e->front.width));
     float *x_gradient = features ? e->feature_gradient.values : NULL;
     TW_TRY(speech_encoder_backward_projection(e, values, gradient, x_gradient, gradients));
     return features ? speech_encoder_backward_features(e, values, x_gradient, gradients) : TW_OK;

@@ -41,7 +41,7 @@ static tw_status declare_block(transformer *t, nn_table *table, size_t index)
     return decoder_declare(&block, table, &t->blocks[index]);
 }
 
-static tw_status fill(transformer *t, nn_table *table)
+static tw_status transformer_fill(transformer *t, nn_table *table)
 {
     t->blocks = calloc(t->options.layers, sizeof *t->blocks);
     t->heard = calloc(t->options.layers, sizeof *t->heard);
@@ -57,7 +57,7 @@ tw_status transformer_create(const transformer_options *options, nn_table *table
     made->table = table;
     made->options = *options;
     made->rotary.width = options->width / options->heads;
-    tw_status status = fill(made, table);
+    tw_status status = transformer_fill(made, table);
     if (status == TW_OK)
         *stack = made;
     else

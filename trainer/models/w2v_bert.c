@@ -95,7 +95,7 @@ static tw_status declare_targets(w2v_bert *m)
                            : random_targets_declare(&frozen, &m->frozen_table, &m->targets);
 }
 
-static tw_status declare(w2v_bert *m)
+static tw_status w2v_bert_declare(w2v_bert *m)
 {
     const w2v_bert_config *c = &m->config;
     const size_t width = c->encoder.width;
@@ -111,7 +111,7 @@ static tw_status declare(w2v_bert *m)
     return TW_OK;
 }
 
-static tw_status allocate(w2v_bert *m)
+static tw_status w2v_bert_allocate(w2v_bert *m)
 {
     TW_TRY(parameter_set_allocate(&m->table, &m->parameters));
     TW_TRY(parameter_set_allocate(&m->frozen_table, &m->buffers));
@@ -121,14 +121,14 @@ static tw_status allocate(w2v_bert *m)
     return nn_buffer_reserve(&m->statistics, all_codes(m) + 1);
 }
 
-static tw_status begin(const w2v_bert_config *config, w2v_bert **model)
+static tw_status w2v_bert_begin(const w2v_bert_config *config, w2v_bert **model)
 {
     TW_TRY(w2v_bert_check(config));
     w2v_bert *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a w2v-BERT");
     made->config = *config;
     tw_status status = nn_engine_create(config->precision, &made->engine);
-    if (status == TW_OK) status = declare(made);
+    if (status == TW_OK) status = w2v_bert_declare(made);
     if (status == TW_OK)
         *model = made;
     else
@@ -139,8 +139,8 @@ static tw_status begin(const w2v_bert_config *config, w2v_bert **model)
 tw_status w2v_bert_create(const w2v_bert_config *config, w2v_bert **model)
 {
     w2v_bert *made = NULL;
-    TW_TRY(begin(config, &made));
-    tw_status status = allocate(made);
+    TW_TRY(w2v_bert_begin(config, &made));
+    tw_status status = w2v_bert_allocate(made);
     if (status == TW_OK)
         *model = made;
     else
@@ -151,7 +151,7 @@ tw_status w2v_bert_create(const w2v_bert_config *config, w2v_bert **model)
 tw_status w2v_bert_describe(const w2v_bert_config *config, nn_table *table)
 {
     w2v_bert *made = NULL;
-    TW_TRY(begin(config, &made));
+    TW_TRY(w2v_bert_begin(config, &made));
     *table = made->table;
     made->table = (nn_table){0};
     w2v_bert_destroy(made);
@@ -232,7 +232,7 @@ typedef struct pass {
     w2v_bert_result *result;
 } pass;
 
-static size_t total(const pass *p)
+static size_t w2v_bert_total(const pass *p)
 {
     return nn_rows_total(&p->rows);
 }
@@ -248,15 +248,15 @@ static tw_status room_for(nn_buffer *buffer, size_t rows, size_t width)
     return nn_buffer_reserve(buffer, (rows ? rows : 1) * width);
 }
 
-static tw_status forward_head(const w2v_bert *m, const nn_affine *head, const float *x, nn_buffer *y)
+static tw_status w2v_bert_forward_head(const w2v_bert *m, const nn_affine *head, const float *x, nn_buffer *y)
 {
     TW_TRY(room_for(y, m->hidden.count, head->outputs));
     if (m->hidden.count == 0) return TW_OK;
     return nn_affine_forward(head, m->parameters.values, m->hidden.count, x, y->values);
 }
 
-static tw_status backward_head(w2v_bert *m, const nn_affine *head, const float *x, const float *y_gradient,
-                               nn_buffer *x_gradient)
+static tw_status w2v_bert_backward_head(w2v_bert *m, const nn_affine *head, const float *x, const float *y_gradient,
+                                        nn_buffer *x_gradient)
 {
     const size_t rows = m->hidden.count;
     float *gradients = m->parameters.gradients;
@@ -285,9 +285,9 @@ static tw_status hide(w2v_bert *m, pass *p)
     const size_t width = speech_encoder_features(m->encoder);
     const float *fill = c->fill == W2V_BERT_FILL_LEARNED ? m->parameters.values + m->fill : NULL;
     TW_TRY(hiding_draw(&m->hidden, &p->rows, p->batch->place, draws, c->mask_probability, c->mask_span));
-    TW_TRY(nn_buffer_reserve(&m->covered, total(p) * width));
+    TW_TRY(nn_buffer_reserve(&m->covered, w2v_bert_total(p) * width));
     TW_TRY(room_for(&m->hidden_features, m->hidden.count, width));
-    memcpy(m->covered.values, p->features, total(p) * width * sizeof *p->features);
+    memcpy(m->covered.values, p->features, w2v_bert_total(p) * width * sizeof *p->features);
     hiding_gather(&m->hidden, p->features, width, m->hidden_features.values);
     hiding_cover(&m->hidden, &p->rows, p->batch->place, draws, fill_range(), fill, width, m->covered.values);
     return TW_OK;
@@ -355,7 +355,7 @@ static void count_codes(w2v_bert *m, pass *p)
     w2v_bert_sums *sums = &p->result->sums;
     memset(m->counts, 0, COUNTS * all_codes(m) * sizeof *m->counts);
     for (size_t i = 0; i < m->hidden.count * m->config.groups; i++) count_row(m, i, sums);
-    sums->rows = (double)total(p);
+    sums->rows = (double)w2v_bert_total(p);
     sums->hidden = (double)m->hidden.count;
     p->result->probabilities = counts_of(m, PROBABILITIES);
     p->result->chosen = counts_of(m, CHOSEN);
@@ -420,7 +420,7 @@ static void take_contrast(const contrast_result *from, w2v_bert_sums *sums)
 }
 
 /* Leaves the gradients with respect to both sides of the comparison. */
-static tw_status compare(w2v_bert *m, const pass *p)
+static tw_status w2v_bert_compare(w2v_bert *m, const pass *p)
 {
     const w2v_bert_config *c = &m->config;
     const contrast_options options = {c->compared_width, c->groups, c->distractors, c->similarity};
@@ -428,8 +428,8 @@ static tw_status compare(w2v_bert *m, const pass *p)
     TW_TRY(reserve_compared(m));
     hiding_gather(&m->hidden, speech_encoder_output(m->encoder, c->contrastive_blocks), c->encoder.width,
                   m->seen.values);
-    TW_TRY(forward_head(m, &m->project_hidden, m->seen.values, &m->compared[0]));
-    TW_TRY(forward_head(m, &m->project_codes, m->codes.values, &m->compared[1]));
+    TW_TRY(w2v_bert_forward_head(m, &m->project_hidden, m->seen.values, &m->compared[0]));
+    TW_TRY(w2v_bert_forward_head(m, &m->project_codes, m->codes.values, &m->compared[1]));
     const contrast_call call = {.crops = &m->hidden.crops,
                                 .places = p->batch->place,
                                 .draws = &p->options->draws,
@@ -451,13 +451,13 @@ static size_t blocks_of(const w2v_bert *m)
 
 /* Leaves the gradient in the logits' place: that of the mean over rows and groups, times what makes it the sum of this
  * worker's share. */
-static tw_status predict(w2v_bert *m, const pass *p)
+static tw_status w2v_bert_predict(w2v_bert *m, const pass *p)
 {
     const w2v_bert_config *c = &m->config;
     const size_t rows = m->hidden.count * c->groups;
     TW_TRY(room_for(&m->predicted, m->hidden.count, c->encoder.width));
     hiding_gather(&m->hidden, speech_encoder_output(m->encoder, blocks_of(m)), c->encoder.width, m->predicted.values);
-    TW_TRY(forward_head(m, &m->prediction, m->predicted.values, &m->logits));
+    TW_TRY(w2v_bert_forward_head(m, &m->prediction, m->predicted.values, &m->logits));
     float *logits = m->logits.values, scale = p->weight * (float)rows;
     const nn_loss loss = nn_cross_entropy(logits, numbers(&m->best), rows, c->codes, p->training ? logits : NULL);
     p->result->sums.masked = loss.sum;
@@ -478,7 +478,7 @@ static tw_status check_batch(const w2v_bert *m, const pass *p)
     return TW_OK;
 }
 
-static tw_status forward(w2v_bert *m, pass *p)
+static tw_status w2v_bert_forward(w2v_bert *m, pass *p)
 {
     const float *values = m->parameters.values;
     *p->result = (w2v_bert_result){0};
@@ -490,8 +490,8 @@ static tw_status forward(w2v_bert *m, pass *p)
     TW_TRY(quantise(m, p));
     TW_TRY(speech_encoder_forward_blocks(m->encoder, values, m->covered.values,
                                          p->training ? &p->options->dropout : NULL));
-    if (compares(m)) TW_TRY(compare(m, p));
-    if (predicts(m)) TW_TRY(predict(m, p));
+    if (compares(m)) TW_TRY(w2v_bert_compare(m, p));
+    if (predicts(m)) TW_TRY(w2v_bert_predict(m, p));
     p->result->loss = p->weight * (p->result->sums.contrastive + p->result->sums.masked) +
                       m->config.diversity_weight * p->result->diversity;
     return TW_OK;
@@ -501,8 +501,10 @@ static tw_status forward(w2v_bert *m, pass *p)
 
 static tw_status backward_comparison(w2v_bert *m)
 {
-    TW_TRY(backward_head(m, &m->project_hidden, m->seen.values, m->compared_gradient[0].values, &m->seen_gradient));
-    return backward_head(m, &m->project_codes, m->codes.values, m->compared_gradient[1].values, &m->code_gradient);
+    TW_TRY(w2v_bert_backward_head(m, &m->project_hidden, m->seen.values, m->compared_gradient[0].values,
+                                  &m->seen_gradient));
+    return w2v_bert_backward_head(m, &m->project_codes, m->codes.values, m->compared_gradient[1].values,
+                                  &m->code_gradient);
 }
 
 static tw_status backward_codes(w2v_bert *m, const pass *p)
@@ -518,7 +520,8 @@ static tw_status backward_heads(w2v_bert *m, const pass *p)
 {
     const parameter_set *s = &m->parameters;
     if (predicts(m))
-        TW_TRY(backward_head(m, &m->prediction, m->predicted.values, m->logits.values, &m->predicted_gradient));
+        TW_TRY(
+            w2v_bert_backward_head(m, &m->prediction, m->predicted.values, m->logits.values, &m->predicted_gradient));
     if (compares(m)) TW_TRY(backward_comparison(m));
     if (learns_codes(m)) TW_TRY(backward_codes(m, p));
     return nn_table_announce(&m->table, m->heads, s->gradients, p->options->ready, p->options->context);
@@ -528,7 +531,7 @@ static tw_status backward_blocks(w2v_bert *m, const pass *p, const speech_encode
 {
     const size_t width = m->config.encoder.width, tap = m->config.contrastive_blocks;
     float *gradient = m->gradient.values;
-    memset(gradient, 0, total(p) * width * sizeof *gradient);
+    memset(gradient, 0, w2v_bert_total(p) * width * sizeof *gradient);
     if (predicts(m)) hiding_add(&m->hidden, m->predicted_gradient.values, width, gradient);
     TW_TRY(speech_encoder_backward_blocks(m->encoder, m->parameters.values, tap, blocks_of(m), gradient, gradients));
     if (compares(m)) hiding_add(&m->hidden, m->seen_gradient.values, width, gradient);
@@ -560,11 +563,11 @@ static tw_status backward_features(w2v_bert *m, const pass *p, const speech_enco
                              p->options->context);
 }
 
-static tw_status backward(w2v_bert *m, const pass *p)
+static tw_status w2v_bert_backward(w2v_bert *m, const pass *p)
 {
     const speech_encoder_gradients gradients = {m->parameters.gradients, p->options->ready, p->options->context};
-    TW_TRY(nn_buffer_reserve(&m->gradient, total(p) * m->config.encoder.width));
-    TW_TRY(nn_buffer_reserve(&m->covered_gradient, total(p) * speech_encoder_features(m->encoder)));
+    TW_TRY(nn_buffer_reserve(&m->gradient, w2v_bert_total(p) * m->config.encoder.width));
+    TW_TRY(nn_buffer_reserve(&m->covered_gradient, w2v_bert_total(p) * speech_encoder_features(m->encoder)));
     TW_TRY(backward_heads(m, p));
     TW_TRY(backward_blocks(m, p, &gradients));
     return backward_features(m, p, &gradients);
@@ -574,13 +577,13 @@ tw_status w2v_bert_step(w2v_bert *m, const w2v_bert_batch *batch, const w2v_bert
                         w2v_bert_result *result)
 {
     pass p = {.batch = batch, .options = options, .training = 1, .result = result};
-    TW_TRY(forward(m, &p));
-    return backward(m, &p);
+    TW_TRY(w2v_bert_forward(m, &p));
+    return w2v_bert_backward(m, &p);
 }
 
 tw_status w2v_bert_evaluate(w2v_bert *m, const w2v_bert_batch *batch, const nn_noise *draws, w2v_bert_result *result)
 {
     const w2v_bert_step_options options = {.draws = *draws};
     pass p = {.batch = batch, .options = &options, .result = result};
-    return forward(m, &p);
+    return w2v_bert_forward(m, &p);
 }

@@ -137,7 +137,7 @@ static void add_shifted(const float *spread, size_t length, float *scores)
     }
 }
 
-static tw_status forward_head(const nn_attention *a, const head *h, float *y)
+static tw_status attention_forward_head(const nn_attention *a, const head *h, float *y)
 {
     const size_t length = h->length, wide = 2 * length - 1;
     const nn_product scores = {.transpose_b = 1, .m = length, .n = length, .k = h->width};
@@ -165,7 +165,7 @@ static size_t longest_of(const nn_rows *rows)
     return longest;
 }
 
-static tw_status reserve(nn_attention *a, const nn_rows *rows)
+static tw_status attention_reserve(nn_attention *a, const nn_rows *rows)
 {
     const size_t longest = longest_of(rows);
     size_t squares = 0;
@@ -178,7 +178,7 @@ tw_status nn_attention_forward(nn_attention *layer, const float *values, const n
                                float *y)
 {
     size_t square = 0;
-    TW_TRY(reserve(layer, rows));
+    TW_TRY(attention_reserve(layer, rows));
     if (layer->relative) {
         TW_TRY(prepare_positions(layer, values, longest_of(rows)));
         TW_TRY(prepare_queries(layer, values, nn_rows_total(rows), qkv));
@@ -186,7 +186,7 @@ tw_status nn_attention_forward(nn_attention *layer, const float *values, const n
     for (size_t u = 0; u < rows->count; u++) {
         for (size_t i = 0; i < layer->heads; i++) {
             const head h = head_of(layer, rows, u, i, square, qkv);
-            TW_TRY(forward_head(layer, &h, y));
+            TW_TRY(attention_forward_head(layer, &h, y));
         }
         square += layer->heads * nn_rows_length(rows, u) * nn_rows_length(rows, u);
     }
@@ -228,8 +228,8 @@ static tw_status backward_positions(nn_attention *a, const head *h, const float 
     return TW_OK;
 }
 
-static tw_status backward_head(nn_attention *a, const head *h, const float *y_gradient, float *gradients,
-                               float *qkv_gradient)
+static tw_status attention_backward_head(nn_attention *a, const head *h, const float *y_gradient, float *gradients,
+                                         float *qkv_gradient)
 {
     const size_t length = h->length, width = a->width;
     const float *dy = y_gradient + h->row * width + h->column;
@@ -274,7 +274,7 @@ tw_status nn_attention_backward(nn_attention *layer, const float *values, const 
     for (size_t u = 0; u < rows->count; u++) {
         for (size_t i = 0; i < layer->heads; i++) {
             const head h = head_of(layer, rows, u, i, square, qkv);
-            TW_TRY(backward_head(layer, &h, y_gradient, gradients, qkv_gradient));
+            TW_TRY(attention_backward_head(layer, &h, y_gradient, gradients, qkv_gradient));
         }
         square += layer->heads * nn_rows_length(rows, u) * nn_rows_length(rows, u);
     }

@@ -19,7 +19,7 @@ static void track(nn_memory *running, const nn_memory *batch, size_t channels, f
     for (size_t i = 0; i < channels; i++) average[i] += momentum * (correction * value[i] - average[i]);
 }
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status batch_norm_forward(nn_layer *layer, int training)
 {
     batch_norm *b = (batch_norm *)layer;
     if (!training) return nn_op_run(b->evaluate);
@@ -30,18 +30,18 @@ static tw_status forward(nn_layer *layer, int training)
     return TW_OK;
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status batch_norm_backward(nn_layer *layer)
 {
     return nn_op_run(((batch_norm *)layer)->backward);
 }
 
-static const nn_layer_ops ops = {"batch norm", forward, backward};
+static const nn_layer_ops ops = {"batch norm", batch_norm_forward, batch_norm_backward};
 
 typedef struct batch_norm_parameters {
     nn_memory *scale, *scale_gradient, *shift, *shift_gradient, *mean, *variance;
 } batch_norm_parameters;
 
-static tw_status declare(nn_net *net, const char *name, size_t channels, batch_norm_parameters *p)
+static tw_status batch_norm_declare(nn_net *net, const char *name, size_t channels, batch_norm_parameters *p)
 {
     nn_declaration scale = {name, "weight", 1, {channels}, NN_INITIAL_ONE};
     nn_declaration shift = {name, "bias", 1, {channels}, NN_INITIAL_ZERO};
@@ -53,7 +53,7 @@ static tw_status declare(nn_net *net, const char *name, size_t channels, batch_n
     return nn_net_declare_buffer(net, &variance, &p->variance);
 }
 
-static tw_status keep(nn_op *op, nn_argument argument, nn_memory **memory)
+static tw_status batch_norm_keep(nn_op *op, nn_argument argument, nn_memory **memory)
 {
     TW_TRY(nn_memory_for(op, argument, memory));
     if (*memory) nn_memory_append(*memory, NN_ACTIVATIONS);
@@ -61,7 +61,7 @@ static tw_status keep(nn_op *op, nn_argument argument, nn_memory **memory)
     return TW_OK;
 }
 
-static void connect(nn_op *op, const nn_layer *layer, const batch_norm_parameters *p)
+static void batch_norm_connect(nn_op *op, const nn_layer *layer, const batch_norm_parameters *p)
 {
     nn_op_set(op, NN_SRC, layer->src->data);
     nn_op_set(op, NN_SCALE, p->scale);
@@ -73,13 +73,13 @@ static tw_status build_forward(batch_norm *b, const nn_batch_norm_shape *shape, 
 {
     nn_memory *data = b->layer.src->data;
     TW_TRY(nn_op_batch_norm_forward(shape, NN_STATISTICS_OF_BATCH, data, &b->forward));
-    connect(b->forward, &b->layer, p);
+    batch_norm_connect(b->forward, &b->layer, p);
     nn_op_set(b->forward, NN_DST, b->layer.dst->data);
-    TW_TRY(keep(b->forward, NN_MEAN, &b->mean));
-    TW_TRY(keep(b->forward, NN_VARIANCE, &b->variance));
-    TW_TRY(keep(b->forward, NN_WORKSPACE, workspace));
+    TW_TRY(batch_norm_keep(b->forward, NN_MEAN, &b->mean));
+    TW_TRY(batch_norm_keep(b->forward, NN_VARIANCE, &b->variance));
+    TW_TRY(batch_norm_keep(b->forward, NN_WORKSPACE, workspace));
     TW_TRY(nn_op_batch_norm_forward(shape, NN_STATISTICS_GIVEN, data, &b->evaluate));
-    connect(b->evaluate, &b->layer, p);
+    batch_norm_connect(b->evaluate, &b->layer, p);
     nn_op_set(b->evaluate, NN_DST, b->layer.dst->data);
     nn_op_set(b->evaluate, NN_MEAN, b->running_mean = p->mean);
     nn_op_set(b->evaluate, NN_VARIANCE, b->running_variance = p->variance);
@@ -91,7 +91,7 @@ static tw_status build_backward(batch_norm *b, const nn_batch_norm_shape *shape,
                                 const nn_memory *workspace)
 {
     TW_TRY(nn_op_batch_norm_backward(shape, b->forward, b->layer.src->data, &b->backward));
-    connect(b->backward, &b->layer, p);
+    batch_norm_connect(b->backward, &b->layer, p);
     nn_op_set(b->backward, NN_MEAN, b->mean);
     nn_op_set(b->backward, NN_VARIANCE, b->variance);
     nn_op_set(b->backward, NN_WORKSPACE, workspace);
@@ -113,7 +113,7 @@ tw_status nn_batch_norm(nn_net *net, const char *name, int relu)
     if (!src->diff) return tw_fail(TW_ERROR_ORDER, "%s: a batch norm cannot be the first layer", name);
     TW_TRY(nn_memory_like(src->data, &data));
     TW_TRY(nn_net_tensor(net, data, (size_t[]){src->channels, src->height, src->width}, &dst));
-    TW_TRY(declare(net, name, src->channels, &parameters));
+    TW_TRY(batch_norm_declare(net, name, src->channels, &parameters));
     TW_TRY(nn_net_append(net, sizeof(batch_norm), &ops, dst, &layer));
     batch_norm *b = (batch_norm *)layer;
     b->samples = net->images * src->height * src->width;

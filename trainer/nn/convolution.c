@@ -15,27 +15,27 @@ typedef struct convolution {
     pass forward, backward_data, backward_weights;
 } convolution;
 
-static tw_status run(const pass *p)
+static tw_status convolution_run(const pass *p)
 {
     for (size_t i = 0; i < p->load_count; i++) TW_TRY(nn_op_run(p->loads[i]));
     TW_TRY(nn_op_run(p->op));
     return nn_op_run(p->store);
 }
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status convolution_forward(nn_layer *layer, int training)
 {
     (void)training;
-    return run(&((convolution *)layer)->forward);
+    return convolution_run(&((convolution *)layer)->forward);
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status convolution_backward(nn_layer *layer)
 {
     const convolution *c = (convolution *)layer;
-    TW_TRY(run(&c->backward_data));
-    return run(&c->backward_weights);
+    TW_TRY(convolution_run(&c->backward_data));
+    return convolution_run(&c->backward_weights);
 }
 
-static const nn_layer_ops ops = {"convolution", forward, backward};
+static const nn_layer_ops ops = {"convolution", convolution_forward, convolution_backward};
 
 static tw_status reads(pass *p, nn_argument argument, const nn_memory *memory)
 {
@@ -63,7 +63,8 @@ typedef struct convolution_parameters {
     nn_memory *weight, *weight_gradient, *bias, *bias_gradient;
 } convolution_parameters;
 
-static tw_status declare(nn_net *net, const char *name, const nn_convolution_shape *s, convolution_parameters *p)
+static tw_status convolution_declare(nn_net *net, const char *name, const nn_convolution_shape *s,
+                                     convolution_parameters *p)
 {
     nn_declaration weight = {name, "weight", 4, {s->filters, s->channels, s->kernel, s->kernel}, NN_INITIAL_HE};
     nn_declaration bias = {name, "bias", 1, {s->filters}, NN_INITIAL_ZERO};
@@ -103,7 +104,7 @@ static tw_status build_backward_weights(convolution *c, const nn_convolution_sha
     return writes(p, NN_DIFF_WEIGHTS, parameters->weight_gradient);
 }
 
-static tw_status append(nn_net *net, const nn_convolution_shape *shape, const nn_op *op, nn_layer **layer)
+static tw_status convolution_append(nn_net *net, const nn_convolution_shape *shape, const nn_op *op, nn_layer **layer)
 {
     size_t height = (shape->height + 2 * shape->padding - shape->kernel) / shape->stride + 1;
     size_t width = (shape->width + 2 * shape->padding - shape->kernel) / shape->stride + 1;
@@ -114,14 +115,14 @@ static tw_status append(nn_net *net, const nn_convolution_shape *shape, const nn
     return nn_net_append(net, sizeof(convolution), &ops, dst, layer);
 }
 
-static tw_status build(nn_net *net, const char *name, const nn_convolution_shape *shape)
+static tw_status convolution_build(nn_net *net, const char *name, const nn_convolution_shape *shape)
 {
     convolution_parameters parameters;
     nn_layer *layer;
     nn_op *op;
     TW_TRY(nn_op_convolution_forward(net->engine, shape, &op));
-    TW_TRY(declare(net, name, shape, &parameters));
-    TW_TRY(append(net, shape, op, &layer));
+    TW_TRY(convolution_declare(net, name, shape, &parameters));
+    TW_TRY(convolution_append(net, shape, op, &layer));
     convolution *c = (convolution *)layer;
     c->forward.op = op;
     TW_TRY(build_forward(c, &parameters));
@@ -150,6 +151,6 @@ tw_status nn_convolution(nn_net *net, const char *name, const nn_convolution_opt
     if (src->height + 2 * o->padding < o->kernel || src->width + 2 * o->padding < o->kernel)
         return tw_fail(TW_ERROR_ARGUMENT, "%s: a kernel of %zu does not fit into images of %zu x %zu", name, o->kernel,
                        src->height, src->width);
-    TW_TRY(build(net, name, &shape));
+    TW_TRY(convolution_build(net, name, &shape));
     return o->relu ? nn_relu_applied(net) : TW_OK;
 }

@@ -23,7 +23,7 @@ void nn_depthwise_free(nn_depthwise *layer)
     nn_buffer_free(&layer->turned);
 }
 
-static void turn(const float *matrix, size_t rows, size_t columns, float *turned)
+static void depthwise_turn(const float *matrix, size_t rows, size_t columns, float *turned)
 {
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++) turned[c * rows + r] = matrix[r * columns + c];
@@ -66,7 +66,7 @@ tw_status nn_depthwise_forward(nn_depthwise *layer, const float *values, const n
 {
     const size_t width = layer->width, kernel = layer->kernel;
     TW_TRY(nn_buffer_reserve(&layer->turned, 2 * width * kernel));
-    turn(values + layer->weight, width, kernel, layer->turned.values);
+    depthwise_turn(values + layer->weight, width, kernel, layer->turned.values);
     for (size_t u = 0; u < rows->count; u++)
         forward_utterance(nn_rows_length(rows, u), width, kernel, layer->turned.values, values + layer->bias,
                           x + rows->first[u] * width, y + rows->first[u] * width);
@@ -97,14 +97,14 @@ tw_status nn_depthwise_backward(nn_depthwise *layer, const float *values, const 
     const size_t width = layer->width, kernel = layer->kernel;
     TW_TRY(nn_buffer_reserve(&layer->turned, 2 * width * kernel));
     float *weight = layer->turned.values, *dweight = weight + width * kernel;
-    turn(values + layer->weight, width, kernel, weight);
+    depthwise_turn(values + layer->weight, width, kernel, weight);
     memset(dweight, 0, width * kernel * sizeof *dweight);
     for (size_t u = 0; u < rows->count; u++) {
         const size_t at = rows->first[u] * width;
         backward_utterance(nn_rows_length(rows, u), width, kernel, weight, x + at, y_gradient + at, dweight,
                            x_gradient + at);
     }
-    turn(dweight, kernel, width, gradients + layer->weight);
+    depthwise_turn(dweight, kernel, width, gradients + layer->weight);
     nn_sum_rows(y_gradient, nn_rows_total(rows), width, gradients + layer->bias);
     return TW_OK;
 }

@@ -208,7 +208,7 @@ tw_status nn_memory_for(const nn_op *op, nn_argument argument, nn_memory **memor
     return present(layout) ? make_memory(op->engine, layout, memory) : TW_OK;
 }
 
-static void grow(size_t *bytes, size_t wanted)
+static void engine_dnnl_grow(size_t *bytes, size_t wanted)
 {
     if (*bytes < wanted) *bytes = wanted;
 }
@@ -218,7 +218,7 @@ void nn_memory_place(nn_memory *m, nn_region region, size_t offset)
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no op is asked for a temporary copy of what it lacks */
     m->region = region;
     m->offset = offset;
-    grow(&m->engine->bytes[region], offset + nn_memory_bytes(m));
+    engine_dnnl_grow(&m->engine->bytes[region], offset + nn_memory_bytes(m));
 }
 
 void nn_memory_append(nn_memory *m, nn_region region)

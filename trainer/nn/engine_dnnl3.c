@@ -12,7 +12,7 @@ void api_forget(api_layout layout)
     if (layout) dnnl_memory_desc_destroy(layout);
 }
 
-static int number(api_const_layout layout, dnnl_query_t what)
+static int engine_dnnl3_number(api_const_layout layout, dnnl_query_t what)
 {
     int value = 0;
     dnnl_memory_desc_query(layout, what, &value);
@@ -28,11 +28,11 @@ static const dnnl_dim_t *sizes(api_const_layout layout, dnnl_query_t what)
 
 api_layout_parts api_take_apart(api_const_layout l)
 {
-    return (api_layout_parts){.dims = number(l, dnnl_query_ndims_s32),
+    return (api_layout_parts){.dims = engine_dnnl3_number(l, dnnl_query_ndims_s32),
                               .size = sizes(l, dnnl_query_dims),
                               .padded_size = sizes(l, dnnl_query_padded_dims),
                               .strides = sizes(l, dnnl_query_strides),
-                              .block_count = number(l, dnnl_query_inner_nblks_s32),
+                              .block_count = engine_dnnl3_number(l, dnnl_query_inner_nblks_s32),
                               .blocks = sizes(l, dnnl_query_inner_blks),
                               .blocked_dims = sizes(l, dnnl_query_inner_idxs)};
 }

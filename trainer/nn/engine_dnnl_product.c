@@ -102,7 +102,7 @@ static tw_status make_operand(const nn_engine *e, size_t rows, size_t columns, i
     return status;
 }
 
-static tw_status fill(const nn_engine *e, dnnl_primitive_desc_t descriptor, engine_product *made)
+static tw_status engine_dnnl_product_fill(const nn_engine *e, dnnl_primitive_desc_t descriptor, engine_product *made)
 {
     const nn_product *p = &made->product;
     api_const_layout scratchpad = engine_wanted_layout(descriptor, DNNL_ARG_SCRATCHPAD);
@@ -155,7 +155,7 @@ static tw_status make_product(nn_engine *e, const nn_product *product, int prepa
     *made = (engine_product){.next = e->products, .product = *product, .prepared = prepared};
     e->products = made;
     tw_status status = describe_product(e, product, prepared, &descriptor);
-    if (status == TW_OK && engine_is_native(descriptor)) status = fill(e, descriptor, made);
+    if (status == TW_OK && engine_is_native(descriptor)) status = engine_dnnl_product_fill(e, descriptor, made);
     if (descriptor) dnnl_primitive_desc_destroy(descriptor);
     return status;
 }
@@ -197,7 +197,7 @@ static tw_status find_product(nn_engine *e, const nn_product *product, int prepa
 /* ---- running ---- */
 
 /* oneDNN writes the padding of a layout anew whenever a memory moves. */
-static tw_status place(dnnl_memory_t memory, const void *data)
+static tw_status engine_dnnl_product_place(dnnl_memory_t memory, const void *data)
 {
     void *old = NULL;
     dnnl_memory_get_data_handle(memory, &old);
@@ -215,8 +215,8 @@ static tw_status execute(const nn_engine *e, dnnl_primitive_t primitive, int cou
 static tw_status round_operand(const nn_engine *e, const rounding *r, const float *given, void *rounded)
 {
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, r->given}, {DNNL_ARG_DST, r->rounded}};
-    TW_TRY(place(r->given, given));
-    TW_TRY(place(r->rounded, rounded));
+    TW_TRY(engine_dnnl_product_place(r->given, given));
+    TW_TRY(engine_dnnl_product_place(r->rounded, rounded));
     return execute(e, r->primitive, 2, arguments);
 }
 
@@ -229,8 +229,8 @@ static tw_status multiply_rounded(const nn_engine *e, const engine_product *p, c
                                          {DNNL_ARG_DST, p->c},
                                          {DNNL_ARG_SCRATCHPAD, p->scratchpad}};
     TW_TRY(round_operand(e, &p->a, a, rounded));
-    TW_TRY(place(p->scratchpad, scratchpad));
-    TW_TRY(place(p->c, c));
+    TW_TRY(engine_dnnl_product_place(p->scratchpad, scratchpad));
+    TW_TRY(engine_dnnl_product_place(p->c, c));
     return execute(e, p->multiply, 4, arguments);
 }
 
@@ -311,7 +311,7 @@ tw_status nn_factor_multiply(const nn_factor *factor, const float *a, float *c)
     const engine_product *p = e->products;
     size_t a_bytes = nn_aligned(p->a.bytes);
     TW_TRY(nn_buffer_reserve(&e->workspace, (a_bytes + p->scratchpad_bytes) / sizeof(float) + 1));
-    TW_TRY(place(p->b.rounded, factor->own.values));
+    TW_TRY(engine_dnnl_product_place(p->b.rounded, factor->own.values));
     char *workspace = (char *)e->workspace.values;
     return multiply_rounded(e, p, a, workspace, workspace + a_bytes, c);
 }

@@ -62,7 +62,7 @@ static tw_status forward_block(const head *h, const block *b, float *y)
                              y + b->first * h->y_stride);
 }
 
-static tw_status forward_head(const head *h, float *y)
+static tw_status grouped_attention_forward_head(const head *h, float *y)
 {
     for (size_t first = 0; first < h->steps; first += BLOCK) {
         const block b = block_at(h, first);
@@ -97,7 +97,7 @@ tw_status nn_grouped_attention_forward(nn_grouped_attention *layer, size_t steps
     for (size_t s = 0; s < batch; s++)
         for (size_t i = 0; i < layer->heads; i++) {
             const head h = head_of(layer, steps, batch, s, i, qkv);
-            TW_TRY(forward_head(&h, y + (s * layer->heads + i) * layer->width));
+            TW_TRY(grouped_attention_forward_head(&h, y + (s * layer->heads + i) * layer->width));
         }
     return TW_OK;
 }
@@ -128,7 +128,7 @@ static tw_status backward_block(const head *h, const block *b, const head_gradie
                              g->k);
 }
 
-static tw_status backward_head(const head *h, const head_gradient *g)
+static tw_status grouped_attention_backward_head(const head *h, const head_gradient *g)
 {
     for (size_t first = 0; first < h->steps; first += BLOCK) {
         const block b = block_at(h, first);
@@ -149,7 +149,7 @@ tw_status nn_grouped_attention_backward(nn_grouped_attention *layer, size_t step
             float *own = qkv_gradient + s * row, *keys = own + keys_at(layer, i);
             const head_gradient g = {y_gradient + (s * layer->heads + i) * layer->width, own + i * layer->width, keys,
                                      keys + values, layer->scratch.values};
-            TW_TRY(backward_head(&h, &g));
+            TW_TRY(grouped_attention_backward_head(&h, &g));
         }
     return TW_OK;
 }
@@ -177,7 +177,7 @@ tw_status nn_grouped_attention_read(nn_grouped_attention *layer, size_t steps, c
         h.v = h.k + kept / 2;
         h.kv_stride = kept;
         h.probabilities = layer->probabilities.values;
-        TW_TRY(forward_head(&h, y + i * layer->width));
+        TW_TRY(grouped_attention_forward_head(&h, y + i * layer->width));
     }
     return TW_OK;
 }

@@ -61,8 +61,8 @@ void nn_layer_norm_forward(const nn_layer_norm *norm, const float *values, size_
 }
 
 /* The means, over a row, of g = dy * weight and of g times the normalised x. */
-static inline void project(size_t width, const float *weight, const float *x, const float *dy, const float moments[2],
-                           float means[2])
+static inline void layer_norm_project(size_t width, const float *weight, const float *x, const float *dy,
+                                      const float moments[2], float means[2])
 {
     float plain[LANES] = {0}, along[LANES] = {0};
     size_t i = 0;
@@ -88,7 +88,7 @@ NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight
     memset(dbias, 0, width * sizeof *dbias);
     for (size_t r = 0; r < rows; r++, x += width, dy += width, dx += width, moments += 2) {
         float means[2];
-        project(width, weight, x, dy, moments, means);
+        layer_norm_project(width, weight, x, dy, moments, means);
         for (size_t i = 0; i < width; i++) {
             const float normal = (x[i] - moments[0]) * moments[1];
             dweight[i] += dy[i] * normal;

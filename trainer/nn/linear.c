@@ -9,7 +9,7 @@ typedef struct linear {
     size_t images;
 } linear;
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status linear_forward(nn_layer *layer, int training)
 {
     const linear *l = (linear *)layer;
     (void)training;
@@ -17,7 +17,7 @@ static tw_status forward(nn_layer *layer, int training)
                              nn_memory_data(layer->dst->data));
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status linear_backward(nn_layer *layer)
 {
     const linear *l = (linear *)layer;
     const float *dy = nn_memory_data(layer->dst->diff);
@@ -28,7 +28,7 @@ static tw_status backward(nn_layer *layer)
                                      nn_memory_data(layer->src->diff));
 }
 
-static const nn_layer_ops ops = {"linear", forward, backward};
+static const nn_layer_ops ops = {"linear", linear_forward, linear_backward};
 
 tw_status nn_linear(nn_net *net, const char *name, size_t outputs, nn_initial initial)
 {

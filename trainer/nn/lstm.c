@@ -34,8 +34,8 @@ struct nn_lstm {
 
 /* ---- making ---- */
 
-static tw_status declare(const nn_lstm_options *options, const char *kind, size_t columns, int reverse, nn_table *table,
-                         size_t *offset)
+static tw_status lstm_declare(const nn_lstm_options *options, const char *kind, size_t columns, int reverse,
+                              nn_table *table, size_t *offset)
 {
     const size_t rows = 4 * options->shape.hidden;
     char name[64];
@@ -57,9 +57,9 @@ static tw_status declare(const nn_lstm_options *options, const char *kind, size_
 static tw_status declare_direction(const nn_lstm_options *options, int reverse, nn_table *table, direction *d)
 {
     d->reverse = reverse;
-    TW_TRY(declare(options, "weight_ih", options->shape.inputs, reverse, table, &d->input_weight));
-    TW_TRY(declare(options, "weight_hh", options->shape.hidden, reverse, table, &d->hidden_weight));
-    return declare(options, "bias_ih", 0, reverse, table, &d->bias);
+    TW_TRY(lstm_declare(options, "weight_ih", options->shape.inputs, reverse, table, &d->input_weight));
+    TW_TRY(lstm_declare(options, "weight_hh", options->shape.hidden, reverse, table, &d->hidden_weight));
+    return lstm_declare(options, "bias_ih", 0, reverse, table, &d->bias);
 }
 
 tw_status nn_lstm_create(const nn_lstm_options *options, nn_table *table, nn_lstm **lstm)
@@ -167,7 +167,7 @@ static size_t output_place(const nn_lstm *lstm, const direction *d, size_t step,
 
 /* ---- forward ---- */
 
-static tw_status reserve(nn_lstm *lstm, direction *d)
+static tw_status lstm_reserve(nn_lstm *lstm, direction *d)
 {
     const size_t steps = lstm->batch.steps;
     TW_TRY(nn_buffer_reserve(&d->gates, steps * 4 * state_floats(lstm)));
@@ -176,7 +176,7 @@ static tw_status reserve(nn_lstm *lstm, direction *d)
     return nn_buffer_reserve(&lstm->running, 2 * state_floats(lstm));
 }
 
-static void begin(nn_lstm *lstm, direction *d)
+static void lstm_begin(nn_lstm *lstm, direction *d)
 {
     const size_t first = step_at(lstm, d->reverse, 0), bytes = state_floats(lstm) * sizeof(float);
     float *output = before(lstm, d, &d->outputs, first), *cell = before(lstm, d, &d->cells, first);
@@ -189,7 +189,7 @@ static void begin(nn_lstm *lstm, direction *d)
     }
 }
 
-static void end(nn_lstm *lstm, direction *d)
+static void lstm_end(nn_lstm *lstm, direction *d)
 {
     const size_t last = step_at(lstm, d->reverse, lstm->batch.steps - 1), bytes = state_floats(lstm) * sizeof(float);
     if (!lstm->batch.state) return;
@@ -217,20 +217,20 @@ static tw_status forward_direction(nn_lstm *lstm, const float *values, direction
     const size_t hidden = lstm->shape.hidden, batch = lstm->batch.batch;
     const nn_affine inputs = inputs_of(lstm, d);
     const nn_product recurrent = {.transpose_b = 1, .m = batch, .n = 4 * hidden, .k = hidden, .beta = 1.0f};
-    TW_TRY(reserve(lstm, d));
+    TW_TRY(lstm_reserve(lstm, d));
     TW_TRY(nn_factor_prepare(lstm->engine, &recurrent, values + d->hidden_weight, &d->forward));
-    begin(lstm, d);
+    lstm_begin(lstm, d);
     TW_TRY(nn_affine_forward(&inputs, values, rows_of(lstm), lstm->batch.x, d->gates.values));
     for (size_t i = 0; i < lstm->batch.steps; i++) {
         size_t step = step_at(lstm, d->reverse, i);
         TW_TRY(nn_factor_multiply(&d->forward, before(lstm, d, &d->outputs, step), gates_at(lstm, d, step)));
         for (size_t s = 0; s < batch; s++) forward_cell(lstm, d, step, s);
     }
-    end(lstm, d);
+    lstm_end(lstm, d);
     return TW_OK;
 }
 
-static tw_status check(const nn_lstm *lstm, const nn_lstm_batch *batch)
+static tw_status lstm_check(const nn_lstm *lstm, const nn_lstm_batch *batch)
 {
     if (batch->steps == 0 || batch->batch == 0)
         return tw_fail(TW_ERROR_ARGUMENT, "an LSTM needs at least one step of one sequence, not %zu of %zu",
@@ -246,7 +246,7 @@ static tw_status check(const nn_lstm *lstm, const nn_lstm_batch *batch)
 
 tw_status nn_lstm_forward(nn_lstm *lstm, const float *values, const nn_lstm_batch *batch)
 {
-    TW_TRY(check(lstm, batch));
+    TW_TRY(lstm_check(lstm, batch));
     lstm->batch = *batch;
     for (size_t i = 0; i < lstm->directions; i++) TW_TRY(forward_direction(lstm, values, &lstm->direction[i]));
     return TW_OK;

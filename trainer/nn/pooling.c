@@ -6,20 +6,20 @@ typedef struct pooling {
     nn_op *forward, *backward;
 } pooling;
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status pooling_forward(nn_layer *layer, int training)
 {
     (void)training;
     return nn_op_run(((pooling *)layer)->forward);
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status pooling_backward(nn_layer *layer)
 {
     return nn_op_run(((pooling *)layer)->backward);
 }
 
-static const nn_layer_ops ops = {"pooling", forward, backward};
+static const nn_layer_ops ops = {"pooling", pooling_forward, pooling_backward};
 
-static tw_status connect(pooling *p, const nn_pooling_shape *shape)
+static tw_status pooling_connect(pooling *p, const nn_pooling_shape *shape)
 {
     const nn_tensor *src = p->layer.src, *dst = p->layer.dst;
     nn_memory *workspace;
@@ -54,7 +54,7 @@ static tw_status pool(nn_net *net, const nn_pooling_shape *shape)
     TW_TRY(nn_net_tensor(net, data, (size_t[]){src->channels, height, width}, &dst));
     TW_TRY(nn_net_append(net, sizeof(pooling), &ops, dst, &layer));
     ((pooling *)layer)->forward = op;
-    return connect((pooling *)layer, shape);
+    return pooling_connect((pooling *)layer, shape);
 }
 
 tw_status nn_max_pool(nn_net *net, const nn_window *w)

@@ -2,23 +2,23 @@
 #include "elementwise.h"
 #include "layer.h"
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status relu_forward(nn_layer *layer, int training)
 {
     (void)training;
     relu(nn_memory_data(layer->dst->data), nn_memory_floats(layer->dst->data));
     return TW_OK;
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status relu_backward(nn_layer *layer)
 {
     const nn_tensor *t = layer->dst;
     if (t->diff) relu_gradient(nn_memory_data(t->diff), nn_memory_data(t->data), nn_memory_floats(t->data));
     return TW_OK;
 }
 
-static const nn_layer_ops ops = {"relu", forward, backward};
+static const nn_layer_ops ops = {"relu", relu_forward, relu_backward};
 /* After an op that has applied it already. */
-static const nn_layer_ops applied_ops = {"relu", NULL, backward};
+static const nn_layer_ops applied_ops = {"relu", NULL, relu_backward};
 
 tw_status nn_relu(nn_net *net)
 {

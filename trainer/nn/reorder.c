@@ -6,18 +6,18 @@ typedef struct reorder {
     nn_op *forward, *backward;
 } reorder;
 
-static tw_status forward(nn_layer *layer, int training)
+static tw_status reorder_forward(nn_layer *layer, int training)
 {
     (void)training;
     return nn_op_run(((reorder *)layer)->forward);
 }
 
-static tw_status backward(nn_layer *layer)
+static tw_status reorder_backward(nn_layer *layer)
 {
     return nn_op_run(((reorder *)layer)->backward);
 }
 
-static const nn_layer_ops ops = {"reorder", forward, backward};
+static const nn_layer_ops ops = {"reorder", reorder_forward, reorder_backward};
 
 tw_status nn_change_layout(nn_net *net, nn_memory *like)
 {

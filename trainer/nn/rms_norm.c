@@ -45,7 +45,7 @@ void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t ro
 }
 
 /* The mean, over a row, of dy * weight times the normalised x. */
-static inline float project(size_t width, const float *weight, const float *x, const float *dy, float scale)
+static inline float rms_norm_project(size_t width, const float *weight, const float *x, const float *dy, float scale)
 {
     float lanes[LANES] = {0};
     size_t i = 0;
@@ -60,7 +60,7 @@ NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight
 {
     memset(dweight, 0, width * sizeof *dweight);
     for (size_t r = 0; r < rows; r++, x += width, dy += width, dx += width) {
-        const float scale = scales[r], along = project(width, weight, x, dy, scale);
+        const float scale = scales[r], along = rms_norm_project(width, weight, x, dy, scale);
         for (size_t i = 0; i < width; i++) {
             const float normal = x[i] * scale;
             dweight[i] += dy[i] * normal;

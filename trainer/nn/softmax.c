@@ -5,7 +5,7 @@
 
 enum { LANES = 16 }; /* running values side by side: the order of a sum is fixed, and a vector unit can follow it */
 
-static inline float largest(const float *row, size_t count)
+static inline float softmax_largest(const float *row, size_t count)
 {
     float lanes[LANES];
     size_t i = 0;
@@ -41,7 +41,7 @@ static inline float sum(const float *row, size_t count)
 
 static inline void softmax_row(float *row, size_t count)
 {
-    const float maximum = largest(row, count);
+    const float maximum = softmax_largest(row, count);
     for (size_t i = 0; i < count; i++) row[i] = nn_exp(row[i] - maximum);
     const float scale = 1.0f / sum(row, count);
     for (size_t i = 0; i < count; i++) row[i] *= scale;

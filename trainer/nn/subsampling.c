@@ -32,7 +32,7 @@ void nn_subsampling_free(nn_subsampling *layer)
 }
 
 /* (channels, inputs, taps) to (channels, taps, inputs), or back. */
-static void turn(const float *from, size_t channels, size_t rows, size_t columns, float *to)
+static void subsampling_turn(const float *from, size_t channels, size_t rows, size_t columns, float *to)
 {
     for (size_t c = 0; c < channels; c++, from += rows * columns, to += rows * columns)
         for (size_t i = 0; i < rows; i++)
@@ -83,7 +83,7 @@ static size_t outputs_of(const nn_subsampling *l, size_t length)
     return nn_halved(length) * nn_halved(l->bins);
 }
 
-static tw_status reserve(nn_subsampling *l, const nn_rows *rows)
+static tw_status subsampling_reserve(nn_subsampling *l, const nn_rows *rows)
 {
     size_t longest = 0;
     for (size_t u = 0; u < rows->count; u++)
@@ -120,8 +120,8 @@ static size_t place_out(const nn_subsampling *l, const nn_rows *halved, size_t u
 tw_status nn_subsampling_forward(nn_subsampling *layer, const float *values, const nn_rows *rows, const float *x,
                                  const nn_rows *halved, float *y)
 {
-    TW_TRY(reserve(layer, rows));
-    turn(values + layer->weight, layer->channels, layer->inputs, TAPS, layer->turned.values);
+    TW_TRY(subsampling_reserve(layer, rows));
+    subsampling_turn(values + layer->weight, layer->channels, layer->inputs, TAPS, layer->turned.values);
     for (size_t u = 0; u < rows->count; u++)
         TW_TRY(forward_utterance(layer, values + layer->bias, nn_rows_length(rows, u), x + place_in(layer, rows, u),
                                  y + place_out(layer, halved, u)));
@@ -151,15 +151,15 @@ tw_status nn_subsampling_backward(nn_subsampling *layer, const float *values, co
                                   float *x_gradient)
 {
     const size_t outputs = nn_rows_total(halved) * nn_halved(layer->bins), taps = TAPS * layer->inputs;
-    TW_TRY(reserve(layer, rows));
-    turn(values + layer->weight, layer->channels, layer->inputs, TAPS, layer->turned.values);
+    TW_TRY(subsampling_reserve(layer, rows));
+    subsampling_turn(values + layer->weight, layer->channels, layer->inputs, TAPS, layer->turned.values);
     relu_gradient(y_gradient, y, outputs * layer->channels);
     for (size_t u = 0; u < rows->count; u++)
         TW_TRY(backward_utterance(layer, nn_rows_length(rows, u), x + place_in(layer, rows, u),
                                   y_gradient + place_out(layer, halved, u), u == 0,
                                   x_gradient ? x_gradient + place_in(layer, rows, u) : NULL));
-    turn(layer->turned.values + layer->channels * taps, layer->channels, TAPS, layer->inputs,
-         gradients + layer->weight);
+    subsampling_turn(layer->turned.values + layer->channels * taps, layer->channels, TAPS, layer->inputs,
+                     gradients + layer->weight);
     nn_sum_rows(y_gradient, outputs, layer->channels, gradients + layer->bias);
     return TW_OK;
 }

@@ -34,7 +34,7 @@ typedef struct stretch {
     float decay;
 } stretch;
 
-static const char *name_of(optimiser_kind kind)
+static const char *optimiser_name_of(optimiser_kind kind)
 {
     static const char *const names[] = {"sgd", "adam", "adamw"};
     return names[kind];
@@ -45,14 +45,14 @@ tw_status optimiser_check(const optimiser_settings *s, const char *sync)
     int adaptive = s->kind != OPTIMISER_SGD, scheme = (int)strcspn(sync, ":");
     if (adaptive && s->nesterov)
         return tw_fail(TW_ERROR_ARGUMENT, "--nesterov is a form of SGD's momentum; leave it out with --optimizer %s",
-                       name_of(s->kind));
+                       optimiser_name_of(s->kind));
     if (!s->directed) return TW_OK;
     if (!adaptive) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
                    "for SGD, and no gradient to take moments of; write --optimizer sgd, or, beside %s, --sync "
                    "powersgd:rank=16, qsgd or fp8",
-                   name_of(s->kind), scheme, sync, name_of(s->kind));
+                   optimiser_name_of(s->kind), scheme, sync, optimiser_name_of(s->kind));
 }
 
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out)
@@ -86,7 +86,7 @@ void optimiser_hold(optimiser *o, size_t tensors)
     o->held = tensors;
 }
 
-static pass begin(optimiser *o, float rate, const float *gradients)
+static pass optimiser_begin(optimiser *o, float rate, const float *gradients)
 {
     const optimiser_settings s = o->settings;
     pass p = {.settings = s, .rate = rate, .gradients = gradients};
@@ -140,7 +140,7 @@ static inline void run_adam(const optimiser *o, const pass p, stretch all, const
     }
 }
 
-static inline void run(optimiser *o, const pass p, const float *parameters, float *dst, int taken)
+static inline void optimiser_run(optimiser *o, const pass p, const float *parameters, float *dst, int taken)
 {
     stretch all = {0};
     for (size_t t = 0; t < o->tensor_count; t++) {
@@ -157,12 +157,12 @@ static inline void run(optimiser *o, const pass p, const float *parameters, floa
 
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
 {
-    run(o, begin(o, rate, gradients), parameters, parameters, 1);
+    optimiser_run(o, optimiser_begin(o, rate, gradients), parameters, parameters, 1);
 }
 
 void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
 {
-    run(o, begin(o, rate, gradients), parameters, gradients, 0);
+    optimiser_run(o, optimiser_begin(o, rate, gradients), parameters, gradients, 0);
 }
 
 size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS])

@@ -8,7 +8,7 @@
 #include "value.h"
 
 /* "what was there,text", for a list that the command line goes on with. */
-static tw_status append(const options *set, const option_row *row, option_value *value)
+static tw_status options_append(const options *set, const option_row *row, option_value *value)
 {
     const char *before = *(char *const *)((const char *)set->target + row->offset);
     char *both;
@@ -28,7 +28,7 @@ tw_status option_set(options *set, size_t index, const char *text, const option_
         return TW_OK;
     }
     if (row->list && origin->source == OPTION_FROM_LINE && set->sources[index] == OPTION_FROM_LINE)
-        TW_TRY(append(set, row, &value));
+        TW_TRY(options_append(set, row, &value));
     option_value_store(row, set->target, value);
     set->sources[index] = (unsigned char)origin->source;
     return TW_OK;
@@ -44,7 +44,7 @@ static tw_status set_defaults(options *set)
     return TW_OK;
 }
 
-static tw_status refuse_unknown(const options *set, const char *word, size_t length)
+static tw_status options_refuse_unknown(const options *set, const char *word, size_t length)
 {
     const char *nearest = option_nearest(set->page, word + 2, length - 2);
     if (nearest)
@@ -66,7 +66,7 @@ static tw_status parse_option(options *set, int argc, char **argv, int *at)
     const char *word = argv[*at], *value = strchr(word, '=');
     size_t length = value ? (size_t)(value - word) : strlen(word);
     size_t index = option_find(set->page, word + 2, length - 2);
-    if (index == set->page->count || set->page->rows[index].file_only) return refuse_unknown(set, word, length);
+    if (index == set->page->count || set->page->rows[index].file_only) return options_refuse_unknown(set, word, length);
 
     const option_row *row = &set->page->rows[index];
     if (value)

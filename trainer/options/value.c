@@ -118,7 +118,7 @@ static bool is_within(const option_row *row, double number, const option_origin 
     return number >= option_least(row) && number <= row->most;
 }
 
-static bool read_value(const option_row *row, const char *text, const option_origin *origin, option_value *value)
+static bool value_read_value(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
     switch (row->kind) {
     case OPTION_FLAG:
@@ -139,7 +139,7 @@ static bool read_value(const option_row *row, const char *text, const option_ori
 tw_status option_value_read(const option_row *row, const char *text, const option_origin *origin, option_value *value)
 {
     if (row->kind != OPTION_TEXT) TW_TRY(words_check_printed(origin->blame, origin->label, text));
-    if (!read_value(row, text, origin, value)) {
+    if (!value_read_value(row, text, origin, value)) {
         char right[512];
         if (row->kind == OPTION_REAL && is_too_small(text))
             return tw_fail(

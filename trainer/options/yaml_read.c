@@ -26,7 +26,7 @@ static tw_status refuse_yaml(const reader *r)
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not YAML: %s", r->name, parser->problem_mark.line + 1, parser->problem);
 }
 
-static tw_status advance(reader *r)
+static tw_status yaml_read_advance(reader *r)
 {
     yaml_event_delete(&r->event);
     return yaml_parser_parse(&r->parser, &r->event) ? TW_OK : refuse_yaml(r);
@@ -52,7 +52,7 @@ static bool is_null(const yaml_event_t *event)
     return *text == 0 || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
 }
 
-static tw_status refuse_unknown(const reader *r, const char *key)
+static tw_status yaml_read_refuse_unknown(const reader *r, const char *key)
 {
     const char *nearest = option_nearest(r->set->page, key, strlen(key));
     if (nearest)
@@ -66,7 +66,7 @@ static tw_status read_key(reader *r, size_t *index)
     const char *key = scalar_text(&r->event);
     if (!key) return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a key must be the name of an option", r->name, line(r));
     *index = option_find(page, key, strlen(key));
-    if (*index == page->count) return refuse_unknown(r, key);
+    if (*index == page->count) return yaml_read_refuse_unknown(r, key);
     if (page->rows[*index].line_only)
         return tw_fail(TW_ERROR_FORMAT, "%s:%zu: %s belongs on the command line", r->name, line(r), key);
     if (r->seen[*index]) return tw_fail(TW_ERROR_FORMAT, "%s:%zu: %s is there twice", r->name, line(r), key);
@@ -74,7 +74,7 @@ static tw_status read_key(reader *r, size_t *index)
     return TW_OK;
 }
 
-static tw_status read_value(reader *r, size_t index)
+static tw_status yaml_read_read_value(reader *r, size_t index)
 {
     const option_row *row = &r->set->page->rows[index];
     const char *text = scalar_text(&r->event);
@@ -92,26 +92,26 @@ static tw_status read_mapping(reader *r)
 {
     for (;;) {
         size_t index = 0;
-        TW_TRY(advance(r));
+        TW_TRY(yaml_read_advance(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return TW_OK;
         TW_TRY(read_key(r, &index));
-        TW_TRY(advance(r));
-        TW_TRY(read_value(r, index));
+        TW_TRY(yaml_read_advance(r));
+        TW_TRY(yaml_read_read_value(r, index));
     }
 }
 
 static tw_status read_stream(reader *r)
 {
-    TW_TRY(advance(r)); /* the stream starts */
-    TW_TRY(advance(r)); /* the document starts, or the stream ends: a file of comments is fine */
+    TW_TRY(yaml_read_advance(r)); /* the stream starts */
+    TW_TRY(yaml_read_advance(r)); /* the document starts, or the stream ends: a file of comments is fine */
     if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
-    TW_TRY(advance(r));
+    TW_TRY(yaml_read_advance(r));
     if (r->event.type == YAML_MAPPING_START_EVENT)
         TW_TRY(read_mapping(r));
     else if (!is_null(&r->event))
         return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not a list of options, one \"name: value\" a line", r->name, line(r));
-    TW_TRY(advance(r)); /* the document ends */
-    TW_TRY(advance(r));
+    TW_TRY(yaml_read_advance(r)); /* the document ends */
+    TW_TRY(yaml_read_advance(r));
     if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a second document begins; one is enough", r->name, line(r));
 }
@@ -131,7 +131,7 @@ static tw_status pass_over(reader *r)
         depth -= type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT;
         if (depth > DEEPEST)
             return tw_fail(TW_ERROR_FORMAT, "%s:%zu: lists within lists, deeper than %d", r->name, line(r), DEEPEST);
-        if (depth > 0) TW_TRY(advance(r));
+        if (depth > 0) TW_TRY(yaml_read_advance(r));
     } while (depth > 0);
     return TW_OK;
 }
@@ -142,7 +142,7 @@ static tw_status take_if_named(reader *r, const char *name, char **value)
     const char *key = scalar_text(&r->event);
     bool found = key && strcmp(key, name) == 0;
     TW_TRY(pass_over(r));
-    TW_TRY(advance(r));
+    TW_TRY(yaml_read_advance(r));
     const char *text = found ? scalar_text(&r->event) : NULL;
     if (text && !(*value = strdup(text))) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
     return pass_over(r);
@@ -150,12 +150,12 @@ static tw_status take_if_named(reader *r, const char *name, char **value)
 
 static tw_status look_for(reader *r, const char *name, char **value)
 {
-    TW_TRY(advance(r)); /* the stream starts */
-    TW_TRY(advance(r)); /* the document starts, or the stream ends */
-    if (r->event.type != YAML_STREAM_END_EVENT) TW_TRY(advance(r));
+    TW_TRY(yaml_read_advance(r)); /* the stream starts */
+    TW_TRY(yaml_read_advance(r)); /* the document starts, or the stream ends */
+    if (r->event.type != YAML_STREAM_END_EVENT) TW_TRY(yaml_read_advance(r));
     if (r->event.type != YAML_MAPPING_START_EVENT) return TW_OK;
     while (!*value) {
-        TW_TRY(advance(r));
+        TW_TRY(yaml_read_advance(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return TW_OK;
         TW_TRY(take_if_named(r, name, value));
     }

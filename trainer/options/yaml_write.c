@@ -11,7 +11,7 @@
 #include "value.h"
 
 /* Hands an event that was made to the emitter, which frees it. */
-static bool emit(yaml_emitter_t *emitter, yaml_event_t *event, int made)
+static bool yaml_write_emit(yaml_emitter_t *emitter, yaml_event_t *event, int made)
 {
     return made && yaml_emitter_emit(emitter, event);
 }
@@ -21,7 +21,7 @@ static bool emit_scalar(yaml_emitter_t *emitter, const char *text, yaml_scalar_s
     yaml_event_t event;
     int made =
         yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text, (int)strlen(text), 1, 1, style);
-    return emit(emitter, &event, made);
+    return yaml_write_emit(emitter, &event, made);
 }
 
 /* A path that means the same from any folder, malloc'd; NULL where `value` does, or nobody knows where this is. */
@@ -59,17 +59,18 @@ static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, con
 static bool emit_start(yaml_emitter_t *emitter)
 {
     yaml_event_t event;
-    return emit(emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING)) &&
-           emit(emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1)) &&
-           emit(emitter, &event, yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE));
+    return yaml_write_emit(emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING)) &&
+           yaml_write_emit(emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1)) &&
+           yaml_write_emit(emitter, &event,
+                           yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE));
 }
 
 static bool emit_end(yaml_emitter_t *emitter)
 {
     yaml_event_t event;
-    return emit(emitter, &event, yaml_mapping_end_event_initialize(&event)) &&
-           emit(emitter, &event, yaml_document_end_event_initialize(&event, 1)) &&
-           emit(emitter, &event, yaml_stream_end_event_initialize(&event));
+    return yaml_write_emit(emitter, &event, yaml_mapping_end_event_initialize(&event)) &&
+           yaml_write_emit(emitter, &event, yaml_document_end_event_initialize(&event, 1)) &&
+           yaml_write_emit(emitter, &event, yaml_stream_end_event_initialize(&event));
 }
 
 static tw_status write_events(yaml_emitter_t *emitter, const options *set, const char *name)

@@ -97,7 +97,7 @@ static double share_of(const range *axis, double value)
 /* --- the script ----------------------------------------------------------------------------------------------- */
 
 /* In single quotes gnuplot takes a text as it is. */
-static void write_text(FILE *script, const char *text)
+static void plot_write_text(FILE *script, const char *text)
 {
     fputc('\'', script);
     for (; *text; text++) {
@@ -110,7 +110,7 @@ static void write_text(FILE *script, const char *text)
 static void set_text(FILE *script, const char *what, const char *text)
 {
     fprintf(script, "set %s ", what);
-    write_text(script, text ? text : "");
+    plot_write_text(script, text ? text : "");
     fputs(" noenhanced\n", script);
 }
 
@@ -127,7 +127,7 @@ static void set_axis(FILE *script, char axis, const range *r, const char *label,
     set_text(script, name, label);
     fprintf(script, "%s logscale %c\nset %crange [%.9g:%.9g]\nset format %c ", r->logarithmic ? "set" : "unset", axis,
             axis, r->low, r->high, axis);
-    write_text(script, format ? format : number_format(r));
+    plot_write_text(script, format ? format : number_format(r));
     fputc('\n', script);
 }
 
@@ -195,7 +195,7 @@ static void write_label(FILE *script, const plot_curve *curve, const plot_point 
     const char *colour = plot_colour(curve->colour);
     name_curve(curve, end->y, text);
     fputs("set label ", script);
-    write_text(script, text);
+    plot_write_text(script, text);
     fprintf(script, " at graph 1,%.4f left offset 0.8,0 front noenhanced textcolor rgb '%s'\n", height, colour);
     fprintf(script,
             "set arrow from graph %.4f,%.4f to graph 1.01,%.4f nohead dashtype 3 linewidth 1 linecolor rgb '%s'\n",
@@ -266,7 +266,7 @@ static void write_script(FILE *script, const plot_picture *picture, size_t shown
     fprintf(script, "set multiplot layout %zu,%zu", lines, columns);
     if (picture->title) {
         fputs(" title ", script);
-        write_text(script, picture->title);
+        plot_write_text(script, picture->title);
         fputs(" noenhanced", script);
     }
     fputc('\n', script);
@@ -285,7 +285,7 @@ static void write_points(FILE *data, const plot_picture *picture)
             const plot_curve *curve = &panel->curves[c];
             if (!last_shown(panel, curve)) continue;
             fputs("# ", data);
-            write_text(data, curve->name);
+            plot_write_text(data, curve->name);
             fprintf(data, ": %s, %s\n", panel->x_label, panel->y_label);
             for (size_t i = 0; i < curve->count; i++)
                 if (is_shown(panel, curve->points[i]))

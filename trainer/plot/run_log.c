@@ -21,7 +21,7 @@ const char *run_log_text(const cJSON *object, const char *key)
 /* --- lines ---------------------------------------------------------------------------------------------------- */
 
 /* A run that goes on from an earlier step takes these steps again. */
-static tw_status add_line(run_lines *all, const run_line *line)
+static tw_status run_log_add_line(run_lines *all, const run_line *line)
 {
     while (all->count && all->lines[all->count - 1].values[RUN_STEP] >= line->values[RUN_STEP]) all->count--;
     if (all->count == all->room) {
@@ -35,7 +35,7 @@ static tw_status add_line(run_lines *all, const run_line *line)
     return TW_OK;
 }
 
-static run_line line_of(const cJSON *line, const char *loss)
+static run_line run_log_line_of(const cJSON *line, const char *loss)
 {
     return (run_line){{[RUN_STEP] = run_log_number(line, NULL, "step"),
                        [RUN_EPOCH] = run_log_number(line, NULL, "epoch"),
@@ -64,11 +64,11 @@ static tw_status take_evaluation(run_log *log, const cJSON *line)
     if (!*log->split) find_split(log, line);
     snprintf(loss, sizeof loss, "%s_loss", log->split);
     if (!cJSON_HasObjectItem(line, loss)) return TW_OK; /* the test at the end, of a run that has validated */
-    run_line evaluation = line_of(line, loss);
+    run_line evaluation = run_log_line_of(line, loss);
     evaluation.values[RUN_METRIC] = run_log_number(line, NULL, log->metric) * (log->percent ? 100 : 1);
     return isnan(evaluation.values[RUN_STEP]) || isnan(evaluation.values[RUN_METRIC])
                ? TW_OK
-               : add_line(&log->evaluations, &evaluation);
+               : run_log_add_line(&log->evaluations, &evaluation);
 }
 
 /* A run of version 0.1 named its metric at its end only. */
@@ -90,8 +90,8 @@ static tw_status take_line(run_log *log, cJSON *line)
         take_start(log, line);
         return TW_OK;
     }
-    run_line step = line_of(line, "loss");
-    if (strcmp(kind, "step") == 0 && isfinite(step.values[RUN_STEP])) status = add_line(&log->steps, &step);
+    run_line step = run_log_line_of(line, "loss");
+    if (strcmp(kind, "step") == 0 && isfinite(step.values[RUN_STEP])) status = run_log_add_line(&log->steps, &step);
     if (strcmp(kind, "epoch") == 0) status = take_evaluation(log, line);
     cJSON_Delete(line);
     return status;

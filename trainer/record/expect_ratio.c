@@ -2,7 +2,7 @@
 #include "error.h"
 #include <string.h>
 
-static tw_status refuse_unknown(const train_settings *s)
+static tw_status expect_ratio_refuse_unknown(const train_settings *s)
 {
     return tw_fail(
         TW_ERROR_ARGUMENT,
@@ -30,5 +30,5 @@ tw_status expect_ratio_check(worker *w, const totals *mean)
     double packet = v[TOTAL_MESSAGE_PACKET], reached = packet > 0 ? v[TOTAL_MESSAGE_FP32] / packet : 0;
     if (s->expect_ratio == 0 || reached >= s->expect_ratio) return TW_OK;
     w->agreed = 1;
-    return packet > 0 ? refuse_missed(s, v, reached) : refuse_unknown(s);
+    return packet > 0 ? refuse_missed(s, v, reached) : expect_ratio_refuse_unknown(s);
 }

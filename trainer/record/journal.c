@@ -165,7 +165,7 @@ void journal_close(journal *j)
         run_lock_release(j->lock);
 }
 
-static cJSON *line_of(const worker *w, const char *kind, const totals *sums)
+static cJSON *journal_line_of(const worker *w, const char *kind, const totals *sums)
 {
     cJSON *line = cJSON_CreateObject();
     cJSON_AddStringToObject(line, "kind", kind);
@@ -194,7 +194,7 @@ static tw_status measure_step(journal *j, const worker *w, cJSON *line)
 static tw_status record_step(journal *j, const worker *w, double loss, const totals *sums)
 {
     double rate = schedule_rate(&w->schedule, w->step - 1);
-    cJSON *line = line_of(w, "step", sums);
+    cJSON *line = journal_line_of(w, "step", sums);
     cJSON_AddNumberToObject(line, "loss", loss);
     cJSON_AddNumberToObject(line, "lr", rate);
     tw_status measured = measure_step(j, w, line);
@@ -239,7 +239,7 @@ tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
     TW_TRY(worker_totals(w, &sums));
     progress_epoch(&j->progress, w, result, &sums);
     if (!j->metrics) return TW_OK;
-    cJSON *line = line_of(w, "epoch", &sums);
+    cJSON *line = journal_line_of(w, "epoch", &sums);
     cJSON_AddStringToObject(line, "weights", result->own ? "own" : w->judged ? "best" : "all");
     cJSON_AddNumberToObject(line, "train_loss", result->train_loss);
     return record_split(j, w, result, line);

@@ -49,7 +49,7 @@ void progress_begin(progress *p, FILE *stream, const worker *w)
 }
 
 /* Nobody reads it any more, as after `| head`. */
-static void show(progress *p)
+static void progress_show(progress *p)
 {
     if ((fflush(p->stream) != 0 || ferror(p->stream)) && errno == EPIPE) interrupt_ask();
 }
@@ -69,7 +69,7 @@ void progress_say(progress *p, const char *format, ...)
     vfprintf(p->stream, format, args);
     va_end(args);
     fputc('\n', p->stream);
-    show(p);
+    progress_show(p);
 }
 
 /* Columns of the terminal, as it is now: a person may have changed it. */
@@ -112,7 +112,7 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
         show_bar(p, w, text);
     else
         fprintf(p->stream, "%s\n", text);
-    show(p);
+    progress_show(p);
 }
 
 /* Whose bytes rank 0's are: with hosts, those of a worker that also speaks for the others of its host. */
@@ -122,7 +122,7 @@ static const char *senders(const worker *w)
 }
 
 /* Whose weights the figures are of, where that is not what the line says of the step. */
-static const char *whose(const worker *w, const evaluation *result, char text[64])
+static const char *progress_whose(const worker *w, const evaluation *result, char text[64])
 {
     if (w->judged) snprintf(text, 64, " (weights of step %llu)", (unsigned long long)result->step);
     return w->judged ? text : result->own ? " (rank 0's)" : "";
@@ -134,7 +134,7 @@ void progress_epoch(progress *p, const worker *w, const evaluation *result, cons
     progress_say(p, "epoch %-3llu step %-7llu train loss %.4f  %s loss %.4f  %s%s  %s sent %s  %s",
                  (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
                  (unsigned long long)w->step, result->train_loss, task_split_name(result->split), result->loss,
-                 task_metric_text(w->task->metrics, &result->score, metric), whose(w, result, of),
+                 task_metric_text(w->task->metrics, &result->score, metric), progress_whose(w, result, of),
                  bytes_text(sums->values[TOTAL_BYTES_SENT], sent), senders(w),
                  time_text(sums->values[TOTAL_SECONDS_WALL], passed));
     if (!w->task->tell) return;

@@ -113,7 +113,7 @@ static double wall_time(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static tw_status append(tensorboard *board, const uint8_t *record, size_t size)
+static tw_status tensorboard_append(tensorboard *board, const uint8_t *record, size_t size)
 {
     if (fwrite(record, 1, size, board->file) == size && fflush(board->file) == 0) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s could not be written: %s", board->path, strerror(errno));
@@ -130,7 +130,7 @@ tw_status tensorboard_open(const char *folder, tensorboard **out)
     uint8_t record[TENSORBOARD_RECORD_MAX];
     size_t size = tensorboard_version_record(wall_time(), record);
     tw_status status = regular_file_stream(board->path, "a", &board->file);
-    if (status == TW_OK) status = append(board, record, size);
+    if (status == TW_OK) status = tensorboard_append(board, record, size);
     if (status == TW_OK)
         *out = board;
     else
@@ -149,5 +149,5 @@ tw_status tensorboard_scalar(tensorboard *board, const char *tag, uint64_t step,
 {
     uint8_t record[TENSORBOARD_RECORD_MAX];
     size_t size = tensorboard_scalar_record(wall_time(), step, tag, value, record);
-    return append(board, record, size);
+    return tensorboard_append(board, record, size);
 }

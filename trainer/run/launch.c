@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void tell(const char *text)
+static void launch_tell(const char *text)
 {
     fprintf(stderr, "thinwire: %s\n", text);
 }
@@ -72,7 +72,7 @@ static int run_seats(seat *seats, int count)
     }
     for (int r = 0; r < started; r++) pthread_join(seats[r].thread, NULL);
     const seat *cause = first_cause(seats, count);
-    if (cause->status != TW_OK) tell(cause->text);
+    if (cause->status != TW_OK) launch_tell(cause->text);
     return exit_code(cause->status, &cause->result);
 }
 
@@ -107,7 +107,7 @@ static int seat_all(const train_settings *settings, const task *work, int count)
 }
 
 /* That may take minutes, and there is nothing to save meanwhile. */
-static tw_status load(const train_settings *settings, task **work)
+static tw_status launch_load(const train_settings *settings, task **work)
 {
     interrupt_ends_with(EXIT_INTERRUPTED);
     tw_status status = settings->task->load(settings->own, work);
@@ -119,7 +119,7 @@ static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
     if (seal_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
-    if (load(settings, &work) != TW_OK) return launcher_refuse();
+    if (launch_load(settings, &work) != TW_OK) return launcher_refuse();
     int code = seat_all(settings, work, settings->workers > 0 ? (int)settings->workers : 1);
     settings->task->release(work);
     return code;
@@ -127,7 +127,7 @@ static int launch_threads(const train_settings *settings)
 
 /* --------------------------------------------------------------------------------------- one rank a process ----- */
 
-static tw_status check_size(const train_settings *settings, tw_comm *comm)
+static tw_status launch_check_size(const train_settings *settings, tw_comm *comm)
 {
     int size = tw_comm_size(comm);
     if (settings->workers == 0 || settings->workers == size) return TW_OK;
@@ -145,11 +145,11 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
 {
     task *work = NULL;
     TW_TRY(set_limits(settings, comm));
-    tw_status status = check_size(settings, comm);
+    tw_status status = launch_check_size(settings, comm);
     /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
     if (is_joined(comm) || settings->resume) TW_TRY(agree_ranks(comm, join_compare(settings, comm), &result->agreed));
     if (status == TW_OK) status = plugins_load(settings->plugin);
-    if (status == TW_OK) status = load(settings, &work);
+    if (status == TW_OK) status = launch_load(settings, &work);
     status = agree_ranks(comm, status, &result->agreed);
     if (status == TW_OK) status = agree_ranks(comm, agree_data(comm, work), &result->agreed);
     if (status == TW_OK) status = run_worker(settings, work, comm, result);
@@ -193,7 +193,7 @@ static int run_alone(const train_settings *settings, tw_comm *comm)
 {
     run_result result = {0};
     tw_status status = run_rank(settings, comm, &result);
-    if (status != TW_OK && is_mine_to_tell(comm, status, &result)) tell(tw_last_error());
+    if (status != TW_OK && is_mine_to_tell(comm, status, &result)) launch_tell(tw_last_error());
     int code = exit_code(status, &result);
     tw_comm_destroy(comm);
     return code;
@@ -208,7 +208,7 @@ static int refuse_separate_tasks(void)
             "srun --mpi=pmix, or let them meet with --join HOST:PORT --workers %d; --transport threads trains in each "
             "of them",
             launcher_tasks(), launcher_tasks());
-    if (!number || atoi(number) == 0) tell(tw_last_error());
+    if (!number || atoi(number) == 0) launch_tell(tw_last_error());
     return EXIT_INPUT;
 }
 
@@ -238,7 +238,7 @@ static int launch_joined(const train_settings *settings)
     tw_status status = join_open(settings, &comm);
     interrupt_listen(); /* until then there is nothing to save, and a signal ends the process */
     if (status == TW_OK) return run_joined(settings, comm);
-    tell(tw_last_error());
+    launch_tell(tw_last_error());
     return status == TW_ERROR_PEER ? EXIT_PEER_LOST : EXIT_INPUT;
 }
 

@@ -50,7 +50,7 @@ static tw_status tell_unwritten(const run *r)
 
 /* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
  */
-static tw_status evaluate(run *r, task_split split)
+static tw_status run_evaluate(run *r, task_split split)
 {
     if (r->looked[split] == r->worker.step) return TW_OK;
     evaluation *seen = &r->looks[split];
@@ -65,7 +65,7 @@ static tw_status evaluate(run *r, task_split split)
     return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
 }
 
-static tw_status save(run *r)
+static tw_status run_save(run *r)
 {
     if (r->saved_step == r->worker.step) return TW_OK;
     worker *w = &r->worker;
@@ -104,9 +104,9 @@ static tw_status do_duties(run *r, const duties *due)
     worker *w = &r->worker;
     task_split watched = task_watched(w->task);
     if (due->check) TW_TRY(agree_replicas(w));
-    if (due->evaluate) TW_TRY(evaluate(r, watched));
+    if (due->evaluate) TW_TRY(run_evaluate(r, watched));
     if (due->observe && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
-    return due->save || w->best.step == w->step ? save(r) : TW_OK;
+    return due->save || w->best.step == w->step ? run_save(r) : TW_OK;
 }
 
 static tw_status after_step(run *r)
@@ -123,7 +123,7 @@ static tw_status after_step(run *r)
     return worker_show_own(w);
 }
 
-static tw_status step(run *r)
+static tw_status run_step(run *r)
 {
     double loss;
     TW_TRY(worker_step(&r->worker, &loss));
@@ -137,7 +137,7 @@ static tw_status judge(run *r)
     worker *w = &r->worker;
     const task_score *best = &w->best.score;
     evaluation *validation = &r->looks[TASK_VALIDATION];
-    TW_TRY(evaluate(r, task_watched(w->task)));
+    TW_TRY(run_evaluate(r, task_watched(w->task)));
     if (w->unseen) return TW_OK;
     TW_TRY(best_take(w));
     if (w->judged) {
@@ -145,7 +145,7 @@ static tw_status judge(run *r)
         validation->score = *best;
         validation->loss = best->loss / best->count;
     }
-    return w->task->has_test ? evaluate(r, TASK_TEST) : TW_OK;
+    return w->task->has_test ? run_evaluate(r, TASK_TEST) : TW_OK;
 }
 
 /* Before the end, and after a checkpoint. */
@@ -156,7 +156,7 @@ static tw_status stop(run *r)
     return TW_OK;
 }
 
-static tw_status finish(run *r, int *interrupted)
+static tw_status run_finish(run *r, int *interrupted)
 {
     totals mean;
     const task *t = r->worker.task;
@@ -209,7 +209,7 @@ static tw_status open_journals(run *r)
     return agree_status(w, w->first_on_disk && w->rank > 0 ? journal_share(&r->journal, w) : TW_OK);
 }
 
-static tw_status begin(run *r)
+static tw_status run_begin(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
@@ -261,7 +261,7 @@ static tw_status walk(run *r, uint64_t target, int *stopped)
 }
 
 /* The workers become one again; *stopped: of some rank that did not reach its target. */
-static tw_status meet(run *r, int *stopped)
+static tw_status run_meet(run *r, int *stopped)
 {
     worker *w = &r->worker;
     TW_TRY(worker_end(w));
@@ -289,13 +289,13 @@ static tw_status train_apart(run *r, int *interrupted)
     for (;;) {
         TW_TRY(next_meeting(r, &target));
         TW_TRY(walk(r, target, interrupted));
-        TW_TRY(meet(r, interrupted));
+        TW_TRY(run_meet(r, interrupted));
         int last = target == w->steps;
-        if (!*interrupted && (last || w->task->has_validation)) TW_TRY(evaluate(r, task_watched(w->task)));
+        if (!*interrupted && (last || w->task->has_validation)) TW_TRY(run_evaluate(r, task_watched(w->task)));
         TW_TRY(checkpoint_write(w));
         *interrupted |= w->unseen;
         if (*interrupted) return stop(r);
-        if (last) return finish(r, interrupted);
+        if (last) return run_finish(r, interrupted);
         TW_TRY(worker_begin(w));
     }
 }
@@ -307,21 +307,21 @@ static tw_status train_together(run *r, int *interrupted)
     while (w->step < w->steps && !w->unseen) {
         if (!w->exchange->meets || w->exchange->meets(w)) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
         if (*interrupted) break;
-        TW_TRY(step(r));
+        TW_TRY(run_step(r));
     }
     *interrupted |= w->unseen;
-    if (!*interrupted) return finish(r, interrupted);
+    if (!*interrupted) return run_finish(r, interrupted);
     tw_status lost = w->lost ? worker_lost(w) : TW_OK; /* with weights of its own: its gradients are spoilt */
     TW_TRY(agree_status(w, lost));
     TW_TRY(worker_show_shared(w));
-    TW_TRY(save(r));
+    TW_TRY(run_save(r));
     return stop(r);
 }
 
-static tw_status train(run *r, int *interrupted)
+static tw_status run_train(run *r, int *interrupted)
 {
     const exchange *way = r->worker.exchange;
-    TW_TRY(begin(r));
+    TW_TRY(run_begin(r));
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }
 
@@ -330,7 +330,7 @@ tw_status run_worker(const train_settings *settings, const task *work, tw_comm *
     run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}};
     *result = (run_result){0};
     tw_status status = worker_create(settings, work, comm, &r.worker);
-    if (status == TW_OK) status = train(&r, &result->interrupted);
+    if (status == TW_OK) status = run_train(&r, &result->interrupted);
     result->agreed = r.worker.agreed;
     result->diverged = r.worker.diverged;
     journal_close(&r.journal);

@@ -127,7 +127,7 @@ static const char *find_suitable(const suitable *all, size_t count, const char *
     return NULL;
 }
 
-static const char *fallback(const void *settings, const char *option)
+static const char *asr_fallback(const void *settings, const char *option)
 {
     static const suitable both[] = {{"epochs", "30"}, {"batch", "4"}, {"schedule", "cosine"}, {"warmup", "100"}};
     static const suitable lstm[] = {{"lr", "0.05"}, {"clip", "1"}};
@@ -277,7 +277,7 @@ static tw_status load_corpus(const asr_settings *s, speech_corpus *corpus)
     return s->validation > 0 ? speech_corpus_hold_out(s->validation, corpus) : TW_OK;
 }
 
-static tw_status fill(const asr_settings *s, asr_data *d)
+static tw_status asr_fill(const asr_settings *s, asr_data *d)
 {
     if (!s->data)
         return tw_fail(TW_ERROR_ARGUMENT,
@@ -294,7 +294,7 @@ static tw_status fill(const asr_settings *s, asr_data *d)
     return d->kind->load(d);
 }
 
-static void release(task *t)
+static void asr_release(task *t)
 {
     asr_data *d = (asr_data *)t;
     if (!d) return;
@@ -303,7 +303,7 @@ static void release(task *t)
     free(d);
 }
 
-static tw_status load(const void *settings, task **out)
+static tw_status asr_load(const void *settings, task **out)
 {
     const asr_settings *s = settings;
     asr_data *d = calloc(1, sizeof *d);
@@ -315,15 +315,15 @@ static tw_status load(const void *settings, task **out)
                      .items = d->kind->items,
                      .has_test = true,
                      .batch_of = d->kind->batch_of};
-    tw_status status = fill(s, d);
+    tw_status status = asr_fill(s, d);
     if (status == TW_OK)
         *out = &d->base;
     else
-        release(&d->base);
+        asr_release(&d->base);
     return status;
 }
 
-static tw_status fits(const task *t, const learner_place *place)
+static tw_status asr_fits(const task *t, const learner_place *place)
 {
     const asr_data *d = (const asr_data *)t;
     return task_check_batch(t, place, d->kind->count(d));
@@ -370,7 +370,7 @@ static tw_status create_network(asr_learner *l)
     return TW_OK;
 }
 
-static tw_status open(learner *base)
+static tw_status asr_open(learner *base)
 {
     asr_learner *l = (asr_learner *)base;
     l->order_epoch = UINT64_MAX;
@@ -378,7 +378,7 @@ static tw_status open(learner *base)
     return create_network(l);
 }
 
-static void close(learner *base)
+static void asr_close(learner *base)
 {
     asr_learner *l = (asr_learner *)base;
     if (l->own) asr_data_of(l)->kind->clear(l);
@@ -389,7 +389,8 @@ static void close(learner *base)
 /* output.weight and output.bias. */
 enum { OUTPUT_TENSORS = 2 };
 
-static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+static tw_status asr_step(learner *base, uint64_t number, learner_gradient_ready ready, void *context,
+                          task_score *score)
 {
     asr_learner *l = (asr_learner *)base;
     const size_t held = number < (uint64_t)asr_settings_of(base->task)->freeze_steps;
@@ -399,7 +400,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     return asr_data_of(l)->kind->step(l, number, ready, context, score);
 }
 
-static tw_status evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+static tw_status asr_evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
 {
     asr_learner *l = (asr_learner *)base;
     return asr_data_of(l)->kind->evaluate(l, split, part, parts, score);
@@ -428,17 +429,17 @@ const task_ops asr_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(asr_settings),
-    .fallback = fallback,
+    .fallback = asr_fallback,
     .begins_with = "w2v-bert",
     .take_sizes = asr_take_sizes,
-    .load = load,
-    .release = release,
-    .fits = fits,
+    .load = asr_load,
+    .release = asr_release,
+    .fits = asr_fits,
     .learner_bytes = sizeof(asr_learner),
-    .open = open,
-    .close = close,
-    .step = step,
-    .evaluate = evaluate,
+    .open = asr_open,
+    .close = asr_close,
+    .step = asr_step,
+    .evaluate = asr_evaluate,
     .describe = describe,
     .predictor_open = asr_predictor_open,
     .predictor_close = asr_predictor_close,

@@ -109,7 +109,7 @@ static tw_status find_letters(const asr_data *d, alphabet *letters)
     return other ? letters_of(other, letters) : speech_alphabet(&d->corpus.train, letters);
 }
 
-static tw_status load(asr_data *d)
+static tw_status asr_ctc_load(asr_data *d)
 {
     ctc_sets *s = d->sets = calloc(1, sizeof *s);
     if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
@@ -123,7 +123,7 @@ static tw_status load(asr_data *d)
     return TW_OK;
 }
 
-static void release(asr_data *d)
+static void asr_ctc_release(asr_data *d)
 {
     ctc_sets *s = d->sets;
     speech_release(&s->train);
@@ -132,7 +132,7 @@ static void release(asr_data *d)
     free(s);
 }
 
-static tw_status describe(const asr_data *d, tw_state *state)
+static tw_status asr_ctc_describe(const asr_data *d, tw_state *state)
 {
     char *text;
     TW_TRY(alphabet_text(&((const ctc_sets *)d->sets)->letters, &text));
@@ -158,7 +158,7 @@ static const ctc_sets *sets_of(const asr_learner *l)
     return asr_data_of(l)->sets;
 }
 
-static size_t count(const asr_data *d)
+static size_t asr_ctc_count(const asr_data *d)
 {
     return ((const ctc_sets *)d->sets)->train.count;
 }
@@ -183,7 +183,7 @@ static tw_status order_held(ctc_worker *w, const ctc_sets *s)
     return TW_OK;
 }
 
-static tw_status prepare(asr_learner *l)
+static tw_status asr_ctc_prepare(asr_learner *l)
 {
     const ctc_sets *s = sets_of(l);
     size_t frames = 1, targets = 1, batch = l->base.place.batch;
@@ -207,7 +207,7 @@ static tw_status prepare(asr_learner *l)
     return order_held(w, s);
 }
 
-static void clear(asr_learner *l)
+static void asr_ctc_clear(asr_learner *l)
 {
     ctc_worker *w = l->own;
     speech_batch_release(&w->batch);
@@ -243,7 +243,7 @@ static acoustic_model_batch show_batch(const asr_learner *l)
 }
 
 /* A batch's loss, with respect to logits: scores are logits too, since they are normalised already. */
-static tw_status lose(const asr_learner *l, const float *scores, float *gradient, task_score *score)
+static tw_status asr_ctc_lose(const asr_learner *l, const float *scores, float *gradient, task_score *score)
 {
     const ctc_worker *w = l->own;
     const speech_batch *b = &w->batch;
@@ -270,7 +270,7 @@ static tw_status compute_loss(void *context, const acoustic_model_batch *batch, 
 {
     loss_context *c = context;
     (void)batch;
-    return lose(c->learner, scores, gradient, c->score);
+    return asr_ctc_lose(c->learner, scores, gradient, c->score);
 }
 
 /* The first epoch goes from short to long (SortaGrad, Amodei et al. 2016): long utterances are hard to begin with. */
@@ -283,7 +283,8 @@ static tw_status order_epoch(asr_learner *l, uint64_t epoch)
     return TW_OK;
 }
 
-static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+static tw_status asr_ctc_step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context,
+                              task_score *score)
 {
     ctc_worker *w = l->own;
     const learner_place *p = &l->base.place;
@@ -300,7 +301,7 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
 
 /* ---- evaluation ---- */
 
-static tw_status compare(const asr_learner *l, const speech_item *item, const utterance *u, task_score *score)
+static tw_status asr_ctc_compare(const asr_learner *l, const speech_item *item, const utterance *u, task_score *score)
 {
     ctc_worker *w = l->own;
     edit_counts by_word = {0}, by_character = {0};
@@ -313,24 +314,24 @@ static tw_status compare(const asr_learner *l, const speech_item *item, const ut
     return TW_OK;
 }
 
-static tw_status evaluate_batch(asr_learner *l, const speech_set *held, size_t count, task_score *score)
+static tw_status asr_ctc_evaluate_batch(asr_learner *l, const speech_set *held, size_t count, task_score *score)
 {
     ctc_worker *w = l->own;
     const float *scores;
     TW_TRY(speech_fill(held, w->own, count, NULL, 0, 0, &w->batch));
     acoustic_model_batch batch = show_batch(l);
     TW_TRY(acoustic_model_evaluate(l->net, &batch, &scores));
-    TW_TRY(lose(l, scores, NULL, score));
+    TW_TRY(asr_ctc_lose(l, scores, NULL, score));
     size_t labels = sets_of(l)->letters.count + 1;
     for (size_t i = 0; i < count; i++) {
         utterance u = {scores + i * labels, count * labels, w->rows[i], labels};
-        TW_TRY(compare(l, &held->items[w->own[i]], &u, score));
+        TW_TRY(asr_ctc_compare(l, &held->items[w->own[i]], &u, score));
     }
     return TW_OK;
 }
 
 /* Every `parts`-th utterance, so that each part has short and long ones. */
-static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
+static tw_status asr_ctc_evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
 {
     ctc_worker *w = l->own;
     const speech_set *held = &sets_of(l)->held[split];
@@ -338,7 +339,7 @@ static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t 
     for (size_t i = part; i < total && !learner_stops(&l->base); i += parts) {
         w->own[count++] = w->by_length[split][i];
         if (count < l->base.place.batch && i + parts < total) continue;
-        TW_TRY(evaluate_batch(l, held, count, score));
+        TW_TRY(asr_ctc_evaluate_batch(l, held, count, score));
         count = 0;
     }
     return TW_OK;
@@ -349,12 +350,12 @@ const asr_kind asr_ctc = {
     .items = "utterances",
     .batch_of = "utterances",
     .metrics = metrics,
-    .load = load,
-    .release = release,
-    .count = count,
-    .prepare = prepare,
-    .clear = clear,
-    .step = step,
-    .evaluate = evaluate,
-    .describe = describe,
+    .load = asr_ctc_load,
+    .release = asr_ctc_release,
+    .count = asr_ctc_count,
+    .prepare = asr_ctc_prepare,
+    .clear = asr_ctc_clear,
+    .step = asr_ctc_step,
+    .evaluate = asr_ctc_evaluate,
+    .describe = asr_ctc_describe,
 };

@@ -13,14 +13,14 @@ typedef struct frame_sets {
 
 enum { CORRECT };
 
-static double accuracy(const task_score *score)
+static double asr_frames_accuracy(const task_score *score)
 {
     return score->parts[CORRECT] / score->count;
 }
 
-static const task_metric metrics[] = {{"frame_accuracy", accuracy, true}, {0}};
+static const task_metric metrics[] = {{"frame_accuracy", asr_frames_accuracy, true}, {0}};
 
-static void take_result(task_score *score, const acoustic_model_result *result)
+static void asr_frames_take_result(task_score *score, const acoustic_model_result *result)
 {
     score->loss += result->loss;
     score->count += (double)result->frames;
@@ -48,7 +48,7 @@ static void describe_sets(asr_data *d, const frame_sets *s)
     asr_note_skips(d, "test", &test->speech.skipped);
 }
 
-static tw_status load(asr_data *d)
+static tw_status asr_frames_load(asr_data *d)
 {
     const asr_settings *settings = asr_settings_of(&d->base);
     const char *test = settings->test_alignment ? settings->test_alignment : settings->alignment;
@@ -68,7 +68,7 @@ static tw_status load(asr_data *d)
     return TW_OK;
 }
 
-static void release(asr_data *d)
+static void asr_frames_release(asr_data *d)
 {
     frame_sets *s = d->sets;
     frame_release(&s->train);
@@ -89,12 +89,12 @@ static const frame_sets *sets_of(const asr_learner *l)
     return asr_data_of(l)->sets;
 }
 
-static size_t count(const asr_data *d)
+static size_t asr_frames_count(const asr_data *d)
 {
     return ((const frame_sets *)d->sets)->train.count;
 }
 
-static tw_status prepare(asr_learner *l)
+static tw_status asr_frames_prepare(asr_learner *l)
 {
     const frame_set *train = &sets_of(l)->train;
     size_t batch = l->base.place.batch, frames = train->length * batch;
@@ -110,7 +110,7 @@ static tw_status prepare(asr_learner *l)
     return TW_OK;
 }
 
-static void clear(asr_learner *l)
+static void asr_frames_clear(asr_learner *l)
 {
     frame_worker *w = l->own;
     free(w->features);
@@ -126,7 +126,8 @@ static acoustic_model_batch take_windows(const frame_worker *w, const frame_set 
     return (acoustic_model_batch){.steps = set->length, .batch = count, .frames = w->features};
 }
 
-static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+static tw_status asr_frames_step(asr_learner *l, uint64_t number, learner_gradient_ready ready, void *context,
+                                 task_score *score)
 {
     const frame_worker *w = l->own;
     const frame_set *train = &sets_of(l)->train;
@@ -139,11 +140,11 @@ static tw_status step(asr_learner *l, uint64_t number, learner_gradient_ready re
     acoustic_model_result result = {0};
     nn_noise noise = noise_of(&l->base.place, number);
     TW_TRY(acoustic_model_step_frames(l->net, &batch, w->targets, &noise, ready, context, &result));
-    take_result(score, &result);
+    asr_frames_take_result(score, &result);
     return TW_OK;
 }
 
-static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
+static tw_status asr_frames_evaluate(asr_learner *l, task_split split, size_t part, size_t parts, task_score *score)
 {
     const frame_worker *w = l->own;
     const frame_set *held = &sets_of(l)->held[split];
@@ -154,7 +155,7 @@ static tw_status evaluate(asr_learner *l, task_split split, size_t part, size_t 
         for (size_t i = 0; i < count; i++) w->own[i] = (uint32_t)(at + i);
         acoustic_model_batch batch = take_windows(w, held, w->own, count);
         TW_TRY(acoustic_model_evaluate_frames(l->net, &batch, w->targets, &result));
-        take_result(score, &result);
+        asr_frames_take_result(score, &result);
     }
     return TW_OK;
 }
@@ -164,11 +165,11 @@ const asr_kind asr_frames = {
     .items = "frames",
     .batch_of = "windows",
     .metrics = metrics,
-    .load = load,
-    .release = release,
-    .count = count,
-    .prepare = prepare,
-    .clear = clear,
-    .step = step,
-    .evaluate = evaluate,
+    .load = asr_frames_load,
+    .release = asr_frames_release,
+    .count = asr_frames_count,
+    .prepare = asr_frames_prepare,
+    .clear = asr_frames_clear,
+    .step = asr_frames_step,
+    .evaluate = asr_frames_evaluate,
 };

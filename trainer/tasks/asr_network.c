@@ -87,7 +87,7 @@ static tw_status count_encoder(const acoustic_model_config *config, double *weig
     return TW_OK;
 }
 
-static tw_status fill_predictor(const tw_state *state, size_t elements, asr_predictor *p)
+static tw_status asr_network_fill_predictor(const tw_state *state, size_t elements, asr_predictor *p)
 {
     TW_TRY(read_texts(p, state));
     double weights = count_weights(&p->config);
@@ -107,7 +107,7 @@ tw_status asr_predictor_open(const tw_state *state, size_t elements, task_predic
 {
     asr_predictor *p = calloc(1, sizeof *p);
     if (!p) return tw_fail(TW_ERROR_MEMORY, "no memory for a network");
-    tw_status status = fill_predictor(state, elements, p);
+    tw_status status = asr_network_fill_predictor(state, elements, p);
     if (status == TW_OK)
         *out = &p->base;
     else
@@ -153,7 +153,7 @@ static tw_status read_features(asr_predictor *r, const asr_use *s, const char *p
     return log_mel_extract(r->extractor, heard->samples, heard->sample_count, heard->rows);
 }
 
-static tw_status search(const asr_use *s, const utterance *u, recording *heard)
+static tw_status asr_network_search(const asr_use *s, const utterance *u, recording *heard)
 {
     beam *search;
     beam_result result = {0};
@@ -173,7 +173,7 @@ static tw_status recognise(asr_predictor *r, const asr_use *s, const char *path,
     const size_t labels = r->letters.count + 1;
     utterance u = {scores, labels, acoustic_model_rows(r->model, heard->frames), labels};
     if (s->beam > 0)
-        TW_TRY(search(s, &u, heard));
+        TW_TRY(asr_network_search(s, &u, heard));
     else
         heard->letter_count = decode_greedy(&u, heard->letters);
     alphabet_decode(&r->letters, heard->letters, heard->letter_count, heard->text);

@@ -51,7 +51,7 @@ bool collapse_guard_is_due(uint64_t step, uint64_t warmup)
 }
 
 /* exp of the entropy: of k codes that are used alike, k. */
-static double perplexity(const float *counts, size_t codes)
+static double collapse_guard_perplexity(const float *counts, size_t codes)
 {
     double total = 0, entropy = 0;
     for (size_t v = 0; v < codes; v++) total += (double)counts[v];
@@ -65,7 +65,8 @@ tw_status collapse_guard_judge(const collapse_guard *g, const float *counts, uin
     const float *beside = counts + g->groups * g->codes;
     double least = INFINITY, same = beside[DISTRACTORS] > 0 ? (double)(beside[SAME] / beside[DISTRACTORS]) : 0;
     if (!(beside[HIDDEN] > 0)) return TW_OK;
-    for (size_t i = 0; i < g->groups; i++) least = fmin(least, perplexity(counts + i * g->codes, g->codes));
+    for (size_t i = 0; i < g->groups; i++)
+        least = fmin(least, collapse_guard_perplexity(counts + i * g->codes, g->codes));
     if (least >= LEAST_CODES(g->codes) && same <= MOST_SAME) return TW_OK;
     return tw_fail(
         TW_ERROR_NONFINITE,

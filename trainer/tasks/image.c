@@ -48,7 +48,7 @@ static const option_row use_rows[] = {
      .help = "Print the N likeliest classes of each file"},
 };
 
-static const char *fallback(const void *settings, const char *option)
+static const char *image_fallback(const void *settings, const char *option)
 {
     const image_settings *s = settings;
     return s && strcmp(option, "schedule") == 0 ? model_schedule(s->model) : NULL;
@@ -58,14 +58,14 @@ static const char *fallback(const void *settings, const char *option)
 
 enum { CORRECT };
 
-static double accuracy(const task_score *score)
+static double image_accuracy(const task_score *score)
 {
     return score->parts[CORRECT] / score->count;
 }
 
-static const task_metric metrics[] = {{"accuracy", accuracy, true}, {0}};
+static const task_metric metrics[] = {{"accuracy", image_accuracy, true}, {0}};
 
-static void take_result(task_score *score, const model_result *result)
+static void image_take_result(task_score *score, const model_result *result)
 {
     score->loss += result->loss;
     score->count += (double)result->images;
@@ -103,7 +103,7 @@ static void sum_content(image_task_data *t)
 }
 
 /* What decides the bits of a run and is no option that older checkpoints know stands here. */
-static void identify(const image_settings *s, image_task_data *t)
+static void image_identify(const image_settings *s, image_task_data *t)
 {
     const image_set *set = &t->train;
     char *text = t->base.identity;
@@ -138,7 +138,7 @@ static tw_status open_data(const image_settings *s, dataset *data)
     return tw_fail(TW_ERROR_ARGUMENT, "--resized-crop is for folders of pictures; the data are %s files", data->format);
 }
 
-static tw_status load(const void *settings, task **out)
+static tw_status image_load(const void *settings, task **out)
 {
     const image_settings *s = settings;
     image_task_data *t = calloc(1, sizeof *t);
@@ -155,20 +155,20 @@ static tw_status load(const void *settings, task **out)
     t->base.has_test = t->data.test.count > 0;
     if (s->limit_train > 0 && (size_t)s->limit_train < t->train.count) t->train.count = (size_t)s->limit_train;
     describe_data(t);
-    identify(s, t);
+    image_identify(s, t);
     sum_content(t);
     *out = &t->base;
     return TW_OK;
 }
 
-static void release(task *t)
+static void image_release(task *t)
 {
     if (!t) return;
     dataset_release(&((image_task_data *)t)->data);
     free(t);
 }
 
-static tw_status fits(const task *t, const learner_place *place)
+static tw_status image_fits(const task *t, const learner_place *place)
 {
     return task_check_batch(t, place, ((const image_task_data *)t)->train.count);
 }
@@ -189,7 +189,7 @@ typedef struct image_learner {
     uint32_t *indices;
 } image_learner;
 
-static const image_task_data *data_of(const image_learner *l)
+static const image_task_data *image_data_of(const image_learner *l)
 {
     return (const image_task_data *)l->base.task;
 }
@@ -225,13 +225,14 @@ static tw_status create_batches(image_learner *l, const image_set *set)
     if (!l->order || !l->indices) return tw_fail(TW_ERROR_MEMORY, "no memory for the order of %zu images", set->count);
     l->order_epoch = UINT64_MAX;
     forget_batches(l);
-    for (size_t i = 0; i < BATCHES; i++) TW_TRY(image_batch_create(&data_of(l)->data, set, batch, &l->batches[i]));
+    for (size_t i = 0; i < BATCHES; i++)
+        TW_TRY(image_batch_create(&image_data_of(l)->data, set, batch, &l->batches[i]));
     return TW_OK;
 }
 
 static tw_status create_model(image_learner *l)
 {
-    const image_set *set = &data_of(l)->train;
+    const image_set *set = &image_data_of(l)->train;
     model_shape shape = {set->channels, set->height,         set->width,
                          set->classes,  l->base.place.batch, l->base.place.precision};
     TW_TRY(model_create(settings_of(l)->model, &shape, &l->net));
@@ -240,15 +241,15 @@ static tw_status create_model(image_learner *l)
     return create_batches(l, set);
 }
 
-static tw_status open(learner *base)
+static tw_status image_open(learner *base)
 {
     image_learner *l = (image_learner *)base;
-    size_t count = data_of(l)->train.count;
+    size_t count = image_data_of(l)->train.count;
     base->steps_per_epoch = count / (base->place.batch * (size_t)base->place.size);
     return create_model(l);
 }
 
-static void close(learner *base)
+static void image_close(learner *base)
 {
     image_learner *l = (image_learner *)base;
     for (size_t i = 0; i < BATCHES; i++) image_batch_destroy(l->batches[i]);
@@ -261,7 +262,7 @@ static void close(learner *base)
 static void start_step(image_learner *l, uint64_t step)
 {
     const image_settings *s = settings_of(l);
-    const image_task_data *t = data_of(l);
+    const image_task_data *t = image_data_of(l);
     const learner_place *p = &l->base.place;
     uint64_t epoch = step / l->base.steps_per_epoch;
     if (epoch != l->order_epoch) {
@@ -278,7 +279,7 @@ static void start_step(image_learner *l, uint64_t step)
 /* Where images are in memory there is nobody to make batches ready. */
 static size_t ahead(const image_learner *l)
 {
-    return data_of(l)->train.files ? AHEAD : 0;
+    return image_data_of(l)->train.files ? AHEAD : 0;
 }
 
 static tw_status load_step(image_learner *l, uint64_t step, image_batch **batch)
@@ -293,7 +294,8 @@ static tw_status load_step(image_learner *l, uint64_t step, image_batch **batch)
     return status;
 }
 
-static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+static tw_status image_step(learner *base, uint64_t number, learner_gradient_ready ready, void *context,
+                            task_score *score)
 {
     image_learner *l = (image_learner *)base;
     model_result result = {0};
@@ -302,7 +304,7 @@ static tw_status step(learner *base, uint64_t number, learner_gradient_ready rea
     TW_TRY(model_step(l->net, image_batch_images(b), image_batch_labels(b), image_batch_count(b), ready, context,
                       &result));
     *score = (task_score){0};
-    take_result(score, &result);
+    image_take_result(score, &result);
     return TW_OK;
 }
 
@@ -314,7 +316,7 @@ typedef struct held_part {
 
 static void start_held(image_learner *l, const held_part *part, size_t number)
 {
-    const image_task_data *t = data_of(l);
+    const image_task_data *t = image_data_of(l);
     size_t at = part->first + number * part->batch;
     if (at >= part->last) return;
     size_t count = part->last - at < part->batch ? part->last - at : part->batch;
@@ -323,19 +325,19 @@ static void start_held(image_learner *l, const held_part *part, size_t number)
     image_batch_start(l->batches[number % BATCHES], &wanted);
 }
 
-static tw_status evaluate_batch(image_learner *l, const image_batch *b, task_score *score)
+static tw_status image_evaluate_batch(image_learner *l, const image_batch *b, task_score *score)
 {
     model_result result = {0};
     if (image_batch_count(b) == 0) return TW_OK; /* none of its pictures can be read */
     TW_TRY(model_evaluate(l->net, image_batch_images(b), image_batch_labels(b), image_batch_count(b), &result));
-    take_result(score, &result);
+    image_take_result(score, &result);
     return TW_OK;
 }
 
-static tw_status evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+static tw_status image_evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
 {
     image_learner *l = (image_learner *)base;
-    const dataset *data = &data_of(l)->data;
+    const dataset *data = &image_data_of(l)->data;
     const image_set *set = split == TASK_VALIDATION ? &data->valid : &data->test;
     size_t batch = base->place.batch;
     held_part p = {set, set->count * part / parts, set->count * (part + 1) / parts, batch};
@@ -344,14 +346,14 @@ static tw_status evaluate(learner *base, task_split split, size_t part, size_t p
     for (size_t i = 0; p.first + i * batch < p.last && !learner_stops(base); i++) {
         start_held(l, &p, i + ahead(l));
         TW_TRY(image_batch_wait(l->batches[i % BATCHES]));
-        TW_TRY(evaluate_batch(l, l->batches[i % BATCHES], score));
+        TW_TRY(image_evaluate_batch(l, l->batches[i % BATCHES], score));
     }
     return TW_OK;
 }
 
-static tw_status describe(const learner *base, tw_state *state)
+static tw_status image_describe(const learner *base, tw_state *state)
 {
-    const image_task_data *t = data_of((const image_learner *)base);
+    const image_task_data *t = image_data_of((const image_learner *)base);
     image_network n = {.architecture = base->model, .classes = t->train.classes, .class_names = t->data.class_names};
     n.form = (image_form){.channels = t->train.channels, .height = t->train.height, .width = t->train.width};
     memcpy(n.form.mean, t->data.mean, sizeof n.form.mean);
@@ -370,16 +372,16 @@ const task_ops image_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(image_settings),
-    .fallback = fallback,
-    .load = load,
-    .release = release,
-    .fits = fits,
+    .fallback = image_fallback,
+    .load = image_load,
+    .release = image_release,
+    .fits = image_fits,
     .learner_bytes = sizeof(image_learner),
-    .open = open,
-    .close = close,
-    .step = step,
-    .evaluate = evaluate,
-    .describe = describe,
+    .open = image_open,
+    .close = image_close,
+    .step = image_step,
+    .evaluate = image_evaluate,
+    .describe = image_describe,
     .predictor_open = image_predictor_open,
     .predictor_close = image_predictor_close,
     .predict = image_predict,

@@ -145,7 +145,7 @@ static void show_arrays(image_predictor *p)
     base->buffers = model_buffers(p->net);
 }
 
-static tw_status fill_predictor(const tw_state *state, size_t elements, image_predictor *p)
+static tw_status image_network_fill_predictor(const tw_state *state, size_t elements, image_predictor *p)
 {
     const char *architecture;
     const image_form *form = &p->form;
@@ -169,7 +169,7 @@ tw_status image_predictor_open(const tw_state *state, size_t elements, task_pred
 {
     image_predictor *p = calloc(1, sizeof *p);
     if (!p) return tw_fail(TW_ERROR_MEMORY, "no memory for a network");
-    tw_status status = fill_predictor(state, elements, p);
+    tw_status status = image_network_fill_predictor(state, elements, p);
     if (status == TW_OK)
         *out = &p->base;
     else

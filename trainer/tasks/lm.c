@@ -148,7 +148,7 @@ static const char *find_suit(const suit *suits, size_t count, const char *option
 static const suit of_decoders[] = {
     {"optimizer", "adamw"}, {"momentum", "0.9"}, {"beta2", "0.95"}, {"weight-decay", "0.1"}, {"warmup", "100"}};
 
-static const char *fallback(const void *settings, const char *option)
+static const char *lm_fallback(const void *settings, const char *option)
 {
     const recipe *r = settings ? find_recipe(((const lm_settings *)settings)->model) : &recipes[0];
     if (!r) return NULL; /* it is refused when the data are loaded */
@@ -190,7 +190,7 @@ static tw_status check_heads(const lm_settings *s, const language_model_definiti
 
 /* ---- metrics ---- */
 
-static double perplexity(const task_score *score)
+static double lm_perplexity(const task_score *score)
 {
     return exp(score->loss / score->count);
 }
@@ -201,9 +201,9 @@ static double bits(const task_score *score)
 }
 
 static const task_metric metrics[] = {
-    {"perplexity", perplexity, .falls = true}, {"bits_per_token", bits, .falls = true}, {0}};
+    {"perplexity", lm_perplexity, .falls = true}, {"bits_per_token", bits, .falls = true}, {0}};
 
-static void take_result(task_score *score, const language_model_result *result)
+static void lm_take_result(task_score *score, const language_model_result *result)
 {
     score->loss += result->loss;
     score->count += (double)result->tokens;
@@ -249,14 +249,14 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
     return TW_OK;
 }
 
-static void release(task *t)
+static void lm_release(task *t)
 {
     if (!t) return;
     corpus_release(&((lm_data *)t)->corpus);
     free(t);
 }
 
-static tw_status load(const void *settings, task **out)
+static tw_status lm_load(const void *settings, task **out)
 {
     lm_data *d = calloc(1, sizeof *d);
     if (!d) return tw_fail(TW_ERROR_MEMORY, "no memory for a text");
@@ -270,7 +270,7 @@ static tw_status load(const void *settings, task **out)
     if (status == TW_OK)
         *out = &d->base;
     else
-        release(&d->base);
+        lm_release(&d->base);
     return status;
 }
 
@@ -290,7 +290,7 @@ typedef struct lm_learner {
     uint32_t *room; /* for a strip of a call */
 } lm_learner;
 
-static const lm_data *data_of(const lm_learner *l)
+static const lm_data *lm_data_of(const lm_learner *l)
 {
     return (const lm_data *)l->base.task;
 }
@@ -307,7 +307,7 @@ static tw_status cut_all(const task *t, const learner_place *p, strips *all)
     return strips_cut(&((const lm_data *)t)->corpus.train, "training", p->batch * (size_t)p->size, bptt_of(t), all);
 }
 
-static tw_status fits(const task *t, const learner_place *place)
+static tw_status lm_fits(const task *t, const learner_place *place)
 {
     strips all;
     return cut_all(t, place, &all);
@@ -326,7 +326,7 @@ static tw_status cut_text(lm_learner *l)
 
 static tw_status create_model(lm_learner *l)
 {
-    const lm_data *d = data_of(l);
+    const lm_data *d = lm_data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->base.place.batch,
                                   l->base.place.precision};
@@ -345,13 +345,13 @@ static tw_status create_model(lm_learner *l)
                : tw_fail(TW_ERROR_MEMORY, "no memory for batches of %zu strips", most);
 }
 
-static tw_status open(learner *base)
+static tw_status lm_open(learner *base)
 {
     TW_TRY(cut_text((lm_learner *)base));
     return create_model((lm_learner *)base);
 }
 
-static void close(learner *base)
+static void lm_close(learner *base)
 {
     lm_learner *l = (lm_learner *)base;
     language_model_destroy(l->net);
@@ -366,8 +366,8 @@ static void close(learner *base)
     free(l->targets);
 }
 
-static tw_status read_text(lm_learner *l, const strips *s, strip_place *places, size_t from, size_t steps,
-                           language_model_text *text)
+static tw_status lm_read_text(lm_learner *l, const strips *s, strip_place *places, size_t from, size_t steps,
+                              language_model_text *text)
 {
     *text = (language_model_text){l->tokens, l->targets, steps};
     if (!s->tokens) return strips_read_file(s, places, l->room, from, steps, l->tokens, l->targets);
@@ -375,18 +375,18 @@ static tw_status read_text(lm_learner *l, const strips *s, strip_place *places, 
     return TW_OK;
 }
 
-static tw_status step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
+static tw_status lm_step(learner *base, uint64_t number, learner_gradient_ready ready, void *context, task_score *score)
 {
     lm_learner *l = (lm_learner *)base;
     uint64_t in_epoch = number % base->steps_per_epoch;
     if (in_epoch == 0) language_model_reset(l->net);
     language_model_text text;
-    TW_TRY(read_text(l, &l->text, l->read, in_epoch * l->bptt, l->bptt, &text));
+    TW_TRY(lm_read_text(l, &l->text, l->read, in_epoch * l->bptt, l->bptt, &text));
     nn_noise noise = noise_of(&l->base.place, number);
     language_model_result result = {0};
     TW_TRY(language_model_step(l->net, &text, &noise, ready, context, &result));
     *score = (task_score){0};
-    take_result(score, &result);
+    lm_take_result(score, &result);
     return TW_OK;
 }
 
@@ -396,19 +396,19 @@ static tw_status evaluate_strips(lm_learner *l, const strips *s, task_score *sco
     for (size_t at = 0; at < s->length && !learner_stops(&l->base); at += l->bptt) {
         size_t steps = s->length - at < l->bptt ? s->length - at : l->bptt;
         language_model_text text;
-        TW_TRY(read_text(l, s, l->looked, at, steps, &text));
+        TW_TRY(lm_read_text(l, s, l->looked, at, steps, &text));
         language_model_result result = {0};
         TW_TRY(language_model_evaluate(l->net, &text, &result));
-        take_result(score, &result);
+        lm_take_result(score, &result);
     }
     return TW_OK;
 }
 
 /* Short texts are cut into fewer strips: the first tokens of each are predicted out of nothing. */
-static tw_status evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+static tw_status lm_evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
 {
     lm_learner *l = (lm_learner *)base;
-    const corpus *c = &data_of(l)->corpus;
+    const corpus *c = &lm_data_of(l)->corpus;
     const token_stream *stream = split == TASK_VALIDATION ? &c->valid : &c->test;
     size_t count = stream->count / l->bptt;
     strips all;
@@ -429,7 +429,7 @@ static const char *state_name(const char *prefix, char name[64])
     return name;
 }
 
-static tw_status save(const learner *base, const char *prefix, tw_state *state)
+static tw_status lm_save(const learner *base, const char *prefix, tw_state *state)
 {
     char name[64];
     size_t count;
@@ -450,16 +450,16 @@ static tw_status restore(learner *base, const char *prefix, const tw_state *stat
 static tw_status describe_transformer(const lm_learner *l, tw_state *state)
 {
     char text[TRANSFORMER_TEXT];
-    language_model_config config = configure(l->base.task->settings, data_of(l)->network);
+    language_model_config config = configure(l->base.task->settings, lm_data_of(l)->network);
     if (config.heads == 0) return TW_OK;
     return tw_state_put_text(state, TRANSFORMER_TEXT_NAME, transformer_text(&config, l->bptt, text));
 }
 
-static tw_status describe(const learner *base, tw_state *state)
+static tw_status lm_describe(const learner *base, tw_state *state)
 {
     char *text;
     TW_TRY(describe_transformer((const lm_learner *)base, state));
-    TW_TRY(vocabulary_write(data_of((const lm_learner *)base)->corpus.vocabulary, &text));
+    TW_TRY(vocabulary_write(lm_data_of((const lm_learner *)base)->corpus.vocabulary, &text));
     tw_status status = tw_state_put_text(state, "vocabulary.txt", text);
     free(text);
     return status;
@@ -476,18 +476,18 @@ const task_ops lm_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(lm_settings),
-    .fallback = fallback,
-    .load = load,
-    .release = release,
-    .fits = fits,
+    .fallback = lm_fallback,
+    .load = lm_load,
+    .release = lm_release,
+    .fits = lm_fits,
     .learner_bytes = sizeof(lm_learner),
-    .open = open,
-    .close = close,
-    .step = step,
-    .evaluate = evaluate,
-    .save = save,
+    .open = lm_open,
+    .close = lm_close,
+    .step = lm_step,
+    .evaluate = lm_evaluate,
+    .save = lm_save,
     .restore = restore,
-    .describe = describe,
+    .describe = lm_describe,
     .predictor_open = lm_predictor_open,
     .predictor_close = lm_predictor_close,
     .predict = lm_predict,

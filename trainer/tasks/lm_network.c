@@ -47,13 +47,13 @@ static double count_weights(const language_model_config *config, size_t types)
 }
 
 /* Before a network is made of what the shapes say, since a small file can say much. */
-static tw_status check_size(double weights, size_t elements)
+static tw_status lm_network_check_size(double weights, size_t elements)
 {
     if ((double)elements >= weights) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "it is of a network with %.0f weights, but holds %zu", weights, elements);
 }
 
-static tw_status fill_predictor(const tw_state *state, size_t elements, lm_predictor *p)
+static tw_status lm_network_fill_predictor(const tw_state *state, size_t elements, lm_predictor *p)
 {
     language_model_shape shape = {.batch = 1};
     const char *text = tw_state_text(state, "vocabulary.txt");
@@ -64,7 +64,7 @@ static tw_status fill_predictor(const tw_state *state, size_t elements, lm_predi
     if (shape.vocabulary != vocabulary_count(p->vocabulary))
         return tw_fail(TW_ERROR_FORMAT, "it has a network for %zu tokens and a vocabulary of %zu", shape.vocabulary,
                        vocabulary_count(p->vocabulary));
-    TW_TRY(check_size(count_weights(&p->config, shape.vocabulary), elements));
+    TW_TRY(lm_network_check_size(count_weights(&p->config, shape.vocabulary), elements));
     TW_TRY(language_model_create(&p->config, &shape, &p->model));
     const parameter_set *parameters = language_model_parameters(p->model);
     p->base = (task_predictor){.tensors = parameters->table->tensors,
@@ -77,7 +77,7 @@ tw_status lm_predictor_open(const tw_state *state, size_t elements, task_predict
 {
     lm_predictor *p = calloc(1, sizeof *p);
     if (!p) return tw_fail(TW_ERROR_MEMORY, "no memory for a network");
-    tw_status status = fill_predictor(state, elements, p);
+    tw_status status = lm_network_fill_predictor(state, elements, p);
     if (status == TW_OK)
         *out = &p->base;
     else
@@ -105,7 +105,7 @@ typedef struct author {
 } author;
 
 /* The model reads a token. */
-static tw_status hear(author *a, uint32_t token)
+static tw_status lm_network_hear(author *a, uint32_t token)
 {
     int32_t id = (int32_t)token;
     language_model_text text = {.tokens = &id, .steps = 1};
@@ -127,7 +127,7 @@ static void print_token(author *a, uint32_t token)
 static tw_status say(author *a, uint32_t token)
 {
     print_token(a, token);
-    return hear(a, token);
+    return lm_network_hear(a, token);
 }
 
 /* Every text begins a line; a model without lines begins with what is most frequent. */
@@ -136,7 +136,7 @@ static tw_status begin_line(author *a)
     const char *end = vocabulary_unit(a->p->vocabulary) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
     uint32_t token = vocabulary_find(a->p->vocabulary, end, strlen(end));
     TW_TRY(language_model_start_writing(a->p->model));
-    return hear(a, token == VOCABULARY_NONE ? 0 : token);
+    return lm_network_hear(a, token == VOCABULARY_NONE ? 0 : token);
 }
 
 static tw_status check_prompt(const author *a, token_reader reader)
@@ -177,7 +177,7 @@ static tw_status go_on(author *a, const lm_use *use)
 }
 
 /* `title` is the text's, or NULL where there is none. */
-static tw_status write_text(author *a, const lm_use *use, const char *text, size_t size, const char *title)
+static tw_status lm_network_write_text(author *a, const lm_use *use, const char *text, size_t size, const char *title)
 {
     token_reader reader = {text, text + size, vocabulary_unit(a->p->vocabulary)};
     TW_TRY(check_prompt(a, reader));
@@ -193,7 +193,7 @@ static tw_status put_text(author *a, const lm_use *use, const char *text, size_t
     size_t length;
     a->out = open_memstream(&written, &length);
     if (!a->out) return tw_fail(TW_ERROR_MEMORY, "no memory for a text");
-    tw_status status = write_text(a, use, text, size, NULL);
+    tw_status status = lm_network_write_text(a, use, text, size, NULL);
     if (fclose(a->out) != 0 && status == TW_OK) status = tw_fail(TW_ERROR_MEMORY, "no memory for a text");
     if (status == TW_OK) cJSON_AddStringToObject(json, "text", written);
     free(written);
@@ -204,7 +204,7 @@ static tw_status answer_text(author *a, const lm_use *use, const char *text, siz
 {
     if (answer->json) return put_text(a, use, text, size, answer->json);
     a->out = answer->text;
-    return write_text(a, use, text, size, answer->is_among ? answer->name : NULL);
+    return lm_network_write_text(a, use, text, size, answer->is_among ? answer->name : NULL);
 }
 
 tw_status lm_predict(task_predictor *base, const void *use_of_it, const char *path, const task_answer *answer)

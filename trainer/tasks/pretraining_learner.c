@@ -10,14 +10,14 @@
 #define EVALUATION_STEP ((UINT64_C(1) << 36) - 1) /* no run takes it: its masks are its own, always the same */
 enum { PLACES = 1 << 20 };
 
-static const pretraining_data *data_of(const pretraining_learner *l)
+static const pretraining_data *pretraining_learner_data_of(const pretraining_learner *l)
 {
     return (const pretraining_data *)l->base.task;
 }
 
 static size_t codes_of(const pretraining_learner *l)
 {
-    return data_of(l)->config.groups * data_of(l)->config.codes;
+    return pretraining_learner_data_of(l)->config.groups * pretraining_learner_data_of(l)->config.codes;
 }
 
 /* ---- metrics ---- */
@@ -67,7 +67,7 @@ static double contrastive_gain(const task_score *score)
     return contrastive_chance(score) - contrastive_loss(score);
 }
 
-static double accuracy(const task_score *score)
+static double pretraining_learner_accuracy(const task_score *score)
 {
     return mean(score, CORRECT, COMPARED);
 }
@@ -143,7 +143,7 @@ const task_metric pretraining_metrics[] = {{"gain", gain, false},
                                            {"contrastive_gain", contrastive_gain, false},
                                            {"contrastive_loss", contrastive_loss, false},
                                            {"contrastive_chance", contrastive_chance, false},
-                                           {"accuracy", accuracy, true},
+                                           {"accuracy", pretraining_learner_accuracy, true},
                                            {"accuracy_chance", accuracy_chance, true},
                                            {"masked_gain", masked_gain, false},
                                            {"masked_loss", masked_loss, false},
@@ -163,8 +163,8 @@ void pretraining_tell(const task_score *score, char *text, size_t room)
     size_t used = 0;
     if (score->parts[COMPARED] > 0)
         used += (size_t)snprintf(text, room, "contrastive %.3f (chance %.3f)  accuracy %.3f (chance %.3f)  ",
-                                 contrastive_loss(score), contrastive_chance(score), accuracy(score),
-                                 accuracy_chance(score));
+                                 contrastive_loss(score), contrastive_chance(score),
+                                 pretraining_learner_accuracy(score), accuracy_chance(score));
     if (score->parts[MASKED] > 0 && used < room)
         used += (size_t)snprintf(text + used, room - used, "masked %.3f (chance %.3f)  ", masked_loss(score),
                                  masked_chance(score));
@@ -204,9 +204,9 @@ static void put_measures(size_t groups, const w2v_bert_metrics *m, task_score *s
 
 /* ---- a worker ---- */
 
-static tw_status make_room(pretraining_learner *l)
+static tw_status pretraining_learner_make_room(pretraining_learner *l)
 {
-    const pretraining_data *d = data_of(l);
+    const pretraining_data *d = pretraining_learner_data_of(l);
     size_t batch = l->base.place.batch, frames = d->train_crops.frames;
     l->frames = malloc(batch * frames * d->train.width * sizeof *l->frames);
     l->first = malloc((batch + 1) * sizeof *l->first);
@@ -224,7 +224,7 @@ static tw_status make_room(pretraining_learner *l)
 
 static tw_status make_network(pretraining_learner *l)
 {
-    w2v_bert_config config = data_of(l)->config;
+    w2v_bert_config config = pretraining_learner_data_of(l)->config;
     config.precision = l->base.place.precision;
     TW_TRY(w2v_bert_create(&config, &l->net));
     w2v_bert_initialise(l->net, l->base.place.seed);
@@ -238,8 +238,8 @@ tw_status pretraining_open(learner *base)
     pretraining_learner *l = (pretraining_learner *)base;
     const learner_place *p = &base->place;
     l->order_epoch = UINT64_MAX;
-    base->steps_per_epoch = data_of(l)->train_crops.count / ((size_t)p->size * p->batch);
-    TW_TRY(make_room(l));
+    base->steps_per_epoch = pretraining_learner_data_of(l)->train_crops.count / ((size_t)p->size * p->batch);
+    TW_TRY(pretraining_learner_make_room(l));
     return make_network(l);
 }
 
@@ -292,7 +292,8 @@ static tw_status look_for_collapse(pretraining_learner *l, uint64_t step)
     collapse_guard *g = &l->guard;
     size_t count = collapse_guard_count(g);
     tw_status status = TW_OK;
-    if (data_of(l)->config.targets == W2V_BERT_GUMBEL && collapse_guard_is_due(step, l->base.warmup)) {
+    if (pretraining_learner_data_of(l)->config.targets == W2V_BERT_GUMBEL &&
+        collapse_guard_is_due(step, l->base.warmup)) {
         for (size_t i = 0; i < count; i++) l->shared[i] = (float)g->counts[i];
         if (l->base.sum) TW_TRY(sum_of_all(&l->base, l->shared, count));
         status = collapse_guard_judge(g, l->shared, step);
@@ -305,7 +306,7 @@ static tw_status look_for_collapse(pretraining_learner *l, uint64_t step)
 static void warn(const pretraining_learner *l, uint64_t step)
 {
     const learner_place *p = &l->base.place;
-    const w2v_bert_config *config = &data_of(l)->config;
+    const w2v_bert_config *config = &pretraining_learner_data_of(l)->config;
     if (step != 0 || p->rank != 0) return;
     if (config->targets == W2V_BERT_GUMBEL && config->contrastive_blocks == 0)
         fputs("thinwire: with --contrastive-blocks 0 nothing teaches the quantiser, so its codes will tell nothing of "
@@ -321,7 +322,7 @@ static void warn(const pretraining_learner *l, uint64_t step)
 tw_status pretraining_step(learner *base, uint64_t step, learner_gradient_ready ready, void *context, task_score *score)
 {
     pretraining_learner *l = (pretraining_learner *)base;
-    const pretraining_data *d = data_of(l);
+    const pretraining_data *d = pretraining_learner_data_of(l);
     const learner_place *p = &base->place;
     uint64_t epoch = step / base->steps_per_epoch;
     warn(l, step);
@@ -374,9 +375,10 @@ static tw_status share_codes(pretraining_learner *l, w2v_bert_sums *sums)
 }
 
 /* `sums` are of all workers. */
-static void conclude(const pretraining_learner *l, const w2v_bert_sums *sums, size_t part, task_score *score)
+static void pretraining_learner_conclude(const pretraining_learner *l, const w2v_bert_sums *sums, size_t part,
+                                         task_score *score)
 {
-    const w2v_bert_config *c = &data_of(l)->config;
+    const w2v_bert_config *c = &pretraining_learner_data_of(l)->config;
     w2v_bert_metrics m = w2v_bert_measure(sums, l->seen, l->seen + codes_of(l), c->groups, c->codes);
     double weight = c->targets == W2V_BERT_GUMBEL ? (double)c->diversity_weight : 0;
     double loss = sums->hidden > 0 ? (sums->contrastive + sums->masked) / sums->hidden + weight * m.diversity : 0;
@@ -384,11 +386,12 @@ static void conclude(const pretraining_learner *l, const w2v_bert_sums *sums, si
     if (part == 0) put_measures(c->groups, &m, score);
 }
 
-static tw_status evaluate_batch(pretraining_learner *l, size_t at, size_t count, w2v_bert_sums *sums, task_score *score)
+static tw_status pretraining_learner_evaluate_batch(pretraining_learner *l, size_t at, size_t count,
+                                                    w2v_bert_sums *sums, task_score *score)
 {
     nn_noise draws = {l->base.place.seed, EVALUATION_STEP};
     w2v_bert_result result;
-    w2v_bert_batch batch = take_crops(l, &data_of(l)->test_crops, &l->test_order, at, at, count);
+    w2v_bert_batch batch = take_crops(l, &pretraining_learner_data_of(l)->test_crops, &l->test_order, at, at, count);
     TW_TRY(w2v_bert_evaluate(l->net, &batch, &draws, &result));
     add_codes(l, &result);
     add_sums(&result.sums, score);
@@ -404,15 +407,15 @@ tw_status pretraining_evaluate(learner *base, task_split split, size_t part, siz
 {
     (void)split; /* there is one */
     pretraining_learner *l = (pretraining_learner *)base;
-    size_t all = data_of(l)->test_crops.count, last = all * (part + 1) / parts;
+    size_t all = pretraining_learner_data_of(l)->test_crops.count, last = all * (part + 1) / parts;
     w2v_bert_sums sums = {0};
     memset(l->seen, 0, 2 * codes_of(l) * sizeof *l->seen);
     for (size_t at = all * part / parts, count; at < last && !learner_stops(base); at += count) {
         count = last - at < base->place.batch ? last - at : base->place.batch;
-        TW_TRY(evaluate_batch(l, at, count, &sums, score));
+        TW_TRY(pretraining_learner_evaluate_batch(l, at, count, &sums, score));
     }
     TW_TRY(share_codes(l, &sums));
-    conclude(l, &sums, part, score);
+    pretraining_learner_conclude(l, &sums, part, score);
     return TW_OK;
 }
 

@@ -20,7 +20,7 @@ static int is_moderate(const language_model_config *c, size_t context)
            context <= 65536;
 }
 
-static tw_status parse(const char *text, language_model_config *c, size_t *context)
+static tw_status transformer_text_parse(const char *text, language_model_config *c, size_t *context)
 {
     char end;
     if (text && sscanf(text, FORM "%c", &c->heads, &c->kv_heads, context, &end) == 3 && is_moderate(c, *context))
@@ -44,7 +44,7 @@ tw_status transformer_read(const tw_state *state, language_model_config *config,
 {
     size_t encoder[2] = {0}, decoder[2];
     *config = (language_model_config){.keep = 1};
-    TW_TRY(parse(tw_state_text(state, TRANSFORMER_TEXT_NAME), config, context));
+    TW_TRY(transformer_text_parse(tw_state_text(state, TRANSFORMER_TEXT_NAME), config, context));
     if (!find_matrix(state, "model.embed_tokens.weight", encoder))
         return tw_fail(TW_ERROR_FORMAT, "not a transformer: it lacks model.embed_tokens.weight");
     config->hidden = config->embedding = encoder[1];

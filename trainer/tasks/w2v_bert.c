@@ -85,7 +85,7 @@ static const option_row rows[] = {
      .line_only = true},
 };
 
-static const char *fallback(const void *settings, const char *option)
+static const char *w2v_bert_fallback(const void *settings, const char *option)
 {
     static const struct {
         const char *option, *value;
@@ -118,7 +118,7 @@ double temperature_at(const falling_temperature *t, uint64_t step, uint64_t step
     return t->from * pow(t->to / t->from, way < 1 ? way : 1);
 }
 
-static void take(long given, size_t *value)
+static void w2v_bert_take(long given, size_t *value)
 {
     if (given >= 0) *value = (size_t)given;
 }
@@ -130,8 +130,8 @@ static void take_blocks(const pretraining_settings *s, w2v_bert_config *c)
         c->masked_blocks += c->contrastive_blocks;
         c->contrastive_blocks = 0;
     }
-    take(s->contrastive_blocks, &c->contrastive_blocks);
-    take(s->masked_blocks, &c->masked_blocks);
+    w2v_bert_take(s->contrastive_blocks, &c->contrastive_blocks);
+    w2v_bert_take(s->masked_blocks, &c->masked_blocks);
 }
 
 static tw_status take_sizes(const pretraining_settings *s, w2v_bert_config *c)
@@ -139,11 +139,11 @@ static tw_status take_sizes(const pretraining_settings *s, w2v_bert_config *c)
     static const char *const names[] = {"tiny", "xl", "xxl"};
     w2v_bert_take_size(w2v_bert_find_size(names[s->size]), c);
     take_blocks(s, c);
-    take(s->width, &c->encoder.width);
-    take(s->heads, &c->encoder.heads);
-    take(s->kernel, &c->encoder.kernel);
-    take(s->groups, &c->groups);
-    take(s->codes, &c->codes);
+    w2v_bert_take(s->width, &c->encoder.width);
+    w2v_bert_take(s->heads, &c->encoder.heads);
+    w2v_bert_take(s->kernel, &c->encoder.kernel);
+    w2v_bert_take(s->groups, &c->groups);
+    w2v_bert_take(s->codes, &c->codes);
     return w2v_bert_check(c);
 }
 
@@ -175,7 +175,7 @@ static void print_tensor(const tw_tensor *t)
     printf("%-56s %-24s %12zu\n", t->name, shape, tw_tensor_count(t));
 }
 
-static tw_status show(const void *settings, bool *shown)
+static tw_status w2v_bert_show(const void *settings, bool *shown)
 {
     const pretraining_settings *s = settings;
     w2v_bert_config config;
@@ -316,7 +316,7 @@ static tw_status fill(const pretraining_settings *s, pretraining_data *d)
     return TW_OK;
 }
 
-static void release(task *t)
+static void w2v_bert_release(task *t)
 {
     pretraining_data *d = (pretraining_data *)t;
     if (!d) return;
@@ -328,7 +328,7 @@ static void release(task *t)
     free(d);
 }
 
-static tw_status load(const void *settings, task **out)
+static tw_status w2v_bert_load(const void *settings, task **out)
 {
     pretraining_data *d = calloc(1, sizeof *d);
     if (!d) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
@@ -344,11 +344,11 @@ static tw_status load(const void *settings, task **out)
     if (status == TW_OK)
         *out = &d->base;
     else
-        release(&d->base);
+        w2v_bert_release(&d->base);
     return status;
 }
 
-static tw_status fits(const task *t, const learner_place *place)
+static tw_status w2v_bert_fits(const task *t, const learner_place *place)
 {
     const pretraining_data *d = (const pretraining_data *)t;
     return task_check_batch(t, place, d->train_crops.count);
@@ -383,11 +383,11 @@ const task_ops w2v_bert_task = {
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(pretraining_settings),
-    .fallback = fallback,
-    .show = show,
-    .load = load,
-    .release = release,
-    .fits = fits,
+    .fallback = w2v_bert_fallback,
+    .show = w2v_bert_show,
+    .load = w2v_bert_load,
+    .release = w2v_bert_release,
+    .fits = w2v_bert_fits,
     .learner_bytes = sizeof(pretraining_learner),
     .open = pretraining_open,
     .close = pretraining_close,

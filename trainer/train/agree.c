@@ -10,7 +10,7 @@
 #define STOP_VOTE_STEPS 1000
 
 /* Gathers `size` bytes from every rank; the caller frees *gathered. */
-static tw_status gather(tw_comm *comm, const void *own, size_t size, void **gathered)
+static tw_status agree_gather(tw_comm *comm, const void *own, size_t size, void **gathered)
 {
     void *all = malloc((size_t)tw_comm_size(comm) * size);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", tw_comm_size(comm));
@@ -27,7 +27,7 @@ static tw_status find_failure(tw_comm *comm, tw_status own, int *failed, tw_stat
 {
     int32_t mine = (int32_t)own;
     void *gathered = NULL;
-    TW_TRY(gather(comm, &mine, sizeof mine, &gathered));
+    TW_TRY(agree_gather(comm, &mine, sizeof mine, &gathered));
     const int32_t *statuses = gathered;
     int rank = 0, size = tw_comm_size(comm);
     while (rank < size && statuses[rank] == TW_OK) rank++;
@@ -74,7 +74,7 @@ tw_status agree_replicas(worker *w)
 {
     uint32_t own = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
     void *gathered = NULL;
-    TW_TRY(gather(w->comm, &own, sizeof own, &gathered));
+    TW_TRY(agree_gather(w->comm, &own, sizeof own, &gathered));
     const uint32_t *checksums = gathered;
     tw_status status = TW_OK;
     for (int r = 1; r < w->size && status == TW_OK; r++) {
@@ -94,7 +94,7 @@ tw_status agree_any(tw_comm *comm, int *any)
 {
     int32_t own = *any != 0;
     void *gathered = NULL;
-    TW_TRY(gather(comm, &own, sizeof own, &gathered));
+    TW_TRY(agree_gather(comm, &own, sizeof own, &gathered));
     for (int r = 0; r < tw_comm_size(comm); r++) *any |= ((const int32_t *)gathered)[r];
     free(gathered);
     return TW_OK;
@@ -125,7 +125,7 @@ tw_status agree_to_stop(worker *w, stop_vote *vote, int *stop)
     if (vote->last_time > 0 && w->step > vote->last_step)
         mine.seconds_a_step = (float)((now - vote->last_time) / (double)(w->step - vote->last_step));
     void *gathered = NULL;
-    TW_TRY(gather(w->comm, &mine, sizeof mine, &gathered));
+    TW_TRY(agree_gather(w->comm, &mine, sizeof mine, &gathered));
     const stop_word *words = gathered;
     for (int r = 0; r < w->size; r++) *stop |= words[r].asked;
     *vote = (stop_vote){.next_step = w->step + stop_interval(words, w->size), .last_time = now, .last_step = w->step};

@@ -35,7 +35,7 @@ static tw_status evaluate_together(worker *w, task_split split, task_score *scor
     return status;
 }
 
-static evaluation conclude(const worker *w, task_split split, const share *sum, int own)
+static evaluation evaluate_conclude(const worker *w, task_split split, const share *sum, int own)
 {
     return (evaluation){.split = split,
                         .score = sum->split,
@@ -51,7 +51,7 @@ tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result)
     share own = {.train = w->epoch_score};
     TW_TRY(w->task->ops->evaluate(w->learner, split, 0, 1, &own.split));
     own.stops = learner_stops(w->learner);
-    *result = conclude(w, split, &own, 1);
+    *result = evaluate_conclude(w, split, &own, 1);
     return TW_OK;
 }
 
@@ -71,6 +71,6 @@ tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
     }
     free(all);
     TW_TRY(status);
-    *result = conclude(w, split, &sum, 0);
+    *result = evaluate_conclude(w, split, &sum, 0);
     return TW_OK;
 }

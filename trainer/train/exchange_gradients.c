@@ -6,7 +6,7 @@
 #include "scheme.h"
 #include <stdlib.h>
 
-static gradients_way *way_of(const worker *w)
+static gradients_way *exchange_gradients_way_of(const worker *w)
 {
     return w->way;
 }
@@ -14,15 +14,15 @@ static gradients_way *way_of(const worker *w)
 static tw_status create_reducer(const worker *w)
 {
     const learner *l = w->learner;
-    return tw_reducer_create(w->comm, w->spec, l->tensors, l->tensor_count, &way_of(w)->reducer);
+    return tw_reducer_create(w->comm, w->spec, l->tensors, l->tensor_count, &exchange_gradients_way_of(w)->reducer);
 }
 
 /* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
  * --sync does not speak of it, the scheme has none either. */
-static tw_status create(worker *w)
+static tw_status exchange_gradients_create(worker *w)
 {
     const train_settings *s = &w->settings;
-    gradients_way *way = way_of(w);
+    gradients_way *way = exchange_gradients_way_of(w);
     TW_TRY(create_reducer(w));
     if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_sets(s->sync, "momentum"))
         return TW_OK;
@@ -34,18 +34,18 @@ static tw_status create(worker *w)
     return w->spec ? create_reducer(w) : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
-static void destroy(worker *w)
+static void exchange_gradients_destroy(worker *w)
 {
-    tw_reducer_destroy(way_of(w)->reducer);
+    tw_reducer_destroy(exchange_gradients_way_of(w)->reducer);
 }
 
 static float momentum(const worker *w, int *nesterov)
 {
-    return tw_reducer_momentum(way_of(w)->reducer, nesterov);
+    return tw_reducer_momentum(exchange_gradients_way_of(w)->reducer, nesterov);
 }
 
 /* Rank 0's parameters and momentum go to every rank, so that all begin from the same bits. */
-static tw_status begin(worker *w)
+static tw_status exchange_gradients_begin(worker *w)
 {
     optimiser_buffer buffers[OPTIMISER_BUFFERS];
     size_t count = optimiser_buffers(w->optimiser, buffers);
@@ -57,54 +57,54 @@ static tw_status begin(worker *w)
 
 static tw_status set_rate(worker *w, float rate)
 {
-    return tw_reducer_set_rate(way_of(w)->reducer, rate);
+    return tw_reducer_set_rate(exchange_gradients_way_of(w)->reducer, rate);
 }
 
-static tw_status submit(worker *w, size_t index, float *gradient)
+static tw_status exchange_gradients_submit(worker *w, size_t index, float *gradient)
 {
-    return tw_reducer_submit(way_of(w)->reducer, index, gradient);
+    return tw_reducer_submit(exchange_gradients_way_of(w)->reducer, index, gradient);
 }
 
-static tw_status apply(worker *w, float rate)
+static tw_status exchange_gradients_apply(worker *w, float rate)
 {
-    TW_TRY(tw_reducer_wait(way_of(w)->reducer));
+    TW_TRY(tw_reducer_wait(exchange_gradients_way_of(w)->reducer));
     if (w->settings.clip > 0 && w->own_clip == 0)
         clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
     optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
     return TW_OK;
 }
 
-static const char *plan(const worker *w, size_t index)
+static const char *exchange_gradients_plan(const worker *w, size_t index)
 {
-    return tw_reducer_plan(way_of(w)->reducer, index);
+    return tw_reducer_plan(exchange_gradients_way_of(w)->reducer, index);
 }
 
-static tw_status add_totals(const worker *w, totals *sums)
+static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
 {
     tw_reducer_counts stats = {.struct_size = sizeof stats};
-    TW_TRY(tw_reducer_stats(way_of(w)->reducer, &stats));
+    TW_TRY(tw_reducer_stats(exchange_gradients_way_of(w)->reducer, &stats));
     EXCHANGE_ADD_COUNTS(sums->values, &stats);
     sums->values[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
     return TW_OK;
 }
 
-static tw_status save(worker *w, const char *prefix, tw_state *state)
+static tw_status exchange_gradients_save(worker *w, const char *prefix, tw_state *state)
 {
-    return tw_reducer_save_state(way_of(w)->reducer, prefix, state);
+    return tw_reducer_save_state(exchange_gradients_way_of(w)->reducer, prefix, state);
 }
 
-static tw_status load(worker *w, const char *prefix, const tw_state *state)
+static tw_status exchange_gradients_load(worker *w, const char *prefix, const tw_state *state)
 {
-    return tw_reducer_load_state(way_of(w)->reducer, prefix, state);
+    return tw_reducer_load_state(exchange_gradients_way_of(w)->reducer, prefix, state);
 }
 
-static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
-                         tw_state *state)
+static tw_status exchange_gradients_regroup(worker *w, int workers, const char *prefix, tw_state_source source,
+                                            void *context, tw_state *state)
 {
     const learner *l = w->learner;
     TW_TRY(tw_reducer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
                                     prefix, state));
-    return load(w, prefix, state);
+    return exchange_gradients_load(w, prefix, state);
 }
 
 const exchange gradients_exchange = {
@@ -118,16 +118,16 @@ const exchange gradients_exchange = {
     .replicas = 1,
     .counts_hosts = 1,
     .bytes = sizeof(gradients_way),
-    .create = create,
-    .destroy = destroy,
+    .create = exchange_gradients_create,
+    .destroy = exchange_gradients_destroy,
     .momentum = momentum,
-    .begin = begin,
+    .begin = exchange_gradients_begin,
     .set_rate = set_rate,
-    .submit = submit,
-    .apply = apply,
-    .plan = plan,
-    .add_totals = add_totals,
-    .save = save,
-    .load = load,
-    .regroup = regroup,
+    .submit = exchange_gradients_submit,
+    .apply = exchange_gradients_apply,
+    .plan = exchange_gradients_plan,
+    .add_totals = exchange_gradients_add_totals,
+    .save = exchange_gradients_save,
+    .load = exchange_gradients_load,
+    .regroup = exchange_gradients_regroup,
 };

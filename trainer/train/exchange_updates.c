@@ -16,14 +16,14 @@ typedef struct updates_way {
     int loaded, ended;
 } updates_way;
 
-static updates_way *way_of(const worker *w)
+static updates_way *exchange_updates_way_of(const worker *w)
 {
     return w->way;
 }
 
-static tw_status make_room(worker *w)
+static tw_status exchange_updates_make_room(worker *w)
 {
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     const learner *l = w->learner;
     way->weights = calloc(l->tensor_count, sizeof *way->weights);
     way->own = calloc(l->parameter_count, sizeof *way->own);
@@ -32,16 +32,16 @@ static tw_status make_room(worker *w)
     return TW_OK;
 }
 
-static tw_status create(worker *w)
+static tw_status exchange_updates_create(worker *w)
 {
     const learner *l = w->learner;
-    TW_TRY(tw_outer_create(w->comm, w->spec, l->tensors, l->tensor_count, &way_of(w)->outer));
-    return make_room(w);
+    TW_TRY(tw_outer_create(w->comm, w->spec, l->tensors, l->tensor_count, &exchange_updates_way_of(w)->outer));
+    return exchange_updates_make_room(w);
 }
 
-static void destroy(worker *w)
+static void exchange_updates_destroy(worker *w)
 {
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     tw_outer_destroy(way->outer);
     free(way->weights);
     free(way->own);
@@ -49,59 +49,59 @@ static void destroy(worker *w)
 
 /* ---- the shared weights, and this worker's own ------------------------------------------------------------------- */
 
-static void copy(const worker *w, const float *from, float *to)
+static void exchange_updates_copy(const worker *w, const float *from, float *to)
 {
     memcpy(to, from, w->learner->parameter_count * sizeof *to);
 }
 
-static tw_status begin(worker *w)
+static tw_status exchange_updates_begin(worker *w)
 {
-    updates_way *way = way_of(w);
-    if (way->loaded) copy(w, way->own, w->learner->parameters);
+    updates_way *way = exchange_updates_way_of(w);
+    if (way->loaded) exchange_updates_copy(w, way->own, w->learner->parameters);
     way->loaded = way->ended = 0;
     return tw_outer_begin(way->outer, way->weights);
 }
 
-static tw_status end(worker *w)
+static tw_status exchange_updates_end(worker *w)
 {
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     double begun = tw_clock();
     tw_status status = tw_outer_finish(way->outer, way->weights);
     if (status == TW_SKIPPED)
         return worker_diverged(w, "the last round came to nothing, as what was to be sent was too large");
     TW_TRY(status);
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
-    copy(w, w->learner->parameters, way->own);
+    exchange_updates_copy(w, w->learner->parameters, way->own);
     way->ended = 1;
     return TW_OK;
 }
 
 static tw_status show_shared(worker *w)
 {
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     if (way->ended) return TW_OK;
-    copy(w, w->learner->parameters, way->own);
+    exchange_updates_copy(w, w->learner->parameters, way->own);
     return tw_outer_read(way->outer, way->weights);
 }
 
 static tw_status show_own(worker *w)
 {
-    copy(w, way_of(w)->own, w->learner->parameters);
+    exchange_updates_copy(w, exchange_updates_way_of(w)->own, w->learner->parameters);
     return TW_OK;
 }
 
 static int meets(const worker *w)
 {
-    return tw_outer_is_due(way_of(w)->outer);
+    return tw_outer_is_due(exchange_updates_way_of(w)->outer);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 /* A step that is skipped is counted all the same: the others do not wait for one more. */
-static tw_status apply(worker *w, float rate)
+static tw_status exchange_updates_apply(worker *w, float rate)
 {
     const learner *l = w->learner;
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     tw_outer_event event;
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
     if (finite && w->settings.clip > 0) clip_norm(l->gradients, l->parameter_count, w->settings.clip);
@@ -113,33 +113,33 @@ static tw_status apply(worker *w, float rate)
     return TW_SKIPPED;
 }
 
-static const char *plan(const worker *w, size_t index)
+static const char *exchange_updates_plan(const worker *w, size_t index)
 {
-    return tw_outer_plan(way_of(w)->outer, index);
+    return tw_outer_plan(exchange_updates_way_of(w)->outer, index);
 }
 
-static tw_status add_totals(const worker *w, totals *sums)
+static tw_status exchange_updates_add_totals(const worker *w, totals *sums)
 {
     tw_outer_counts stats = {.struct_size = sizeof stats};
-    TW_TRY(tw_outer_stats(way_of(w)->outer, &stats));
+    TW_TRY(tw_outer_stats(exchange_updates_way_of(w)->outer, &stats));
     EXCHANGE_ADD_COUNTS(sums->values, &stats);
     return TW_OK;
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static tw_status save(worker *w, const char *prefix, tw_state *state)
+static tw_status exchange_updates_save(worker *w, const char *prefix, tw_state *state)
 {
     const learner *l = w->learner;
-    const updates_way *way = way_of(w);
+    const updates_way *way = exchange_updates_way_of(w);
     TW_TRY(tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->own));
     return tw_outer_save_state(way->outer, prefix, state);
 }
 
-static tw_status load(worker *w, const char *prefix, const tw_state *state)
+static tw_status exchange_updates_load(worker *w, const char *prefix, const tw_state *state)
 {
     const learner *l = w->learner;
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     TW_TRY(tensor_table_get(state, OWN, l->tensors, l->tensor_count, way->own));
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));
     way->loaded = 1;
@@ -154,16 +154,16 @@ static tw_status take_optimiser(const worker *w, int workers, tw_state_source so
     return state ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
-static tw_status regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
-                         tw_state *state)
+static tw_status exchange_updates_regroup(worker *w, int workers, const char *prefix, tw_state_source source,
+                                          void *context, tw_state *state)
 {
     const learner *l = w->learner;
-    updates_way *way = way_of(w);
+    updates_way *way = exchange_updates_way_of(w);
     TW_TRY(take_optimiser(w, workers, source, context));
     TW_TRY(tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
                                   prefix, state));
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));
-    copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
+    exchange_updates_copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
     way->loaded = 1;
     return TW_OK;
 }
@@ -179,17 +179,17 @@ const exchange updates_exchange = {
     .side_by_side = 1,
     .counts_hosts = 1,
     .bytes = sizeof(updates_way),
-    .create = create,
-    .destroy = destroy,
-    .begin = begin,
-    .end = end,
+    .create = exchange_updates_create,
+    .destroy = exchange_updates_destroy,
+    .begin = exchange_updates_begin,
+    .end = exchange_updates_end,
     .show_shared = show_shared,
     .show_own = show_own,
     .meets = meets,
-    .apply = apply,
-    .plan = plan,
-    .add_totals = add_totals,
-    .save = save,
-    .load = load,
-    .regroup = regroup,
+    .apply = exchange_updates_apply,
+    .plan = exchange_updates_plan,
+    .add_totals = exchange_updates_add_totals,
+    .save = exchange_updates_save,
+    .load = exchange_updates_load,
+    .regroup = exchange_updates_regroup,
 };

@@ -16,12 +16,12 @@ typedef struct weights_way {
     size_t narrowed_count;
 } weights_way;
 
-static weights_way *way_of(const worker *w)
+static weights_way *exchange_weights_way_of(const worker *w)
 {
     return w->way;
 }
 
-static tw_status check(const worker *w)
+static tw_status exchange_weights_check(const worker *w)
 {
     const train_settings *s = &w->settings;
     if (w->schedule.kind == SCHEDULE_PLATEAU)
@@ -36,9 +36,9 @@ static tw_status check(const worker *w)
                    s->expect_ratio, s->sync);
 }
 
-static void destroy(worker *w)
+static void exchange_weights_destroy(worker *w)
 {
-    weights_way *way = way_of(w);
+    weights_way *way = exchange_weights_way_of(w);
     tw_gossip_destroy(way->gossip);
     while (way->narrowed_count > 0) tw_comm_destroy(way->narrowed[--way->narrowed_count]);
     free(way->narrowed);
@@ -56,9 +56,9 @@ static float **point_into(const learner *l, float *values)
     return tensors;
 }
 
-static tw_status locate(const worker *w)
+static tw_status exchange_weights_locate(const worker *w)
 {
-    weights_way *way = way_of(w);
+    weights_way *way = exchange_weights_way_of(w);
     if (!way->weights) way->weights = point_into(w->learner, w->learner->parameters);
     if (!way->gradients) way->gradients = point_into(w->learner, w->learner->gradients);
     return way->weights && way->gradients ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a table of tensors");
@@ -74,18 +74,18 @@ static tw_status choose_spec(const worker *w, char **spec)
     return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
-static tw_status prepare(const worker *w, char **spec)
+static tw_status exchange_weights_prepare(const worker *w, char **spec)
 {
-    TW_TRY(locate(w));
+    TW_TRY(exchange_weights_locate(w));
     return choose_spec(w, spec);
 }
 
-static tw_status begin(worker *w)
+static tw_status exchange_weights_begin(worker *w)
 {
     const learner *l = w->learner;
-    weights_way *way = way_of(w);
+    weights_way *way = exchange_weights_way_of(w);
     char *spec = NULL;
-    tw_status status = agree_status(w, prepare(w, &spec));
+    tw_status status = agree_status(w, exchange_weights_prepare(w, &spec));
     if (status == TW_OK)
         status = tw_gossip_create(w->comm, spec, l->tensors, l->tensor_count, (const float *const *)way->weights,
                                   &way->gossip);
@@ -99,9 +99,9 @@ static tw_status begin(worker *w)
 static tw_status notice_losses(const worker *w)
 {
     tw_gossip_counts stats = {.struct_size = sizeof stats};
-    TW_TRY(tw_gossip_stats(way_of(w)->gossip, &stats));
-    if (stats.ranks_lost == way_of(w)->lost) return TW_OK;
-    way_of(w)->lost = stats.ranks_lost;
+    TW_TRY(tw_gossip_stats(exchange_weights_way_of(w)->gossip, &stats));
+    if (stats.ranks_lost == exchange_weights_way_of(w)->lost) return TW_OK;
+    exchange_weights_way_of(w)->lost = stats.ranks_lost;
     if (stats.lowest_rank == (uint64_t)w->rank)
         fprintf(stderr, "thinwire: %llu of %d workers lost by step %llu; the others go on without%s\n",
                 (unsigned long long)stats.ranks_lost, w->size, (unsigned long long)w->step,
@@ -117,10 +117,10 @@ static tw_status tell_divergence(const worker *w, tw_status status)
 
 static tw_status read(worker *w)
 {
-    return tell_divergence(w, tw_gossip_read(way_of(w)->gossip, way_of(w)->weights));
+    return tell_divergence(w, tw_gossip_read(exchange_weights_way_of(w)->gossip, exchange_weights_way_of(w)->weights));
 }
 
-static tw_status apply(worker *w, float rate)
+static tw_status exchange_weights_apply(worker *w, float rate)
 {
     float *gradients = w->learner->gradients;
     /* A gradient of NaN would stay in the momentum for ever. As a step it is refused, counted and, where the others
@@ -128,20 +128,21 @@ static tw_status apply(worker *w, float rate)
     if (tensor_table_is_finite(gradients, w->learner->parameter_count))
         optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients);
     TW_TRY(notice_losses(w));
-    return tell_divergence(w, tw_gossip_add(way_of(w)->gossip, (const float *const *)way_of(w)->gradients));
+    return tell_divergence(w, tw_gossip_add(exchange_weights_way_of(w)->gossip,
+                                            (const float *const *)exchange_weights_way_of(w)->gradients));
 }
 
-static const char *plan(const worker *w, size_t index)
+static const char *exchange_weights_plan(const worker *w, size_t index)
 {
     (void)w, (void)index;
     return "averaged with other workers'";
 }
 
-static tw_status add_totals(const worker *w, totals *sums)
+static tw_status exchange_weights_add_totals(const worker *w, totals *sums)
 {
     tw_gossip_counts stats = {.struct_size = sizeof stats};
-    if (!way_of(w)->gossip) return TW_OK;
-    TW_TRY(tw_gossip_stats(way_of(w)->gossip, &stats));
+    if (!exchange_weights_way_of(w)->gossip) return TW_OK;
+    TW_TRY(tw_gossip_stats(exchange_weights_way_of(w)->gossip, &stats));
     double *v = sums->values;
     v[TOTAL_BYTES_DENSE] += (double)stats.bytes_dense;
     v[TOTAL_BYTES_SENT] += (double)stats.bytes_sent;
@@ -157,7 +158,7 @@ static tw_status add_totals(const worker *w, totals *sums)
 /* From here on the workers are those that are left. */
 static tw_status narrow(worker *w)
 {
-    weights_way *way = way_of(w);
+    weights_way *way = exchange_weights_way_of(w);
     tw_comm **all = realloc(way->narrowed, (way->narrowed_count + 1) * sizeof *all);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to list a comm");
     way->narrowed = all;
@@ -170,13 +171,13 @@ static tw_status narrow(worker *w)
 }
 
 /* Waits for the others' last steps; the model's weights are then the mean over all workers that are not lost. */
-static tw_status end(worker *w)
+static tw_status exchange_weights_end(worker *w)
 {
-    weights_way *way = way_of(w);
+    weights_way *way = exchange_weights_way_of(w);
     double begun = tw_clock();
     TW_TRY(tell_divergence(w, tw_gossip_finish(way->gossip, way->weights)));
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
-    TW_TRY(add_totals(w, &w->now));
+    TW_TRY(exchange_weights_add_totals(w, &w->now));
     TW_TRY(notice_losses(w));
     if (way->lost > 0) TW_TRY(narrow(w));
     tw_gossip_destroy(way->gossip);
@@ -194,12 +195,12 @@ const exchange weights_exchange = {
                 .help = tw_gossips_help,
                 .is_synchronous = tw_gossips_is_synchronous},
     .bytes = sizeof(weights_way),
-    .check = check,
-    .destroy = destroy,
-    .begin = begin,
-    .end = end,
+    .check = exchange_weights_check,
+    .destroy = exchange_weights_destroy,
+    .begin = exchange_weights_begin,
+    .end = exchange_weights_end,
     .read = read,
-    .apply = apply,
-    .plan = plan,
-    .add_totals = add_totals,
+    .apply = exchange_weights_apply,
+    .plan = exchange_weights_plan,
+    .add_totals = exchange_weights_add_totals,
 };

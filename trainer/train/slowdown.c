@@ -16,7 +16,7 @@ typedef struct list {
     const char *option, *form, *text, *entry;
 } list;
 
-static tw_status refuse(const list *l, const char *fault)
+static tw_status slowdown_refuse(const list *l, const char *fault)
 {
     return tw_fail(TW_ERROR_ARGUMENT, "%s %s: '%.*s' %s; write %s,...", l->option, l->text, (int)strcspn(l->entry, ","),
                    l->entry, fault, l->form);
@@ -30,13 +30,13 @@ static tw_status read_numbers(const list *l, size_t count, double numbers[MOST_N
         char *end;
         numbers[i] = strtod(at, &end);
         int separated = i + 1 < count ? *end == ':' : *end == ',' || *end == '\0';
-        if (end == at || !separated || !isfinite(numbers[i])) return refuse(l, "cannot be read");
+        if (end == at || !separated || !isfinite(numbers[i])) return slowdown_refuse(l, "cannot be read");
         at = end + 1;
     }
     return TW_OK;
 }
 
-static int is_whole(double number, double least, double end)
+static int slowdown_is_whole(double number, double least, double end)
 {
     return number >= least && number < end && number == floor(number);
 }
@@ -44,9 +44,9 @@ static int is_whole(double number, double least, double end)
 static tw_status read_rank(const list *l, double rank, int size)
 {
     char fault[64];
-    if (is_whole(rank, 0, size)) return TW_OK;
+    if (slowdown_is_whole(rank, 0, size)) return TW_OK;
     snprintf(fault, sizeof fault, "names no rank from 0 to %d", size - 1);
-    return refuse(l, fault);
+    return slowdown_refuse(l, fault);
 }
 
 static const char *next_entry(const char *entry)
@@ -59,7 +59,7 @@ static const char *next_entry(const char *entry)
 static tw_status check_named_once(const list *l, double rank)
 {
     for (const char *before = l->text; before != l->entry; before = next_entry(before))
-        if (strtod(before, NULL) == rank) return refuse(l, "names a rank a second time");
+        if (strtod(before, NULL) == rank) return slowdown_refuse(l, "names a rank a second time");
     return TW_OK;
 }
 
@@ -69,7 +69,8 @@ static tw_status take_slow(const list *l, int rank, int size, slowdown *h)
     TW_TRY(read_numbers(l, 2, numbers));
     TW_TRY(read_rank(l, numbers[0], size));
     TW_TRY(check_named_once(l, numbers[0]));
-    if (!(numbers[1] >= 1 && numbers[1] <= SLOWEST)) return refuse(l, "has a factor that is not between 1 and 1e6");
+    if (!(numbers[1] >= 1 && numbers[1] <= SLOWEST))
+        return slowdown_refuse(l, "has a factor that is not between 1 and 1e6");
     if ((int)numbers[0] == rank) h->factor = numbers[1];
     if (numbers[1] > h->greatest) h->greatest = numbers[1];
     return TW_OK;
@@ -80,10 +81,12 @@ static tw_status take_pause(const list *l, int rank, int size, uint64_t steps, s
     double numbers[MOST_NUMBERS];
     TW_TRY(read_numbers(l, 3, numbers));
     TW_TRY(read_rank(l, numbers[0], size));
-    if (!is_whole(numbers[1], 1, (double)steps + 1)) return refuse(l, "names no step of this run, counted from 1");
-    if (!(numbers[2] >= 0 && numbers[2] <= LONGEST)) return refuse(l, "has a time that is not between 0 and 1e6 s");
+    if (!slowdown_is_whole(numbers[1], 1, (double)steps + 1))
+        return slowdown_refuse(l, "names no step of this run, counted from 1");
+    if (!(numbers[2] >= 0 && numbers[2] <= LONGEST))
+        return slowdown_refuse(l, "has a time that is not between 0 and 1e6 s");
     if ((int)numbers[0] != rank) return TW_OK;
-    if (h->pause_count == SLOWDOWN_PAUSES) return refuse(l, "is one pause too many for its rank");
+    if (h->pause_count == SLOWDOWN_PAUSES) return slowdown_refuse(l, "is one pause too many for its rank");
     h->pauses[h->pause_count].step = (uint64_t)numbers[1];
     h->pauses[h->pause_count++].seconds = numbers[2];
     return TW_OK;

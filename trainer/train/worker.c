@@ -217,7 +217,7 @@ tw_status worker_plan_capture(worker *w)
 }
 
 /* What is kept is copied first: a gradient that was handed over is the exchange's. */
-static tw_status submit(void *context, size_t index, float *gradient)
+static tw_status worker_submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
     if (w->gradient_ready) w->gradient_ready(w->pace);
@@ -241,18 +241,18 @@ static tw_status step_clipped(worker *w, task_score *score)
     float *gradient = l->gradients + l->parameter_count;
     for (size_t i = l->tensor_count; i-- > 0;) {
         gradient -= tw_tensor_count(&l->tensors[i]);
-        TW_TRY(submit(w, i, gradient));
+        TW_TRY(worker_submit(w, i, gradient));
     }
     return TW_OK;
 }
 
 /* One forward and backward pass; the gradients go out as they become ready. All ranks know which steps are kept, so a
  * full disk ends all of them alike; where each is at a step of its own, they are not all here. */
-static tw_status backward(worker *w, task_score *score)
+static tw_status worker_backward(worker *w, task_score *score)
 {
     int due = dump_is_due(&w->dump, w->step + 1);
     if (due && w->rank == 0) TW_TRY(dump_begin(&w->dump));
-    TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, submit, w, score));
+    TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, worker_submit, w, score));
     if (!due) return TW_OK;
     tw_status saved = w->rank == 0 ? dump_save(&w->dump, w->step + 1) : TW_OK;
     return w->exchange->replicas || w->exchange->side_by_side ? agree_status(w, saved) : saved;
@@ -272,7 +272,7 @@ tw_status worker_lost(const worker *w)
     return worker_diverged(w, seen);
 }
 
-static tw_status apply(worker *w, float rate)
+static tw_status worker_apply(worker *w, float rate)
 {
     tw_status status = w->exchange->apply(w, rate);
     if (status != TW_SKIPPED) {
@@ -286,7 +286,7 @@ static tw_status apply(worker *w, float rate)
 }
 
 /* The weights and the rate of the step to come. */
-static tw_status prepare(worker *w, float rate)
+static tw_status worker_prepare(worker *w, float rate)
 {
     TW_TRY(worker_read(w));
     return w->exchange->set_rate ? w->exchange->set_rate(w, rate) : TW_OK;
@@ -308,16 +308,16 @@ tw_status worker_step(worker *w, double *loss)
     double begin = tw_clock();
     if (w->step % w->steps_per_epoch == 0) w->epoch_score = (task_score){0};
     float rate = (float)schedule_rate(&w->schedule, w->step);
-    TW_TRY(prepare(w, rate));
+    TW_TRY(worker_prepare(w, rate));
     double ready = tw_clock();
     task_score score = {0};
-    TW_TRY(backward(w, &score));
+    TW_TRY(worker_backward(w, &score));
     double pass = tw_clock() - ready;
     optimiser_hold(w->optimiser, w->learner->held_tensors);
     if (!w->gradient_ready) slowdown_suffer(&w->slowdown, w->step + 1, pass);
     count_pass(w, pass);
     w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
-    TW_TRY(apply(w, rate));
+    TW_TRY(worker_apply(w, rate));
     w->step++;
     w->step_score = score;
     w->now.values[TOTAL_ITEMS] += score.count;

@@ -122,7 +122,7 @@ static tw_status make_source(const codec_settings *settings, codec_source *sourc
 }
 
 /* What two options cannot both decide. */
-static tw_status check(const codec_settings *settings, const options *set)
+static tw_status bench_codec_check(const codec_settings *settings, const options *set)
 {
     if (settings->gradients && options_given(set, "table"))
         return tw_fail(TW_ERROR_ARGUMENT, "--gradients %s has tensors of its own; leave out --table",
@@ -262,7 +262,7 @@ static tw_status run_source(const codec_settings *settings, const codec_source *
 static tw_status run_bench(const codec_settings *settings, const options *set)
 {
     codec_source source = {0};
-    TW_TRY(check(settings, set));
+    TW_TRY(bench_codec_check(settings, set));
     TW_TRY(plugins_load(settings->plugin));
     if (settings->json) TW_TRY(json_check(settings->json));
     tw_status status = make_source(settings, &source);
@@ -271,7 +271,7 @@ static tw_status run_bench(const codec_settings *settings, const options *set)
     return status;
 }
 
-static int run(void *settings, options *set)
+static int bench_codec_run(void *settings, options *set)
 {
     return run_bench(settings, set) == TW_OK ? EXIT_DONE : launcher_refuse();
 }
@@ -279,5 +279,5 @@ static int run(void *settings, options *set)
 int bench_codec(int argc, char **argv)
 {
     codec_settings settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, bench_codec_run);
 }

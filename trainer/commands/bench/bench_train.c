@@ -46,7 +46,7 @@ static const option_page page = {
 };
 
 /* With momentum and weight decay, as PyTorch's SGD. */
-static void update(const workload *w, float *velocity)
+static void bench_train_update(const workload *w, float *velocity)
 {
     for (size_t i = 0; i < w->parameter_count; i++) {
         velocity[i] = 0.9f * velocity[i] + w->gradients[i] + 1e-4f * w->parameters[i];
@@ -73,7 +73,7 @@ static tw_status time_steps(workload *w, float *velocity, long steps, double *wa
     for (long i = -2; i < steps; i++) {
         double start = tw_clock(), processor_start = processor_clock();
         TW_TRY(w->step(w));
-        update(w, velocity);
+        bench_train_update(w, velocity);
         if (i < 0) continue;
         wall[i] = tw_clock() - start;
         processor[i] = processor_clock() - processor_start;
@@ -81,7 +81,7 @@ static tw_status time_steps(workload *w, float *velocity, long steps, double *wa
     return TW_OK;
 }
 
-static tw_status measure(workload *w, long steps, step_seconds *medians)
+static tw_status bench_train_measure(workload *w, long steps, step_seconds *medians)
 {
     size_t count = (size_t)steps;
     double *wall = malloc(count * sizeof *wall), *processor = malloc(count * sizeof *processor);
@@ -96,7 +96,7 @@ static tw_status measure(workload *w, long steps, step_seconds *medians)
     return status;
 }
 
-static tw_status report(const train_bench *settings, const workload *w, step_seconds seconds)
+static tw_status bench_train_report(const train_bench *settings, const workload *w, step_seconds seconds)
 {
     double rate = w->items_per_step / seconds.wall;
     char key[64];
@@ -125,13 +125,13 @@ static tw_status run_bench(const train_bench *settings)
     step_seconds seconds = {0};
     if (settings->json) TW_TRY(json_check(settings->json));
     TW_TRY(workload_create(&wanted, &w));
-    tw_status status = measure(w, settings->steps, &seconds);
-    if (status == TW_OK) status = report(settings, w, seconds);
+    tw_status status = bench_train_measure(w, settings->steps, &seconds);
+    if (status == TW_OK) status = bench_train_report(settings, w, seconds);
     w->destroy(w);
     return status;
 }
 
-static int run(void *settings, options *set)
+static int bench_train_run(void *settings, options *set)
 {
     (void)set;
     return run_bench(settings) == TW_OK ? EXIT_DONE : launcher_refuse();
@@ -140,5 +140,5 @@ static int run(void *settings, options *set)
 int bench_train(int argc, char **argv)
 {
     train_bench settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, bench_train_run);
 }

@@ -203,7 +203,7 @@ static const language_model_definition *find_language(const char *name)
     return strncmp(name, language_prefix, length) == 0 ? language_model_find(name + length) : NULL;
 }
 
-static void append(char *text, size_t room, const char *before, const char *prefix, const char *name)
+static void bench_workload_append(char *text, size_t room, const char *before, const char *prefix, const char *name)
 {
     size_t used = strlen(text);
     snprintf(text + used, room - used, "%s%s%s", before, prefix, name);
@@ -213,10 +213,10 @@ static tw_status refuse_model(const char *name)
 {
     char names[512] = "";
     for (size_t i = 0; i < LSTM_DEFINITIONS; i++)
-        append(names, sizeof names, i ? ", " : "", "", lstm_definitions[i].name);
+        bench_workload_append(names, sizeof names, i ? ", " : "", "", lstm_definitions[i].name);
     for (const language_model_definition *d = language_model_definitions; d->name; d++)
-        append(names, sizeof names, ", ", language_prefix, d->name);
-    for (size_t i = 0; model_name(i); i++) append(names, sizeof names, ", ", "", model_name(i));
+        bench_workload_append(names, sizeof names, ", ", language_prefix, d->name);
+    for (size_t i = 0; model_name(i); i++) bench_workload_append(names, sizeof names, ", ", "", model_name(i));
     return tw_fail(TW_ERROR_ARGUMENT, "there is no model \"%.100s\"; there are %s", name, names);
 }
 

@@ -40,7 +40,7 @@ typedef struct turn {
 
 /* Adds a step's seconds: up to its first round, up to the answer to its last, and from there to the mean. The norm is
  * given: who looks at the gradient, and when, is part of a reducer's step (codec_step.c). */
-static tw_status step(part *p, turn *sum)
+static tw_status codec_run_step(part *p, turn *sum)
 {
     tw_round round = {0};
     echo e;
@@ -76,7 +76,7 @@ typedef struct share {
     char text[512]; /* of a failure: tw_last_error() is the thread's own */
 } share;
 
-static void refill(share *s)
+static void codec_run_refill(share *s)
 {
     for (size_t i = 0; i < s->count; i++)
         codec_source_copy(s->source, s->parts[i].tensor, s->step, s->parts[i].gradient);
@@ -86,9 +86,9 @@ static void refill(share *s)
 static tw_status take_turn(share *s)
 {
     s->last = (turn){0};
-    refill(s);
-    for (size_t i = 0; i < s->count; i++) TW_TRY(step(&s->parts[i], &s->last));
-    refill(s);
+    codec_run_refill(s);
+    for (size_t i = 0; i < s->count; i++) TW_TRY(codec_run_step(&s->parts[i], &s->last));
+    codec_run_refill(s);
     s->last.stream = bench_stream(s->floor_bytes, s->gradient, s->b, s->c, s->elements);
     s->step++;
     return TW_OK;
@@ -209,7 +209,7 @@ static turn slowest(const share *shares, size_t count)
     return most;
 }
 
-static tw_status measure(share *shares, size_t count, codec_figures *out)
+static tw_status codec_run_measure(share *shares, size_t count, codec_figures *out)
 {
     double first[REPETITIONS], encoded[REPETITIONS], decoded[REPETITIONS], streamed[REPETITIONS];
     size_t before =
@@ -243,7 +243,7 @@ tw_status codec_run(const codec_source *source, const char *spec, unsigned floor
     *figures = (codec_figures){0};
     tw_status status = share_out(source, shares, threads);
     for (size_t t = 0; t < threads && status == TW_OK; t++) status = create_share(&shares[t], spec);
-    if (status == TW_OK) status = measure(shares, threads, figures);
+    if (status == TW_OK) status = codec_run_measure(shares, threads, figures);
     for (size_t t = 0; t < threads; t++) destroy_share(&shares[t]);
     return status;
 }

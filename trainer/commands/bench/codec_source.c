@@ -14,7 +14,7 @@
 enum { SHIFT = 16, SHIFTS = 64 }; /* how far windows on the values are apart, and how many there are */
 
 /* Laplace: heavier tails than normal, as gradients have. */
-static void draw(float *values, size_t count)
+static void codec_source_draw(float *values, size_t count)
 {
     for (size_t i = 0; i < count; i += 4) {
         uint32_t words[4];
@@ -34,7 +34,7 @@ static tw_status allocate_table(codec_source *source, size_t capacity)
     return tw_fail(TW_ERROR_MEMORY, "no memory for a table of %zu tensors", capacity);
 }
 
-static tw_status fill(codec_source *source)
+static tw_status codec_source_fill(codec_source *source)
 {
     source->offset = calloc(source->count, sizeof *source->offset);
     if (!source->offset) return tw_fail(TW_ERROR_MEMORY, "no memory for a table of %zu tensors", source->count);
@@ -46,7 +46,7 @@ static tw_status fill(codec_source *source)
     source->values = malloc(drawn * sizeof *source->values);
     if (!source->values)
         return tw_fail(TW_ERROR_MEMORY, "no memory for %zu elements; take fewer with --count", source->elements);
-    draw(source->values, drawn);
+    codec_source_draw(source->values, drawn);
     return TW_OK;
 }
 
@@ -79,7 +79,7 @@ tw_status codec_source_flat(size_t count, size_t pieces, codec_source *source)
 {
     TW_TRY(allocate_table(source, pieces));
     for (size_t i = 0; i < pieces; i++) add_matrix(source, count / pieces + (i < count % pieces));
-    return fill(source);
+    return codec_source_fill(source);
 }
 
 /* A convolution without bias and the batch norm behind it. */
@@ -121,7 +121,7 @@ tw_status codec_source_resnet50(codec_source *source)
     }
     add_tensor(source, "fc", "weight", 2, (size_t[]){classes, channels});
     add_tensor(source, "fc", "bias", 1, &classes);
-    return fill(source);
+    return codec_source_fill(source);
 }
 
 /* ---- kept by a training run ---- */
@@ -154,7 +154,7 @@ static tw_status read_tensor(const tw_state *state, size_t index, const char *pa
     return TW_OK;
 }
 
-static tw_status read_table(codec_source *source, const tw_state *state, const char *path)
+static tw_status codec_source_read_table(codec_source *source, const tw_state *state, const char *path)
 {
     source->count = tw_state_count(state);
     if (source->count == 0) return tw_fail(TW_ERROR_FORMAT, "%s holds no tensor", path);
@@ -191,7 +191,7 @@ static tw_status load_step(codec_source *source, const char *path)
     tw_state *state;
     TW_TRY(tw_state_load(path, &state));
     source->captured[source->steps++] = state;
-    return source->steps == 1 ? read_table(source, state, path) : compare_table(source, state, path);
+    return source->steps == 1 ? codec_source_read_table(source, state, path) : compare_table(source, state, path);
 }
 
 static tw_status load_steps(codec_source *source, const char *folder, struct dirent **entries, int count)

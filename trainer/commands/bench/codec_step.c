@@ -20,7 +20,7 @@ typedef struct whole {
 } whole;
 
 /* The gradients of a step, written before the floor streams other memory: none is in the cache when it is timed. */
-static void refill(const whole *w, size_t step)
+static void codec_step_refill(const whole *w, size_t step)
 {
     float *at = w->gradients;
     for (size_t i = 0; i < w->source->count; at += codec_source_room(&w->source->tensors[i++]))
@@ -46,7 +46,7 @@ enum { FLOOR, STEP, SHARED_FLOOR, SHARED_STEP, KINDS };
 
 static tw_status take_shared_turn(const whole *w, size_t step, double seconds[KINDS])
 {
-    refill(w, step);
+    codec_step_refill(w, step);
     seconds[SHARED_FLOOR] = bench_stream_shared(w->floor_bytes, w->a, w->b, w->c, w->elements, w->threads);
     if (seconds[SHARED_FLOOR] == 0)
         return tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for --threads %zu", w->threads);
@@ -56,7 +56,7 @@ static tw_status take_shared_turn(const whole *w, size_t step, double seconds[KI
 /* Reducers and floors take turns, so that a busy neighbour slows all of them. */
 static tw_status take_turn(const whole *w, size_t step, double seconds[KINDS])
 {
-    refill(w, step);
+    codec_step_refill(w, step);
     seconds[FLOOR] = bench_stream(w->floor_bytes, w->a, w->b, w->c, w->elements);
     TW_TRY(take_step(w, w->reducer, &seconds[STEP]));
     return w->shared ? take_shared_turn(w, step, seconds) : TW_OK;
@@ -69,7 +69,7 @@ static double median_ms(double turns[REPETITIONS][KINDS], int kind)
     return 1e3 * bench_median(seconds, REPETITIONS);
 }
 
-static tw_status measure(const whole *w, codec_step_figures *figures)
+static tw_status codec_step_measure(const whole *w, codec_step_figures *figures)
 {
     double turns[REPETITIONS][KINDS] = {{0}};
     size_t warmup = w->source->steps > WARMUP ? w->source->steps : WARMUP; /* once through what was kept */
@@ -104,7 +104,7 @@ static tw_status create_reducer(const whole *w, const char *spec, size_t threads
     return tw_reducer_create(*comm, text, w->source->tensors, w->source->count, reducer);
 }
 
-static tw_status create(whole *w, const char *spec)
+static tw_status codec_step_create(whole *w, const char *spec)
 {
     for (size_t i = 0; i < w->source->count; i++) w->elements += codec_source_room(&w->source->tensors[i]);
     w->gradients = bench_floats(w->elements);
@@ -118,7 +118,7 @@ static tw_status create(whole *w, const char *spec)
     return is_shared ? create_reducer(w, spec, w->threads, &w->shared_comm, &w->shared) : TW_OK;
 }
 
-static void destroy(whole *w)
+static void codec_step_destroy(whole *w)
 {
     tw_reducer_destroy(w->reducer);
     tw_reducer_destroy(w->shared);
@@ -134,8 +134,8 @@ tw_status codec_step_run(const codec_source *source, const char *spec, unsigned 
                          codec_step_figures *figures)
 {
     whole w = {.source = source, .threads = threads, .floor_bytes = floor_bytes};
-    tw_status status = create(&w, spec);
-    if (status == TW_OK) status = measure(&w, figures);
-    destroy(&w);
+    tw_status status = codec_step_create(&w, spec);
+    if (status == TW_OK) status = codec_step_measure(&w, figures);
+    codec_step_destroy(&w);
     return status;
 }

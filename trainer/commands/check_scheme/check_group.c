@@ -20,7 +20,7 @@ void check_group_destroy(check_group *group)
     for (int r = 0; r < group->size; r++) tw_scheme_destroy(group->scheme[r]);
 }
 
-static tw_status begin(check_group *group)
+static tw_status check_group_begin(check_group *group)
 {
     static const unsigned char without[CHECK_TENSORS] = {1};
     for (int r = 0; r < group->size; r++) {
@@ -47,7 +47,7 @@ static tw_status check_alike(const tw_round *round, int size)
 }
 
 /* bfloat16 is the upper half of a float. Nearest, ties up: no promise hangs on it. */
-static float read_value(const tw_round *round, size_t i)
+static float check_group_read_value(const tw_round *round, size_t i)
 {
     float value;
     if (round->dtype == TW_F32) return ((const float *)round->values)[i];
@@ -71,8 +71,8 @@ static tw_status add_up(tw_round *round, int size)
 {
     if (round->dtype == TW_F16) return tw_fail(TW_ERROR_UNSUPPORTED, "sums in fp16 are not tried here");
     for (size_t i = 0; i < round->count; i++) {
-        float sum = read_value(&round[0], i);
-        for (int r = 1; r < size; r++) sum += read_value(&round[r], i);
+        float sum = check_group_read_value(&round[0], i);
+        for (int r = 1; r < size; r++) sum += check_group_read_value(&round[r], i);
         for (int r = 0; r < size; r++) write_value(&round[r], i, sum);
     }
     return TW_OK;
@@ -84,7 +84,7 @@ typedef struct post {
     size_t sizes[CHECK_RANKS][CHECK_RANKS];
 } post;
 
-static tw_status put(post *all, int to, int from, const void *data, size_t size, size_t capacity)
+static tw_status check_group_put(post *all, int to, int from, const void *data, size_t size, size_t capacity)
 {
     if (size > capacity) return tw_fail(TW_ERROR_ARGUMENT, "rank %d sends more than its round has room for", from);
     free(all->packets[to][from]);
@@ -101,8 +101,8 @@ static tw_status collect(post *all, const tw_round *round, int size)
     for (int to = 0; to < size; to++)
         for (int from = 0; from < (one ? 1 : size); from++) {
             const tw_round *of = &round[one ? round->root : from];
-            TW_TRY(
-                put(all, to, from, each ? of->packets[to] : of->data, each ? of->sizes[to] : of->size, of->capacity));
+            TW_TRY(check_group_put(all, to, from, each ? of->packets[to] : of->data, each ? of->sizes[to] : of->size,
+                                   of->capacity));
         }
     return TW_OK;
 }
@@ -150,7 +150,7 @@ tw_status check_group_step(check_group *group)
     tw_round round[CHECK_RANKS] = {{.kind = TW_ROUND_DONE}};
     post all = {{{NULL}}, {{0}}};
     group->packet_rounds = 0;
-    TW_TRY(begin(group));
+    TW_TRY(check_group_begin(group));
     tw_status status = take_rounds(group, round, &all);
     group->skipped = round->skipped;
     for (int to = 0; to < CHECK_RANKS; to++)

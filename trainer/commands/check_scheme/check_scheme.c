@@ -29,7 +29,7 @@ static float by_chance(int step, int rank, size_t element)
     return (float)(sum * 1.7);
 }
 
-static void fill(check_group *group, int step)
+static void check_scheme_fill(check_group *group, int step)
 {
     for (int r = 0; r < group->size; r++)
         for (size_t i = 0; i < CHECK_ELEMENTS; i++) group->values[r][i] = by_chance(step, r, i);
@@ -37,7 +37,7 @@ static void fill(check_group *group, int step)
 
 static tw_status take_step(check_group *group, int step)
 {
-    fill(group, step);
+    check_scheme_fill(group, step);
     TW_TRY(check_group_step(group));
     return group->skipped ? tw_fail(TW_ERROR_ARGUMENT, "step %d was skipped, and every gradient was finite", step)
                           : TW_OK;
@@ -153,7 +153,7 @@ static tw_status nothing_is_lost(check_group *group, const char *spec)
     TW_TRY(check_group_create(group, spec, 3));
     if (tw_scheme_momentum(group->scheme[0], &nesterov) != 0) return TW_OK;
     for (int step = 0; step < STEPS; step++) {
-        fill(group, step);
+        check_scheme_fill(group, step);
         for (int r = 0; r < 3; r++)
             for (size_t i = 0; i < CHECK_ELEMENTS; i++) given[i] += (double)group->values[r][i] / 3;
         TW_TRY(check_group_step(group));
@@ -168,7 +168,7 @@ static tw_status nan_skips_the_step(check_group *group, const char *spec)
 {
     TW_TRY(check_group_create(group, spec, 3));
     for (int step = 0; step < STEPS; step++) {
-        fill(group, step);
+        check_scheme_fill(group, step);
         if (step % 2) group->values[2][step] = step % 4 == 1 ? NAN : INFINITY;
         TW_TRY(check_group_step(group));
         if (group->skipped != step % 2)
@@ -272,7 +272,7 @@ static tw_status expect_refusal(check_group *group, const char *spec, harm h)
     check_group_destroy(group);
     TW_TRY(check_group_create(group, spec, 2));
     group->harm = h;
-    fill(group, 0);
+    check_scheme_fill(group, 0);
     tw_status status = check_group_step(group);
     return status == TW_ERROR_PACKET ? TW_OK : tell_of(&h);
 }
@@ -309,7 +309,7 @@ static tw_status damage_is_refused(check_group *group, const char *spec)
 
 static long asked, lent, refused; /* refused: the number of the request that gets nothing; 0 for none */
 
-static void *take(void *context, size_t alignment, size_t bytes)
+static void *check_scheme_take(void *context, size_t alignment, size_t bytes)
 {
     (void)context;
     if (++asked == refused) return NULL;
@@ -406,19 +406,19 @@ static int try_scheme(const char *spec)
     return try_all(takes_it ? whole : spec);
 }
 
-static tw_status load(const char *file)
+static tw_status check_scheme_load(const char *file)
 {
-    static const tw_allocator ours = {.struct_size = sizeof ours, .allocate = take, .release = give};
+    static const tw_allocator ours = {.struct_size = sizeof ours, .allocate = check_scheme_take, .release = give};
     TW_TRY(tw_set_allocator(&ours));
     return plugins_load(file);
 }
 
-static int run(void *command_settings, options *set)
+static int check_scheme_run(void *command_settings, options *set)
 {
     const check_settings *settings = command_settings;
     int broken = 0;
     size_t first = tw_schemes_count(); /* those of others come behind the library's */
-    if (load(set->arguments[0]) != TW_OK) return launcher_refuse();
+    if (check_scheme_load(set->arguments[0]) != TW_OK) return launcher_refuse();
     if (settings->sync) return try_scheme(settings->sync) ? launcher_refuse() : EXIT_DONE;
     for (size_t i = first; i < tw_schemes_count(); i++) broken += try_scheme(tw_schemes_name(i));
     return broken ? launcher_refuse() : EXIT_DONE;
@@ -444,5 +444,5 @@ static const option_page page = {
 int command_check_scheme(int argc, char **argv)
 {
     check_settings settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, check_scheme_run);
 }

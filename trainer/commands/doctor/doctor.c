@@ -77,7 +77,7 @@ typedef struct copier {
     char *src, *dst;
 } copier;
 
-static void *copy(void *argument)
+static void *doctor_copy(void *argument)
 {
     copier *c = argument;
     memset(c->src, 1, COPY_BYTES); /* the pages exist before the clock starts */
@@ -102,7 +102,7 @@ static double time_copies(int threads, char *memory, int *started)
         char *own = memory + (size_t)*started * 2 * COPY_BYTES;
         copier *c = &copiers[*started];
         *c = (copier){.ready = &ready, .start = &start, .src = own, .dst = own + COPY_BYTES};
-        if (pthread_create(&c->thread, NULL, copy, c) != 0) break;
+        if (pthread_create(&c->thread, NULL, doctor_copy, c) != 0) break;
     }
     for (int i = 0; i < *started; i++) sem_wait(&ready);
     double begin = tw_clock();
@@ -249,7 +249,7 @@ static tw_status check_isa(void)
     return TW_OK;
 }
 
-static int run(void *command_settings, options *set)
+static int doctor_run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
     (void)set;
@@ -273,5 +273,5 @@ static int run(void *command_settings, options *set)
 int command_doctor(int argc, char **argv)
 {
     doctor_settings settings = {0};
-    return command_run(&page, argc, argv, &settings, run);
+    return command_run(&page, argc, argv, &settings, doctor_run);
 }

@@ -27,7 +27,7 @@ typedef struct member {
 } member;
 
 /* Who fails leaves the group, so that nobody waits for it. */
-static void *measure(void *argument)
+static void *doctor_peers_measure(void *argument)
 {
     member *me = argument;
     me->rank = tw_comm_rank(me->comm);
@@ -39,7 +39,7 @@ static void *measure(void *argument)
     return NULL;
 }
 
-static tw_status report(const doctor_peers_settings *settings, const peers_report *found)
+static tw_status doctor_peers_report(const doctor_peers_settings *settings, const peers_report *found)
 {
     report_verdict verdict;
     TW_TRY(report_judge(found, &verdict));
@@ -58,10 +58,10 @@ static int tell_failure(const member *me)
     return me->status == TW_ERROR_PEER || me->status == TW_ERROR_PACKET ? EXIT_PEER_LOST : EXIT_INPUT;
 }
 
-static int conclude(const doctor_peers_settings *settings, const member *me)
+static int doctor_peers_conclude(const doctor_peers_settings *settings, const member *me)
 {
     if (me->status != TW_OK) return tell_failure(me);
-    if (me->rank > 0 || report(settings, &me->report) == TW_OK) return EXIT_DONE;
+    if (me->rank > 0 || doctor_peers_report(settings, &me->report) == TW_OK) return EXIT_DONE;
     return launcher_refuse();
 }
 
@@ -90,8 +90,8 @@ static tw_status open_group(const doctor_peers_settings *settings, tw_comm **com
 static int measure_as_rank(const doctor_peers_settings *settings, member *me)
 {
     if (open_group(settings, &me->comm) != TW_OK) return launcher_refuse();
-    measure(me);
-    return conclude(settings, me);
+    doctor_peers_measure(me);
+    return doctor_peers_conclude(settings, me);
 }
 
 /* ---- threads ---- */
@@ -102,7 +102,8 @@ static int measure_as_threads(const doctor_peers_settings *settings, member *mem
     int started = 0, code;
     if (tw_comm_create_threads(count, comms) != TW_OK) return launcher_refuse();
     for (int rank = 0; rank < count; rank++) members[rank].comm = comms[rank];
-    while (started < count && pthread_create(&members[started].thread, NULL, measure, &members[started]) == 0)
+    while (started < count &&
+           pthread_create(&members[started].thread, NULL, doctor_peers_measure, &members[started]) == 0)
         started++;
     for (int rank = started; rank < count; rank++) tw_comm_destroy(comms[rank]);
     for (int rank = 0; rank < started; rank++) pthread_join(members[rank].thread, NULL);
@@ -110,8 +111,9 @@ static int measure_as_threads(const doctor_peers_settings *settings, member *mem
         tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for rank %d of %d", started, count);
         return launcher_refuse();
     }
-    code = conclude(settings, &members[0]);
-    for (int rank = 1; code == EXIT_DONE && rank < count; rank++) code = conclude(settings, &members[rank]);
+    code = doctor_peers_conclude(settings, &members[0]);
+    for (int rank = 1; code == EXIT_DONE && rank < count; rank++)
+        code = doctor_peers_conclude(settings, &members[rank]);
     return code;
 }
 

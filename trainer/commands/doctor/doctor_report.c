@@ -57,7 +57,7 @@ static tw_status weigh_packet(float *gradient, double *bytes)
 }
 
 /* A ring's bytes and two messages in a row for dense; everybody's packet to everybody, at once, for DGC. */
-static tw_status predict(const peers_report *report, report_verdict *verdict)
+static tw_status doctor_report_predict(const peers_report *report, report_verdict *verdict)
 {
     double packet, others = report->size - 1, latency = report->links[verdict->from][verdict->to].median;
     float *gradient = malloc(SAMPLE * sizeof *gradient);
@@ -80,7 +80,7 @@ tw_status report_judge(const peers_report *report, report_verdict *verdict)
 {
     char dense[32], sparse[32];
     find_slowest(report, verdict);
-    TW_TRY(predict(report, verdict));
+    TW_TRY(doctor_report_predict(report, verdict));
     snprintf(
         verdict->sentence, sizeof verdict->sentence,
         "The slowest line is the one from rank %d (%s) to rank %d (%s) with %.4g Mbit/s: if all lines were like it, "

@@ -33,7 +33,7 @@ static tw_status fail_silent(const link_end *end)
 
 /* ---- one message ---- */
 
-static tw_status finish(const link_end *end, void *request, size_t expected)
+static tw_status link_finish(const link_end *end, void *request, size_t expected)
 {
     size_t size = expected; /* a transport may leave a send's as it is */
     uint32_t check;
@@ -50,14 +50,14 @@ static tw_status send_value(const link_end *end, double value)
 {
     void *request;
     TW_TRY(end->ops.start_send(end->self, end->peer, CHANNEL, &value, sizeof value, WORD, &request));
-    return finish(end, request, sizeof value);
+    return link_finish(end, request, sizeof value);
 }
 
 static tw_status receive_value(const link_end *end, double *value)
 {
     void *request;
     TW_TRY(end->ops.start_recv(end->self, end->peer, CHANNEL, value, sizeof *value, &request));
-    return finish(end, request, sizeof *value);
+    return link_finish(end, request, sizeof *value);
 }
 
 /* One value each way at once: a transport may finish no send before its message is received. */
@@ -66,7 +66,7 @@ static tw_status swap_values(const link_end *end, double given, double *taken)
     void *incoming;
     TW_TRY(end->ops.start_recv(end->self, end->peer, CHANNEL, taken, sizeof *taken, &incoming));
     tw_status sent = send_value(end, given);
-    if (sent == TW_OK) return finish(end, incoming, sizeof *taken);
+    if (sent == TW_OK) return link_finish(end, incoming, sizeof *taken);
     char reason[REASON];
     size_t size;
     uint32_t check;
@@ -77,7 +77,7 @@ static tw_status swap_values(const link_end *end, double given, double *taken)
 
 /* ---- there and back ---- */
 
-static int compare(const void *left, const void *right)
+static int link_compare(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
@@ -94,7 +94,7 @@ static tw_status ping(const link_end *end, link_figures *figures)
         TW_TRY(receive_value(end, &echo));
         if (count++ >= 0) halves[count - 1] = (tw_clock() - began) / 2;
     }
-    qsort(halves, (size_t)count, sizeof *halves, compare);
+    qsort(halves, (size_t)count, sizeof *halves, link_compare);
     figures->median = halves[count / 2];
     figures->worst = halves[count - 1];
     TW_TRY(send_value(end, figures->median));
@@ -146,7 +146,7 @@ static tw_status top_up(const link_end *end, flow *f)
 static tw_status take_oldest(const link_end *end, flow *f)
 {
     void *request = f->requests[f->done++ % LINK_WINDOW];
-    TW_TRY(finish(end, request, f->chunk));
+    TW_TRY(link_finish(end, request, f->chunk));
     if (f->done == f->count / 4) f->began = tw_clock();
     if (f->done == f->count) f->ended = tw_clock();
     return TW_OK;
@@ -236,7 +236,7 @@ static double volume_for(const link_end *end, double rate)
 }
 
 /* Both ends know the same two figures of a stream, and so the next one. */
-static tw_status search(const link_end *end, streamer run, double *rate)
+static tw_status link_search(const link_end *end, streamer run, double *rate)
 {
     double volume = FIRST_VOLUME, seconds = 0;
     *rate = 0;
@@ -251,7 +251,7 @@ static tw_status search(const link_end *end, streamer run, double *rate)
 static tw_status time_stream(const link_end *end, streamer run, double *rate)
 {
     double seconds = 0;
-    TW_TRY(search(end, run, rate));
+    TW_TRY(link_search(end, run, rate));
     return run(end, volume_for(end, *rate), rate, &seconds);
 }
 
@@ -259,7 +259,7 @@ static tw_status time_sending(const link_end *end, link_figures *figures)
 {
     interface_counts before, after;
     double seconds;
-    TW_TRY(search(end, send_stream, &figures->rate));
+    TW_TRY(link_search(end, send_stream, &figures->rate));
     double volume = volume_for(end, figures->rate);
     interface_read(end->counters, &before);
     TW_TRY(send_stream(end, volume, &figures->rate, &seconds));

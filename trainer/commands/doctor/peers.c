@@ -36,7 +36,7 @@ static tw_status measure_all(link_end *end, int size, link_figures *mine)
 }
 
 /* Bytes that no line could send in fewer. */
-static void fill(unsigned char *bytes)
+static void peers_fill(unsigned char *bytes)
 {
     for (size_t i = 0; i < LINK_BYTES; i += 16) {
         uint32_t words[4];
@@ -56,7 +56,7 @@ static tw_status run_rounds(tw_comm *comm, const peers_settings *settings, link_
     end.out = malloc(2 * LINK_BYTES);
     if (!end.out) return tw_fail(TW_ERROR_MEMORY, "no memory to measure lines with");
     end.in = end.out + LINK_BYTES;
-    fill(end.out);
+    peers_fill(end.out);
     tw_status status = measure_all(&end, tw_comm_size(comm), mine);
     free(end.out);
     return status;

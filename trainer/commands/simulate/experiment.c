@@ -52,7 +52,7 @@ static void add_point(run *r, double now)
     stop_all(r);
 }
 
-static void tell(run *r, double now)
+static void experiment_tell(run *r, double now)
 {
     FILE *stream = r->setup->progress;
     time_t clock = time(NULL);
@@ -75,7 +75,7 @@ static void count_gradient(run *r, double loss)
     r->ended = now;
     r->point_loss += loss;
     if (++r->point_gradients == r->point_size) add_point(r, now);
-    tell(r, now);
+    experiment_tell(r, now);
 }
 
 double actor_distance(const float *a, const float *b, size_t count)
@@ -144,7 +144,7 @@ static tw_status take_steps(run *r, void *self, tw_comm *comm)
     return TW_OK;
 }
 
-static tw_status finish(run *r, int rank, void *self)
+static tw_status experiment_finish(run *r, int rank, void *self)
 {
     actor_end end = {0};
     TW_TRY(r->setup->kind->end(self, &end));
@@ -165,7 +165,7 @@ static tw_status play_rank(run *r, int rank, tw_comm *comm, void **self)
     TW_TRY(kind->begin(*self));
     TW_TRY(line_up(r, rank, comm, kind->steps(*self)));
     TW_TRY(take_steps(r, *self, comm));
-    return finish(r, rank, *self);
+    return experiment_finish(r, rank, *self);
 }
 
 /* A loss of peers is what another's failure looks like. */
@@ -199,7 +199,7 @@ static tw_status run_world(run *r)
     return status != TW_OK ? status : r->status == TW_OK ? TW_OK : tw_fail(r->status, "%s", r->text);
 }
 
-static void conclude(run *r)
+static void experiment_conclude(run *r)
 {
     sim_result *result = r->result;
     double workers = (double)r->setup->settings.workers;
@@ -216,7 +216,7 @@ tw_status sim_run(const sim_setup *setup, sim_result *result)
     run r = {.setup = setup, .result = result, .told = time(NULL)};
     *result = (sim_result){.seconds_to_loss = -1};
     tw_status status = run_world(&r);
-    conclude(&r);
+    experiment_conclude(&r);
     if (status != TW_ERROR_NONFINITE) return status;
     result->diverged = 1;
     result->loss = result->metric = (double)NAN;

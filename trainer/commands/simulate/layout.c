@@ -7,7 +7,7 @@
 
 enum { SIDE = 1024, LEAST = 16, MOST = 1 << 30 };
 
-static tw_status reserve(layout *t, size_t count)
+static tw_status layout_reserve(layout *t, size_t count)
 {
     *t = (layout){.tensors = calloc(count, sizeof *t->tensors), .names = calloc(count, sizeof *t->names)};
     if (t->tensors && t->names) return TW_OK;
@@ -23,7 +23,7 @@ void layout_release(layout *t)
 }
 
 /* Named by their place. */
-static void add(layout *t, const char *kind, size_t dims, const size_t *shape)
+static void layout_add(layout *t, const char *kind, size_t dims, const size_t *shape)
 {
     tw_tensor *tensor = &t->tensors[t->count];
     snprintf(t->names[t->count], LAYOUT_NAME, "%s%zu", kind, t->count);
@@ -35,7 +35,7 @@ static void add(layout *t, const char *kind, size_t dims, const size_t *shape)
 
 static void add_vector(layout *t, const char *kind, size_t count)
 {
-    add(t, kind, 1, &count);
+    layout_add(t, kind, 1, &count);
 }
 
 /* --- of a number of parameters -------------------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ static void add_vector(layout *t, const char *kind, size_t count)
 /* A layer of n x n weights and n biases, the largest that fits; what is left over is a vector. */
 static tw_status create_plain(size_t elements, layout *t)
 {
-    TW_TRY(reserve(t, 2 * (elements / ((size_t)SIDE * SIDE) + 32)));
+    TW_TRY(layout_reserve(t, 2 * (elements / ((size_t)SIDE * SIDE) + 32)));
     for (size_t left = elements; left;) {
         size_t side = (size_t)((sqrt(1 + 4.0 * (double)left) - 1) / 2);
         if (side > SIDE) side = SIDE;
@@ -51,7 +51,7 @@ static tw_status create_plain(size_t elements, layout *t)
             add_vector(t, "rest", left);
             break;
         }
-        add(t, "weight", 2, (size_t[]){side, side});
+        layout_add(t, "weight", 2, (size_t[]){side, side});
         add_vector(t, "bias", side);
         left -= side * (side + 1);
     }
@@ -73,7 +73,7 @@ static int read_count(const char *text, size_t *count)
 
 static void add_convolution(layout *t, size_t filters, size_t channels, size_t kernel)
 {
-    add(t, "conv", 4, (size_t[]){filters, channels, kernel, kernel});
+    layout_add(t, "conv", 4, (size_t[]){filters, channels, kernel, kernel});
     add_vector(t, "scale", filters);
     add_vector(t, "shift", filters);
 }
@@ -89,12 +89,12 @@ static void add_bottleneck(layout *t, size_t channels, size_t planes, int first)
 static tw_status create_resnet50(layout *t)
 {
     static const size_t blocks[] = {3, 4, 6, 3};
-    TW_TRY(reserve(t, 161));
+    TW_TRY(layout_reserve(t, 161));
     add_convolution(t, 64, 3, 7);
     size_t channels = 64, planes = 64;
     for (size_t stage = 0; stage < 4; stage++, planes *= 2)
         for (size_t b = 0; b < blocks[stage]; b++, channels = 4 * planes) add_bottleneck(t, channels, planes, b == 0);
-    add(t, "fc", 2, (size_t[]){1000, channels});
+    layout_add(t, "fc", 2, (size_t[]){1000, channels});
     add_vector(t, "fc", 1000);
     return TW_OK;
 }

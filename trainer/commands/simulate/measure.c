@@ -5,7 +5,7 @@
 
 enum { UNTIMED = 2, TIMED = 8 };
 
-static tw_status take(worker *w, uint64_t steps)
+static tw_status measure_take(worker *w, uint64_t steps)
 {
     double loss;
     for (uint64_t i = 0; i < steps; i++, w->step %= w->steps) TW_TRY(worker_step(w, &loss));
@@ -16,9 +16,9 @@ static tw_status time_steps(worker *w, double *pass, double *other)
 {
     totals before, after;
     TW_TRY(worker_begin(w));
-    TW_TRY(take(w, UNTIMED));
+    TW_TRY(measure_take(w, UNTIMED));
     TW_TRY(worker_totals(w, &before));
-    TW_TRY(take(w, TIMED));
+    TW_TRY(measure_take(w, TIMED));
     TW_TRY(worker_totals(w, &after));
     double spent[TOTAL_COUNT];
     for (int i = 0; i < TOTAL_COUNT; i++) spent[i] = (after.values[i] - before.values[i]) / TIMED;

@@ -18,17 +18,17 @@ tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps
 }
 
 /* In (0, 1]. */
-static double uniform(uint32_t word)
+static double pace_uniform(uint32_t word)
 {
     return ((double)word + 1) / 4294967296.0;
 }
 
 /* Of mean 1 and standard deviation `jitter`. */
-static double draw(const pace_model *model, const uint32_t words[4])
+static double pace_draw(const pace_model *model, const uint32_t words[4])
 {
-    double jitter = model->jitter, logarithm = -log(uniform(words[0]));
+    double jitter = model->jitter, logarithm = -log(pace_uniform(words[0]));
     if (model->form == PACE_EXPONENTIAL) return 1 - jitter + jitter * logarithm;
-    double normal = sqrt(2 * logarithm) * cos(2 * acos(-1.0) * uniform(words[1]));
+    double normal = sqrt(2 * logarithm) * cos(2 * acos(-1.0) * pace_uniform(words[1]));
     double variance = log1p(jitter * jitter);
     return exp(sqrt(variance) * normal - variance / 2);
 }
@@ -39,7 +39,7 @@ double pace_seconds(const pace *p, uint64_t number)
     double seconds = p->slowdown.factor * p->model->step_seconds;
     if (p->model->jitter == 0) return seconds;
     tw_random(p->model->seed, STREAM + (uint64_t)p->rank, number, words);
-    return seconds * draw(p->model, words);
+    return seconds * pace_draw(p->model, words);
 }
 
 static void pass_until(pace *p, double due)

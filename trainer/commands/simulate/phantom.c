@@ -45,7 +45,7 @@ static const float *strip_of(const phantom *p, uint64_t number)
     return p->setup->noise + words[0] % (p->setup->layout->elements / PLACE + 1) * PLACE;
 }
 
-static tw_status allocate(phantom *p)
+static tw_status phantom_allocate(phantom *p)
 {
     const layout *t = p->setup->layout;
     p->values = calloc(t->elements, sizeof *p->values);
@@ -57,7 +57,7 @@ static tw_status allocate(phantom *p)
     return TW_OK;
 }
 
-static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
+static tw_status phantom_create(const sim_setup *setup, tw_comm *comm, void **self)
 {
     const train_settings *s = &setup->settings;
     phantom *p = calloc(1, sizeof *p);
@@ -66,15 +66,15 @@ static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
     *p = (phantom){.setup = setup, .comm = comm};
     TW_TRY(pace_begin(&setup->pace, tw_comm_rank(comm), tw_comm_size(comm), (uint64_t)s->steps, setup->layout->count,
                       &p->pace));
-    return allocate(p);
+    return phantom_allocate(p);
 }
 
-static uint64_t steps(void *self)
+static uint64_t phantom_steps(void *self)
 {
     return (uint64_t)((phantom *)self)->setup->settings.steps;
 }
 
-static tw_status begin(void *self)
+static tw_status phantom_begin(void *self)
 {
     phantom *p = self;
     const layout *t = p->setup->layout;
@@ -109,7 +109,7 @@ static tw_status gossip(phantom *p, const float *strip)
 }
 
 /* The worker's own step, and perhaps a round. */
-static tw_status update(phantom *p, const float *strip)
+static tw_status phantom_update(phantom *p, const float *strip)
 {
     const layout *t = p->setup->layout;
     tw_outer_event event;
@@ -118,22 +118,22 @@ static tw_status update(phantom *p, const float *strip)
     return tw_outer_step(p->outer, p->tensors, &event);
 }
 
-static tw_status take(phantom *p, const float *strip)
+static tw_status phantom_take(phantom *p, const float *strip)
 {
-    if (p->outer) return update(p, strip);
+    if (p->outer) return phantom_update(p, strip);
     return p->gossip ? gossip(p, strip) : reduce(p, strip);
 }
 
-static tw_status step(void *self, uint64_t number, double *loss)
+static tw_status phantom_step(void *self, uint64_t number, double *loss)
 {
     phantom *p = self;
     *loss = (double)NAN;
     pace_other(&p->pace);
-    tw_status status = take(p, strip_of(p, number));
+    tw_status status = phantom_take(p, strip_of(p, number));
     return tw_status_is_error(status) ? status : TW_OK; /* nobody applies the step: a skipped one takes its time, too */
 }
 
-static tw_status end(void *self, actor_end *end)
+static tw_status phantom_end(void *self, actor_end *end)
 {
     phantom *p = self;
     size_t count = p->setup->layout->elements;
@@ -150,7 +150,7 @@ static tw_status end(void *self, actor_end *end)
     return status;
 }
 
-static void destroy(void *self)
+static void phantom_destroy(void *self)
 {
     phantom *p = self;
     if (!p) return;
@@ -163,4 +163,5 @@ static void destroy(void *self)
     free(p);
 }
 
-const actor_kind sim_phantom = {create, steps, begin, step, end, destroy};
+const actor_kind sim_phantom = {phantom_create, phantom_steps, phantom_begin,
+                                phantom_step,   phantom_end,   phantom_destroy};

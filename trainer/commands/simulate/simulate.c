@@ -88,7 +88,7 @@ static tw_status add_shared_rows(const train_page *shared, train_page *own)
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
 
-static tw_status complete(simulate_settings *s, options *set)
+static tw_status simulate_complete(simulate_settings *s, options *set)
 {
     if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
     s->train.set = set;
@@ -278,7 +278,7 @@ static tw_status with_data(simulation *all, const options *set)
 static tw_status run_all(simulate_settings *s, options *set, simulation *all)
 {
     if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
-    TW_TRY(complete(s, set));
+    TW_TRY(simulate_complete(s, set));
     TW_TRY(plugins_load(s->train.plugin));
     TW_TRY(simulate_read_network(s, &all->setup.world));
     TW_TRY(simulate_make_rows(s, all));
@@ -290,7 +290,7 @@ static tw_status run_all(simulate_settings *s, options *set, simulation *all)
     return simulate(all, set);
 }
 
-static int run(void *settings, options *set)
+static int simulate_run(void *settings, options *set)
 {
     simulation all = {.settings = settings};
     tw_status status = run_all(settings, set, &all);
@@ -354,5 +354,5 @@ int command_simulate(int argc, char **argv)
     if (choose_task(argc, argv, &settings.train.task) != TW_OK) return launcher_refuse();
     if (make_page(settings.train.task, &own) != TW_OK) return launcher_refuse();
     save_memory();
-    return command_run(&own.page, argc, argv, &settings, run);
+    return command_run(&own.page, argc, argv, &settings, simulate_run);
 }

@@ -23,7 +23,7 @@ static int begins_scheme(const simulation *all, size_t row)
     return row == 0 || strcmp(all->rows[row].sync, all->rows[row - 1].sync) != 0;
 }
 
-static tw_status make_room(drawing *d, const simulation *all)
+static tw_status simulate_plot_make_room(drawing *d, const simulation *all)
 {
     size_t points = PANELS * all->row_count;
     for (size_t i = 0; i < all->row_count; i++) points += all->rows[i].result.point_count;
@@ -34,7 +34,7 @@ static tw_status make_room(drawing *d, const simulation *all)
     return missing ? tw_fail(TW_ERROR_MEMORY, "no memory for the curves of %zu runs", all->row_count) : TW_OK;
 }
 
-static void release(drawing *d)
+static void simulate_plot_release(drawing *d)
 {
     for (int p = 0; p < PANELS; p++) free(d->curves[p]);
     free(d->names);
@@ -80,7 +80,7 @@ static void add_scales(drawing *d, const simulation *all, int panel, const char 
 }
 
 /* A run without a model has no losses. */
-static void fill(drawing *d, const simulation *all)
+static void simulate_plot_fill(drawing *d, const simulation *all)
 {
     for (size_t i = 0, scheme = 0, dash = 0; i < all->row_count; i++) {
         dash = begins_scheme(all, i) ? 0 : dash + 1;
@@ -103,8 +103,8 @@ tw_status simulate_plot(const simulation *all, const char *out)
         [BYTES] = {.title = "bytes sent per worker and step", .y_label = "megabytes", .y_logarithmic = true},
     };
     drawing d = {0};
-    tw_status status = make_room(&d, all);
-    if (status == TW_OK) fill(&d, all);
+    tw_status status = simulate_plot_make_room(&d, all);
+    if (status == TW_OK) simulate_plot_fill(&d, all);
     for (int p = 0; p < PANELS; p++) {
         panels[p].curves = d.curves[p];
         panels[p].count = d.count[p];
@@ -118,6 +118,6 @@ tw_status simulate_plot(const simulation *all, const char *out)
              all->settings->link);
     const plot_picture picture = {.title = title, .panels = panels, .count = PANELS, .columns = 2};
     if (status == TW_OK) status = plot_draw(&picture, out, "simulate");
-    release(&d);
+    simulate_plot_release(&d);
     return status;
 }

@@ -11,7 +11,7 @@ typedef struct trainee {
     pace pace;
 } trainee;
 
-static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
+static tw_status trainee_create(const sim_setup *setup, tw_comm *comm, void **self)
 {
     trainee *t = calloc(1, sizeof *t);
     if (!t) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
@@ -23,17 +23,17 @@ static tw_status create(const sim_setup *setup, tw_comm *comm, void **self)
                       &t->pace);
 }
 
-static uint64_t steps(void *self)
+static uint64_t trainee_steps(void *self)
 {
     return ((trainee *)self)->worker.steps;
 }
 
-static tw_status begin(void *self)
+static tw_status trainee_begin(void *self)
 {
     return worker_begin(&((trainee *)self)->worker);
 }
 
-static tw_status step(void *self, uint64_t number, double *loss)
+static tw_status trainee_step(void *self, uint64_t number, double *loss)
 {
     trainee *t = self;
     worker *w = &t->worker;
@@ -44,7 +44,7 @@ static tw_status step(void *self, uint64_t number, double *loss)
 }
 
 /* The gradients are done with: their array keeps the weights as they were before the workers met. */
-static tw_status meet(worker *w, double *distance)
+static tw_status trainee_meet(worker *w, double *distance)
 {
     float *weights = w->learner->parameters, *own = w->learner->gradients;
     TW_TRY(worker_read(w));
@@ -54,12 +54,12 @@ static tw_status meet(worker *w, double *distance)
     return TW_OK;
 }
 
-static tw_status end(void *self, actor_end *end)
+static tw_status trainee_end(void *self, actor_end *end)
 {
     worker *w = &((trainee *)self)->worker;
     const task_metric *metric = &w->task->metrics[0];
     evaluation result;
-    if (!w->exchange->replicas) TW_TRY(meet(w, &end->distance));
+    if (!w->exchange->replicas) TW_TRY(trainee_meet(w, &end->distance));
     TW_TRY(agree_replicas(w));
     TW_TRY(worker_evaluate(w, task_final(w->task), &result));
     end->parameters = w->learner->parameter_count;
@@ -69,10 +69,11 @@ static tw_status end(void *self, actor_end *end)
     return TW_OK;
 }
 
-static void destroy(void *self)
+static void trainee_destroy(void *self)
 {
     if (self) worker_release(&((trainee *)self)->worker);
     free(self);
 }
 
-const actor_kind sim_trainee = {create, steps, begin, step, end, destroy};
+const actor_kind sim_trainee = {trainee_create, trainee_steps, trainee_begin,
+                                trainee_step,   trainee_end,   trainee_destroy};

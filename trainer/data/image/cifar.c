@@ -25,7 +25,7 @@ const cifar_layout cifar100 = {
     .test = {"test.bin"},
 };
 
-static tw_status make_room(const char *name, image_set *set, size_t count)
+static tw_status cifar_make_room(const char *name, image_set *set, size_t count)
 {
     uint8_t *pixels = realloc(set->pixels, (set->count + count) * PIXELS);
     if (pixels) set->pixels = pixels;
@@ -40,7 +40,7 @@ tw_status cifar_parse(const cifar_layout *layout, const char *name, const uint8_
     if (count == 0 || size % layout->record)
         return tw_fail(TW_ERROR_FORMAT, "%s: %zu bytes, not a whole number of records of %zu bytes", name, size,
                        layout->record);
-    TW_TRY(make_room(name, set, count));
+    TW_TRY(cifar_make_room(name, set, count));
     for (size_t i = 0; i < count; i++) {
         const uint8_t *record = bytes + i * layout->record;
         uint8_t label = record[layout->label];

@@ -82,7 +82,7 @@ static tw_status check_options(const data_format *format, const dataset_options 
 }
 
 /* What is the same for all formats that leave their images in memory. */
-static tw_status complete(const dataset_options *options, dataset *data)
+static tw_status dataset_complete(const dataset_options *options, dataset *data)
 {
     if (options->validation > 0) TW_TRY(hold_out(data, options->validation));
     for (size_t channel = 0; channel < data->train.channels; channel++) measure_channel(data, channel);
@@ -96,7 +96,7 @@ static tw_status read_folder(const dataset_options *options, dataset *data)
         data->format = formats[i]->name;
         TW_TRY(check_options(formats[i], options));
         TW_TRY(formats[i]->read(data->path, options, data));
-        return formats[i]->in_files ? TW_OK : complete(options, data);
+        return formats[i]->in_files ? TW_OK : dataset_complete(options, data);
     }
     return refuse_folder(data->path);
 }

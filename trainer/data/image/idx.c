@@ -146,7 +146,7 @@ static size_t survey(const uint8_t *labels, size_t count, size_t *different)
 
 /* The format does not say how many classes there are: the largest label does. One that would leave most of the classes
  * without an image is more likely damage. */
-static tw_status take_classes(const char *name, size_t most, size_t different, image_set *set)
+static tw_status idx_take_classes(const char *name, size_t most, size_t different, image_set *set)
 {
     if (most > 2 * different + 10)
         return tw_fail(TW_ERROR_FORMAT, "%s: label %zu, but only %zu different labels; they should count up from 0",
@@ -165,7 +165,7 @@ tw_status idx_parse_labels(const char *name, const uint8_t *bytes, size_t size, 
     if (set->classes && most >= set->classes)
         return tw_fail(TW_ERROR_FORMAT, "%s: label %zu, but those for training end at %zu", name, most,
                        set->classes - 1);
-    if (!set->classes) TW_TRY(take_classes(name, most, different, set));
+    if (!set->classes) TW_TRY(idx_take_classes(name, most, different, set));
     return copy_labels(name, bytes + 8, count, &set->labels);
 }
 

@@ -174,7 +174,7 @@ static void unqueue_batch(image_loader *l, const image_batch *b)
 }
 
 /* What nobody has begun is given up; what somebody has is waited for. */
-static void give_up(image_batch *b)
+static void image_loader_give_up(image_batch *b)
 {
     image_loader *l = b->loader;
     if (!l) return;
@@ -205,7 +205,7 @@ tw_status image_batch_create(const dataset *data, const image_set *set, size_t m
 void image_batch_destroy(image_batch *b)
 {
     if (!b) return;
-    give_up(b);
+    image_loader_give_up(b);
     free(b->images);
     free(b->labels);
     free(b->order);
@@ -225,7 +225,7 @@ static void start_in_threads(image_batch *b, const image_order *wanted)
 
 void image_batch_start(image_batch *b, const image_order *wanted)
 {
-    give_up(b);
+    image_loader_give_up(b);
     b->count = wanted->count;
     b->begun = b->done = 0;
     b->fault_at = SIZE_MAX;

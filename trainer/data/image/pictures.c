@@ -36,14 +36,14 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int pictures_by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 static tw_status list_entries(const char *path, entries *e)
 {
-    e->count = scandir(path, &e->all, is_visible, by_name);
+    e->count = scandir(path, &e->all, is_visible, pictures_by_name);
     if (e->count >= 0) return TW_OK;
     e->count = 0;
     e->all = NULL;
@@ -64,7 +64,7 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-static const char *join(char path[PICTURE_PATH_MOST], const char *folder, const char *name)
+static const char *pictures_join(char path[PICTURE_PATH_MOST], const char *folder, const char *name)
 {
     int length = snprintf(path, PICTURE_PATH_MOST, "%s/%s", folder, name);
     if (length >= PICTURE_PATH_MOST) *path = '\0'; /* there is room for the longest names there are */
@@ -118,7 +118,7 @@ static tw_status grow_entries(image_set *set)
     return TW_OK;
 }
 
-static tw_status append(image_set *set, const char *name, size_t label)
+static tw_status pictures_append(image_set *set, const char *name, size_t label)
 {
     picture_files *f = set->files;
     size_t bytes = strlen(name) + 1;
@@ -178,14 +178,14 @@ static tw_status check_class_name(const char *root, const char *name)
                    (int)(length < 200 ? 4 * length : 800), text);
 }
 
-static tw_status take_classes(const char *root, const entries *e, dataset *data)
+static tw_status pictures_take_classes(const char *root, const entries *e, dataset *data)
 {
     char path[PICTURE_PATH_MOST];
     data->class_names = calloc((size_t)e->count + 1, sizeof *data->class_names);
     if (!data->class_names) return no_memory();
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!is_folder(join(path, root, name))) continue;
+        if (!is_folder(pictures_join(path, root, name))) continue;
         TW_TRY(check_class_name(root, name));
         data->class_names[data->train.classes] = strdup(name);
         if (!data->class_names[data->train.classes]) return no_memory();
@@ -198,7 +198,7 @@ static tw_status find_classes(const char *root, dataset *data)
 {
     entries e;
     TW_TRY(list_entries(root, &e));
-    tw_status status = take_classes(root, &e, data);
+    tw_status status = pictures_take_classes(root, &e, data);
     forget_entries(&e);
     TW_TRY(status);
     size_t classes = data->train.classes;
@@ -235,9 +235,9 @@ typedef struct sorting {
     char first_left_out[PICTURE_PATH_MOST];
 } sorting;
 
-static void leave_out(sorting *s, const char *folder, const char *name)
+static void pictures_leave_out(sorting *s, const char *folder, const char *name)
 {
-    if (s->left_out++ == 0) join(s->first_left_out, folder, name);
+    if (s->left_out++ == 0) pictures_join(s->first_left_out, folder, name);
 }
 
 /* Keeps the pictures among the entries, in front. */
@@ -246,7 +246,7 @@ static int sift(sorting *s, const char *folder, entries *e)
     int kept = 0;
     for (int i = 0; i < e->count; i++) {
         struct dirent *entry = e->all[i];
-        if (!is_picture(entry)) leave_out(s, folder, entry->d_name);
+        if (!is_picture(entry)) pictures_leave_out(s, folder, entry->d_name);
         if (!is_picture(entry)) continue;
         e->all[i] = e->all[kept];
         e->all[kept++] = entry;
@@ -262,7 +262,7 @@ static tw_status deal_out(sorting *s, const entries *e, size_t count, size_t lab
     hold_out_order(order, count, label);
     tw_status status = TW_OK;
     for (size_t i = 0; status == TW_OK && i < count; i++)
-        status = append(i < held ? s->held_out : s->set, e->all[order[i]]->d_name, label);
+        status = pictures_append(i < held ? s->held_out : s->set, e->all[order[i]]->d_name, label);
     free(order);
     return status;
 }
@@ -286,7 +286,7 @@ static tw_status read_training(sorting *s, const char *root, const dataset *data
 {
     char path[PICTURE_PATH_MOST];
     for (size_t i = 0; i < data->train.classes; i++)
-        TW_TRY(read_class(s, join(path, root, data->class_names[i]), i, true));
+        TW_TRY(read_class(s, pictures_join(path, root, data->class_names[i]), i, true));
     return TW_OK;
 }
 
@@ -295,7 +295,7 @@ static tw_status read_held_entries(sorting *s, const char *root, const entries *
     char path[PICTURE_PATH_MOST], text[1024];
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!is_folder(join(path, root, name))) continue;
+        if (!is_folder(pictures_join(path, root, name))) continue;
         size_t label = find_class(data, name);
         if (label == data->train.classes)
             return tw_fail(TW_ERROR_FORMAT, "%s/%s: a class that is not in %s", root, shown(name, text),
@@ -349,7 +349,7 @@ static tw_status count_sample(const dataset *data, image_batch *b, pixel_counts 
     return TW_OK;
 }
 
-static tw_status measure(dataset *data)
+static tw_status pictures_measure(dataset *data)
 {
     image_batch *b;
     pixel_counts counts = {0};
@@ -371,7 +371,7 @@ static tw_status measure(dataset *data)
 static bool find_folder(const char *folder, const char *const names[], char path[PICTURE_PATH_MOST])
 {
     for (; *names; names++)
-        if (is_folder(join(path, folder, *names))) return true;
+        if (is_folder(pictures_join(path, folder, *names))) return true;
     *path = '\0';
     return false;
 }
@@ -385,7 +385,7 @@ static tw_status find_places(const char *folder, double share, places *p)
 {
     static const char *const valid[] = {"val", "valid", "validation", NULL}, *const test[] = {"test", NULL};
     *p = (places){0};
-    bool divided = is_folder(join(p->train, folder, "train"));
+    bool divided = is_folder(pictures_join(p->train, folder, "train"));
     if (!divided) snprintf(p->train, sizeof p->train, "%s", folder);
     if (divided) find_folder(folder, valid, p->valid);
     if (divided) find_folder(folder, test, p->test);
@@ -452,7 +452,7 @@ static tw_status read_pictures(const char *folder, const dataset_options *option
         TW_TRY(mix_list(sets[i]));
     }
     TW_TRY(image_loader_create(options->decoders ? options->decoders : USUAL_DECODERS, &data->loader));
-    return measure(data);
+    return pictures_measure(data);
 }
 
 static bool holds_picture(const char *path)
@@ -473,7 +473,7 @@ static bool holds_classes(const char *path)
     bool found = false;
     if (!folder) return false;
     for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;)
-        found = is_visible(entry) && holds_picture(join(inner, path, entry->d_name));
+        found = is_visible(entry) && holds_picture(pictures_join(inner, path, entry->d_name));
     closedir(folder);
     return found;
 }
@@ -481,7 +481,7 @@ static bool holds_classes(const char *path)
 static bool found_pictures(const char *folder)
 {
     char path[PICTURE_PATH_MOST];
-    return is_folder(join(path, folder, "train")) || holds_classes(folder);
+    return is_folder(pictures_join(path, folder, "train")) || holds_classes(folder);
 }
 
 const data_format pictures_format = {"pictures", "CLASS/*.jpg or train/CLASS/*.jpg (also .jpeg, .png)", found_pictures,

@@ -22,7 +22,7 @@ static uint32_t fold(uint32_t point, locale_t unicode)
     return mark || iswalnum_l((wint_t)point, unicode) ? (uint32_t)towlower_l((wint_t)point, unicode) : 0;
 }
 
-static tw_status normalise(const char *src, char *dst, locale_t unicode)
+static tw_status alphabet_normalise(const char *src, char *dst, locale_t unicode)
 {
     char *begin = dst;
     bool space = false;
@@ -43,7 +43,7 @@ tw_status transcript_normalise(const char *src, char *dst)
 {
     locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     if (!unicode) return tw_fail(TW_ERROR_SYSTEM, "the locale C.UTF-8, which knows letters, is not there");
-    tw_status status = normalise(src, dst, unicode);
+    tw_status status = alphabet_normalise(src, dst, unicode);
     freelocale(unicode);
     return status;
 }

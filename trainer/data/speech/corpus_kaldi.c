@@ -27,7 +27,7 @@ static const plain_sounds *find_plain(const char *path)
     return NULL;
 }
 
-static tw_status read_table(const char *folder, const char *name, bool needed, kaldi_table *table)
+static tw_status corpus_kaldi_read_table(const char *folder, const char *name, bool needed, kaldi_table *table)
 {
     char path[CORPUS_PATH];
     if (!needed && !corpus_holds(folder, name)) return TW_OK;
@@ -48,7 +48,7 @@ static tw_status find_sound(const char *folder, const char *name, char path[CORP
     return corpus_path(path, folder, name, ""); /* where it should be */
 }
 
-static tw_status locate(const kaldi_folder *k, const char *recording, char path[CORPUS_PATH])
+static tw_status corpus_kaldi_locate(const kaldi_folder *k, const char *recording, char path[CORPUS_PATH])
 {
     const kaldi_entry *sound = kaldi_table_find(&k->sounds, recording);
     if (!sound) return tw_fail(TW_ERROR_FORMAT, "%s/segments: \"%s\" is not in wav.scp", k->path, recording);
@@ -63,7 +63,7 @@ static tw_status locate(const kaldi_folder *k, const char *recording, char path[
     return find_sound(k->path, sound->value, path);
 }
 
-static tw_status add(const kaldi_folder *k, speech_utterance *one, speech_list *list)
+static tw_status corpus_kaldi_add(const kaldi_folder *k, speech_utterance *one, speech_list *list)
 {
     const kaldi_entry *text = kaldi_table_find(&k->texts, one->id);
     const kaldi_entry *speaker = kaldi_table_find(&k->speakers, one->id);
@@ -72,7 +72,7 @@ static tw_status add(const kaldi_folder *k, speech_utterance *one, speech_list *
     return speech_list_add(list, one);
 }
 
-static bool read_seconds(char **rest, double *seconds)
+static bool corpus_kaldi_read_seconds(char **rest, double *seconds)
 {
     char *word = text_word(rest), *end;
     *seconds = strtod(word, &end);
@@ -85,20 +85,21 @@ static tw_status add_segment(const kaldi_folder *k, const kaldi_entry *segment, 
     double end = 0;
     char path[CORPUS_PATH], *rest = segment->value, *recording = text_word(&rest);
     speech_utterance one = {.id = (char *)segment->key, .path = path};
-    if (!read_seconds(&rest, &one.offset) || !read_seconds(&rest, &end) || one.offset < 0 || end <= one.offset)
+    if (!corpus_kaldi_read_seconds(&rest, &one.offset) || !corpus_kaldi_read_seconds(&rest, &end) || one.offset < 0 ||
+        end <= one.offset)
         return tw_fail(TW_ERROR_FORMAT, "%s/segments: line %zu: not utterance, recording, begin and end in seconds",
                        k->path, segment->line);
     one.duration = end - one.offset;
-    TW_TRY(locate(k, recording, path));
-    return add(k, &one, list);
+    TW_TRY(corpus_kaldi_locate(k, recording, path));
+    return corpus_kaldi_add(k, &one, list);
 }
 
 static tw_status add_sound(const kaldi_folder *k, const kaldi_entry *sound, speech_list *list)
 {
     char path[CORPUS_PATH];
     speech_utterance one = {.id = (char *)sound->key, .path = path};
-    TW_TRY(locate(k, sound->key, path));
-    return add(k, &one, list);
+    TW_TRY(corpus_kaldi_locate(k, sound->key, path));
+    return corpus_kaldi_add(k, &one, list);
 }
 
 static tw_status add_plain(const kaldi_folder *k, const plain_sounds *sounds, const char *id, speech_list *list)
@@ -107,7 +108,7 @@ static tw_status add_plain(const kaldi_folder *k, const plain_sounds *sounds, co
     speech_utterance one = {.id = (char *)id, .path = path};
     TW_TRY(corpus_path(folder, k->path, sounds->folder, ""));
     TW_TRY(corpus_path(path, folder, id, sounds->ending));
-    return add(k, &one, list);
+    return corpus_kaldi_add(k, &one, list);
 }
 
 /* Lists the texts that are not in the table of sounds, so that they are counted. */
@@ -115,7 +116,7 @@ static tw_status add_soundless(const kaldi_folder *k, const kaldi_table *sounds,
 {
     for (size_t i = 0; i < k->texts.count; i++) {
         speech_utterance one = {.id = (char *)k->texts.entries[i].key, .fault = fault};
-        if (!kaldi_table_find(sounds, one.id)) TW_TRY(add(k, &one, list));
+        if (!kaldi_table_find(sounds, one.id)) TW_TRY(corpus_kaldi_add(k, &one, list));
     }
     return TW_OK;
 }
@@ -137,10 +138,10 @@ static tw_status add_all(const kaldi_folder *k, speech_list *list)
 
 static tw_status read_tables(bool has_text, kaldi_folder *k)
 {
-    TW_TRY(read_table(k->path, "text", has_text, &k->texts));
-    TW_TRY(read_table(k->path, "wav.scp", false, &k->sounds));
-    TW_TRY(read_table(k->path, "segments", false, &k->segments));
-    return read_table(k->path, "utt2spk", false, &k->speakers);
+    TW_TRY(corpus_kaldi_read_table(k->path, "text", has_text, &k->texts));
+    TW_TRY(corpus_kaldi_read_table(k->path, "wav.scp", false, &k->sounds));
+    TW_TRY(corpus_kaldi_read_table(k->path, "segments", false, &k->segments));
+    return corpus_kaldi_read_table(k->path, "utt2spk", false, &k->speakers);
 }
 
 static tw_status read_folder(const char *path, bool has_text, speech_list *list)

@@ -10,7 +10,7 @@
 static const char mark[] = ".trans.txt";
 enum { DEEPEST = 4 }; /* LibriSpeech/subset/speaker/chapter/file */
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int corpus_librispeech_by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
@@ -18,7 +18,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 static FTS *open_tree(const char *path)
 {
     char *const roots[] = {(char *)path, NULL};
-    return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, corpus_librispeech_by_name);
 }
 
 /* The path of the next file of transcripts; NULL after the last. */
@@ -34,7 +34,7 @@ static const char *next_transcripts(FTS *tree)
 }
 
 /* The speaker is what stands before the id's first dash. */
-static tw_status add_line(const char *folder, char *line, speech_list *list)
+static tw_status corpus_librispeech_add_line(const char *folder, char *line, speech_list *list)
 {
     char path[CORPUS_PATH], speaker[64] = "";
     speech_utterance one = {.id = text_word(&line), .path = path, .text = line, .speaker = speaker};
@@ -51,7 +51,8 @@ static tw_status read_transcripts(const char *path, speech_list *list)
     tw_status status = TW_OK;
     TW_TRY(text_lines_open(path, &lines));
     corpus_parent(folder, path);
-    for (char *line; status == TW_OK && (line = text_lines_next(&lines));) status = add_line(folder, line, list);
+    for (char *line; status == TW_OK && (line = text_lines_next(&lines));)
+        status = corpus_librispeech_add_line(folder, line, list);
     text_lines_close(&lines);
     return status;
 }

@@ -18,7 +18,7 @@ typedef struct place {
     char folder[CORPUS_PATH];
 } place;
 
-static tw_status read_seconds(const place *at, const cJSON *object, const char *key, double *seconds)
+static tw_status corpus_manifest_read_seconds(const place *at, const cJSON *object, const char *key, double *seconds)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     if (!value || cJSON_IsNull(value)) return TW_OK;
@@ -41,7 +41,7 @@ static tw_status read_channel(const place *at, const cJSON *object, int *channel
 }
 
 /* *text is NULL where the key is not there. */
-static tw_status read_text(const place *at, const cJSON *object, const char *key, char **text)
+static tw_status corpus_manifest_read_text(const place *at, const cJSON *object, const char *key, char **text)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     *text = cJSON_GetStringValue(value);
@@ -60,13 +60,13 @@ static tw_status add_object(const place *at, const cJSON *object, speech_list *l
 {
     speech_utterance one = {0};
     char path[CORPUS_PATH], id[CORPUS_PATH], *name;
-    TW_TRY(read_text(at, object, "audio_filepath", &name));
+    TW_TRY(corpus_manifest_read_text(at, object, "audio_filepath", &name));
     if (!name || !*name)
         return tw_fail(TW_ERROR_FORMAT, "%s: line %zu: no \"audio_filepath\" in it", at->path, at->line);
-    TW_TRY(read_text(at, object, "text", &one.text));
-    TW_TRY(read_text(at, object, "speaker", &one.speaker));
-    TW_TRY(read_seconds(at, object, "offset", &one.offset));
-    TW_TRY(read_seconds(at, object, "duration", &one.duration));
+    TW_TRY(corpus_manifest_read_text(at, object, "text", &one.text));
+    TW_TRY(corpus_manifest_read_text(at, object, "speaker", &one.speaker));
+    TW_TRY(corpus_manifest_read_seconds(at, object, "offset", &one.offset));
+    TW_TRY(corpus_manifest_read_seconds(at, object, "duration", &one.duration));
     TW_TRY(read_channel(at, object, &one.channel));
     TW_TRY(corpus_path(path, at->folder, name, ""));
     write_id(id, name, one.offset);
@@ -75,7 +75,7 @@ static tw_status add_object(const place *at, const cJSON *object, speech_list *l
     return speech_list_add(list, &one);
 }
 
-static tw_status add_line(const place *at, const char *line, speech_list *list)
+static tw_status corpus_manifest_add_line(const place *at, const char *line, speech_list *list)
 {
     cJSON *object = cJSON_ParseWithOpts(line, NULL, 1); /* 1: nothing may follow the value */
     tw_status status = cJSON_IsObject(object) ? add_object(at, object, list)
@@ -94,7 +94,7 @@ static tw_status read_manifest(const char *path, speech_list *list)
     TW_TRY(text_lines_open(path, &lines));
     for (char *line; status == TW_OK && (line = text_lines_next(&lines));) {
         at.line = lines.number;
-        status = add_line(&at, line, list);
+        status = corpus_manifest_add_line(&at, line, list);
     }
     text_lines_close(&lines);
     return status;

@@ -19,7 +19,7 @@ static bool is_sound(const FTSENT *entry)
     return false;
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int corpus_tree_by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
@@ -27,7 +27,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 static FTS *open_tree(const char *path)
 {
     char *const roots[] = {(char *)path, NULL};
-    return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, corpus_tree_by_name);
 }
 
 static const FTSENT *next_sound(FTS *tree)

@@ -81,7 +81,7 @@ static int only_sounds(const struct dirent *entry)
     return is_sound(entry->d_name);
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int corpus_words_by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name); /* alphasort would ask the locale */
 }
@@ -92,7 +92,7 @@ static tw_status read_words(const char *path, speech_list *list)
     const char *folder = sounds_folder(path, place);
     struct dirent **entries;
     tw_status status = TW_OK;
-    int count = scandir(folder, &entries, only_sounds, by_name);
+    int count = scandir(folder, &entries, only_sounds, corpus_words_by_name);
     if (count < 0) return tw_fail(TW_ERROR_IO, "%s: cannot list its files", folder);
     for (int i = 0; i < count; i++) {
         if (status == TW_OK) status = add_file(folder, entries[i]->d_name, list);

@@ -59,7 +59,7 @@ typedef struct maker {
     feature_sound *sounds;
 } maker;
 
-static tw_status refuse(const search *s, const char *path, int error)
+static tw_status feature_cache_refuse(const search *s, const char *path, int error)
 {
     return tw_fail(TW_ERROR_IO, "%s: cannot write features there: %s; name another folder with %s", path,
                    strerror(error), s->request->cache_option);
@@ -73,7 +73,8 @@ static tw_status write_rows(maker *m, const float *samples, size_t count, featur
     float *rows = malloc(floats * sizeof *rows);
     if (!rows) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu features", floats);
     tw_status status = log_mel_extract(m->extractor, samples, count, rows);
-    if (status == TW_OK && !feature_file_rows(&m->writer, rows, floats)) status = refuse(m->s, m->s->part, errno);
+    if (status == TW_OK && !feature_file_rows(&m->writer, rows, floats))
+        status = feature_cache_refuse(m->s, m->s->part, errno);
     free(rows);
     *sound = (feature_sound){floats, (double)count / features->rate};
     return status;
@@ -98,11 +99,11 @@ static tw_status write_all(maker *m, FILE *stream)
 {
     const search *s = m->s;
     size_t count = s->list->count;
-    if (!feature_file_begin(&m->writer, stream)) return refuse(s, s->part, errno);
+    if (!feature_file_begin(&m->writer, stream)) return feature_cache_refuse(s, s->part, errno);
     for (size_t i = 0; i < count; i++) TW_TRY(write_sound(m, i));
     if (!feature_file_end(&m->writer, m->sounds, count, s->key) || fsync(fileno(stream)) != 0 ||
         rename(s->part, s->path) != 0)
-        return refuse(s, s->part, errno);
+        return feature_cache_refuse(s, s->part, errno);
     return TW_OK;
 }
 
@@ -149,7 +150,7 @@ static tw_status lock_part(const search *s, int *descriptor)
         if (!failed && stands_at(*descriptor, s->part)) return TW_OK;
         int error = errno;
         close(*descriptor);
-        if (failed) return refuse(s, s->part, error);
+        if (failed) return feature_cache_refuse(s, s->part, error);
     }
 }
 
@@ -162,7 +163,7 @@ static tw_status make_locked(const search *s, int descriptor)
         return TW_OK;
     }
     FILE *stream = ftruncate(descriptor, 0) == 0 ? fdopen(descriptor, "w") : NULL;
-    tw_status status = stream ? make_file(s, stream) : refuse(s, s->part, errno);
+    tw_status status = stream ? make_file(s, stream) : feature_cache_refuse(s, s->part, errno);
     if (status == TW_OK && !open_there(s))
         status = tw_fail(TW_ERROR_IO, "%s: it was written, and reads otherwise: is the disk damaged?", s->path);
     if (status != TW_OK) unlink(s->part);
@@ -177,7 +178,7 @@ static tw_status make_folder(const search *s, const char *folder)
 {
     char part[FOLDERS_PATH];
     int error = folders_make(folder, part);
-    return error ? refuse(s, folder, error) : TW_OK;
+    return error ? feature_cache_refuse(s, folder, error) : TW_OK;
 }
 
 static tw_status find_or_make(search *s)
@@ -197,7 +198,7 @@ static tw_status find_or_make(search *s)
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
 
-static tw_status place(feature_cache *cache, const speech_list *list)
+static tw_status feature_cache_place(feature_cache *cache, const speech_list *list)
 {
     uint64_t next = 0;
     cache->first = calloc(list->count + 1, sizeof *cache->first);
@@ -217,7 +218,7 @@ tw_status feature_cache_open(const speech_list *list, const speech_request *requ
     search s = {.list = list, .request = request, .file = &made->file};
     tw_status status = write_key(&s);
     if (status == TW_OK) status = find_or_make(&s);
-    if (status == TW_OK) status = place(made, list);
+    if (status == TW_OK) status = feature_cache_place(made, list);
     free(s.key);
     if (status != TW_OK) {
         feature_cache_close(made);

@@ -17,7 +17,7 @@ typedef struct header {
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-static bool put(feature_writer *w, const void *bytes, size_t size)
+static bool feature_file_put(feature_writer *w, const void *bytes, size_t size)
 {
     w->checksum = tw_crc32c(w->checksum, bytes, size);
     return fwrite(bytes, 1, size, w->stream) == size;
@@ -32,19 +32,20 @@ bool feature_file_begin(feature_writer *w, FILE *stream)
 bool feature_file_rows(feature_writer *w, const float *rows, size_t count)
 {
     w->floats += count;
-    return put(w, rows, count * sizeof *rows);
+    return feature_file_put(w, rows, count * sizeof *rows);
 }
 
 /* The sounds' numbers take eight bytes each, and the floats before them four. */
 static bool put_gap(feature_writer *w)
 {
-    return w->floats % 2 == 0 || put(w, &(float){0}, sizeof(float));
+    return w->floats % 2 == 0 || feature_file_put(w, &(float){0}, sizeof(float));
 }
 
 /* The header comes last: what was interrupted has none. */
 bool feature_file_end(feature_writer *w, const feature_sound *sounds, size_t count, const char *key)
 {
-    if (!put_gap(w) || !put(w, sounds, count * sizeof *sounds) || !put(w, key, strlen(key))) return false;
+    if (!put_gap(w) || !feature_file_put(w, sounds, count * sizeof *sounds) || !feature_file_put(w, key, strlen(key)))
+        return false;
     header top = {.magic = MAGIC,
                   .order = ORDER,
                   .checksum = w->checksum,
@@ -73,7 +74,7 @@ static bool holds_floats(const feature_file *file, size_t count, uint64_t floats
     return left == 0;
 }
 
-static bool is_whole(feature_file *file, size_t count, const char *key)
+static bool feature_file_is_whole(feature_file *file, size_t count, const char *key)
 {
     const unsigned char *bytes = file->bytes;
     const header *top = file->bytes;
@@ -96,7 +97,7 @@ bool feature_file_open(feature_file *file, int descriptor, size_t count, const c
     file->bytes = mmap(NULL, file->size, PROT_READ, MAP_SHARED, descriptor, 0);
     if (file->bytes == MAP_FAILED) file->bytes = NULL;
     if (!file->bytes) return false;
-    if (is_whole(file, count, key)) return true;
+    if (feature_file_is_whole(file, count, key)) return true;
     feature_file_close(file);
     return false;
 }

@@ -94,7 +94,7 @@ static tw_status set_number(feature_settings *settings, const setting_row *row, 
     return TW_OK;
 }
 
-static tw_status refuse(const pair *p)
+static tw_status feature_settings_refuse(const pair *p)
 {
     char keys[256] = "";
     for (size_t i = 0, used = 0; i < ROWS && used < sizeof keys; i++)
@@ -110,10 +110,10 @@ static tw_status set_pair(feature_settings *settings, const pair *p)
         return row->kind == VALUE_WORD ? set_word(settings, row, p->value, p->value_length)
                                        : set_number(settings, row, p->value, p->value_length);
     }
-    return refuse(p);
+    return feature_settings_refuse(p);
 }
 
-static tw_status check(const feature_settings *settings)
+static tw_status feature_settings_check(const feature_settings *settings)
 {
     double high = settings->high > 0 ? settings->high : settings->rate / 2.0;
     if (high > settings->rate / 2.0 || settings->low >= high)
@@ -131,7 +131,7 @@ tw_status feature_settings_parse(const char *text, feature_settings *settings)
     feature_settings read = {0};
     for (const setting_row *row = rows; row < rows + ROWS; row++) set(&read, row, row->fallback);
     for (pair next; pair_next(&text, &next);) TW_TRY(set_pair(&read, &next));
-    TW_TRY(check(&read));
+    TW_TRY(feature_settings_check(&read));
     *settings = read;
     return TW_OK;
 }

@@ -58,7 +58,7 @@ typedef struct aligner {
 } aligner;
 
 /* Counts an utterance as left out, which is no failure. */
-static tw_status leave_out(aligner *a, skip_reason reason, const char *id, const char *why, size_t number)
+static tw_status frame_data_leave_out(aligner *a, skip_reason reason, const char *id, const char *why, size_t number)
 {
     char example[SKIP_EXAMPLE];
     snprintf(example, sizeof example, "%s: %s %zu", id, why, number);
@@ -66,7 +66,7 @@ static tw_status leave_out(aligner *a, skip_reason reason, const char *id, const
     return TW_OK;
 }
 
-static size_t largest(const uint32_t *classes, size_t count)
+static size_t frame_data_largest(const uint32_t *classes, size_t count)
 {
     uint32_t most = 0;
     for (size_t i = 0; i < count; i++)
@@ -75,31 +75,31 @@ static size_t largest(const uint32_t *classes, size_t count)
 }
 
 /* Takes over `classes`. */
-static tw_status take_classes(aligner *a, const char *id, uint32_t *classes, size_t count, speech_item *item)
+static tw_status frame_data_take_classes(aligner *a, const char *id, uint32_t *classes, size_t count, speech_item *item)
 {
-    size_t most = largest(classes, count);
+    size_t most = frame_data_largest(classes, count);
     if (a->known && most >= a->known) {
         free(classes);
-        return leave_out(a, SKIP_ALIGNMENT, id, "training has no class", most);
+        return frame_data_leave_out(a, SKIP_ALIGNMENT, id, "training has no class", most);
     }
     if (!fit(item, classes, count)) {
         free(classes);
-        return leave_out(a, SKIP_ALIGNMENT, id, "frames are not as many as classes,", count);
+        return frame_data_leave_out(a, SKIP_ALIGNMENT, id, "frames are not as many as classes,", count);
     }
     if (most >= a->set->classes) a->set->classes = most + 1;
     return TW_OK;
 }
 
 /* The item has targets afterwards, or it is left out. */
-static tw_status align(aligner *a, const char *id, speech_item *item)
+static tw_status frame_data_align(aligner *a, const char *id, speech_item *item)
 {
     uint32_t *classes = NULL;
     size_t count = 0;
     const kaldi_entry *entry = kaldi_table_find(&a->table, id);
-    if (item->frames < a->set->length) return leave_out(a, SKIP_TOO_SHORT, id, "frames", item->frames);
-    if (!entry) return leave_out(a, SKIP_ALIGNMENT, id, "not in the file; frames", item->frames);
+    if (item->frames < a->set->length) return frame_data_leave_out(a, SKIP_TOO_SHORT, id, "frames", item->frames);
+    if (!entry) return frame_data_leave_out(a, SKIP_ALIGNMENT, id, "not in the file; frames", item->frames);
     TW_TRY(parse_classes(a->path, entry, &classes, &count));
-    return take_classes(a, id, classes, count, item);
+    return frame_data_take_classes(a, id, classes, count, item);
 }
 
 /* Keeps the items that have targets. */
@@ -110,7 +110,7 @@ static tw_status align_all(aligner *a, const speech_list *list)
     tw_status status = TW_OK;
     for (size_t i = 0; i < all; i++) {
         speech_item *item = &speech->items[i];
-        if (status == TW_OK) status = align(a, list->items[item->source].id, item);
+        if (status == TW_OK) status = frame_data_align(a, list->items[item->source].id, item);
         if (item->targets)
             speech->items[kept++] = *item;
         else

@@ -10,7 +10,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const kaldi_entry *)a)->key, ((const kaldi_entry *)b)->key);
 }
 
-static tw_status append(const char *path, kaldi_table *table, char *line)
+static tw_status kaldi_table_append(const char *path, kaldi_table *table, char *line)
 {
     if (table->count == table->capacity) {
         size_t capacity = 2 * table->capacity + 256;
@@ -38,17 +38,17 @@ static tw_status check_keys(const char *path, const kaldi_table *table)
     return TW_OK;
 }
 
-static tw_status read_table(const char *path, kaldi_table *table)
+static tw_status kaldi_table_read_table(const char *path, kaldi_table *table)
 {
     TW_TRY(text_lines_open(path, &table->lines));
-    for (char *line; (line = text_lines_next(&table->lines));) TW_TRY(append(path, table, line));
+    for (char *line; (line = text_lines_next(&table->lines));) TW_TRY(kaldi_table_append(path, table, line));
     if (table->count) qsort(table->entries, table->count, sizeof *table->entries, by_key);
     return check_keys(path, table);
 }
 
 tw_status kaldi_table_read(const char *path, kaldi_table *table)
 {
-    tw_status status = read_table(path, table);
+    tw_status status = kaldi_table_read_table(path, table);
     if (status != TW_OK) kaldi_table_release(table);
     return status;
 }

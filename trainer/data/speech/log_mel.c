@@ -161,7 +161,7 @@ static void add_deltas(float *table, size_t count, size_t columns, size_t from, 
     }
 }
 
-static void normalise(float *column, size_t count, size_t columns, int how)
+static void log_mel_normalise(float *column, size_t count, size_t columns, int how)
 {
     double sum = 0, squares = 0;
     for (size_t t = 0; t < count; t++) sum += column[t * columns];
@@ -195,7 +195,7 @@ tw_status log_mel_extract(log_mel *f, const float *samples, size_t count, float 
     }
     for (int d = 0; d < settings->deltas; d++) add_deltas(table, windows, columns, (size_t)d * bins, bins);
     if (settings->normalise != NORMALISE_NONE)
-        for (size_t c = 0; c < columns; c++) normalise(table + c, windows, columns, settings->normalise);
+        for (size_t c = 0; c < columns; c++) log_mel_normalise(table + c, windows, columns, settings->normalise);
     stack_frames(settings, table, windows, rows);
     free(table);
     return TW_OK;

@@ -79,7 +79,7 @@ static int open_nameless(void)
     return file;
 }
 
-static tw_status refuse(const row_store *store, int error)
+static tw_status row_store_refuse(const row_store *store, int error)
 {
     return tw_fail(TW_ERROR_IO,
                    "features beyond %.6g MiB go to a temporary file, and %s has no room for them (%s): TMPDIR chooses "
@@ -90,11 +90,11 @@ static tw_status refuse(const row_store *store, int error)
 /* Room on the disk is taken before anything is written through the map, where a full one would end the process. */
 static tw_status map_piece(row_store *store, piece *one)
 {
-    if (store->file < 0 && (store->file = open_nameless()) < 0) return refuse(store, errno);
+    if (store->file < 0 && (store->file = open_nameless()) < 0) return row_store_refuse(store, errno);
     int error = posix_fallocate(store->file, (off_t)store->end, (off_t)one->size);
-    if (error) return refuse(store, error);
+    if (error) return row_store_refuse(store, error);
     void *bytes = mmap(NULL, one->size, PROT_READ | PROT_WRITE, MAP_SHARED, store->file, (off_t)store->end);
-    if (bytes == MAP_FAILED) return refuse(store, errno);
+    if (bytes == MAP_FAILED) return row_store_refuse(store, errno);
     one->bytes = bytes;
     one->filed = true;
     store->end += one->size;

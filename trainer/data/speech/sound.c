@@ -103,7 +103,7 @@ static tw_status go_to_start(source *src, const sound_request *request)
 }
 
 /* Appends one channel of a block. The buffer grows with what really comes, never with what the header promises. */
-static tw_status append(const source *src, const float *block, size_t count, samples *dst)
+static tw_status sound_append(const source *src, const float *block, size_t count, samples *dst)
 {
     if (dst->count + count > dst->most)
         return tw_fail(TW_ERROR_FORMAT, "%s: longer than %.4g s, the most that is taken", src->path,
@@ -131,7 +131,7 @@ static tw_status read_blocks(const source *src, samples *dst)
     sf_count_t most = BLOCK / src->info.channels, got = most, left = src->wanted;
     while (left > 0 && got > 0) {
         got = sf_readf_float(src->file, block, left < most ? left : most);
-        if (got > 0) TW_TRY(append(src, block, (size_t)got, dst));
+        if (got > 0) TW_TRY(sound_append(src, block, (size_t)got, dst));
         left -= got;
     }
     return TW_OK;

@@ -15,7 +15,7 @@ static size_t below(uint32_t word, size_t bound)
 }
 
 /* The utterance's masks stand one behind the other in the generator's counter. */
-static mask draw(uint64_t seed, uint64_t epoch, uint32_t utterance, int index, size_t longest, size_t size)
+static mask spec_augment_draw(uint64_t seed, uint64_t epoch, uint32_t utterance, int index, size_t longest, size_t size)
 {
     uint32_t words[4];
     tw_random(seed, augment_stream + epoch, (uint64_t)utterance << 16 | (uint32_t)index, words);
@@ -37,11 +37,12 @@ void spec_augment(const spec_augmentation *augment, const feature_settings *sett
     int index = 0;
     if (longest > (size_t)augment->longest_span) longest = (size_t)augment->longest_span;
     for (int i = 0; i < augment->frequency_masks; i++) {
-        mask band = draw(seed, epoch, utterance, index++, (size_t)augment->widest_band, (size_t)settings->bins);
+        mask band =
+            spec_augment_draw(seed, epoch, utterance, index++, (size_t)augment->widest_band, (size_t)settings->bins);
         mask_band(settings, band, rows, count);
     }
     for (int i = 0; i < augment->time_masks; i++) {
-        mask span = draw(seed, epoch, utterance, index++, longest, count);
+        mask span = spec_augment_draw(seed, epoch, utterance, index++, longest, count);
         memset(rows + span.first * width, 0, span.length * width * sizeof *rows);
     }
 }

@@ -87,7 +87,7 @@ tw_status speech_order_by_length(const speech_set *set, uint32_t *order)
 }
 
 /* Makes room for `needed` elements of `size` bytes; what was there is lost. */
-static tw_status make_room(void *buffer, size_t *capacity, size_t needed, size_t size)
+static tw_status speech_batch_make_room(void *buffer, size_t *capacity, size_t needed, size_t size)
 {
     void **place = buffer;
     if (needed <= *capacity) return TW_OK;
@@ -115,14 +115,14 @@ static size_t frames_of(const speech_set *set, const speech_item *item, const va
 }
 
 /* Everything is as large as this batch needs it, and the features are 0. */
-static tw_status prepare(const speech_set *set, const uint32_t *order, size_t count, const variation *v,
-                         speech_batch *b)
+static tw_status speech_batch_prepare(const speech_set *set, const uint32_t *order, size_t count, const variation *v,
+                                      speech_batch *b)
 {
     size_t targets = 0;
     b->count = count;
     b->width = set->width;
     b->time = 0;
-    TW_TRY(make_room(&b->lengths, &b->length_capacity, count, sizeof *b->lengths));
+    TW_TRY(speech_batch_make_room(&b->lengths, &b->length_capacity, count, sizeof *b->lengths));
     for (size_t i = 0; i < count; i++) {
         const speech_item *item = &set->items[order[i]];
         b->lengths[i] = (uint32_t)frames_of(set, item, v);
@@ -130,10 +130,10 @@ static tw_status prepare(const speech_set *set, const uint32_t *order, size_t co
         targets += item->target_count;
     }
     size_t values = b->time * count * set->width;
-    TW_TRY(make_room(&b->features, &b->feature_capacity, values, sizeof *b->features));
-    TW_TRY(make_room(&b->rows, &b->row_capacity, b->time * set->width, sizeof *b->rows));
-    TW_TRY(make_room(&b->targets, &b->target_capacity, targets, sizeof *b->targets));
-    TW_TRY(make_room(&b->target_counts, &b->target_count_capacity, count, sizeof *b->target_counts));
+    TW_TRY(speech_batch_make_room(&b->features, &b->feature_capacity, values, sizeof *b->features));
+    TW_TRY(speech_batch_make_room(&b->rows, &b->row_capacity, b->time * set->width, sizeof *b->rows));
+    TW_TRY(speech_batch_make_room(&b->targets, &b->target_capacity, targets, sizeof *b->targets));
+    TW_TRY(speech_batch_make_room(&b->target_counts, &b->target_count_capacity, count, sizeof *b->target_counts));
     memset(b->features, 0, values * sizeof *b->features);
     return TW_OK;
 }
@@ -160,7 +160,7 @@ tw_status speech_fill(const speech_set *set, const uint32_t *order, size_t count
                       uint64_t seed, uint64_t epoch, speech_batch *batch)
 {
     const variation v = {augment, seed, epoch};
-    TW_TRY(prepare(set, order, count, &v, batch));
+    TW_TRY(speech_batch_prepare(set, order, count, &v, batch));
     uint32_t *targets = batch->targets;
     for (size_t i = 0; i < count; i++) {
         const speech_item *item = &set->items[order[i]];

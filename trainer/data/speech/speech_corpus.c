@@ -50,7 +50,7 @@ bool corpus_holds(const char *folder, const char *name)
     return length < CORPUS_PATH && access(path, F_OK) == 0;
 }
 
-static char *copy(const char *text, bool *failed)
+static char *speech_corpus_copy(const char *text, bool *failed)
 {
     char *copied = text ? strdup(text) : NULL;
     *failed = *failed || (text && !copied);
@@ -65,7 +65,7 @@ static void release_utterance(speech_utterance *one)
     free(one->speaker);
 }
 
-static tw_status make_room(speech_list *list)
+static tw_status speech_corpus_make_room(speech_list *list)
 {
     if (list->count < list->capacity) return TW_OK;
     size_t capacity = 2 * list->capacity + 256;
@@ -78,13 +78,13 @@ static tw_status make_room(speech_list *list)
 
 tw_status speech_list_add(speech_list *list, const speech_utterance *one)
 {
-    TW_TRY(make_room(list));
+    TW_TRY(speech_corpus_make_room(list));
     bool failed = false;
     speech_utterance copied = *one;
-    copied.id = copy(one->id, &failed);
-    copied.path = copy(one->path, &failed);
-    copied.text = copy(one->text, &failed);
-    copied.speaker = copy(one->speaker ? one->speaker : "", &failed);
+    copied.id = speech_corpus_copy(one->id, &failed);
+    copied.path = speech_corpus_copy(one->path, &failed);
+    copied.text = speech_corpus_copy(one->text, &failed);
+    copied.speaker = speech_corpus_copy(one->speaker ? one->speaker : "", &failed);
     if (failed) {
         release_utterance(&copied);
         return tw_fail(TW_ERROR_MEMORY, "no memory for utterance %zu", list->count);
@@ -93,7 +93,7 @@ tw_status speech_list_add(speech_list *list, const speech_utterance *one)
     return TW_OK;
 }
 
-static tw_status refuse(const corpus_format *const *known, const char *path)
+static tw_status speech_corpus_refuse(const corpus_format *const *known, const char *path)
 {
     char files[256] = "";
     if (access(path, R_OK) != 0)
@@ -113,7 +113,7 @@ static tw_status read_known(const corpus_format *const *known, const char *path,
         TW_TRY(known[i]->read(path, list));
         return list->count ? TW_OK : tw_fail(TW_ERROR_FORMAT, "%s: no utterance in it", path);
     }
-    return refuse(known, path);
+    return speech_corpus_refuse(known, path);
 }
 
 static tw_status read_part(const char *path, speech_list *list, const corpus_format **format)
@@ -143,7 +143,7 @@ static bool is_chosen(const choice *c, const speech_utterance *one)
 }
 
 /* Moves what is chosen, keeping the order of both parts. */
-static tw_status split(speech_list *from, const choice *c, speech_list *to)
+static tw_status speech_corpus_split(speech_list *from, const choice *c, speech_list *to)
 {
     size_t kept = 0, all = from->count;
     to->items = malloc(all * sizeof *to->items);
@@ -163,7 +163,7 @@ static tw_status split(speech_list *from, const choice *c, speech_list *to)
 static tw_status split_test(const char *path, const choice *c, speech_corpus *corpus)
 {
     size_t all = corpus->train.count;
-    TW_TRY(split(&corpus->train, c, &corpus->test));
+    TW_TRY(speech_corpus_split(&corpus->train, c, &corpus->test));
     if (corpus->train.count && corpus->test.count) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%s: of its %zu utterances, %zu would be for testing; name a test set of its own",
                    path, all, corpus->test.count);
@@ -179,7 +179,7 @@ uint32_t speech_list_sum_files(const speech_list *list)
 tw_status speech_corpus_hold_out(double share, speech_corpus *corpus)
 {
     size_t all = corpus->train.count;
-    TW_TRY(split(&corpus->train, &(choice){.share = share}, &corpus->valid));
+    TW_TRY(speech_corpus_split(&corpus->train, &(choice){.share = share}, &corpus->valid));
     if (corpus->train.count && corpus->valid.count) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--validation %g: of the %zu training utterances, %zu would be held out; name a validation set",

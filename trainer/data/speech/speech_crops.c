@@ -113,7 +113,7 @@ void crop_order_release(crop_order *order)
 }
 
 /* Brings each speaker's items together, in the order in which they come. `shuffled` NULL: that of the corpus. */
-static void gather(const speech_crops *c, const uint32_t *shuffled, crop_order *order)
+static void speech_crops_gather(const speech_crops *c, const uint32_t *shuffled, crop_order *order)
 {
     memcpy(order->filled, c->first_item, c->speakers * sizeof *order->filled);
     for (size_t i = 0; i < c->set->count; i++) {
@@ -124,19 +124,19 @@ static void gather(const speech_crops *c, const uint32_t *shuffled, crop_order *
 
 void crop_order_plain(const speech_crops *c, crop_order *order)
 {
-    gather(c, NULL, order);
+    speech_crops_gather(c, NULL, order);
     for (size_t i = 0; i < c->count; i++) order->crops[i] = (uint32_t)i;
 }
 
 void crop_order_shuffle(const speech_crops *c, uint64_t seed, uint64_t epoch, crop_order *order)
 {
     data_shuffle(order->shuffled, c->set->count, seed, epoch);
-    gather(c, order->shuffled, order);
+    speech_crops_gather(c, order->shuffled, order);
     data_shuffle(order->crops, c->count, ~seed, epoch); /* another seed: draws of their own */
 }
 
 /* The last speaker whose crops begin at or before it. */
-static size_t whose(const speech_crops *c, size_t crop)
+static size_t speech_crops_whose(const speech_crops *c, size_t crop)
 {
     size_t low = 0, high = c->speakers;
     while (high - low > 1) {
@@ -151,7 +151,7 @@ static size_t whose(const speech_crops *c, size_t crop)
 
 void speech_crops_copy(const speech_crops *c, const crop_order *order, size_t at, float *rows)
 {
-    size_t crop = order->crops[at], speaker = whose(c, crop), width = c->set->width, left = c->frames;
+    size_t crop = order->crops[at], speaker = speech_crops_whose(c, crop), width = c->set->width, left = c->frames;
     size_t skipped = (crop - c->first_crop[speaker]) * c->frames;
     const uint32_t *item = order->items + c->first_item[speaker];
     for (; left > 0; item++) {

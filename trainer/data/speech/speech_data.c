@@ -57,14 +57,14 @@ void speech_item_release(speech_item *item)
 }
 
 /* Counts the utterance as left out, which is no failure. */
-static tw_status leave_out(loader *l, skip_reason reason, const char *example)
+static tw_status speech_data_leave_out(loader *l, skip_reason reason, const char *example)
 {
     skips_add(&l->set->skipped, reason, example);
     l->usable = false;
     return TW_OK;
 }
 
-static tw_status encode(loader *l, const char *transcript)
+static tw_status speech_data_encode(loader *l, const char *transcript)
 {
     char example[SKIP_EXAMPLE];
     speech_item *item = &l->item;
@@ -72,16 +72,17 @@ static tw_status encode(loader *l, const char *transcript)
     if (!item->targets) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for its transcript", l->one->id);
     if (alphabet_encode(l->letters, transcript, item->targets, &item->target_count) == TW_OK) return TW_OK;
     snprintf(example, sizeof example, "%s: %s", l->one->id, tw_last_error());
-    return leave_out(l, SKIP_CHARACTERS, example);
+    return speech_data_leave_out(l, SKIP_CHARACTERS, example);
 }
 
 static tw_status read_targets(loader *l)
 {
     char *transcript;
     if (!l->letters) return TW_OK;
-    if (!l->one->text) return leave_out(l, SKIP_NO_TRANSCRIPT, l->one->id);
+    if (!l->one->text) return speech_data_leave_out(l, SKIP_NO_TRANSCRIPT, l->one->id);
     TW_TRY(normalised(l->one, &transcript));
-    tw_status status = *transcript ? encode(l, transcript) : leave_out(l, SKIP_NO_TRANSCRIPT, l->one->id);
+    tw_status status =
+        *transcript ? speech_data_encode(l, transcript) : speech_data_leave_out(l, SKIP_NO_TRANSCRIPT, l->one->id);
     free(transcript);
     return status;
 }
@@ -94,7 +95,7 @@ static tw_status check_frames(loader *l)
     size_t least = speech_least_frames(item->targets, item->target_count, l->request->frames_a_row);
     if (item->frames > 0 && item->frames >= least) return TW_OK;
     snprintf(example, sizeof example, "%s: %zu frames for %zu letters", l->one->id, item->frames, item->target_count);
-    return leave_out(l, SKIP_TOO_SHORT, example);
+    return speech_data_leave_out(l, SKIP_TOO_SHORT, example);
 }
 
 static tw_status extract(loader *l, const float *samples, size_t count)
@@ -125,7 +126,8 @@ static tw_status read_rows(loader *l)
     feature_rows cached;
     if (l->set->cache && feature_cache_find(l->set->cache, l->item.source, &cached)) return take_cached(l, &cached);
     tw_status status = speech_read_sound(l->request, l->one, &samples, &count);
-    if (status == TW_ERROR_IO || status == TW_ERROR_FORMAT) return leave_out(l, SKIP_AUDIO, tw_last_error());
+    if (status == TW_ERROR_IO || status == TW_ERROR_FORMAT)
+        return speech_data_leave_out(l, SKIP_AUDIO, tw_last_error());
     TW_TRY(status);
     status = extract(l, samples, count);
     free(samples);
@@ -137,7 +139,7 @@ static tw_status check_fault(loader *l)
     char example[SKIP_EXAMPLE];
     if (!l->one->fault) return TW_OK;
     snprintf(example, sizeof example, "%s: %s", l->one->id, l->one->fault);
-    return leave_out(l, SKIP_AUDIO, example);
+    return speech_data_leave_out(l, SKIP_AUDIO, example);
 }
 
 static tw_status load_one(loader *l, const speech_list *list, size_t source)

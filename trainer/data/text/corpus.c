@@ -52,7 +52,7 @@ static void skip_mark(piece *p)
 }
 
 /* The bytes are *space's, for free(). */
-static tw_status read_text(const char *path, piece *p, char **space)
+static tw_status corpus_read_text(const char *path, piece *p, char **space)
 {
     uint8_t *bytes;
     size_t size;
@@ -126,7 +126,7 @@ static tw_status encode_training(const piece *p, const corpus_options *options, 
 }
 
 /* The reader stands behind the token. */
-static tw_status refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
+static tw_status corpus_refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
 {
     char shown[TOKEN_SHOWN];
     return tw_fail(TW_ERROR_FORMAT,
@@ -137,7 +137,7 @@ static tw_status refuse_unknown(const piece *p, const token_reader *reader, cons
 }
 
 /* Numbers the tokens by the vocabulary of the training stream. */
-static tw_status encode(const piece *p, const vocabulary *v, token_stream *stream)
+static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream *stream)
 {
     token_reader reader = {p->at, p->end, vocabulary_unit(v)};
     const char *token;
@@ -149,7 +149,7 @@ static tw_status encode(const piece *p, const vocabulary *v, token_stream *strea
             id = vocabulary_find_or_unknown(v, token, length);
             stream->unknown++;
         }
-        if (id == VOCABULARY_NONE) return refuse_unknown(p, &reader, token, length);
+        if (id == VOCABULARY_NONE) return corpus_refuse_unknown(p, &reader, token, length);
         stream->tokens[stream->count++] = id;
     }
     return TW_OK;
@@ -174,8 +174,8 @@ static tw_status encode_pieces(const piece pieces[3], const corpus_options *opti
 {
     TW_TRY(encode_training(&pieces[0], options, c));
     c->sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
-    TW_TRY(encode(&pieces[1], c->vocabulary, &c->valid));
-    return encode(&pieces[2], c->vocabulary, &c->test);
+    TW_TRY(corpus_encode(&pieces[1], c->vocabulary, &c->valid));
+    return corpus_encode(&pieces[2], c->vocabulary, &c->test);
 }
 
 /* ---- texts that stay in their files ---- */
@@ -269,7 +269,7 @@ static tw_status load_file(const char *path, const corpus_options *options, corp
 {
     piece whole;
     char *space = NULL;
-    tw_status status = read_text(path, &whole, &space);
+    tw_status status = corpus_read_text(path, &whole, &space);
     if (status == TW_OK) {
         const char *valid = cut(&whole, 0.9), *test = cut(&whole, 0.95);
         piece pieces[3] = {whole, whole, whole};
@@ -288,7 +288,7 @@ static tw_status load_folder(const char *path, const corpus_options *options, co
     char *spaces[3] = {NULL};
     TW_TRY(text_folder_find(path, paths));
     tw_status status = TW_OK;
-    for (int i = 0; i < 3 && status == TW_OK; i++) status = read_text(paths[i], &pieces[i], &spaces[i]);
+    for (int i = 0; i < 3 && status == TW_OK; i++) status = corpus_read_text(paths[i], &pieces[i], &spaces[i]);
     if (status == TW_OK) status = encode_pieces(pieces, options, c);
     for (int i = 0; i < 3; i++) free(spaces[i]);
     return status;

@@ -153,7 +153,7 @@ static void seek(text_window *w, const long_text *t, uint64_t offset, uint64_t t
 }
 
 /* For what is said of a fault: the file is read once more. */
-static uint64_t line_of(const long_text *t, uint64_t offset)
+static uint64_t long_text_line_of(const long_text *t, uint64_t offset)
 {
     char bytes[4096];
     uint64_t lines = 1;
@@ -168,7 +168,7 @@ static uint64_t line_of(const long_text *t, uint64_t offset)
 
 static uint64_t line_before(const text_window *w)
 {
-    return line_of(w->text, w->offset + w->at - 1);
+    return long_text_line_of(w->text, w->offset + w->at - 1);
 }
 
 static bool at_end(const text_window *w)
@@ -176,7 +176,7 @@ static bool at_end(const text_window *w)
     return w->offset + w->used == w->text->end;
 }
 
-static tw_status make_room(text_window *w)
+static tw_status long_text_make_room(text_window *w)
 {
     w->offset += w->at;
     w->used -= w->at;
@@ -186,7 +186,7 @@ static tw_status make_room(text_window *w)
     if (w->used + CHUNK <= w->capacity) return TW_OK;
     if (w->used >= WINDOW_MOST)
         return tw_fail(TW_ERROR_FORMAT, "%s: line %llu: more than a MiB without a space; is it a text?", w->text->path,
-                       (unsigned long long)line_of(w->text, w->offset));
+                       (unsigned long long)long_text_line_of(w->text, w->offset));
     size_t capacity = w->used + (size_t)2 * CHUNK;
     char *bytes = realloc(w->bytes, capacity);
     if (!bytes) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", w->text->path);
@@ -197,7 +197,7 @@ static tw_status make_room(text_window *w)
 
 static tw_status refuse_byte(const long_text *t, uint64_t offset, unsigned char byte)
 {
-    unsigned long long line = line_of(t, offset), at = offset;
+    unsigned long long line = long_text_line_of(t, offset), at = offset;
     if (byte == 0)
         return tw_fail(TW_ERROR_FORMAT, "%s: line %llu, byte offset %llu: a zero byte; a text in UTF-8 has none",
                        t->path, line, at);
@@ -216,10 +216,10 @@ static tw_status check_bytes(text_window *w)
     return refuse_byte(w->text, w->offset + w->checked, byte);
 }
 
-static tw_status fill(text_window *w)
+static tw_status long_text_fill(text_window *w)
 {
     size_t got = 0;
-    TW_TRY(make_room(w));
+    TW_TRY(long_text_make_room(w));
     uint64_t left = w->text->end - w->offset - w->used;
     TW_TRY(read_at(w->text, w->offset + w->used, w->bytes + w->used, left < CHUNK ? (size_t)left : CHUNK, &got));
     w->used += got;
@@ -240,7 +240,7 @@ static tw_status next_token(text_window *w, const char **token, size_t *length)
         if (whole) return TW_OK;
         *length = 0;
         if (at_end(w)) return TW_OK;
-        TW_TRY(fill(w));
+        TW_TRY(long_text_fill(w));
     }
 }
 
@@ -278,7 +278,7 @@ static tw_status visit(long_text *t, text_window *w, token_visitor visitor, void
     TW_TRY(find_bounds(t, &begin, &end));
     if (end == 0) return tw_fail(TW_ERROR_FORMAT, "%s: empty", t->path);
     return tw_fail(TW_ERROR_FORMAT, "%s: line %llu, byte offset %llu: no text from there on", t->path,
-                   (unsigned long long)line_of(t, t->begin), (unsigned long long)t->begin);
+                   (unsigned long long)long_text_line_of(t, t->begin), (unsigned long long)t->begin);
 }
 
 static tw_status visit_all(long_text *t, token_visitor visitor, void *context)

@@ -18,7 +18,7 @@ static int best_first(const void *left, const void *right)
 }
 
 /* A number in 0 .. 1, below 1. */
-static double uniform(uint64_t seed, uint64_t draw)
+static double sampling_uniform(uint64_t seed, uint64_t draw)
 {
     uint32_t words[4];
     tw_random(seed, 0, draw, words);
@@ -30,7 +30,7 @@ static uint32_t draw_from(const sampling *s, const candidate *candidates, size_t
     double best = candidates[0].score, sum = 0, reached = 0;
     if (s->temperature == 0) return candidates[0].token;
     for (size_t i = 0; i < count; i++) sum += exp((candidates[i].score - best) / s->temperature);
-    double target = uniform(s->seed, draw) * sum;
+    double target = sampling_uniform(s->seed, draw) * sum;
     for (size_t i = 0; i + 1 < count; i++) {
         reached += exp((candidates[i].score - best) / s->temperature);
         if (target < reached) return candidates[i].token;

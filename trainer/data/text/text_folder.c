@@ -34,7 +34,7 @@ static int split_of(const char *name)
     return -1;
 }
 
-static tw_status take(const char *folder, const char *name, char paths[3][TEXT_PATH])
+static tw_status text_folder_take(const char *folder, const char *name, char paths[3][TEXT_PATH])
 {
     int split = split_of(name);
     if (split < 0) return TW_OK;
@@ -63,7 +63,7 @@ tw_status text_folder_find(const char *folder, char paths[3][TEXT_PATH])
     for (int i = 0; i < 3; i++) paths[i][0] = 0;
     tw_status status = TW_OK;
     for (struct dirent *entry; status == TW_OK && (entry = readdir(listing));)
-        status = take(folder, entry->d_name, paths);
+        status = text_folder_take(folder, entry->d_name, paths);
     closedir(listing);
     return status == TW_OK ? check_all(folder, paths) : status;
 }

@@ -95,7 +95,7 @@ static tw_status grow_slots(vocabulary *v)
 }
 
 /* Makes room for `wanted` things of a size by doubling. */
-static tw_status reserve(void *pointer, size_t *capacity, size_t wanted, size_t size)
+static tw_status vocabulary_reserve(void *pointer, size_t *capacity, size_t wanted, size_t size)
 {
     if (wanted <= *capacity) return TW_OK;
     size_t doubled = 2 * wanted;
@@ -106,11 +106,11 @@ static tw_status reserve(void *pointer, size_t *capacity, size_t wanted, size_t 
     return TW_OK;
 }
 
-static tw_status append(vocabulary *v, const char *token, size_t length)
+static tw_status vocabulary_append(vocabulary *v, const char *token, size_t length)
 {
     if (v->count == INT32_MAX) return tw_fail(TW_ERROR_ARGUMENT, "more different tokens than there are ids");
-    TW_TRY(reserve(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1));
-    TW_TRY(reserve(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets));
+    TW_TRY(vocabulary_reserve(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1));
+    TW_TRY(vocabulary_reserve(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets));
     memcpy(v->bytes + v->byte_count, token, length);
     v->bytes[v->byte_count + length] = 0;
     v->offsets[v->count++] = v->byte_count;
@@ -127,7 +127,7 @@ tw_status vocabulary_add(vocabulary *v, const char *token, size_t length, uint32
         TW_TRY(grow_slots(v));
         slot = find_slot(v, token, length);
     }
-    TW_TRY(append(v, token, length));
+    TW_TRY(vocabulary_append(v, token, length));
     *slot = *id = (uint32_t)(v->count - 1);
     return TW_OK;
 }

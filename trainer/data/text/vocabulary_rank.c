@@ -36,7 +36,8 @@ static size_t merge_rarest(entry *entries, size_t count, size_t most)
     return kept;
 }
 
-static tw_status number(const entry *entries, size_t count, vocabulary *v, size_t met_count, uint32_t *id_of)
+static tw_status vocabulary_rank_number(const entry *entries, size_t count, vocabulary *v, size_t met_count,
+                                        uint32_t *id_of)
 {
     memset(id_of, 0xff, met_count * sizeof *id_of);
     for (size_t i = 0; i < count; i++) {
@@ -60,7 +61,7 @@ tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t m
     qsort(entries, count, sizeof *entries, by_frequency);
     size_t kept = merge_rarest(entries, count, most);
     tw_status status = vocabulary_create(vocabulary_unit(met), &v);
-    if (status == TW_OK) status = number(entries, kept, v, count, id_of);
+    if (status == TW_OK) status = vocabulary_rank_number(entries, kept, v, count, id_of);
     free(entries);
     if (status == TW_OK)
         *out = v;

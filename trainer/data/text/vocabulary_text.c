@@ -51,7 +51,7 @@ static const char *unescape(const char *src, char *dst, size_t *length)
 }
 
 /* A character is one code point, or stands for those that are unknown. */
-static bool fits(text_unit unit, const char *token, size_t length)
+static bool vocabulary_text_fits(text_unit unit, const char *token, size_t length)
 {
     if (length == 0) return false;
     if (unit == TEXT_WORDS) return true;
@@ -65,7 +65,7 @@ static tw_status read_tokens(const char *text, char *token, vocabulary *v)
         size_t length;
         uint32_t id;
         text = unescape(text, token, &length);
-        if (!text || !fits(vocabulary_unit(v), token, length))
+        if (!text || !vocabulary_text_fits(vocabulary_unit(v), token, length))
             return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: line %zu is not a token", line);
         TW_TRY(vocabulary_add(v, token, length, &id));
         if (id != line - 2)

@@ -205,7 +205,7 @@ tw_status beam_search(beam *b, const utterance *u, double bonus, uint32_t *dst, 
     return TW_OK;
 }
 
-static int allocate(beam *b)
+static int beam_allocate(beam *b)
 {
     b->nodes = calloc(b->frames * b->width + 1, sizeof *b->nodes);
     b->now = calloc(b->width, sizeof *b->now);
@@ -225,7 +225,7 @@ tw_status beam_create(size_t frames, size_t labels, size_t width, beam **out)
                        frames, labels);
     beam *b = calloc(1, sizeof *b);
     if (b) *b = (beam){.frames = frames, .labels = labels, .width = width};
-    if (!b || !allocate(b)) {
+    if (!b || !beam_allocate(b)) {
         beam_destroy(b);
         return tw_fail(TW_ERROR_MEMORY, "no memory for a beam of %zu prefixes over %zu frames and %zu labels", width,
                        frames, labels);

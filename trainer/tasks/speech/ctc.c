@@ -63,14 +63,14 @@ static inline double power(double exponent)
 }
 
 /* value = *mantissa * 2^result, 1 <= *mantissa < 2; of positive, normal values. */
-static inline double split(double value, double *mantissa)
+static inline double ctc_split(double value, double *mantissa)
 {
     uint64_t bits = to_bits(value);
     *mantissa = from_bits((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
     return from_bits(bits >> 52 | 0x4330000000000000) - (0x1p52 + 1023.0);
 }
 
-static inline double larger(double a, double b)
+static inline double ctc_larger(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -80,7 +80,7 @@ static row row_at(row base, size_t offset)
     return (row){base.mantissa + offset, base.exponent + offset};
 }
 
-static void clear(row dst, size_t count)
+static void ctc_clear(row dst, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         dst.mantissa[i] = 1.0;
@@ -89,23 +89,23 @@ static void clear(row dst, size_t count)
 }
 
 /* One frame: dst(s) = emission(s) * (src(s) + src(s-1) + src(s-2) unless blocked). */
-static void advance(const ctc *c, row src, row dst)
+static void ctc_advance(const ctc *c, row src, row dst)
 {
     const double *restrict m = src.mantissa, *restrict e = src.exponent, *restrict blocked = c->blocked;
     const double *restrict emitted_m = c->emission.mantissa, *restrict emitted_e = c->emission.exponent;
     double *restrict next_m = dst.mantissa + PADDING, *restrict next_e = dst.exponent + PADDING;
     for (size_t s = 0; s < c->states; s++) {
         double stay = e[s + 2], step = e[s + 1], skip = e[s] + blocked[s];
-        double top = larger(larger(stay, step), skip);
+        double top = ctc_larger(ctc_larger(stay, step), skip);
         double sum = m[s + 2] * power(stay - top) + m[s + 1] * power(step - top) + m[s] * power(skip - top);
-        next_e[s] = top + emitted_e[s] + split(sum * emitted_m[s], &next_m[s]);
+        next_e[s] = top + emitted_e[s] + ctc_split(sum * emitted_m[s], &next_m[s]);
     }
 }
 
 /* Where every path begins, before the first frame: at the first blank, from where it may stay or step. */
-static void begin(const ctc *c, row dst)
+static void ctc_begin(const ctc *c, row dst)
 {
-    clear(dst, PADDING + c->states);
+    ctc_clear(dst, PADDING + c->states);
     dst.exponent[PADDING] = 0.0;
 }
 
@@ -113,7 +113,7 @@ static void begin(const ctc *c, row dst)
 static int emit_frame(const float *logits, size_t labels, row dst)
 {
     double top = logits[0], sum = 0.0;
-    for (size_t k = 1; k < labels; k++) top = larger(top, logits[k]);
+    for (size_t k = 1; k < labels; k++) top = ctc_larger(top, logits[k]);
     for (size_t k = 0; k < labels; k++) {
         double whole, log2 = (logits[k] - top) * LOG2_E;
         if (log2 < LEAST) log2 = LEAST;
@@ -125,7 +125,7 @@ static int emit_frame(const float *logits, size_t labels, row dst)
     return isfinite(sum) != 0;
 }
 
-static int emit(const ctc *c, const utterance *u)
+static int ctc_emit(const ctc *c, const utterance *u)
 {
     int finite = 1;
     for (size_t t = 0; t < u->frames; t++)
@@ -160,23 +160,23 @@ static row forward_row(const ctc *c, size_t t)
 
 static void run_forward(const ctc *c, const utterance *u)
 {
-    begin(c, forward_row(c, 0));
+    ctc_begin(c, forward_row(c, 0));
     for (size_t t = 0; t < u->frames; t++) {
         gather_emission(c, t, u->labels);
         row next = forward_row(c, t + 1);
-        clear(next, PADDING);
-        advance(c, forward_row(c, t), next);
+        ctc_clear(next, PADDING);
+        ctc_advance(c, forward_row(c, t), next);
     }
 }
 
 /* The probability of the target: paths end at its last label or at the blank after it. */
-static number total(const ctc *c, size_t frames)
+static number ctc_total(const ctc *c, size_t frames)
 {
     row end = row_at(forward_row(c, frames), PADDING + c->states - 2); /* of an empty target, the first is padding */
-    double top = larger(end.exponent[0], end.exponent[1]);
+    double top = ctc_larger(end.exponent[0], end.exponent[1]);
     double sum = end.mantissa[0] * power(end.exponent[0] - top) + end.mantissa[1] * power(end.exponent[1] - top);
     number all;
-    all.exponent = top + split(sum, &all.mantissa);
+    all.exponent = top + ctc_split(sum, &all.mantissa);
     return all;
 }
 
@@ -206,11 +206,11 @@ static void write_frame(const ctc *c, size_t frame, size_t labels, double weight
 static void run_backward(const ctc *c, const utterance *u, number all, double weight, float *gradient)
 {
     row now = c->backward[0], next = c->backward[1];
-    begin(c, now);
-    clear(next, PADDING);
+    ctc_begin(c, now);
+    ctc_clear(next, PADDING);
     for (size_t t = u->frames; t-- > 0;) {
         gather_emission(c, t, u->labels);
-        advance(c, now, next);
+        ctc_advance(c, now, next);
         weigh_states(c, forward_row(c, t + 1), next, all);
         write_frame(c, t, u->labels, weight, gradient + t * u->stride);
         row free_row = now;
@@ -226,15 +226,16 @@ static void spoil(const utterance *u, float *gradient)
 }
 
 /* The loss of one feasible sequence. */
-static double lose(ctc *c, const utterance *u, const uint32_t *target, size_t length, double weight, float *gradient)
+static double ctc_lose(ctc *c, const utterance *u, const uint32_t *target, size_t length, double weight,
+                       float *gradient)
 {
-    if (!emit(c, u)) {
+    if (!ctc_emit(c, u)) {
         if (gradient) spoil(u, gradient);
         return NAN;
     }
     lay_path(c, target, length, 0);
     run_forward(c, u);
-    number all = total(c, u->frames);
+    number all = ctc_total(c, u->frames);
     if (gradient) {
         lay_path(c, target, length, 1);
         run_backward(c, u, all, weight, gradient);
@@ -262,7 +263,7 @@ static tw_status check_target(const ctc *c, const ctc_batch *b, size_t n, const 
     return TW_OK;
 }
 
-static tw_status check(const ctc *c, const ctc_batch *b)
+static tw_status ctc_check(const ctc *c, const ctc_batch *b)
 {
     if (b->time > c->time || b->labels != c->labels)
         return tw_fail(TW_ERROR_ARGUMENT, "a batch of %zu frames and %zu labels, but there is room for %zu and %zu",
@@ -274,7 +275,7 @@ static tw_status check(const ctc *c, const ctc_batch *b)
 
 tw_status ctc_loss(ctc *c, const ctc_batch *b, ctc_weight weight, float *gradient, ctc_result *result)
 {
-    TW_TRY(check(c, b));
+    TW_TRY(ctc_check(c, b));
     *result = (ctc_result){0};
     size_t stride = b->batch * b->labels;
     if (gradient) memset(gradient, 0, b->time * stride * sizeof *gradient);
@@ -288,7 +289,7 @@ tw_status ctc_loss(ctc *c, const ctc_batch *b, ctc_weight weight, float *gradien
         utterance u = {b->logits + n * b->labels, stride, b->frames[n], b->labels};
         double share = 1.0 / (weight == CTC_BY_LABEL && length > 0 ? (double)length : 1.0);
         float *rows = gradient ? gradient + n * b->labels : NULL;
-        result->sum += share * lose(c, &u, target, length, share / (double)b->batch, rows);
+        result->sum += share * ctc_lose(c, &u, target, length, share / (double)b->batch, rows);
         result->feasible++;
     }
     return TW_OK;
@@ -300,7 +301,7 @@ static row create_row(size_t count)
     return (row){values, values ? values + count : NULL};
 }
 
-static int allocate(ctc *c)
+static int ctc_allocate(ctc *c)
 {
     size_t states = 2 * c->target + 1;
     c->probabilities = create_row(c->time * c->labels);
@@ -323,7 +324,7 @@ tw_status ctc_create(size_t time, size_t labels, size_t target, ctc **out)
                        labels, target);
     ctc *c = calloc(1, sizeof *c);
     if (c) *c = (ctc){.time = time, .labels = labels, .target = target};
-    if (!c || !allocate(c)) {
+    if (!c || !ctc_allocate(c)) {
         ctc_destroy(c);
         return tw_fail(TW_ERROR_MEMORY, "no memory for CTC of %zu frames, %zu labels and targets of %zu", time, labels,
                        target);

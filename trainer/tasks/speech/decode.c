@@ -1,6 +1,6 @@
 #include "decode.h"
 
-static uint32_t largest(const float *values, size_t count)
+static uint32_t decode_largest(const float *values, size_t count)
 {
     size_t best = 0;
     for (size_t i = 1; i < count; i++)
@@ -13,7 +13,7 @@ size_t decode_greedy(const utterance *u, uint32_t *dst)
     size_t count = 0;
     uint32_t last = CTC_BLANK;
     for (size_t t = 0; t < u->frames; t++) {
-        uint32_t label = largest(u->values + t * u->stride, u->labels);
+        uint32_t label = decode_largest(u->values + t * u->stride, u->labels);
         if (label != CTC_BLANK && label != last) dst[count++] = label;
         last = label;
     }

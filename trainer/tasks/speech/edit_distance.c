@@ -15,8 +15,8 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* costs[j], of no reference at all to the first j tokens, becomes that of the reference to them. */
-static void align(const uint32_t *reference, size_t reference_count, const uint32_t *hypothesis,
-                  size_t hypothesis_count, int64_t *costs)
+static void edit_distance_align(const uint32_t *reference, size_t reference_count, const uint32_t *hypothesis,
+                                size_t hypothesis_count, int64_t *costs)
 {
     for (size_t i = 0; i < reference_count; i++) {
         int64_t diagonal = costs[0];
@@ -38,7 +38,7 @@ tw_status edit_tokens(const uint32_t *reference, size_t reference_count, const u
         return tw_fail(TW_ERROR_MEMORY, "no memory to compare texts of %zu and %zu tokens", reference_count,
                        hypothesis_count);
     for (size_t j = 0; j < hypothesis_count; j++) costs[j + 1] = costs[j] + EDIT;
-    align(reference, reference_count, hypothesis, hypothesis_count, costs);
+    edit_distance_align(reference, reference_count, hypothesis, hypothesis_count, costs);
     uint64_t cost = (uint64_t)(costs[hypothesis_count] + EDIT - 1); /* rounds up where it is shifted */
     free(costs);
     /* edits = S + I + D, reference = C + S + D, hypothesis = C + S + I: three equations for the other three. */
@@ -83,7 +83,7 @@ static size_t sequence_length(const char *text)
 }
 
 /* A code point's bytes, packed, are as good a token as its number. */
-static uint32_t pack(const char *bytes, size_t length)
+static uint32_t edit_distance_pack(const char *bytes, size_t length)
 {
     uint32_t token = 0;
     for (size_t i = 0; i < length; i++) token = token << 8 | (unsigned char)bytes[i];
@@ -96,7 +96,7 @@ static size_t split_characters(const char *text, uint32_t *tokens)
     size_t count = 0;
     for (text = skip_spaces(text); *text;) {
         size_t length = sequence_length(text);
-        tokens[count++] = pack(text, length);
+        tokens[count++] = edit_distance_pack(text, length);
         text += length;
         if (!is_space(*text)) continue;
         text = skip_spaces(text);

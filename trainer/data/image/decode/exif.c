@@ -13,7 +13,7 @@ typedef struct tiff {
 } tiff;
 
 /* The `width` bytes at `at`, which are there, as a number. */
-static uint32_t number(const tiff *t, size_t at, size_t width)
+static uint32_t exif_number(const tiff *t, size_t at, size_t width)
 {
     uint32_t value = 0;
     for (size_t i = 0; i < width; i++) value = value << 8 | t->bytes[at + (t->big_endian ? i : width - 1 - i)];
@@ -22,8 +22,8 @@ static uint32_t number(const tiff *t, size_t at, size_t width)
 
 static int read_entry(const tiff *t, size_t at)
 {
-    if (number(t, at, 2) != TAG_ORIENTATION || number(t, at + 2, 2) != TYPE_SHORT) return 0;
-    uint32_t value = number(t, at + 8, 2);
+    if (exif_number(t, at, 2) != TAG_ORIENTATION || exif_number(t, at + 2, 2) != TYPE_SHORT) return 0;
+    uint32_t value = exif_number(t, at + 8, 2);
     return value >= 1 && value <= 8 ? (int)value : 1;
 }
 
@@ -31,9 +31,9 @@ int exif_orientation(const uint8_t *bytes, size_t size)
 {
     if (size < 8 || (memcmp(bytes, "II*\0", 4) != 0 && memcmp(bytes, "MM\0*", 4) != 0)) return 1;
     tiff t = {bytes, size, bytes[0] == 'M'};
-    size_t directory = number(&t, 4, 4);
+    size_t directory = exif_number(&t, 4, 4);
     if (directory > size - 2) return 1;
-    size_t count = number(&t, directory, 2), first = directory + 2;
+    size_t count = exif_number(&t, directory, 2), first = directory + 2;
     for (size_t i = 0; i < count && first + (i + 1) * ENTRY <= size; i++) {
         int orientation = read_entry(&t, first + i * ENTRY);
         if (orientation) return orientation;

@@ -93,7 +93,7 @@ static size_t stored_at(const picture *stored, int orientation, size_t x, size_t
     return (flipped ? bottom - down : down) * stored->width + (mirrored ? right - across : across);
 }
 
-static tw_status turn(int orientation, picture_buffer *room, picture *p)
+static tw_status picture_turn(int orientation, picture_buffer *room, picture *p)
 {
     picture stored = *p;
     TW_TRY(picture_reserve(room, 3 * stored.width * stored.height));
@@ -113,5 +113,5 @@ tw_status picture_decode(const uint8_t *bytes, size_t size, const picture_header
                          picture_room *room, picture *out)
 {
     TW_TRY(header->format->decode(bytes, size, reduction, &room->pixels, out));
-    return header->orientation == 1 ? TW_OK : turn(header->orientation, &room->turned, out);
+    return header->orientation == 1 ? TW_OK : picture_turn(header->orientation, &room->turned, out);
 }

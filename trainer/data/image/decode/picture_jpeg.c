@@ -30,7 +30,7 @@ typedef struct reading {
 } reading;
 
 /* `client_data` of the struct that libjpeg hands out. */
-static void give_up(j_common_ptr jpeg)
+static void picture_jpeg_give_up(j_common_ptr jpeg)
 {
     reading *r = jpeg->client_data;
     r->status = jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? TW_ERROR_MEMORY : TW_ERROR_FORMAT;
@@ -42,7 +42,8 @@ static void give_up(j_common_ptr jpeg)
 static void hear_warning(j_common_ptr jpeg, int level)
 {
     int code = jpeg->err->msg_code;
-    if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) give_up(jpeg);
+    if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE))
+        picture_jpeg_give_up(jpeg);
 }
 
 static void watch_scans(j_common_ptr jpeg)
@@ -63,7 +64,7 @@ static void open_jpeg(reading *r)
 {
     r->jpeg.err = jpeg_std_error(&r->errors);
     r->jpeg.client_data = r;
-    r->errors.error_exit = give_up;
+    r->errors.error_exit = picture_jpeg_give_up;
     r->errors.emit_message = hear_warning;
     r->errors.output_message = keep_silent;
     jpeg_create_decompress(&r->jpeg);
@@ -132,7 +133,7 @@ static tw_status decode_with(reading *r)
     return TW_OK;
 }
 
-static tw_status guard(reading *r, tw_status (*work)(reading *))
+static tw_status picture_jpeg_guard(reading *r, tw_status (*work)(reading *))
 {
     tw_status status;
     if (setjmp(r->failed) == 0)
@@ -144,16 +145,17 @@ static tw_status guard(reading *r, tw_status (*work)(reading *))
     return status;
 }
 
-static tw_status measure(const uint8_t *bytes, size_t size, picture_header *header)
+static tw_status picture_jpeg_measure(const uint8_t *bytes, size_t size, picture_header *header)
 {
     reading r = {.bytes = bytes, .size = size, .header = header};
-    return guard(&r, measure_with);
+    return picture_jpeg_guard(&r, measure_with);
 }
 
-static tw_status decode(const uint8_t *bytes, size_t size, size_t reduction, picture_buffer *pixels, picture *out)
+static tw_status picture_jpeg_decode(const uint8_t *bytes, size_t size, size_t reduction, picture_buffer *pixels,
+                                     picture *out)
 {
     reading r = {.bytes = bytes, .size = size, .reduction = reduction, .pixels = pixels, .out = out};
-    return guard(&r, decode_with);
+    return picture_jpeg_guard(&r, decode_with);
 }
 
-const picture_format jpeg_format = {"JPEG", jpeg_recognised, measure, decode};
+const picture_format jpeg_format = {"JPEG", jpeg_recognised, picture_jpeg_measure, picture_jpeg_decode};

@@ -2,10 +2,10 @@
 #include "error.h"
 #include "picture_format.h"
 
-static tw_status measure(const uint8_t *bytes, size_t size, picture_header *header)
+static tw_status picture_no_png_measure(const uint8_t *bytes, size_t size, picture_header *header)
 {
     (void)bytes, (void)size, (void)header;
     return tw_fail(TW_ERROR_UNSUPPORTED, "a PNG, but this thinwire was built without libpng");
 }
 
-const picture_format png_format = {"PNG", png_recognised, measure, NULL};
+const picture_format png_format = {"PNG", png_recognised, picture_no_png_measure, NULL};

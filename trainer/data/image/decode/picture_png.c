@@ -22,7 +22,7 @@ typedef struct reading {
     picture *out;
 } reading;
 
-static void give_up(png_structp png, png_const_charp text)
+static void picture_png_give_up(png_structp png, png_const_charp text)
 {
     reading *r = png_get_error_ptr(png);
     snprintf(r->text, sizeof r->text, "%s", text);
@@ -44,7 +44,7 @@ static void feed(png_structp png, png_bytep to, size_t count)
 
 static tw_status open_png(reading *r)
 {
-    r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, give_up, keep_silent);
+    r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, picture_png_give_up, keep_silent);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (!r->info) return tw_fail(TW_ERROR_MEMORY, "no memory for a PNG");
     png_set_user_limits(r->png, PICTURE_PIXELS_MOST, PICTURE_PIXELS_MOST);
@@ -109,7 +109,7 @@ static tw_status decode_with(reading *r)
     return TW_OK;
 }
 
-static tw_status guard(reading *r, tw_status (*work)(reading *))
+static tw_status picture_png_guard(reading *r, tw_status (*work)(reading *))
 {
     tw_status status;
     if (setjmp(r->failed) == 0)
@@ -120,17 +120,18 @@ static tw_status guard(reading *r, tw_status (*work)(reading *))
     return status;
 }
 
-static tw_status measure(const uint8_t *bytes, size_t size, picture_header *header)
+static tw_status picture_png_measure(const uint8_t *bytes, size_t size, picture_header *header)
 {
     reading r = {.bytes = bytes, .size = size, .header = header};
-    return guard(&r, measure_with);
+    return picture_png_guard(&r, measure_with);
 }
 
-static tw_status decode(const uint8_t *bytes, size_t size, size_t reduction, picture_buffer *pixels, picture *out)
+static tw_status picture_png_decode(const uint8_t *bytes, size_t size, size_t reduction, picture_buffer *pixels,
+                                    picture *out)
 {
     (void)reduction;
     reading r = {.bytes = bytes, .size = size, .pixels = pixels, .out = out};
-    return guard(&r, decode_with);
+    return picture_png_guard(&r, decode_with);
 }
 
-const picture_format png_format = {"PNG", png_recognised, measure, decode};
+const picture_format png_format = {"PNG", png_recognised, picture_png_measure, picture_png_decode};
