@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel asan tsan fuzz mutations lint format check-format reference clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel deb asan tsan fuzz mutations lint format check-format reference clean
 
 all: build
 
@@ -25,6 +25,7 @@ help:
 	@echo "make bench     figures beside their limits, measured in one run"
 	@echo "make install   to PREFIX=$(PREFIX), below DESTDIR if that is set"
 	@echo "make wheel     the Python package as a wheel for other machines and as a source distribution, in dist"
+	@echo "make deb       Debian packages for machines like this one, without a compiler, in dist"
 	@echo "make asan, tsan, fuzz, mutations, lint, format   for developers"
 
 # What building, running and testing need; tools/install-packages asks apt only for what is not there.
@@ -102,6 +103,14 @@ reference:
 	@tools/install-packages doxygen
 	@mkdir -p $(BUILD)/reference
 	@(cat Doxyfile && echo OUTPUT_DIRECTORY=$(BUILD)/reference) | doxygen -
+
+# For a machine without a compiler, of the same release of Debian or Ubuntu as this one.
+deb: deps
+	@tools/install-packages dpkg-dev file
+	@tools/configure $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DTHINWIRE_TESTS=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)/deb -j $(JOBS)
+	@cd $(BUILD)/deb && cpack > cpack.log || { cat cpack.log >&2; exit 1; }
+	@mkdir -p dist && cp $(BUILD)/deb/packages/*.deb dist && ls dist/*.deb
 
 install: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target shipped

@@ -100,7 +100,8 @@ class InstalledTest(unittest.TestCase):
         self.check(program)
 
     def test_each_component_is_what_its_name_says(self):
-        for component, has, lacks in [("runtime", "libthinwire.so.0", "thinwire.h"), ("development", "thinwire.h", "libthinwire.so.0"),
+        for component, has, lacks in [("runtime", "libthinwire.so.0", "thinwire.h"), *[("mpi", "libthinwire_mpi.so.0", "thinwire.h")] * WITH_MPI,
+                                      ("development", "thinwire.h", "libthinwire.so.0"),
                                       ("program", "thinwire", "thinwire.h")]:
             prefix = self.folder / component
             run("cmake", "--install", BUILD, "--prefix", prefix, "--component", component)
