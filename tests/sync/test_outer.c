@@ -615,6 +615,45 @@ static void test_last_steps_that_are_lost_are_told(void **state)
     free(all.actors);
 }
 
+/* Far in a round's last step alone. */
+static void go_far_once(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && step == 3) self->weights[3200] = 1e6F;
+}
+
+static tw_status come_back(actor *self, int step)
+{
+    if (self->rank == 1 && step == 3) self->weights[3200] = -0.5F;
+    return TW_OK;
+}
+
+static int three_and_five(const actor *self)
+{
+    return self->rank == 0 ? 3 : 5;
+}
+
+static void check_nothing_is_lost(const char *spec, int (*steps_of)(const actor *))
+{
+    scene all;
+    walk_of(&all, spec, 2, 4);
+    all.move = go_far_once;
+    all.between = come_back;
+    all.steps_of = steps_of;
+    play_well(&all);
+    assert_true(all.actors[0].counts.rounds_empty >= 1);
+    free(all.actors);
+}
+
+/* A round that came to nothing, and then one of the same tensors that does not: before finish, over fragments without
+ * tensors, and while one rank finishes and the other does not yet. */
+static void test_steps_that_arrive_later_are_not_lost(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("streaming:every=8,fragments=4,delay=0,mixing=0,exchange=fp16", NULL);
+    check_nothing_is_lost("local:every=4,exchange=fp16", three_and_five);
+}
+
 static void spoil(actor *self, int step)
 {
     wander(self, step);
@@ -928,6 +967,7 @@ int main(void)
         cmocka_unit_test(test_ranks_end_together_whatever_is_under_way),
         cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
         cmocka_unit_test(test_last_steps_that_are_lost_are_told),
+        cmocka_unit_test(test_steps_that_arrive_later_are_not_lost),
         cmocka_unit_test(test_a_rank_that_is_too_far_gives_nothing),
         cmocka_unit_test(test_a_difference_is_found_and_named),
         cmocka_unit_test(test_a_restart_changes_no_bit),

@@ -29,6 +29,7 @@ typedef struct tw_fragment {
     size_t start, elements; /* in the flat arrays */
     tw_reducer *reducer;
     int moved; /* this rank's weights are not where the last round put them */
+    int lost;  /* the last round to which somebody gave something came to nothing */
 } tw_fragment;
 
 /* What the ranks tell each other in a round, before they exchange. */
@@ -71,7 +72,6 @@ struct tw_outer {
     int finishing;  /* this rank takes no steps any more */
     int gives_last; /* and gave its part of this round when that was so */
     int all_finish; /* so did all ranks, in the last round */
-    int lost;       /* the last round came to nothing, though somebody gave something */
     int heals;      /* this rank's weights are not finite: it takes theta whole */
     int against;    /* rounds in a row whose D pointed against the ones before */
     tw_outer_counts stats;

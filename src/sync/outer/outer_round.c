@@ -173,10 +173,11 @@ static tw_status reduce(tw_outer *outer, double weights)
 /* Momentum would coast on nothing: the shared weights stay where they are. */
 static void end_empty(tw_outer *outer, double weights)
 {
-    outer->lost = weights > 0;
+    tw_fragment *fragment = tw_outer_current(outer);
     outer->stats.rounds_empty++;
-    tw_outer_current(outer)->moved |= outer->given > 0;
-    if (outer->lost && outer->rank == 0)
+    fragment->moved |= outer->given > 0;
+    fragment->lost |= weights > 0;
+    if (weights > 0 && outer->rank == 0)
         tw_log(TW_LOG_WARNING,
                "round %llu of %s came to nothing: some rank's part, or the sum, was too large for the exchange",
                (unsigned long long)outer->round, outer->method->name);
@@ -188,7 +189,6 @@ static tw_status exchange(tw_outer *outer)
     double weights = 0;
     tw_status status = TW_SKIPPED;
     outer->all_finish = 1;
-    outer->lost = 0;
     for (int r = 0; r < outer->size; r++) {
         weights += outer->words[r].weight;
         outer->all_finish &= outer->words[r].finishing;
@@ -238,6 +238,7 @@ static void descend(tw_outer *outer, float mixing, float *const *weights)
         tw_outer_mix(mixing, outer->theta + place, count, weights[i]);
     }
     fragment->moved = mixing > 0;
+    fragment->lost = 0;
     watch(outer, &sums);
 }
 
@@ -410,29 +411,35 @@ tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 }
 
 /* Each fragment has met once since nobody takes steps any more. */
-static tw_status meet_for_good(tw_outer *outer, float *const *weights, int *lost)
+static tw_status meet_for_good(tw_outer *outer, float *const *weights)
 {
     int applied;
     if (outer->phase != TW_OUTER_IDLE) TW_TRY(take(outer, (float)outer->options.mixing, weights, &applied));
     for (size_t fragments = 0; fragments < outer->fragment_count;) {
         TW_TRY(give(outer, weights));
         TW_TRY(take(outer, 0, weights, &applied));
-        *lost |= outer->lost;
         fragments = outer->all_finish ? fragments + 1 : 0;
     }
     return TW_OK;
+}
+
+/* A part that came to nothing is given again in the fragment's next round: what counts is its last. */
+static int any_lost(const tw_outer *outer)
+{
+    int any = 0;
+    for (size_t f = 0; f < outer->fragment_count; f++) any |= outer->fragments[f].lost;
+    return any;
 }
 
 tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
 {
     TW_TRY(check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 1));
-    int lost = 0;
     outer->finishing = 1;
-    TW_TRY(meet_for_good(outer, weights, &lost));
+    TW_TRY(meet_for_good(outer, weights));
     copy_out(outer, weights);
     outer->begun = 0;
     outer->since = 0;
-    if (!lost) return TW_OK;
+    if (!any_lost(outer)) return TW_OK;
     return tw_fail(TW_SKIPPED, "the last steps are lost: some rank's part, or the sum, was too large for the exchange");
 }
