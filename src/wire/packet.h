@@ -18,9 +18,10 @@ typedef enum tw_value_code {
     TW_VALUES_BF16 = 2,
     TW_VALUES_LOG8 = 3, /* 8 bits: a sign and one of 127 levels on a logarithmic scale that fits the section */
     TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude of all of them in bf16 */
-    TW_VALUE_CODES = 5
+    TW_VALUES_LM2 = 5,  /* two bits: a sign and one of two magnitudes that fit the section */
+    TW_VALUE_CODES = 6
 } tw_value_code;
-#define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign"
+#define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign|lm2"
 
 /* How the indices of a section are written. Choices of the option `indices`, in this order. */
 typedef enum tw_index_choice {

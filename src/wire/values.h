@@ -15,7 +15,7 @@ typedef struct tw_value_row {
     void (*round)(float *value, size_t k);
 } tw_value_row;
 
-extern const tw_value_row tw_values_log8, tw_values_sign;
+extern const tw_value_row tw_values_log8, tw_values_sign, tw_values_lm2;
 
 void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_code code);
 const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code);

@@ -21,6 +21,11 @@ static const promise promises[] = {
     {.name = "allreduce", .options = "", .distance = 1e-6},
     {.name = "fp16", .options = "feedback=on", .distance = 1e-3, .imbalance = 5e-3, .overflows = 1},
     {.name = "bf16", .options = "feedback=on", .distance = 5e-3, .imbalance = 5e-2},
+    {.name = "chunktopk",
+     .options = "decay=1,chunk=64,k=6",
+     .distance = 0.15,
+     .imbalance = 1e-4,
+     .drops = "agg=senders"}, /* what arrives is then no mean */
     {.name = "randomk", .options = "", .distance = 0.15, .imbalance = 5e-2},
     {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},

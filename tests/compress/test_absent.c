@@ -15,7 +15,7 @@ static const tw_tensor table[TENSORS] = {{.name = "a.weight", .dims = 2, .shape 
 /* A group that pieces are summed in, one that exchanges packets, and the same options for every scheme: those with
  * which a step's books can be kept. */
 static const int sizes[] = {3, 6};
-#define BOOKS "feedback=on,momentum=0,beta=1,warmup_steps=0,rank=2"
+#define BOOKS "feedback=on,momentum=0,beta=1,decay=1,warmup_steps=0,rank=2"
 
 typedef struct group {
     loopback ranks;

@@ -46,9 +46,11 @@ static void what_is_not_finite_stays_so(void **state)
         assert_true(rounded(INFINITY, code) == INFINITY);
         assert_true(rounded(-INFINITY, code) == -INFINITY);
     }
-    float log8[] = {1, INFINITY, 3}, sign[] = {1, -INFINITY, 3};
+    float log8[] = {1, INFINITY, 3}, sign[] = {1, -INFINITY, 3}, lm2[] = {1, NAN, 3};
     tw_values_round(log8, 3, TW_VALUES_LOG8);
     tw_values_round(sign, 3, TW_VALUES_SIGN);
+    tw_values_round(lm2, 3, TW_VALUES_LM2);
+    assert_true(lm2[0] == 1 && isnan(lm2[1]) && lm2[2] == 3);
     assert_true(log8[0] == 1 && log8[1] == INFINITY && log8[2] == 3);
     assert_true(isinf(sign[0]) && isinf(sign[1]) && isinf(sign[2]));
 }
@@ -193,6 +195,64 @@ static void sign_keeps_the_mean_magnitude(void **state)
     assert_true(between[0] == 1 && between[1] == 1 && between[2] == -1);
 }
 
+static float least_squares(const float *magnitude, size_t k)
+{
+    float best = INFINITY;
+    for (size_t cut = 1; cut <= k; cut++) { /* ascending; the first `cut` have the smaller level */
+        double error = 0;
+        for (size_t first = 0, end = cut; first < end; first = end, end = k) {
+            double sum = 0;
+            for (size_t i = first; i < end; i++) sum += (double)magnitude[i];
+            for (size_t i = first; i < end; i++)
+                error += pow((double)magnitude[i] - sum / (double)(end - first), 2);
+        }
+        best = fminf(best, (float)error);
+    }
+    return best;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The values above a threshold of normal ones: the two levels are the best there are, but for their rounding. */
+static void lm2_has_the_best_two_levels(void **state)
+{
+    (void)state;
+    enum { COUNT = 200 };
+    float value[COUNT], magnitude[COUNT], rounded[COUNT];
+    uint64_t random = 8;
+    for (int trial = 0; trial < 20; trial++) {
+        double error = 0, norm = 0;
+        for (size_t i = 0; i < COUNT; i++) {
+            value[i] = (float)(2 - log(1 - random_unit(&random))) * (random_word(&random) & 1 ? 1 : -1);
+            rounded[i] = value[i];
+            magnitude[i] = fabsf(value[i]);
+            norm += (double)value[i] * (double)value[i];
+        }
+        qsort(magnitude, COUNT, sizeof *magnitude, by_size);
+        tw_values_round(rounded, COUNT, TW_VALUES_LM2);
+        for (size_t i = 0; i < COUNT; i++) error += pow((double)value[i] - (double)rounded[i], 2);
+        assert_true(error <= 1.02 * (double)least_squares(magnitude, COUNT) + norm * 0x1p-16);
+    }
+}
+
+static void lm2_by_hand(void **state)
+{
+    (void)state;
+    float few[] = {1, -2, 3, -10}, same[] = {-0.5f, 0.5f, 0.5f}, one[] = {-7}, none[] = {0, -0.0f};
+    tw_values_round(few, 4, TW_VALUES_LM2);
+    assert_true(few[0] == 2 && few[1] == -2 && few[2] == 2 && few[3] == -10);
+    tw_values_round(same, 3, TW_VALUES_LM2);
+    assert_true(same[0] == -0.5f && same[1] == 0.5f && same[2] == 0.5f);
+    tw_values_round(one, 1, TW_VALUES_LM2);
+    assert_true(one[0] == -7);
+    tw_values_round(none, 2, TW_VALUES_LM2);
+    assert_true(none[0] == 0 && none[1] == 0);
+}
+
 /* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
 static void rounding_is_what_arrives(void **state)
 {
@@ -229,6 +289,7 @@ static void values_take_their_bytes(void **state)
         assert_int_equal(tw_values_bytes(k, TW_VALUES_BF16), 2 * k);
         assert_int_equal(tw_values_bytes(k, TW_VALUES_LOG8), k ? 2 + k : 0);
         assert_int_equal(tw_values_bytes(k, TW_VALUES_SIGN), k ? 2 + (k + 7) / 8 : 0);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_LM2), k ? 4 + (2 * k + 7) / 8 : 0);
     }
     support from = support_uniform(1000, 0.2, 1);
     size_t fp32, size;
@@ -252,6 +313,8 @@ int main(void)
         cmocka_unit_test(log8_keeps_its_error_bound),
         cmocka_unit_test(extremes_stay_finite),
         cmocka_unit_test(sign_keeps_the_mean_magnitude),
+        cmocka_unit_test(lm2_has_the_best_two_levels),
+        cmocka_unit_test(lm2_by_hand),
         cmocka_unit_test(values_take_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

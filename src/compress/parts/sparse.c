@@ -20,6 +20,7 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
 
 static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 {
+    if (sparse->settings.wanted) return sparse->settings.wanted(sparse, tensor);
     return tw_sparse_wanted(sparse->scheme.tensors[tensor].count, density, (size_t)sparse->settings.least);
 }
 
@@ -63,6 +64,7 @@ static double section_bits(const void *context, size_t tensor)
     const tw_sparse *sparse = context;
     size_t n = sparse->scheme.tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
     int exponent;
+    if (sparse->settings.by_senders) return 0; /* an all-reduce would not say who sent what */
     double half_mantissa = frexp((double)n / (double)wanted, &exponent);
     return 8 * (double)tw_values_bytes(wanted, sparse->settings.coding.values) +
            (double)wanted * (exponent + 2 * half_mantissa - 0.5);
@@ -97,7 +99,17 @@ static tw_status add_section(tw_sparse *sparse, tw_packet_reader *reader, size_t
         finite &= fabsf(total) <= largest; /* false for NaN */
     }
     if (!finite) sparse->scheme.skipped = 1;
+    for (size_t j = 0; sparse->senders && j < count; j++) sparse->senders[sparse->index[j]]++;
     return TW_OK;
+}
+
+/* Sums of shares of the mean over all ranks become means over their senders, who are then forgotten. */
+static void share_among_senders(tw_sparse *sparse, size_t n, float *sum)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sparse->senders[i] > 0) sum[i] *= (float)sparse->scheme.size / (float)sparse->senders[i];
+        sparse->senders[i] = 0;
+    }
 }
 
 /* On every rank: all add the same. */
@@ -108,6 +120,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     if (!sparse->scheme.ops->one_pass) memset(sum, 0, n * sizeof *sum);
     for (int rank = 0; rank < count; rank++)
         TW_TRY(tw_delivered_blame(rank, add_section(sparse, &readers[rank], n, most, FLT_MAX, sum)));
+    if (sparse->senders) share_among_senders(sparse, n, sum);
     return TW_OK;
 }
 
@@ -456,6 +469,7 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
+    if (settings->by_senders) TW_TRY(tw_allocate(largest, sizeof *sparse->senders, &sparse->senders));
     TW_TRY(create_road(sparse));
     sparse->density = settings->density;
     return TW_OK;
@@ -482,6 +496,7 @@ void tw_sparse_destroy(tw_scheme *scheme)
     tw_selector_destroy(&sparse->selector);
     tw_free(sparse->index);
     tw_free(sparse->value);
+    tw_free(sparse->senders);
     tw_gather_destroy(&sparse->gather);
 }
 

@@ -7,6 +7,7 @@
     X(fp16)                                                                                                            \
     X(bf16)                                                                                                            \
     X(topk)                                                                                                            \
+    X(chunktopk)                                                                                                       \
     X(randomk)                                                                                                         \
     X(threshold)                                                                                                       \
     X(dgc)                                                                                                             \

@@ -5,7 +5,8 @@
 #define METHODS(X)                                                                                                     \
     X(local)                                                                                                           \
     X(diloco)                                                                                                          \
-    X(streaming)
+    X(streaming)                                                                                                       \
+    X(sparseloco)
 
 #define DECLARE(name) extern const tw_outer_method tw_outer_##name;
 METHODS(DECLARE)
