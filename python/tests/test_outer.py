@@ -2,6 +2,7 @@
 """The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
 
 import io
+import math
 import os
 import pathlib
 import re
@@ -42,11 +43,71 @@ def cut(sizes, fragments):
     return parts
 
 
-class Twin:
-    """All ranks at once, in fp64. In a round of a fragment D = mean of theta - x, v = m v + D, theta -= r (D + m v)."""
+def chunks_of(shape, chunk):
+    """The places of each chunk's elements: runs of a tensor of one dimension, squares of the matrix of any other."""
+    places = numpy.arange(numpy.prod(shape)).reshape(shape[0] if len(shape) > 1 else 1, -1)
+    height, width = (math.isqrt(chunk),) * 2 if len(shape) > 1 else (1, chunk)
+    return [places[row:row + height, column:column + width].ravel()
+            for row in range(0, places.shape[0], height) for column in range(0, places.shape[1], width)]
 
-    def __init__(self, start, every, rate, momentum, nesterov=True, fragments=1, delay=0, mixing=0.0, size=RANKS):
-        self.theta = [values.astype(numpy.float64) for values in start]
+
+class Kept:
+    """What an exchange keeps of each rank's and tensor's share of the mean: v = decay v + delta / N. What is sent of it
+    leaves it, and D is the sum of that."""
+
+    def __init__(self, decay):
+        self.decay, self.kept = numpy.float32(decay), {}
+
+    def mean(self, i, theta, deltas):
+        total = numpy.zeros_like(theta)
+        for rank, delta in enumerate(deltas):
+            v = self.kept.setdefault((rank, i), numpy.zeros_like(theta))
+            v[...] = self.decay * v + numpy.float32(1 / len(deltas)) * delta
+            sent = numpy.where(self.choose(v, theta, len(deltas)), v, numpy.float32(0))
+            v -= sent
+            total += sent
+        return total
+
+
+class Chunks(Kept):
+    """sparseloco: the k largest of each chunk."""
+
+    def __init__(self, chunk, k, decay):
+        super().__init__(decay)
+        self.chunk, self.k = chunk, k
+
+    def choose(self, v, theta, size):
+        chosen = numpy.zeros(v.size, bool)
+        for places in chunks_of(v.shape, self.chunk):
+            k = max(1, int(len(places) * self.k / self.chunk + 0.5))
+            chosen[places[numpy.argsort(-abs(v.ravel()[places]), kind="stable")[:k]]] = True
+        return chosen.reshape(v.shape)
+
+
+def as_bf16(values):
+    """To the nearest, ties to even, in fp32."""
+    bits = values.view(numpy.uint32)
+    return (bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(numpy.uint32).view(numpy.float32)
+
+
+class Pulse(Kept):
+    """pulseloco: what would change theta in bf16."""
+
+    def __init__(self):
+        super().__init__(1)
+
+    def choose(self, v, theta, size):
+        return as_bf16(theta) != as_bf16(theta - numpy.float32(size) * v)
+
+
+class Twin:
+    """All ranks at once, in fp64. In a round of a fragment D = mean of theta - x, v = m v + D, theta -= r (D + m v).
+    Where an exchange chooses what is sent it is all in fp32, as the choice hangs on the last bit."""
+
+    def __init__(self, start, every, rate, momentum, nesterov=True, fragments=1, delay=0, mixing=0.0, size=RANKS,
+                 exchange=None):
+        self.theta = [values.astype(numpy.float32 if exchange else numpy.float64) for values in start]
+        self.exchange = exchange and exchange()
         self.own = [[values.copy() for values in self.theta] for _ in range(size)]
         self.v = [numpy.zeros_like(values) for values in self.theta]
         self.parts = cut([values.size for values in start], fragments)
@@ -62,10 +123,13 @@ class Twin:
         if self.steps % self.between == 0:
             part = self.parts[self.sent % len(self.parts)]
             self.sent += 1
-            mean = [sum(self.theta[i] - own[i] for own in self.own) / len(self.own) for i in part]
+            mean = [self.mean(i, [self.theta[i] - own[i] for own in self.own]) for i in part]
             self.arriving = self.steps, part, mean
             if self.delay == 0:
                 self.take()
+
+    def mean(self, i, deltas):
+        return self.exchange.mean(i, self.theta[i], deltas) if self.exchange else sum(deltas) / len(deltas)
 
     def take(self):
         _, part, mean = self.arriving
@@ -86,6 +150,11 @@ TWINS = {
     "streaming:every=4,fragments=2,delay=1": dict(every=4, rate=0.7, momentum=0.5, fragments=2, delay=1, mixing=0.5),
     "streaming:every=9,outer_lr=0.4,outer_momentum=0.9,delay=2,mixing=0": dict(every=9, rate=0.4, momentum=0.9, fragments=3,
                                                                                delay=2),
+    "sparseloco:every=3,chunk=64,k=4,values=fp32,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95)),
+    "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":
+        dict(every=2, rate=0.7, momentum=0.5, exchange=lambda: Chunks(100, 7, 0.5)),
+    "pulseloco:every=3,min_elements=1": dict(every=3, rate=0.7, momentum=0.5, exchange=lambda: Pulse()),
 }
 TWIN_SPEC = {"streaming:every=3": "streaming:every=3,delay=0"}  # a fragment in each step has no time to travel
 
@@ -178,7 +247,7 @@ class LibraryTest(unittest.TestCase):
                     call(addresses(own)[:3])
 
     def test_methods_are_listed(self):
-        self.assertEqual([name for name, _ in thinwire.outers()], ["local", "diloco", "streaming"])
+        self.assertEqual([name for name, _ in thinwire.outers()], ["local", "diloco", "streaming", "sparseloco", "pulseloco"])
         self.assertEqual(thinwire.spec.settings_of("streaming:every=8,density=1")["delay"], "1")
         self.assertEqual(thinwire.spec.settings_of("streaming:every=8,density=1")["every"], "8")
 
@@ -767,8 +836,8 @@ class OuterTest(unittest.TestCase):
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",
             "no optimiser": "optimizer=7",
-            "scheme": "powersgd is no method of local updates; there are local, diloco, streaming, and powersgd may carry",
-            "unknown": "dilco is no method of local updates; there are local, diloco, streaming",
+            "scheme": "powersgd is no method of local updates; there are local, diloco, streaming, sparseloco, pulseloco, and powersgd may carry",
+            "unknown": "dilco is no method of local updates; there are local, diloco, streaming, sparseloco, pulseloco",
             "no spec": "the spec is None",
             "option": "no option \"evry\"",
             "no module": "this is a AdamW",

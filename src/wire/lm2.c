@@ -5,7 +5,15 @@
 #include "half.h"
 #include "values.h"
 
-enum { HEAD_BYTES = 4, CODE_BITS = 2, MINUS = 1, LARGER = 2, INFINITE = 0x7F80 /* bf16 */, MOST_SWEEPS = 12, LANES = 8 };
+enum {
+    HEAD_BYTES = 4,
+    CODE_BITS = 2,
+    MINUS = 1,
+    LARGER = 2,
+    INFINITE = 0x7F80 /* bf16 */,
+    MOST_SWEEPS = 12,
+    LANES = 8
+};
 
 static const uint32_t SIGN_BIT = 0x80000000u;
 

@@ -66,8 +66,7 @@ static const tw_value_row values_fp32 = {bytes_fp32, write_fp32, read_fp32, roun
 
 static const tw_value_row *const rows[TW_VALUE_CODES] = {
     [TW_VALUES_FP32] = &values_fp32,    [TW_VALUES_FP16] = &values_fp16,    [TW_VALUES_BF16] = &values_bf16,
-    [TW_VALUES_LOG8] = &tw_values_log8, [TW_VALUES_SIGN] = &tw_values_sign,
-    [TW_VALUES_LM2] = &tw_values_lm2,
+    [TW_VALUES_LOG8] = &tw_values_log8, [TW_VALUES_SIGN] = &tw_values_sign, [TW_VALUES_LM2] = &tw_values_lm2,
 };
 
 size_t tw_values_bytes(size_t k, tw_value_code code)

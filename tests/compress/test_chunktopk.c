@@ -54,8 +54,7 @@ static void assert_floats(const float *got, const double *golden)
 static void golden_values_of_one_rank(void **state)
 {
     (void)state;
-    const double kept[SMALL] = {-.9375, 0,     0,    -.75,   0, -.375, -1,   .5625,
-                                -.25,   -.875, .125, -.9375, 0, 0,     -.75, 0};
+    const double kept[SMALL] = {-.9375, 0, 0, -.75, 0, -.375, -1, .5625, -.25, -.875, .125, -.9375, 0, 0, -.75, 0};
     const double came[SMALL] = {0, -1.4375, 1.25, -1.5, -1, -1.25, -1.125, 0, 0, 0, 0, 0, -1.4375, 1.25, -1.5, -1};
     float theta[SMALL], residual[SMALL];
     play_golden("", 1, theta, residual);
@@ -66,12 +65,11 @@ static void golden_values_of_one_rank(void **state)
 static void golden_values_of_two_ranks(void **state)
 {
     (void)state;
-    const double mean[SMALL] = {-.5,     -1.34375, .5625, -.75, -.5,      -.625,  -.5625, 0,
+    const double mean[SMALL] = {-.5,     -1.34375, .5625, -.75, -.5,      -.625, -.5625, 0,
                                 -.71875, .625,     -.75,  -.5,  -1.34375, .0625, -.75,   -.5};
     const double senders[SMALL] = {-1,      -2.6875, 1.125, -1.5, -1,      -1.25, -1.125, 0,
                                    -1.4375, 1.25,    -1.5,  -1,   -2.6875, .125,  -1.5,   -1};
-    const double kept[SMALL] = {0, -.375, 0,    .5625, -.25,  -.875, .125, -.9375,
-                                0, 0,     -.75, 0,     -.375, -1,    .5625, -.5};
+    const double kept[SMALL] = {0, -.375, 0, .5625, -.25, -.875, .125, -.9375, 0, 0, -.75, 0, -.375, -1, .5625, -.5};
     float theta[SMALL], residual[SMALL];
     play_golden(",agg=mean", 2, theta, residual);
     assert_floats(theta, mean);
@@ -139,12 +137,12 @@ static void equals_the_naive_implementation(void **state)
         for (int r = 0; r < RANKS; r++)
             for (size_t t = 0; t < TENSORS; t++) {
                 size_t count = tw_tensor_count(&table[t]);
-                for (size_t i = 0; i < count; i++)
-                    v[r][t][i] = 0.75F * v[r][t][i] + g.rank[r][t][i] * (1.0F / RANKS);
+                for (size_t i = 0; i < count; i++) v[r][t][i] = 0.75F * v[r][t][i] + g.rank[r][t][i] * (1.0F / RANKS);
                 send_chunks(&table[t], v[r][t], sent);
                 for (size_t i = 0; i < count; i++) sum[t][i] += sent[i];
             }
-        if (step == 5) assert_ok(loopback_restart(&group, "chunktopk:chunk=300,k=11,decay=0.75," EXACT, table, TENSORS));
+        if (step == 5)
+            assert_ok(loopback_restart(&group, "chunktopk:chunk=300,k=11,decay=0.75," EXACT, table, TENSORS));
         assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
         assert_true(gradients_agree(&g));
         for (size_t t = 0; t < TENSORS; t++)

@@ -372,6 +372,104 @@ static void test_methods_that_are_the_same(void **state)
     check_same("diloco:every=4,exchange=topk,density=1,values=fp32,min_elements=1,min_dims=1", "diloco:every=4");
 }
 
+/* Where all of a chunk is sent; and methods that are another's with other defaults. */
+static void test_an_exchange_that_sends_all_changes_nothing(void **state)
+{
+    (void)state;
+    check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1", "local:every=4");
+    check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1,outer_lr=0.6,outer_momentum=0.5",
+               "diloco:every=4,outer_lr=0.6");
+    check_same("sparseloco:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0,exchange=chunktopk,k=64");
+    check_same("pulseloco:every=10", "diloco:every=10,exchange=pulse");
+}
+
+/* ---- what bf16 would notice -------------------------------------------------------------------------------------- */
+
+static float as_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* One element of two ranks, by the equations. Returns how often something was sent. */
+static int pulse_of_element(size_t i, int rounds, int every, float *theta, float kept[2])
+{
+    float v = 0;
+    int sent = 0;
+    kept[0] = kept[1] = 0;
+    for (int round = 0; round < rounds; round++) {
+        float mean = 0;
+        for (int r = 0; r < 2; r++) {
+            float weight = *theta;
+            for (int step = round * every; step < (round + 1) * every; step++) weight += noise(r, step, i);
+            kept[r] += *theta - weight;
+            if (as_bf16(*theta) == as_bf16(*theta - kept[r])) continue;
+            mean += kept[r] / 2;
+            kept[r] = 0;
+            sent++;
+        }
+        v = 0.5F * v + mean;
+        *theta -= 0.7F * (mean + 0.5F * v);
+    }
+    return sent;
+}
+
+static tw_state *states[3]; /* of each rank, when the last step is done */
+
+static tw_status keep_last(actor *self, int step)
+{
+    if (step != self->all->steps - 1) return TW_OK;
+    tw_status status = tw_state_create(&states[self->rank]);
+    return status == TW_OK ? tw_outer_save_state(self->outer, "o/", states[self->rank]) : status;
+}
+
+static void test_pulse_sends_what_bf16_would_notice(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 8, EVERY = 3, FIRST = 3000 };
+    static float residual[2][FIRST];
+    scene all;
+    int sent = 0;
+    walk_of(&all, "pulseloco:every=3,message_kb=1", 2, ROUNDS * EVERY); /* a message for each tensor */
+    all.between = keep_last;
+    play_well(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_ok(tw_state_get(states[r], "o/exchange0/residual/first", TW_F32, FIRST, residual[r]));
+        tw_state_destroy(states[r]);
+    }
+    for (size_t i = 0; i < FIRST; i++) {
+        float theta = 0.25F, kept[2];
+        sent += pulse_of_element(i, ROUNDS, EVERY, &theta, kept);
+        assert_true(all.actors[1].shared[i] == theta);
+        for (int r = 0; r < 2; r++) assert_true(2 * residual[r][i] == kept[r]); /* kept as a share of the mean */
+    }
+    assert_in_range(sent, FIRST, 2 * ROUNDS * FIRST - FIRST);
+    for (size_t i = FIRST; i < FIRST + all.second; i++) {
+        float theta = -0.5F, kept[2];
+        pulse_of_element(i, ROUNDS, EVERY, &theta, kept);
+        assert_true(all.actors[1].shared[i] == theta);
+    }
+    free(all.actors);
+}
+
+/* Of two fragments the second meets when all would. */
+static void test_fragments_are_compared_with_their_own_weights(void **state)
+{
+    (void)state;
+    scene whole, parts;
+    walk_of(&whole, "diloco:every=4,exchange=pulse", 2, 24);
+    walk_of(&parts, "streaming:every=4,fragments=2,delay=0,mixing=0,exchange=pulse", 2, 24);
+    play_well(&whole);
+    play_well(&parts);
+    assert_memory_equal(whole.actors[0].shared + whole.first, parts.actors[0].shared + whole.first,
+                        whole.second * sizeof(float));
+    free(whole.actors);
+    free(parts.actors);
+}
+
 /* local: theta becomes the mean, which is theta minus the ranks' parts of what they moved, summed in rank order. */
 static void test_local_takes_the_mean(void **state)
 {
@@ -739,6 +837,9 @@ static void test_a_restart_changes_no_bit(void **state)
 {
     (void)state;
     check_restart("local:every=4");
+    check_restart("sparseloco:every=5,chunk=64,k=3,min_elements=1");
+    check_restart("pulseloco:every=5");
+    check_restart("streaming:every=6,fragments=2,delay=2,exchange=chunktopk");
     check_restart("diloco:every=5,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_restart("streaming:every=6,fragments=2,delay=2,mixing=0.25,exchange=qsgd");
     check_restart("streaming:every=6,fragments=2,delay=1,exchange=topk,density=0.05,min_elements=1,min_dims=1");
@@ -855,21 +956,19 @@ static tw_status give_kept(void *context, int rank, const tw_state **state)
     return TW_OK;
 }
 
-static double residual_sum(tw_state *const *states, int count)
+static double residual_sum(tw_state *const *of, int count)
 {
     static float values[3000];
     double sum = 0;
     for (int r = 0; r < count; r++) {
-        assert_ok(tw_state_get(states[r], "o/exchange0/residual/first", TW_F32, 3000, values));
+        assert_ok(tw_state_get(of[r], "o/exchange0/residual/first", TW_F32, 3000, values));
         for (size_t i = 0; i < 3000; i++) sum += values[i];
     }
     return sum;
 }
 
-static void test_another_number_of_ranks(void **state)
+static void check_another_number(const char *spec)
 {
-    (void)state;
-    const char *spec = "diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1";
     const tw_tensor table[TENSORS] = {{.name = "first", .dims = 1, .shape = {3000}},
                                       {.name = "second", .dims = 1, .shape = {700}}};
     static float theirs[3000], ours[3000];
@@ -885,11 +984,19 @@ static void test_another_number_of_ranks(void **state)
         assert_ok(tw_state_get(fewer_states[r], "o/theta/first", TW_F32, 3000, ours));
         assert_memory_equal(theirs, ours, sizeof ours);
     }
-    assert_true(fabs(residual_sum(kept, 3)) > 1e-2);
+    assert_true(fabs(residual_sum(kept, 3)) > 1e-3);
     assert_near(residual_sum(fewer_states, 2), residual_sum(kept, 3), 1e-5);
     for (int r = 0; r < 3; r++) tw_state_destroy(kept[r]);
     for (int r = 0; r < 2; r++) tw_state_destroy(fewer_states[r]);
     free(all.actors);
+}
+
+static void test_another_number_of_ranks(void **state)
+{
+    (void)state;
+    check_another_number("diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1");
+    check_another_number("sparseloco:every=4");
+    check_another_number("pulseloco:every=4");
 }
 
 /* ---- specs ------------------------------------------------------------------------------------------------------- */
@@ -930,7 +1037,9 @@ static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
 static void test_specs_that_are_refused(void **state)
 {
     (void)state;
-    refuse("dilco", "there are: local, diloco, streaming");
+    refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
+    refuse("sparseloco:k=5000", "k=5000 is more than a chunk has, 4096");
+    refuse("sparseloco:fragments=2", "no option \"fragments\"");
     refuse("diloco:evry=3", "no option \"evry\"");
     refuse("diloco:every=0", "every must be");
     refuse("diloco:every=1", "every=1 exchanges in every step");
@@ -957,6 +1066,9 @@ int main(void)
         cmocka_unit_test(test_events_of_a_stream),
         cmocka_unit_test(test_which_steps_are_due),
         cmocka_unit_test(test_methods_that_are_the_same),
+        cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
+        cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
+        cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
         cmocka_unit_test(test_local_takes_the_mean),
         cmocka_unit_test(test_one_worker_looks_ahead),
         cmocka_unit_test(test_all_ranks_have_the_same_bits),

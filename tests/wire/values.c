@@ -203,8 +203,7 @@ static float least_squares(const float *magnitude, size_t k)
         for (size_t first = 0, end = cut; first < end; first = end, end = k) {
             double sum = 0;
             for (size_t i = first; i < end; i++) sum += (double)magnitude[i];
-            for (size_t i = first; i < end; i++)
-                error += pow((double)magnitude[i] - sum / (double)(end - first), 2);
+            for (size_t i = first; i < end; i++) error += pow((double)magnitude[i] - sum / (double)(end - first), 2);
         }
         best = fminf(best, (float)error);
     }

@@ -58,9 +58,10 @@ struct tw_scheme {
     size_t count;
     tw_scheme_tensor *tensors;
     tw_common_options common;
-    float **gradients; /* of the step under way, one a tensor */
-    uint64_t step;     /* steps done, skipped and reverted ones too: the number of the step under way */
-    uint64_t begun;    /* steps begun since create, whatever state was loaded: no two have the same number */
+    float **gradients;           /* of the step under way, one a tensor */
+    const float *const *weights; /* that all ranks share, one array a tensor, where somebody tells; else NULL */
+    uint64_t step;               /* steps done, skipped and reverted ones too: the number of the step under way */
+    uint64_t begun;              /* steps begun since create, whatever state was loaded: no two have the same number */
     float scale; /* turns the local gradient into this rank's share of the mean: 1/N, clipping, the gradients' scale */
     float rate;  /* the learning rate of all tensors, as last told; 0: see tw_scheme_rate_of */
     int finite;  /* this rank's gradient is, as far as it has been looked at */

@@ -23,15 +23,15 @@ typedef struct tw_support {
 } tw_support;
 
 typedef struct tw_sparse_settings {
-    double density;      /* what is expected to be sent, after any warm-up */
-    double most_density; /* the highest a step will ask for */
-    int64_t least;       /* elements sent of a tensor, however low the density */
+    double density;                                           /* what is expected to be sent, after any warm-up */
+    double most_density;                                      /* the highest a step will ask for */
+    int64_t least;                                            /* elements sent of a tensor, however low the density */
     size_t (*wanted)(const tw_sparse *sparse, size_t tensor); /* (optional) in the place of these: how many, always */
-    int feedback;        /* keep what is not sent for the next step; else drop it */
-    int state;           /* of the residual: TW_KEPT_FP32 or _BF16 */
-    int64_t seed;        /* of its rounding */
-    int by_senders;      /* what arrives is the mean over the ranks that sent the element, not over all */
-    int scatter;         /* in pieces, where there are several ranks; the scheme must have one_pass */
+    int feedback;   /* keep what is not sent for the next step; else drop it */
+    int state;      /* of the residual: TW_KEPT_FP32 or _BF16 */
+    int64_t seed;   /* of its rounding */
+    int by_senders; /* what arrives is the mean over the ranks that sent the element, not over all */
+    int scatter;    /* in pieces, where there are several ranks; the scheme must have one_pass */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */

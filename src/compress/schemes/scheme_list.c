@@ -8,6 +8,7 @@
     X(bf16)                                                                                                            \
     X(topk)                                                                                                            \
     X(chunktopk)                                                                                                       \
+    X(pulse)                                                                                                           \
     X(randomk)                                                                                                         \
     X(threshold)                                                                                                       \
     X(dgc)                                                                                                             \

@@ -5,6 +5,7 @@
 #include "channel.h"
 #include "error.h"
 #include "memory.h"
+#include "reducer.h"
 #include "sized.h"
 #include "table.h"
 
@@ -65,6 +66,8 @@ static tw_status cut(tw_outer *outer)
 static tw_status create_arrays(tw_outer *outer)
 {
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
+    TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
+    for (size_t i = 0; i < outer->count; i++) outer->shown[i] = outer->theta + outer->places[i];
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->delta, &outer->delta));
     TW_TRY(tw_allocate(2 * outer->count, sizeof *outer->digests, &outer->digests));
@@ -105,6 +108,7 @@ static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exc
         tw_fragment *fragment = &outer->fragments[f];
         const tw_tensor *tensors = outer->tensors + fragment->first;
         TW_TRY(tw_reducer_create(comm, exchange, tensors, fragment->count, &fragment->reducer));
+        tw_reducer_show_weights(fragment->reducer, outer->shown + fragment->first);
     }
     return check_momentum(outer, exchange);
 }
@@ -150,6 +154,7 @@ void tw_outer_destroy(tw_outer *outer)
     tw_free(outer->fragments);
     tw_free(outer->tensors);
     tw_free(outer->places);
+    tw_free(outer->shown);
     tw_free(outer->theta);
     tw_free(outer->v);
     tw_free(outer->delta);

@@ -59,6 +59,7 @@ struct tw_outer {
     size_t fragment_count;
     tw_fragment *fragments;
     float *theta, *v, *delta; /* flat; delta is a fragment's D once that has come */
+    const float **shown;      /* theta, one array a tensor, for the reducers */
     uint32_t *digests;        /* of each tensor's theta and v */
     tw_outer_word *words;     /* one a rank */
     double weight;            /* of what this rank gives */

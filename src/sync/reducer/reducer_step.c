@@ -242,6 +242,12 @@ tw_status tw_reducer_set_rates(tw_reducer *reducer, const float *rates)
     return TW_OK;
 }
 
+void tw_reducer_show_weights(tw_reducer *reducer, const float *const *weights)
+{
+    for (size_t m = 0; m < reducer->message_count; m++)
+        reducer->messages[m].scheme->weights = weights + reducer->messages[m].first;
+}
+
 tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale)
 {
     TW_TRY(check_between(reducer, "gradients' scale"));

@@ -6,7 +6,8 @@
     X(local)                                                                                                           \
     X(diloco)                                                                                                          \
     X(streaming)                                                                                                       \
-    X(sparseloco)
+    X(sparseloco)                                                                                                      \
+    X(pulseloco)
 
 #define DECLARE(name) extern const tw_outer_method tw_outer_##name;
 METHODS(DECLARE)

@@ -4,7 +4,8 @@
  * 2603.08163). */
 #include "method.h"
 
-static const tw_preset presets[] = {{"exchange", "chunktopk"}, {"outer_lr", "1"}, {"outer_momentum", "0"}, {NULL, NULL}};
+static const tw_preset presets[] = {
+    {"exchange", "chunktopk"}, {"outer_lr", "1"}, {"outer_momentum", "0"}, {NULL, NULL}};
 
 const tw_outer_method tw_outer_sparseloco = {
     .name = "sparseloco",
