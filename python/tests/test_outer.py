@@ -100,14 +100,22 @@ class Pulse(Kept):
         return as_bf16(theta) != as_bf16(theta - numpy.float32(size) * v)
 
 
+def of_directions(deltas):
+    """merge=rda: the mean direction, as long as the workers' parts are on the mean."""
+    direction = sum(delta / numpy.linalg.norm(delta) for delta in deltas)
+    length = sum(numpy.linalg.norm(delta) for delta in deltas) / len(deltas)
+    return direction * (length / numpy.linalg.norm(direction))
+
+
 class Twin:
     """All ranks at once, in fp64. In a round of a fragment D = mean of theta - x, v = m v + D, theta -= r (D + m v).
     Where an exchange chooses what is sent it is all in fp32, as the choice hangs on the last bit."""
 
     def __init__(self, start, every, rate, momentum, nesterov=True, fragments=1, delay=0, mixing=0.0, size=RANKS,
-                 exchange=None):
+                 exchange=None, merge=lambda deltas: sum(deltas) / len(deltas)):
         self.theta = [values.astype(numpy.float32 if exchange else numpy.float64) for values in start]
         self.exchange = exchange and exchange()
+        self.merge = merge
         self.own = [[values.copy() for values in self.theta] for _ in range(size)]
         self.v = [numpy.zeros_like(values) for values in self.theta]
         self.parts = cut([values.size for values in start], fragments)
@@ -129,7 +137,7 @@ class Twin:
                 self.take()
 
     def mean(self, i, deltas):
-        return self.exchange.mean(i, self.theta[i], deltas) if self.exchange else sum(deltas) / len(deltas)
+        return self.exchange.mean(i, self.theta[i], deltas) if self.exchange else self.merge(deltas)
 
     def take(self):
         _, part, mean = self.arriving
@@ -154,6 +162,7 @@ TWINS = {
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95)),
     "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":
         dict(every=2, rate=0.7, momentum=0.5, exchange=lambda: Chunks(100, 7, 0.5)),
+    "diloco:every=3,merge=rda": dict(every=3, rate=0.7, momentum=0.5, merge=of_directions),
     "pulseloco:every=3,min_elements=1": dict(every=3, rate=0.7, momentum=0.5, exchange=lambda: Pulse()),
 }
 TWIN_SPEC = {"streaming:every=3": "streaming:every=3,delay=0"}  # a fragment in each step has no time to travel

@@ -383,6 +383,50 @@ static void test_an_exchange_that_sends_all_changes_nothing(void **state)
     check_same("pulseloco:every=10", "diloco:every=10,exchange=pulse");
 }
 
+/* ---- directions and lengths apart -------------------------------------------------------------------------------- */
+
+static tw_status weigh(actor *self, int step)
+{
+    return step == 0 ? tw_outer_set_weight(self->outer, self->all->tilt[self->rank]) : TW_OK;
+}
+
+/* Each rank moves by an arrow of its own, in the first two elements of the first tensor; the other one stays. */
+static const float (*arrows)[2];
+
+static void move_by_arrow(actor *self, int step)
+{
+    (void)step;
+    for (int i = 0; i < 2; i++) self->parts[0][i] -= arrows[self->rank][i];
+}
+
+static void check_merge(const char *spec, const float of[2][2], const double tilt[2], const double golden[2])
+{
+    scene all;
+    walk_of(&all, spec, 2, 4); /* two rounds, the first after the second step, so that weights are told before */
+    arrows = of;
+    all.move = move_by_arrow;
+    all.between = weigh;
+    all.start[0] = all.start[1] = 0;
+    for (int r = 0; r < 2; r++) all.tilt[r] = tilt[r];
+    play_well(&all);
+    for (int i = 0; i < 2; i++) assert_near(-all.actors[1].shared[i] / 4, golden[i], 1e-4);
+    for (size_t i = 2; i < 3700; i++) assert_true(all.actors[1].shared[i] == 0);
+    free(all.actors);
+}
+
+static void test_rda_averages_directions_and_lengths_apart(void **state)
+{
+    (void)state;
+    const float across[2][2] = {{3, 0}, {0, 4}}, opposite[2][2] = {{1, 0}, {-1, 0}};
+    const double even[] = {1, 1}, uneven[] = {4, 1}, one[] = {1, 0};
+    check_merge("local:every=2,merge=rda", across, even, (double[]){2.4749, 2.4749});
+    check_merge("local:every=2,merge=rda", across, uneven, (double[]){3.1045, 0.7761});
+    check_merge("local:every=2,merge=rda", opposite, even, (double[]){0, 0});
+    check_merge("local:every=2,merge=rda", across, one, (double[]){3, 0});
+    check_merge("local:every=2,merge=mean", across, even, (double[]){1.5, 2});
+    check_merge("diloco:every=2,merge=rda,outer_lr=0.5,outer_momentum=0", across, even, (double[]){1.2374, 1.2374});
+}
+
 /* ---- what bf16 would notice -------------------------------------------------------------------------------------- */
 
 static float as_bf16(float x)
@@ -526,11 +570,6 @@ static void test_all_ranks_have_the_same_bits(void **state)
 }
 
 /* ---- ranks that are unlike --------------------------------------------------------------------------------------- */
-
-static tw_status weigh(actor *self, int step)
-{
-    return step == 0 ? tw_outer_set_weight(self->outer, self->all->tilt[self->rank]) : TW_OK;
-}
 
 /* Weights of 3 and 1 are three ranks like the first and one like the second. */
 static void test_weights(void **state)
@@ -839,6 +878,8 @@ static void test_a_restart_changes_no_bit(void **state)
     check_restart("local:every=4");
     check_restart("sparseloco:every=5,chunk=64,k=3,min_elements=1");
     check_restart("pulseloco:every=5");
+    check_restart("diloco:every=5,merge=rda");
+    check_restart("streaming:every=6,fragments=2,delay=0,merge=rda");
     check_restart("streaming:every=6,fragments=2,delay=2,exchange=chunktopk");
     check_restart("diloco:every=5,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_restart("streaming:every=6,fragments=2,delay=2,mixing=0.25,exchange=qsgd");
@@ -1038,6 +1079,8 @@ static void test_specs_that_are_refused(void **state)
 {
     (void)state;
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
+    refuse("streaming:merge=rda", "it takes delay=0");
+    refuse("diloco:merge=median", "merge must be one of mean|rda");
     refuse("sparseloco:k=5000", "k=5000 is more than a chunk has, 4096");
     refuse("sparseloco:fragments=2", "no option \"fragments\"");
     refuse("diloco:evry=3", "no option \"evry\"");
@@ -1067,6 +1110,7 @@ int main(void)
         cmocka_unit_test(test_which_steps_are_due),
         cmocka_unit_test(test_methods_that_are_the_same),
         cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
+        cmocka_unit_test(test_rda_averages_directions_and_lengths_apart),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
         cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
         cmocka_unit_test(test_local_takes_the_mean),

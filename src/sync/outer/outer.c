@@ -68,6 +68,7 @@ static tw_status create_arrays(tw_outer *outer)
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
     TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
     for (size_t i = 0; i < outer->count; i++) outer->shown[i] = outer->theta + outer->places[i];
+    TW_TRY(tw_allocate(outer->count, sizeof *outer->lengths, &outer->lengths));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->delta, &outer->delta));
     TW_TRY(tw_allocate(2 * outer->count, sizeof *outer->digests, &outer->digests));
@@ -155,6 +156,7 @@ void tw_outer_destroy(tw_outer *outer)
     tw_free(outer->tensors);
     tw_free(outer->places);
     tw_free(outer->shown);
+    tw_free(outer->lengths);
     tw_free(outer->theta);
     tw_free(outer->v);
     tw_free(outer->delta);

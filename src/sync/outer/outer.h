@@ -14,12 +14,14 @@
 #include "comm.h"
 #include "method.h"
 
+#define TW_FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
+
 enum { TW_MOST_FRAGMENTS = 32 };
 
 typedef struct tw_outer_options {
     int64_t every, fragments, delay;
     double rate, momentum, mixing;
-    int nesterov;
+    int nesterov, merge;
     char *exchange; /* as the spec has it; NULL once it has been read */
 } tw_outer_options;
 
@@ -63,6 +65,7 @@ struct tw_outer {
     uint32_t *digests;        /* of each tensor's theta and v */
     tw_outer_word *words;     /* one a rank */
     double weight;            /* of what this rank gives */
+    double *lengths;          /* with merge=rda: of each tensor's parts, on the mean */
 
     int begun, loaded;
     uint64_t round; /* the next, or the one under way */
@@ -101,6 +104,11 @@ tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, si
 /* outer_round.c: what all ranks give becomes D, and the phase ARRIVED; or the round ends, IDLE, when it comes to
  * nothing. Whatever the phase was. */
 tw_status tw_outer_await(tw_outer *outer);
+
+/* outer_merge.c, with merge=rda: this rank's part, if it gives one, becomes as long as all ranks' are on the mean; and so
+ * does D. `weights` is what those of the ranks add up to. The first is a collective. */
+tw_status tw_outer_give_directions(tw_outer *outer, double weights);
+void tw_outer_take_directions(const tw_outer *outer);
 
 /* outer_update.c: the arithmetic, over flat arrays, and a digest of what stands in them afterwards. */
 void tw_outer_subtract(const float *theta, const float *weights, size_t count, float *delta);

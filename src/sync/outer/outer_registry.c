@@ -14,6 +14,8 @@ static const tw_option common_options[] = {
      "steps of its own that each worker takes from one meeting to the next"},
     {"exchange", TW_OPTION_TEXT, offsetof(tw_outer_options, exchange), "allreduce", 0, 0, NULL,
      "the scheme that carries what they did; its options may follow: exchange=topk,density=0.01"},
+    {"merge", TW_OPTION_CHOICE, offsetof(tw_outer_options, merge), "mean", 0, 0, "mean|rda",
+     "what becomes of the workers' parts: their mean; rda: directions and lengths are averaged apart (reconstructed)"},
 };
 
 static const tw_option momentum_options[] = {
@@ -149,6 +151,11 @@ static tw_status check(const tw_outer_method *method, const tw_outer_options *o)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: delay=%lld is not below every / fragments = %lld; one fragment is under way at a time",
                        method->name, (long long)o->delay, (long long)(o->every / o->fragments));
+    if (o->delay > 0 && o->merge)
+        return tw_fail(TW_ERROR_SPEC,
+                       "%s: merge=rda with delay=%lld: parts are sent before the others' lengths are known; it takes "
+                       "delay=0",
+                       method->name, (long long)o->delay);
     if (o->every == 1 && o->momentum > 0)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: every=1 exchanges in every step, and an outer momentum of %g does harm there; write "

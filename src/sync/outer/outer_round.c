@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#define FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
-
 enum { UNSTABLE_ROUNDS = 3 }; /* in a row, of which each undoes half of the ones before or more: a warning */
 
 /* ---- what the ranks tell each other ------------------------------------------------------------------------------ */
@@ -126,7 +124,7 @@ static void subtract(tw_outer *outer, float *const *weights)
         tw_outer_subtract(outer->theta + place, weights[i], count, outer->delta + place);
         squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
     }
-    if (!(sqrt(squares) <= FARTHEST)) drop(outer);
+    if (!(sqrt(squares) <= TW_FARTHEST)) drop(outer);
 }
 
 /* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks
@@ -162,11 +160,13 @@ static void scale(const tw_outer *outer, double factor)
  * multiplied by its own, so that what a scheme holds back is in the unit of what goes in. Else they are 1 or 0. */
 static tw_status reduce(tw_outer *outer, double weights)
 {
-    int early = outer->options.delay > 0;
+    int early = outer->options.delay > 0, directions = outer->options.merge && weights > 0;
+    if (directions) TW_TRY(tw_outer_give_directions(outer, weights));
     if (!early && outer->given > 0) scale(outer, outer->given * outer->size / weights);
     if (!outer->submitted) TW_TRY(submit(outer));
     tw_status status = tw_reducer_wait(tw_outer_current(outer)->reducer);
     if (status == TW_OK && early && weights > 0) scale(outer, outer->size / weights);
+    if (status == TW_OK && directions) tw_outer_take_directions(outer);
     return status;
 }
 

@@ -1,0 +1,78 @@
+/* merge=rda: of each tensor directions and lengths are averaged apart (radial-directional averaging, of Decoupled DiLoCo,
+ * arXiv 2604.21428; reconstructed from the public program yeto). With the workers' parts v and their weights w, which add
+ * up to W:
+ *     L = sum of w |v| / W,    u = sum of w v / |v| / W,    D = L * u / |u|
+ * A mean of parts that point apart is short: this one is as long as they are. Each part goes into the exchange as
+ * L * v / |v|, so that what a scheme holds back is as long as what goes in. Where directions cancel to nothing, nothing
+ * moves. */
+#include "channel.h"
+#include "error.h"
+#include "kernels.h"
+#include "memory.h"
+#include "outer.h"
+
+#include <math.h>
+
+static float *part_of(const tw_outer *outer, size_t tensor, size_t *count)
+{
+    *count = outer->places[tensor + 1] - outer->places[tensor];
+    return outer->delta + outer->places[tensor];
+}
+
+static double length_of(const tw_outer *outer, size_t tensor)
+{
+    size_t count;
+    const float *part = part_of(outer, tensor, &count);
+    return sqrt(tw_kernels_best()->sum_squares(part, count));
+}
+
+/* To the mean length, unless it has none of its own. */
+static void stretch(const tw_outer *outer, size_t tensor, double length)
+{
+    size_t count;
+    float *part = part_of(outer, tensor, &count);
+    if (length > 0) tw_kernels_best()->scale(part, (float)(outer->lengths[tensor] / length), count);
+}
+
+/* What others say is not trusted. */
+static tw_status add_lengths(tw_outer *outer, int rank, const double *lengths, double weights)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    for (size_t i = 0; i < fragment->count; i++) {
+        if (!(lengths[i] >= 0 && lengths[i] <= TW_FARTHEST))
+            return tw_fail(TW_ERROR_PACKET, "rank %d says that its part of %s is %g long, which cannot be", rank,
+                           outer->tensors[fragment->first + i].name, lengths[i]);
+        outer->lengths[fragment->first + i] += outer->words[rank].weight / weights * lengths[i];
+    }
+    return TW_OK;
+}
+
+static tw_status exchange_lengths(tw_outer *outer, double weights, double *own, double *all)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    for (size_t i = 0; i < fragment->count; i++) {
+        own[i] = outer->given > 0 ? length_of(outer, fragment->first + i) : 0;
+        outer->lengths[fragment->first + i] = 0;
+    }
+    TW_TRY(tw_channel_gather_into(outer->channel, own, fragment->count * sizeof *own, (unsigned char *)all));
+    for (int r = 0; r < outer->size; r++) TW_TRY(add_lengths(outer, r, all + (size_t)r * fragment->count, weights));
+    return TW_OK;
+}
+
+tw_status tw_outer_give_directions(tw_outer *outer, double weights)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    double *lengths;
+    TW_TRY(tw_allocate(((size_t)outer->size + 1) * fragment->count, sizeof *lengths, &lengths));
+    tw_status status = exchange_lengths(outer, weights, lengths, lengths + fragment->count);
+    for (size_t i = 0; status == TW_OK && outer->given > 0 && i < fragment->count; i++)
+        stretch(outer, fragment->first + i, lengths[i]);
+    tw_free(lengths);
+    return status;
+}
+
+void tw_outer_take_directions(const tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) stretch(outer, i, length_of(outer, i));
+}
