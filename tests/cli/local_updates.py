@@ -107,9 +107,10 @@ class LocalUpdatesTest(CommandLineTest):
 
     @needs_mpi
     def test_mpi_gives_the_bits_of_threads(self):
-        options = ("--steps", 14, "--sync", STREAM, *ADAM)
-        threads = self.train("--workers", 3, *options)
-        self.assertEqual(self.train(*options, **under_mpi(3))["weights_crc32c"], threads["weights_crc32c"])
+        for spec in (STREAM, "sparseloco:every=5", "pulseloco:every=5"):
+            options = ("--steps", 14, "--sync", spec, *ADAM)
+            threads = self.train("--workers", 3, *options)
+            self.assertEqual(self.train(*options, **under_mpi(3))["weights_crc32c"], threads["weights_crc32c"], spec)
 
 
 if __name__ == "__main__":
