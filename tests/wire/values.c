@@ -252,6 +252,26 @@ static void lm2_by_hand(void **state)
     assert_true(none[0] == 0 && none[1] == 0);
 }
 
+/* Then nothing is above the threshold, and the larger level is the smaller one. */
+static void lm2_of_equal_magnitudes_arrives(void **state)
+{
+    (void)state;
+    support from = support_uniform(1000, 0.2, 1);
+    float *got = calloc(from.k, sizeof *got);
+    uint32_t *index = calloc(from.k, sizeof *index);
+    size_t size, k;
+    tw_packet_reader reader;
+    for (size_t i = 0; i < from.k; i++) from.value[i] = i % 3 ? 0.75f : -0.75f;
+    unsigned char *packet = encode_one(&from, (tw_coding){TW_VALUES_LM2, TW_INDICES_AUTO}, &size);
+    assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+    assert_int_equal(tw_packet_get_sparse(&reader, 1000, from.k, index, got, &k), TW_OK);
+    assert_memory_equal(got, from.value, from.k * sizeof *got);
+    free(packet);
+    free(index);
+    free(got);
+    support_destroy(&from);
+}
+
 /* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
 static void rounding_is_what_arrives(void **state)
 {
@@ -314,6 +334,7 @@ int main(void)
         cmocka_unit_test(sign_keeps_the_mean_magnitude),
         cmocka_unit_test(lm2_has_the_best_two_levels),
         cmocka_unit_test(lm2_by_hand),
+        cmocka_unit_test(lm2_of_equal_magnitudes_arrives),
         cmocka_unit_test(values_take_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
