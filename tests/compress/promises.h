@@ -28,6 +28,7 @@ static const promise promises[] = {
      .drops = "agg=senders"}, /* what arrives is then no mean */
     {.name = "randomk", .options = "", .distance = 0.15, .imbalance = 5e-2},
     {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
+    {.name = "e3m0", .options = "feedback=on", .distance = 0.15, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
     {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
     {.name = "sdagc-bold",

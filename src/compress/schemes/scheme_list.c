@@ -23,6 +23,7 @@
     X(onebit)                                                                                                          \
     X(natural)                                                                                                         \
     X(fp8)                                                                                                             \
+    X(e3m0)                                                                                                            \
     X(powersgd)
 
 #define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;

@@ -1,0 +1,101 @@
+/* e3m0: golden values, its error on normal values, what it weighs and what it refuses. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gradients.h"
+#include "packet.h"
+#include "support/assert.h"
+
+/* Levels of a block whose largest magnitude is 4; 3 lies in the middle between 2 and 4. */
+static void golden_values(void **state)
+{
+    (void)state;
+    static const tw_tensor table[] = {{"w", 1, {8}}};
+    const float given[] = {4, -3, 1.9F, -.9F, .3F, .04F, -.02F, 0}, golden[] = {4, -2, 2, -1, .25F, .0625F, 0, 0};
+    loopback group;
+    gradients g;
+    int skipped;
+    gradients_create(&g, table, 1, 1);
+    memcpy(g.rank[0][0], given, sizeof given);
+    assert_ok(loopback_create(&group, "e3m0:min_elements=1,min_dims=1", table, 1, 1));
+    assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
+    assert_memory_equal(g.rank[0][0], golden, sizeof golden);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+static double normal(size_t i)
+{
+    uint32_t words[4];
+    tw_random(4, 0, i, words);
+    return sqrt(-2 * log((words[0] + 1.0) / 4294967297.0)) * cos(6.283185307179586 * words[1] / 4294967296.0);
+}
+
+/* A half byte and a 64th, and .04 of the squares. */
+static void error_and_bytes(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, COLUMNS = 333 };
+    static const tw_tensor table[] = {{"w", 2, {ROWS, COLUMNS}}};
+    static float given[ROWS * COLUMNS];
+    loopback group;
+    gradients g;
+    int skipped;
+    double error = 0, squares = 0;
+    gradients_create(&g, table, 1, 1);
+    for (size_t i = 0; i < ROWS * COLUMNS; i++) given[i] = g.rank[0][0][i] = (float)normal(i);
+    assert_ok(loopback_create(&group, "e3m0", table, 1, 1));
+    assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
+    for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+        error += pow((double)given[i] - (double)g.rank[0][0][i], 2);
+        squares += (double)given[i] * (double)given[i];
+    }
+    assert_near(error / squares, 0.038, 0.003);
+    assert_near((double)group.packet_bytes, ROWS * COLUMNS * (0.5 + 4.0 / 256), 64);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+/* What is wrong with a packet whose block of an odd number of elements was changed. */
+static void refuse(size_t at, unsigned char byte, const char *words)
+{
+    static const tw_tensor table[] = {{"w", 1, {7}}};
+    unsigned char packet[256], *section;
+    float values[7] = {1, 2, 3, 4, 5, 6, 7}, *tensors[] = {values};
+    tw_packet_writer writer;
+    tw_scheme *scheme;
+    tw_round round = {0};
+    assert_ok(tw_scheme_create("e3m0:min_elements=1,min_dims=1,exchange=gather", table, 1, 0, 2, &scheme));
+    assert_ok(tw_scheme_begin(scheme, tensors, -1));
+    assert_ok(tw_scheme_next(scheme, &round));
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    assert_ok(tw_packet_put_block(&writer, 8, &section));
+    memset(section, 0, 8);
+    section[at] = byte;
+    size_t sizes[] = {round.size, tw_packet_end(&writer)};
+    const void *packets[] = {round.data, packet};
+    round.packets = packets;
+    round.sizes = sizes;
+    assert_int_equal(tw_scheme_next(scheme, &round), TW_ERROR_PACKET);
+    if (!strstr(tw_last_error(), words)) fail_msg("\"%s\" should say \"%s\"", tw_last_error(), words);
+    tw_scheme_destroy(scheme);
+}
+
+static void hostile_sections_are_refused(void **state)
+{
+    (void)state;
+    refuse(3, 0xBF, "a block's scale is negative, NaN or infinite");
+    refuse(3, 0xFF, "a block's scale is negative, NaN or infinite");
+    refuse(7, 0x10, "its last byte has padding that is not zero");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_values),
+        cmocka_unit_test(error_and_bytes),
+        cmocka_unit_test(hostile_sections_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
