@@ -58,7 +58,7 @@ static void error_and_bytes(void **state)
 }
 
 /* What is wrong with a packet whose block of an odd number of elements was changed. */
-static void refuse(size_t at, unsigned char byte, const char *words)
+static void refuse(size_t at, unsigned value, const char *words)
 {
     static const tw_tensor table[] = {{"w", 1, {7}}};
     unsigned char packet[256], *section;
@@ -72,7 +72,8 @@ static void refuse(size_t at, unsigned char byte, const char *words)
     tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
     assert_ok(tw_packet_put_block(&writer, 8, &section));
     memset(section, 0, 8);
-    section[at] = byte;
+    section[at] = (unsigned char)value;
+    section[at + 1] = (unsigned char)(value >> 8);
     size_t sizes[] = {round.size, tw_packet_end(&writer)};
     const void *packets[] = {round.data, packet};
     round.packets = packets;
@@ -85,9 +86,10 @@ static void refuse(size_t at, unsigned char byte, const char *words)
 static void hostile_sections_are_refused(void **state)
 {
     (void)state;
-    refuse(3, 0xBF, "a block's scale is negative, NaN or infinite");
-    refuse(3, 0xFF, "a block's scale is negative, NaN or infinite");
-    refuse(7, 0x10, "its last byte has padding that is not zero");
+    refuse(2, 0xBF80, "a block's scale is negative, NaN or infinite");
+    refuse(2, 0x7FC0, "a block's scale is negative, NaN or infinite");
+    refuse(2, 0x7F80, "a block's scale is negative, NaN or infinite");
+    refuse(6, 0x1000, "its last byte has padding that is not zero");
 }
 
 int main(void)
