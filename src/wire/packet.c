@@ -264,7 +264,8 @@ static const char *read_indices(cursor *from, unsigned form, size_t n, size_t mo
 {
     *k = 1;
     if (form == SECTION_ONE >> 4) return read_one(from, n, most, index);
-    if (form >= TW_INDEX_CODES) return "it has an unknown index code";
+    if (form >= TW_INDEX_CODES)
+        return "its index code is none that this release reads: run the same release everywhere";
     const char *wrong = read_varint(from, k);
     if (wrong) return wrong;
     if (*k == 0) return "it claims elements and has none";
