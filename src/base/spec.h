@@ -21,6 +21,11 @@ typedef struct tw_option {
     const char *choices;  /* CHOICE: "fp32|fp16|bf16" */
     const char *help;
 } tw_option;
+/* One in a macro, where braces are hard to read. */
+#define TW_OPTION(...)                                                                                                 \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
 
 /* A default of another kind: what `key` is where nobody says. Lists of them end in {NULL}. */
 typedef struct tw_preset {

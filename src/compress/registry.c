@@ -25,10 +25,8 @@ static const tw_option leftover_options[] = {
      "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
 };
 #define IN_FLIGHT(initially)                                                                                           \
-    {                                                                                                                  \
-        "in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), initially, 1, 8, NULL,                 \
-            "messages under way at once: while one is on the wire, another is coded"                                   \
-    }
+    TW_OPTION("in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), initially, 1, 8, NULL,           \
+              "messages under way at once: while one is on the wire, another is coded")
 static const tw_option in_flight_options[] = {IN_FLIGHT("2")};
 /* Large messages wait for each other: for parts to be summed, and for room at peers that others send to. */
 static const tw_option dense_in_flight_options[] = {IN_FLIGHT("4")};

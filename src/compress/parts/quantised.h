@@ -69,10 +69,9 @@ struct tw_quantised {
 typedef enum tw_quantised_exchange { TW_EXCHANGE_AUTO, TW_EXCHANGE_GATHER, TW_EXCHANGE_SCATTER } tw_quantised_exchange;
 
 #define TW_OPTION_EXCHANGE                                                                                             \
-    {                                                                                                                  \
+    TW_OPTION(                                                                                                         \
         "exchange", TW_OPTION_CHOICE, offsetof(tw_quantised, exchange), "auto", 0, 0, "auto|gather|scatter",           \
-            "gather: to all ranks; scatter: in pieces, which are summed and encoded anew; auto: gather up to 4 ranks"  \
-    }
+        "gather: to all ranks; scatter: in pieces, which are summed and encoded anew; auto: gather up to 4 ranks")
 
 /* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
 enum { TW_QUANTISED_BLOCK = 1024 };
@@ -81,10 +80,8 @@ enum { TW_QUANTISED_BLOCK = 1024 };
 tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);
 
 #define TW_OPTION_SEED                                                                                                 \
-    {                                                                                                                  \
-        "seed", TW_OPTION_INTEGER, offsetof(tw_quantised, seed), "1", 0, 2147483647, NULL,                             \
-            "of the random rounding; ranks, tensors and steps draw differently in any case"                            \
-    }
+    TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(tw_quantised, seed), "1", 0, 2147483647, NULL,                       \
+              "of the random rounding; ranks, tensors and steps draw differently in any case")
 
 /* Calls encode_block block by block, on scale * values or, with feedback, on the sum of it and the residual, from which
  * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
