@@ -321,14 +321,16 @@ tw_status tw_list_find(const tw_list *list, const char *spec, tw_named *found)
 tw_status tw_list_parse(const tw_list *list, const void *ops, const char *name, const char *spec, void *target)
 {
     tw_option_set sets[TW_OPTION_SETS];
-    tw_status status = tw_spec_parse(spec, sets, list->options(ops, target, sets));
+    size_t count = list->options(ops, target, sets);
+    tw_status status = tw_spec_parse(spec, sets, count);
     return status == TW_ERROR_SPEC ? tw_fail_in(status, name) : status;
 }
 
 void tw_list_release(const tw_list *list, const void *ops, void *target)
 {
     tw_option_set sets[TW_OPTION_SETS];
-    tw_spec_release(sets, list->options(ops, target, sets));
+    size_t count = list->options(ops, target, sets);
+    tw_spec_release(sets, count);
 }
 
 /* ---- the public view --------------------------------------------------------------------------------------------- */
