@@ -298,11 +298,60 @@ void tw_spec_release(const tw_option_set *sets, size_t count)
         }
 }
 
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+tw_named tw_list_by_name(const tw_list *list, const char *name)
+{
+    tw_named entry = list->at(0);
+    for (size_t i = 1; entry.ops && strcmp(entry.name, name) != 0; i++) entry = list->at(i);
+    return entry;
+}
+
+tw_status tw_list_find(const tw_list *list, const char *spec, tw_named *found)
+{
+    char name[64], names[512] = "";
+    TW_TRY(tw_spec_name(spec, name, sizeof name));
+    *found = tw_list_by_name(list, name);
+    if (found->ops) return TW_OK;
+    for (size_t i = 0, used = 0; list->at(i).ops && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", list->at(i).name);
+    return tw_fail(TW_ERROR_SPEC, "no %s \"%s\"; there are: %s", list->one, name, names);
+}
+
+tw_status tw_list_parse(const tw_list *list, const void *ops, const char *name, const char *spec, void *target)
+{
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t count = list->options(ops, target, sets);
+    tw_status status = tw_spec_parse(spec, sets, count);
+    return status == TW_ERROR_SPEC ? tw_fail_in(status, name) : status;
+}
+
+void tw_list_release(const tw_list *list, const void *ops, void *target)
+{
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t count = list->options(ops, target, sets);
+    tw_spec_release(sets, count);
+}
+
 /* ---- the public view --------------------------------------------------------------------------------------------- */
 
-size_t tw_options_count(const tw_option_set *sets, size_t count)
+size_t tw_list_count(const tw_list *list)
 {
-    size_t options = 0;
+    size_t count = 0;
+    while (list->at(count).ops) count++;
+    return count;
+}
+
+/* How many sets of options the entry has; none past the end. */
+static size_t sets_of(const tw_list *list, tw_named entry, tw_option_set sets[TW_OPTION_SETS])
+{
+    return entry.ops ? list->options(entry.ops, NULL, sets) : 0;
+}
+
+size_t tw_list_option_count(const tw_list *list, size_t index)
+{
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t options = 0, count = sets_of(list, list->at(index), sets);
     for (size_t s = 0; s < count; s++) options += sets[s].count;
     return options;
 }
@@ -320,9 +369,12 @@ static tw_status tell(const tw_option_set *set, const tw_option *option, int com
     return tw_copy_sized(info, &told, sizeof told, "tw_option_info");
 }
 
-tw_status tw_options_tell(const tw_option_set *sets, size_t count, size_t number, tw_option_info *option)
+tw_status tw_list_option(const tw_list *list, size_t index, size_t number, tw_option_info *option)
 {
-    size_t before = 0;
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t before = 0, count = sets_of(list, list->at(index), sets);
+    if (count == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "there are %zu %s and no number %zu", tw_list_count(list), list->many, index);
     TW_TRY(tw_need(option, "option"));
     for (size_t s = 0; s < count; before += sets[s].count, s++)
         if (number - before < sets[s].count) return tell(&sets[s], &sets[s].options[number - before], s > 0, option);
@@ -338,15 +390,20 @@ static size_t describe(const tw_option_set *set, const tw_option *option, char *
                             option->help, range);
 }
 
-size_t tw_options_describe(const char *name, const char *summary, const tw_option_set *sets, size_t count, char *text,
-                           size_t capacity)
+size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capacity)
 {
     char nowhere;
+    tw_named entry = list->at(index);
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t count = sets_of(list, entry, sets), used = 0;
     if (!text) {
         text = &nowhere;
         capacity = 0;
     }
-    size_t used = (size_t)snprintf(text, capacity, "%s - %s\n", name, summary);
+    if (entry.ops)
+        used = (size_t)snprintf(text, capacity, "%s - %s\n", entry.name, entry.summary);
+    else if (capacity > 0)
+        *text = 0;
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++)
             used += describe(&sets[s], &sets[s].options[i], used < capacity ? text + used : NULL,

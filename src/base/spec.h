@@ -21,6 +21,11 @@ typedef struct tw_option {
     const char *choices;  /* CHOICE: "fp32|fp16|bf16" */
     const char *help;
 } tw_option;
+/* One in a macro, where braces are hard to read. */
+#define TW_OPTION(...)                                                                                                 \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
 
 /* A default of another kind: what `key` is where nobody says. Lists of them end in {NULL}. */
 typedef struct tw_preset {
@@ -53,11 +58,59 @@ tw_status tw_options_unique(const tw_option_set *sets, size_t count);
 /* Frees the texts in the sets. */
 void tw_spec_release(const tw_option_set *sets, size_t count);
 
-/* The public view of the sets: how many options are in them; option `number` of them, of which the first set's are a
- * scheme's own; and the page of help, a head and a line for each, which returns what snprintf would. */
-size_t tw_options_count(const tw_option_set *sets, size_t count);
-tw_status tw_options_tell(const tw_option_set *sets, size_t count, size_t number, tw_option_info *option);
-size_t tw_options_describe(const char *name, const char *summary, const tw_option_set *sets, size_t count, char *text,
-                           size_t capacity);
+/* A list of what specs may name: schemes, gossip schemes, methods. Where it ends, an entry is all NULL. */
+typedef struct tw_named {
+    const char *name, *summary;
+    const void *ops;
+} tw_named;
+enum { TW_OPTION_SETS = 5 };
+typedef struct tw_list {
+    const char *one, *many; /* what an entry is, for errors */
+    tw_named (*at)(size_t index);
+    /* All that a spec of an entry may say, its own options first, and where it goes; returns how many sets. */
+    size_t (*options)(const void *ops, void *target, tw_option_set sets[TW_OPTION_SETS]);
+} tw_list;
+
+/* The entry of that name, and the one that a spec names: TW_ERROR_SPEC, with the names there are, if that is none. */
+tw_named tw_list_by_name(const tw_list *list, const char *name);
+tw_status tw_list_find(const tw_list *list, const char *spec, tw_named *found);
+
+/* tw_spec_parse of an entry's options, whose errors begin with its name, and tw_spec_release of them. */
+tw_status tw_list_parse(const tw_list *list, const void *ops, const char *name, const char *spec, void *target);
+void tw_list_release(const tw_list *list, const void *ops, void *target);
+
+/* The public view: how many entries, how many options one has (0 past the end), option `number` of them, and the page
+ * of help, a head and a line for each option, which returns what snprintf would. */
+size_t tw_list_count(const tw_list *list);
+size_t tw_list_option_count(const tw_list *list, size_t index);
+tw_status tw_list_option(const tw_list *list, size_t index, size_t number, tw_option_info *option);
+size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capacity);
+
+/* The same as public functions: those of tw_schemes are tw_schemes_count, tw_schemes_name and so on. */
+#define TW_PUBLIC_LIST(prefix, list)                                                                                   \
+    size_t prefix##_count(void)                                                                                        \
+    {                                                                                                                  \
+        return tw_list_count(&(list));                                                                                 \
+    }                                                                                                                  \
+    const char *prefix##_name(size_t index)                                                                            \
+    {                                                                                                                  \
+        return (list).at(index).name;                                                                                  \
+    }                                                                                                                  \
+    const char *prefix##_summary(size_t index)                                                                         \
+    {                                                                                                                  \
+        return (list).at(index).summary;                                                                               \
+    }                                                                                                                  \
+    size_t prefix##_option_count(size_t index)                                                                         \
+    {                                                                                                                  \
+        return tw_list_option_count(&(list), index);                                                                   \
+    }                                                                                                                  \
+    tw_status prefix##_option(size_t index, size_t number, tw_option_info *option)                                     \
+    {                                                                                                                  \
+        return tw_list_option(&(list), index, number, option);                                                         \
+    }                                                                                                                  \
+    size_t prefix##_help(size_t index, char *text, size_t capacity)                                                    \
+    {                                                                                                                  \
+        return tw_list_help(&(list), index, text, capacity);                                                           \
+    }
 
 #endif

@@ -25,10 +25,8 @@ static const tw_option leftover_options[] = {
      "how tensors that are not compressed travel; what rounding loses is sent with the next step"},
 };
 #define IN_FLIGHT(initially)                                                                                           \
-    {                                                                                                                  \
-        "in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), initially, 1, 8, NULL,                 \
-            "messages under way at once: while one is on the wire, another is coded"                                   \
-    }
+    TW_OPTION("in_flight", TW_OPTION_INTEGER, offsetof(tw_common_options, in_flight), initially, 1, 8, NULL,           \
+              "messages under way at once: while one is on the wire, another is coded")
 static const tw_option in_flight_options[] = {IN_FLIGHT("2")};
 /* Large messages wait for each other: for parts to be summed, and for room at peers that others send to. */
 static const tw_option dense_in_flight_options[] = {IN_FLIGHT("4")};
@@ -45,14 +43,14 @@ static const tw_option message_options[] = {
 enum {
     SIZE_OPTIONS = sizeof size_options / sizeof *size_options,
     LEFTOVER_OPTIONS = sizeof leftover_options / sizeof *leftover_options,
-    MESSAGE_OPTIONS = sizeof message_options / sizeof *message_options,
-    OPTION_SETS = 5
+    MESSAGE_OPTIONS = sizeof message_options / sizeof *message_options
 };
 
-/* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
-static size_t list_options(const tw_scheme_ops *ops, void *scheme, tw_common_options *common,
-                           tw_option_set sets[OPTION_SETS])
+static size_t scheme_option_sets(const void *listed, void *target, tw_option_set sets[TW_OPTION_SETS])
 {
+    const tw_scheme_ops *ops = listed;
+    tw_scheme *scheme = target;
+    tw_common_options *common = scheme ? &scheme->common : NULL;
     size_t count = 0;
     const tw_preset *preset = ops->preset;
     sets[count++] = (tw_option_set){ops->options, ops->option_count, scheme, preset};
@@ -79,67 +77,60 @@ const tw_scheme_ops *tw_scheme_at(size_t index)
     return index < own ? tw_scheme_own_at(index) : tw_outside_at(index - own);
 }
 
-const tw_scheme_ops *tw_scheme_by_name(const char *name)
+static tw_named scheme_named(size_t index)
 {
-    const tw_scheme_ops *ops;
-    for (size_t i = 0; (ops = tw_scheme_at(i)); i++)
-        if (strcmp(ops->name, name) == 0) return ops;
-    return NULL;
+    const tw_scheme_ops *ops = tw_scheme_at(index);
+    return ops ? (tw_named){ops->name, ops->summary, ops} : (tw_named){0};
 }
 
-static tw_status unknown_scheme(const char *name)
+static const tw_list schemes = {"scheme", "schemes", scheme_named, scheme_option_sets};
+
+const tw_scheme_ops *tw_scheme_by_name(const char *name)
 {
-    char names[512] = "";
-    const tw_scheme_ops *ops;
-    for (size_t i = 0, used = 0; (ops = tw_scheme_at(i)) && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", ops->name);
-    return tw_fail(TW_ERROR_SPEC, "no scheme \"%s\"; there are: %s", name, names);
+    return tw_list_by_name(&schemes, name).ops;
 }
 
 tw_status tw_scheme_find(const char *spec, const tw_scheme_ops **ops)
 {
-    char name[64];
-    TW_TRY(tw_spec_name(spec, name, sizeof name));
-    *ops = tw_scheme_by_name(name);
-    return *ops ? TW_OK : unknown_scheme(name);
+    tw_named found = {0};
+    tw_status status = tw_list_find(&schemes, spec, &found);
+    *ops = found.ops;
+    return status;
 }
 
-tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common)
+tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, tw_scheme *scheme)
 {
-    tw_option_set sets[OPTION_SETS];
-    tw_status status = tw_spec_parse(spec, sets, list_options(ops, scheme, common, sets));
-    return status == TW_ERROR_SPEC ? tw_fail_in(status, ops->name) : status;
+    return tw_list_parse(&schemes, ops, ops->name, spec, scheme);
+}
+
+void tw_scheme_options_release(const tw_scheme_ops *ops, tw_scheme *scheme)
+{
+    tw_list_release(&schemes, ops, scheme);
 }
 
 /* No two options of a scheme have one key, and each default is one that a spec may say. */
 tw_status tw_scheme_options_check(const tw_scheme_ops *ops)
 {
-    tw_common_options common = {0};
-    void *scratch;
-    tw_option_set sets[OPTION_SETS];
-    TW_TRY(tw_options_unique(sets, list_options(ops, NULL, NULL, sets)));
+    tw_scheme *scratch;
+    tw_option_set sets[TW_OPTION_SETS];
+    TW_TRY(tw_options_unique(sets, scheme_option_sets(ops, NULL, sets)));
     TW_TRY(tw_allocate(1, ops->struct_size, &scratch));
-    tw_status status = tw_scheme_options_parse(ops, ops->name, scratch, &common);
-    if (status == TW_OK) tw_scheme_options_release(ops, scratch, &common);
+    tw_status status = tw_scheme_options_parse(ops, ops->name, scratch);
+    if (status == TW_OK) tw_scheme_options_release(ops, scratch);
     tw_free(scratch);
     return status;
 }
 
-void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common_options *common)
-{
-    tw_option_set sets[OPTION_SETS];
-    tw_spec_release(sets, list_options(ops, scheme, common, sets));
-}
-
 tw_status tw_common_options_read(const char *spec, const tw_scheme_ops **ops, tw_common_options *options)
 {
-    void *scratch;
+    tw_scheme *scratch;
     TW_TRY(tw_scheme_find(spec, ops));
     if (!*ops) return TW_ERROR_SPEC; /* it has been refused by now, which the analyser cannot see */
     TW_TRY(tw_allocate(1, (*ops)->struct_size, &scratch));
-    tw_status status = tw_scheme_options_parse(*ops, spec, scratch, options);
+    tw_status status = tw_scheme_options_parse(*ops, spec, scratch);
     tw_option_set own = {(*ops)->options, (*ops)->option_count, scratch};
     if (status == TW_OK) tw_spec_release(&own, 1);
+    *options = scratch->common;
     tw_free(scratch);
     return status;
 }
@@ -151,10 +142,10 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
     TW_TRY(tw_scheme_find(spec, &ops));
     if (!ops->check) return TW_OK;
     TW_TRY(tw_allocate(1, ops->struct_size, &scheme));
-    tw_status status = tw_scheme_options_parse(ops, spec, scheme, &scheme->common);
+    tw_status status = tw_scheme_options_parse(ops, spec, scheme);
     if (status == TW_OK) {
         status = ops->check(scheme, tensors, count);
-        tw_scheme_options_release(ops, scheme, &scheme->common);
+        tw_scheme_options_release(ops, scheme);
     }
     tw_free(scheme);
     return status;
@@ -196,44 +187,4 @@ unsigned tw_schemes_floor_bytes(size_t index)
     return ops ? ops->floor_bytes : 0;
 }
 
-size_t tw_schemes_count(void)
-{
-    size_t count = 0;
-    while (tw_scheme_at(count)) count++;
-    return count;
-}
-
-const char *tw_schemes_name(size_t index)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    return ops ? ops->name : NULL;
-}
-
-const char *tw_schemes_summary(size_t index)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    return ops ? ops->summary : NULL;
-}
-
-size_t tw_schemes_option_count(size_t index)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    tw_option_set sets[OPTION_SETS];
-    return ops ? tw_options_count(sets, list_options(ops, NULL, NULL, sets)) : 0;
-}
-
-tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *option)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!ops) return tw_fail(TW_ERROR_ARGUMENT, "there are %zu schemes and no number %zu", tw_schemes_count(), index);
-    return tw_options_tell(sets, list_options(ops, NULL, NULL, sets), number, option);
-}
-
-size_t tw_schemes_help(size_t index, char *text, size_t capacity)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!ops) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
-    return tw_options_describe(ops->name, ops->summary, sets, list_options(ops, NULL, NULL, sets), text, capacity);
-}
+TW_PUBLIC_LIST(tw_schemes, schemes)

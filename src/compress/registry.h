@@ -15,8 +15,8 @@ const tw_scheme_ops *tw_scheme_by_name(const char *name);
 tw_status tw_scheme_find(const char *spec, const tw_scheme_ops **ops);
 
 /* Sets the scheme's own options, in `scheme`, and those that all share; release frees their texts. */
-tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, void *scheme, tw_common_options *common);
-void tw_scheme_options_release(const tw_scheme_ops *ops, void *scheme, tw_common_options *common);
+tw_status tw_scheme_options_parse(const tw_scheme_ops *ops, const char *spec, tw_scheme *scheme);
+void tw_scheme_options_release(const tw_scheme_ops *ops, tw_scheme *scheme);
 
 /* Whether a scheme's options, which somebody else wrote, can be read: TW_ERROR_SPEC or TW_ERROR_ARGUMENT. */
 tw_status tw_scheme_options_check(const tw_scheme_ops *ops);

@@ -15,7 +15,7 @@
 
 static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
 {
-    TW_TRY(tw_scheme_options_parse(scheme->ops, spec, scheme, &scheme->common));
+    TW_TRY(tw_scheme_options_parse(scheme->ops, spec, scheme));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->tensors, &scheme->tensors));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->gradients, &scheme->gradients));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->absent, &scheme->absent));
@@ -84,7 +84,7 @@ void tw_scheme_destroy(tw_scheme *scheme)
     if (!scheme) return;
     if (scheme->ops->destroy) scheme->ops->destroy(scheme);
     for (size_t i = 0; scheme->tensors && i < scheme->count; i++) tw_free(scheme->tensors[i].name);
-    tw_scheme_options_release(scheme->ops, scheme, &scheme->common);
+    tw_scheme_options_release(scheme->ops, scheme);
     tw_free(scheme->tensors);
     tw_free(scheme->gradients);
     tw_free(scheme->absent);

@@ -65,6 +65,21 @@ tw_status tw_table_check(const tw_tensor *tensors, size_t count)
     return status;
 }
 
+tw_status tw_table_keep(const tw_tensor *tensors, size_t count, tw_tensor **kept)
+{
+    size_t names = 0;
+    TW_TRY(tw_table_check(tensors, count));
+    for (size_t i = 0; i < count; i++) names += strlen(tensors[i].name) + 1;
+    TW_TRY(tw_allocate(1, count * sizeof **kept + names, kept));
+    char *name = (char *)(*kept + count);
+    for (size_t i = 0; i < count; i++) {
+        (*kept)[i] = tensors[i];
+        (*kept)[i].name = strcpy(name, tensors[i].name);
+        name += strlen(name) + 1;
+    }
+    return TW_OK;
+}
+
 /* Why a tensor is not compressed; 0 if it is. */
 static int tell_leftover(const tw_scheme *scheme, const tw_scheme_tensor *tensor, char *why, size_t room)
 {

@@ -72,6 +72,12 @@ typedef struct tw_kernels {
     const tw_rounded_rows *rounded;
     const tw_half_rows *fp16, *bf16;
 } tw_kernels;
+/* The rows of a level whose file has a function for each, by its name. */
+#define TW_KERNEL_LOOPS                                                                                                \
+    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add = add,                          \
+    .add_difference = add_difference, .scale = scale, .divide = divide, .velocity = velocity, .momentum = momentum,    \
+    .momentum_select = momentum_select, .accumulate_select = accumulate_select, .select = select_only,                 \
+    .to_fp16 = to_fp16, .from_fp16 = from_fp16, .to_bf16 = to_bf16, .from_bf16 = from_bf16
 
 /* Ends a sum in double: folds its sixteen partial sums, over i mod 16, by halves (8, 4, 2, 1), in place. */
 double tw_kernels_fold(double partial[16]);

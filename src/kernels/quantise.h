@@ -73,6 +73,12 @@ typedef struct tw_quantise_rows {
     void (*pack_trits)(unsigned char *dst, const uint32_t *code, size_t n);
     void (*unpack_trits)(uint32_t *code, const unsigned char *src, size_t n);
 } tw_quantise_rows;
+/* As TW_KERNEL_LOOPS. */
+#define TW_QUANTISE_LOOPS                                                                                              \
+    .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .add_signs = add_signs, .dither = dither,        \
+    .ternarise = ternarise, .add_levels = add_levels, .send_powers = send_powers, .add_powers = add_powers,            \
+    .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3, .pack = pack, .unpack = unpack, .pack_trits = pack_trits,            \
+    .unpack_trits = unpack_trits
 
 /* The reference. */
 extern const tw_quantise_rows tw_quantise_scalar;

@@ -310,22 +310,6 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 #include "rows_rounded.h"
 
 const tw_kernels TABLE = {
-    .all_finite = all_finite,
-    .all_below = all_below,
-    .sum_squares = sum_squares,
-    .add = add,
-    .add_difference = add_difference,
-    .scale = scale,
-    .divide = divide,
-    .velocity = velocity,
-    .momentum = momentum,
-    .momentum_select = momentum_select,
-    .accumulate_select = accumulate_select,
-    .select = select_only,
-    .to_fp16 = to_fp16,
-    .from_fp16 = from_fp16,
-    .to_bf16 = to_bf16,
-    .from_bf16 = from_bf16,
     .averaging = &averaging_rows,
     .moments = &moments_rows,
     .chunks = &chunks_rows,
@@ -334,6 +318,7 @@ const tw_kernels TABLE = {
     .rounded = &rounded_rows,
     .fp16 = &fp16_rows,
     .bf16 = &bf16_rows,
+    TW_KERNEL_LOOPS,
 };
 
 #endif

@@ -403,20 +403,4 @@ static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
     tw_quantise_scalar.unpack_trits(code + whole, src + whole / 5, n - whole);
 }
 
-static const tw_quantise_rows quantise_rows = {
-    .accumulate = accumulate,
-    .peak = peak,
-    .send_signs = send_signs,
-    .add_signs = add_signs,
-    .dither = dither,
-    .ternarise = ternarise,
-    .add_levels = add_levels,
-    .send_powers = send_powers,
-    .add_powers = add_powers,
-    .send_e4m3 = send_e4m3,
-    .add_e4m3 = add_e4m3,
-    .pack = pack,
-    .unpack = unpack,
-    .pack_trits = pack_trits,
-    .unpack_trits = unpack_trits,
-};
+static const tw_quantise_rows quantise_rows = {TW_QUANTISE_LOOPS};

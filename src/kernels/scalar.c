@@ -157,22 +157,6 @@ static void from_bf16(float *dst, const uint16_t *src, size_t n)
 }
 
 const tw_kernels tw_kernels_scalar = {
-    .all_finite = all_finite,
-    .all_below = all_below,
-    .sum_squares = sum_squares,
-    .add = add,
-    .add_difference = add_difference,
-    .scale = scale,
-    .divide = divide,
-    .velocity = velocity,
-    .momentum = momentum,
-    .momentum_select = momentum_select,
-    .accumulate_select = accumulate_select,
-    .select = select_only,
-    .to_fp16 = to_fp16,
-    .from_fp16 = from_fp16,
-    .to_bf16 = to_bf16,
-    .from_bf16 = from_bf16,
     .averaging = &tw_averaging_scalar,
     .moments = &tw_moments_scalar,
     .chunks = &tw_chunks_scalar,
@@ -181,4 +165,5 @@ const tw_kernels tw_kernels_scalar = {
     .rounded = &tw_rounded_scalar,
     .fp16 = &tw_fp16_scalar,
     .bf16 = &tw_bf16_scalar,
+    TW_KERNEL_LOOPS,
 };

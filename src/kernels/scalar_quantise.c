@@ -257,20 +257,4 @@ static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
     for (size_t i = 0; i < n; i += 5) split_trits(*src++, code + i, n - i < 5 ? n - i : 5, 1);
 }
 
-const tw_quantise_rows tw_quantise_scalar = {
-    .accumulate = accumulate,
-    .peak = peak,
-    .send_signs = send_signs,
-    .add_signs = add_signs,
-    .dither = dither,
-    .ternarise = ternarise,
-    .add_levels = add_levels,
-    .send_powers = send_powers,
-    .add_powers = add_powers,
-    .send_e4m3 = send_e4m3,
-    .add_e4m3 = add_e4m3,
-    .pack = pack,
-    .unpack = unpack,
-    .pack_trits = pack_trits,
-    .unpack_trits = unpack_trits,
-};
+const tw_quantise_rows tw_quantise_scalar = {TW_QUANTISE_LOOPS};

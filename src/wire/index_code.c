@@ -35,17 +35,14 @@ const tw_index_code *const tw_index_codes[TW_INDEX_CODES] = {
     [TW_INDEX_BITMAP] = &tw_index_bitmap,
     [TW_INDEX_ALL] = &tw_index_all,
     [TW_INDEX_ADAPTIVE] = &tw_index_adaptive,
-    [TW_INDEX_ELIAS_FANO] = &tw_index_elias_fano,
 };
 
-/* The codes a choice allows, a bit each; the adaptive one comes to the first choice below. Elias-Fano is never the
- * shortest. */
+/* The codes a choice allows, a bit each; the adaptive one comes to the first choice below. */
 static const unsigned allowed[TW_INDEX_CHOICES_COUNT] = {
     [TW_INDICES_AUTO] = 1 << TW_INDEX_RICE | 1 << TW_INDEX_BITMAP | 1 << TW_INDEX_ALL,
     [TW_INDICES_RICE] = 1 << TW_INDEX_RICE,
     [TW_INDICES_BITMAP] = 1 << TW_INDEX_BITMAP,
     [TW_INDICES_ADAPTIVE] = 1 << TW_INDEX_ADAPTIVE,
-    [TW_INDICES_ELIAS_FANO] = 1 << TW_INDEX_ELIAS_FANO,
 };
 
 static tw_index_plan plan_code(unsigned code, size_t n, size_t k, const uint32_t *index)

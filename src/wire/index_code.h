@@ -20,17 +20,10 @@ typedef struct tw_index_code {
     const char *(*read)(const unsigned char *src, size_t bytes, size_t n, size_t k, uint32_t *index);
 } tw_index_code;
 
-/* Positions in the table are what travels: rows are appended, never moved. */
-enum {
-    TW_INDEX_RICE = 0,
-    TW_INDEX_BITMAP = 1,
-    TW_INDEX_ALL = 2,
-    TW_INDEX_ADAPTIVE = 3,
-    TW_INDEX_ELIAS_FANO = 4,
-    TW_INDEX_CODES = 5
-};
+/* Positions in the table are what travels: rows are appended, never moved. Number 4 was Elias-Fano's. */
+enum { TW_INDEX_RICE = 0, TW_INDEX_BITMAP = 1, TW_INDEX_ALL = 2, TW_INDEX_ADAPTIVE = 3, TW_INDEX_CODES = 4 };
 extern const tw_index_code *const tw_index_codes[TW_INDEX_CODES];
-extern const tw_index_code tw_index_rice, tw_index_bitmap, tw_index_all, tw_index_adaptive, tw_index_elias_fano;
+extern const tw_index_code tw_index_rice, tw_index_bitmap, tw_index_all, tw_index_adaptive;
 
 /* The code for some indices: the one that pays on the coding's line, or the one that was asked for. */
 typedef struct tw_index_plan {

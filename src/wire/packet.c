@@ -24,6 +24,7 @@ _Static_assert(sizeof(header) == HEADER && offsetof(header, crc) == CHECKED, "th
 enum { SECTION_ONE = 0xD0, SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
 _Static_assert((int)TW_INDEX_CODES <= SECTION_ONE >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
 
+/* Beside the channel's: a packet may come by a program's own collectives. It takes a hundredth of the codec's time. */
 static uint32_t checksum(const unsigned char *packet, size_t body)
 {
     return tw_crc32c(tw_crc32c(0, packet, CHECKED), packet + HEADER, body);
@@ -264,7 +265,8 @@ static const char *read_indices(cursor *from, unsigned form, size_t n, size_t mo
 {
     *k = 1;
     if (form == SECTION_ONE >> 4) return read_one(from, n, most, index);
-    if (form >= TW_INDEX_CODES) return "it has an unknown index code";
+    if (form >= TW_INDEX_CODES)
+        return "its index code is none that this release reads: run the same release everywhere";
     const char *wrong = read_varint(from, k);
     if (wrong) return wrong;
     if (*k == 0) return "it claims elements and has none";

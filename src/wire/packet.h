@@ -29,10 +29,9 @@ typedef enum tw_index_choice {
     TW_INDICES_RICE = 1,
     TW_INDICES_BITMAP = 2,
     TW_INDICES_ADAPTIVE = 3,
-    TW_INDICES_ELIAS_FANO = 4,
-    TW_INDEX_CHOICES_COUNT = 5
+    TW_INDEX_CHOICES_COUNT = 4
 } tw_index_choice;
-#define TW_INDEX_CHOICES "auto|rice|bitmap|adaptive|elias_fano"
+#define TW_INDEX_CHOICES "auto|rice|bitmap|adaptive"
 
 typedef struct tw_coding {
     tw_value_code values;

@@ -6,6 +6,7 @@
 
 #include "channel.h"
 #include "memory.h"
+#include "support/assert.h"
 
 static const char *const specs[] = {"dpsgd",
                                     "dpsgd:order=atc",
@@ -126,9 +127,12 @@ static void test_arguments_are_checked(void **state)
     start.at[3] = NAN;
     assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
     start.at[3] = 0;
-    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, all, &gossip), TW_OK);
+    char name[] = "bias";
+    const tw_tensor passing[TENSORS] = {table[0], {name, 1, {SECOND}}};
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", passing, TENSORS, all, &gossip), TW_OK);
+    *name = 'p'; /* a table and its names are the caller's again */
     assert_int_equal(tw_gossip_read(gossip, NULL), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_gossip_add(gossip, some), TW_ERROR_ARGUMENT);
+    assert_fails(tw_gossip_add(gossip, some), TW_ERROR_ARGUMENT, "of bias");
     assert_int_equal(tw_gossip_finish(NULL, parts_of(&start)), TW_ERROR_ARGUMENT);
     tw_gossip_destroy(gossip);
     tw_gossip_destroy(NULL);

@@ -34,7 +34,7 @@ static void check_reader(const support *from, const unsigned char *packet, size_
 /* So does the plain decoder; the block is as long as was said, and in the code that was asked for. */
 static void check_block(const support *from, const unsigned char *packet, tw_index_choice choice)
 {
-    static const unsigned codes[TW_INDEX_CHOICES_COUNT] = {0, 0, 1, 3, 4};
+    static const unsigned codes[TW_INDEX_CHOICES_COUNT] = {0, 0, 1, 3};
     section seen = plain_section(packet + HEADER);
     support got = support_create(from->n, from->k);
     assert_int_equal(seen.k, from->k);

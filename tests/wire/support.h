@@ -135,17 +135,6 @@ static inline size_t plain_rice(const section *from, uint32_t *index)
     return bit;
 }
 
-static inline size_t plain_elias_fano(const section *from, uint32_t *index)
-{
-    size_t l = from->block[0], bit = 8 + from->k * l, high = 0;
-    for (size_t i = 0; i < from->k; i++) {
-        while (!plain_bit(from->block, bit++)) high++;
-        index[i] = (uint32_t)(high << l);
-        for (size_t j = 0; j < l; j++) index[i] |= (uint32_t)plain_bit(from->block, 8 + i * l + j) << j;
-    }
-    return bit;
-}
-
 /* The adaptive code's interval, as the page has it: 64 bits of the block, and how wide the interval is. */
 typedef struct plain_interval {
     uint64_t code, range;
@@ -233,7 +222,6 @@ static inline size_t plain_indices(const section *from, size_t n, uint32_t *inde
 {
     if (from->index_code == 0) return plain_rice(from, index);
     if (from->index_code == 3) return plain_adaptive(from, n, index);
-    if (from->index_code == 4) return plain_elias_fano(from, index);
     if (from->index_code == ONE) {
         const unsigned char *at = from->block;
         *index = (uint32_t)plain_varint(&at);

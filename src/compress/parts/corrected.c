@@ -228,17 +228,13 @@ void tw_corrected_revert(tw_scheme *scheme)
         if (scheme->tensors[i].compressed && is_masked(corrected, i)) unmask(corrected, i);
 }
 
-static tw_status walk_told(tw_scheme *scheme, tw_walk *walk)
+static tw_status walk_rates_of(tw_scheme *scheme, tw_walk *walk, const char *what, float *rates)
 {
     for (size_t i = 0; i < scheme->count; i++) {
         const tw_scheme_tensor *t = &scheme->tensors[i];
-        tw_remembered told = {.what = "told",
-                              .tensor = t->name,
-                              .kind = TW_STATE_SAME,
-                              .dtype = TW_F32,
-                              .count = 1,
-                              .data = &scheme->rates[i]};
-        if (t->compressed) TW_TRY(walk->visit(walk, &told));
+        tw_remembered rate = {
+            .what = what, .tensor = t->name, .kind = TW_STATE_SAME, .dtype = TW_F32, .count = 1, .data = &rates[i]};
+        if (t->compressed) TW_TRY(walk->visit(walk, &rate));
     }
     return TW_OK;
 }
@@ -246,17 +242,8 @@ static tw_status walk_told(tw_scheme *scheme, tw_walk *walk)
 static tw_status walk_rates(tw_corrected *corrected, tw_walk *walk)
 {
     tw_scheme *scheme = &corrected->sparse.scheme;
-    for (size_t i = 0; i < scheme->count; i++) {
-        const tw_scheme_tensor *t = &scheme->tensors[i];
-        tw_remembered rate = {.what = "rate",
-                              .tensor = t->name,
-                              .kind = TW_STATE_SAME,
-                              .dtype = TW_F32,
-                              .count = 1,
-                              .data = &corrected->rate[i]};
-        if (t->compressed) TW_TRY(walk->visit(walk, &rate));
-    }
-    TW_TRY(walk_told(scheme, walk));
+    TW_TRY(walk_rates_of(scheme, walk, "rate", corrected->rate));
+    TW_TRY(walk_rates_of(scheme, walk, "told", scheme->rates));
     tw_remembered rate = {
         .what = "scheme", .tensor = "rate", .kind = TW_STATE_SAME, .dtype = TW_F32, .count = 1, .data = &scheme->rate};
     return walk->visit(walk, &rate);

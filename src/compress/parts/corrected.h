@@ -27,24 +27,17 @@ typedef struct tw_corrected {
 } tw_corrected;
 
 #define TW_OPTION_MOMENTUM(called)                                                                                     \
-    {                                                                                                                  \
-        "momentum", TW_OPTION_REAL, offsetof(tw_corrected, momentum), "0.9", 0, 0.9999, NULL,                          \
-            "momentum " called "; the optimiser's own momentum must then be 0"                                         \
-    }
+    TW_OPTION("momentum", TW_OPTION_REAL, offsetof(tw_corrected, momentum), "0.9", 0, 0.9999, NULL,                    \
+              "momentum " called "; the optimiser's own momentum must then be 0")
 #define TW_OPTION_NESTEROV                                                                                             \
-    {                                                                                                                  \
-        "nesterov", TW_OPTION_SWITCH, offsetof(tw_corrected, nesterov), "off", 0, 0, NULL, "Nesterov's form of it"     \
-    }
+    TW_OPTION("nesterov", TW_OPTION_SWITCH, offsetof(tw_corrected, nesterov), "off", 0, 0, NULL,                       \
+              "Nesterov's form of it")
 #define TW_OPTION_MASKING(initially)                                                                                   \
-    {                                                                                                                  \
-        "masking", TW_OPTION_SWITCH, offsetof(tw_corrected, masking), initially, 0, 0, NULL,                           \
-            "forget the momentum of what was just sent"                                                                \
-    }
+    TW_OPTION("masking", TW_OPTION_SWITCH, offsetof(tw_corrected, masking), initially, 0, 0, NULL,                     \
+              "forget the momentum of what was just sent")
 #define TW_OPTION_CLIP                                                                                                 \
-    {                                                                                                                  \
-        "clip", TW_OPTION_REAL, offsetof(tw_corrected, clip), "0", 0, 1e9, NULL,                                       \
-            "clip the global gradient norm here, before it enters the residual; 0: do not"                             \
-    }
+    TW_OPTION("clip", TW_OPTION_REAL, offsetof(tw_corrected, clip), "0", 0, 1e9, NULL,                                 \
+              "clip the global gradient norm here, before it enters the residual; 0: do not")
 /* The head's options but for the density: how every list of them ends. `called` is the method's word for it. */
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
     TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \

@@ -18,17 +18,10 @@ typedef struct tw_kept {
 enum { TW_KEPT_FP32, TW_KEPT_BF16 };
 
 #define TW_OPTIONS_STATE(type)                                                                                         \
-    {"state",                                                                                                          \
-     TW_OPTION_CHOICE,                                                                                                 \
-     offsetof(type, state),                                                                                            \
-     "fp32",                                                                                                           \
-     0,                                                                                                                \
-     0,                                                                                                                \
-     "fp32|bf16",                                                                                                      \
-     "what is remembered of an element; bf16: half the memory, rounded at random"},                                    \
-    {                                                                                                                  \
-        "seed", TW_OPTION_INTEGER, offsetof(type, seed), "1", 0, 1e15, NULL, "of the rounding with state=bf16"         \
-    }
+    TW_OPTION("state", TW_OPTION_CHOICE, offsetof(type, state), "fp32", 0, 0, "fp32|bf16",                             \
+              "what is remembered of an element; bf16: half the memory, rounded at random"),                           \
+        TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(type, seed), "1", 0, 1e15, NULL,                                 \
+                  "of the rounding with state=bf16")
 
 /* Zeros. */
 tw_status tw_kept_create(tw_kept *kept, int format, size_t count);

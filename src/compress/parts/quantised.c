@@ -310,40 +310,38 @@ static void decode(const tw_quantised *quantised, const tw_quantised_part *part,
     quantised->ops->add(&quantised->scheme, section, part->n, first, count, dst);
 }
 
-static tw_noise make_noise(const tw_scheme *scheme, const tw_quantised_part *part, int64_t seed)
+static tw_noise make_noise(const tw_quantised *quantised, const tw_quantised_part *part)
 {
     uint32_t words[4];
-    tw_random((uint64_t)seed, part->stream, scheme->step, words);
+    tw_random((uint64_t)quantised->seed, part->stream, quantised->scheme.step, words);
     return (tw_noise){{words[0], words[1]}, 0};
 }
 
 /* Adds the values to the residual, and encodes that. */
 static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
-                                 tw_quantised_block *block, tw_encode_block encode)
+                                 tw_quantised_block *block)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float sent[TW_QUANTISED_BLOCK], *residual = part->residual + block->first;
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;
-    encode(&quantised->scheme, block, section);
+    quantised->ops->encode_block(&quantised->scheme, block, section);
     decode(quantised, part, section, block->first, block->count, sent);
     rows->accumulate(residual, sent, block->count, -1);
 }
 
-void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
-                             int64_t seed, tw_encode_block encode)
+void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
-    const tw_scheme *scheme = &quantised->scheme;
-    tw_noise noise = make_noise(scheme, part, seed);
+    tw_noise noise = make_noise(quantised, part);
     for (size_t first = 0; first < part->n; first += quantised->ops->block) {
         noise.first = (uint32_t)(part->first + first);
         tw_quantised_block block = {
             part->values + first, part->scale, part->n, first, smaller(part->n - first, quantised->ops->block), noise};
         if (part->residual)
-            encode_with_feedback(quantised, part, section, &block, encode);
+            encode_with_feedback(quantised, part, section, &block);
         else
-            encode(scheme, &block, section);
+            quantised->ops->encode_block(&quantised->scheme, &block, section);
     }
 }
 

@@ -24,11 +24,21 @@ typedef struct tw_quantised_part {
     size_t first;
 } tw_quantised_part;
 
+/* A block to encode: `count` values * scale, of which the first has the number `first` in a section of n. */
+typedef struct tw_quantised_block {
+    const float *values;
+    float scale;
+    size_t n, first, count;
+    tw_noise noise; /* its first is that of the values */
+} tw_quantised_block;
+
 /* What the scheme does for it. */
 typedef struct tw_quantised_ops {
-    size_t block; /* elements that `add` and tw_quantised_each_block take at a time: sections can be cut there */
+    size_t block; /* elements that `add` and `encode_block` take at a time: sections can be cut there */
     /* Bytes of the section of n elements. One of zero bytes says zero of each. */
     size_t (*bytes)(const tw_scheme *scheme, size_t n);
+    /* Writes a block's part of the section, for tw_quantised_encode_blocks. */
+    void (*encode_block)(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section);
     /* Writes a part's section, and leaves in the residual what it does not say. */
     void (*encode)(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
     /* (optional) Closes in a part's residual what the scheme leaves open until it is encoded again. */
@@ -46,6 +56,7 @@ struct tw_quantised {
     tw_scheme scheme; /* first, as in every scheme's struct */
     const tw_quantised_ops *ops;
     int exchange;                    /* an option: a tw_quantised_exchange */
+    int64_t seed;                    /* an option of those that round at random */
     float *residual;                 /* with feedback, of the compressed tensors, one after the other; else NULL */
     size_t *offset;                  /* of each tensor in it */
     tw_sums sums;                    /* the same of this rank's pieces */
@@ -58,10 +69,9 @@ struct tw_quantised {
 typedef enum tw_quantised_exchange { TW_EXCHANGE_AUTO, TW_EXCHANGE_GATHER, TW_EXCHANGE_SCATTER } tw_quantised_exchange;
 
 #define TW_OPTION_EXCHANGE                                                                                             \
-    {                                                                                                                  \
+    TW_OPTION(                                                                                                         \
         "exchange", TW_OPTION_CHOICE, offsetof(tw_quantised, exchange), "auto", 0, 0, "auto|gather|scatter",           \
-            "gather: to all ranks; scatter: in pieces, which are summed and encoded anew; auto: gather up to 4 ranks"  \
-    }
+        "gather: to all ranks; scatter: in pieces, which are summed and encoded anew; auto: gather up to 4 ranks")
 
 /* The most elements that a block may have. Larger ones are slower: memory would idle while a block is encoded. */
 enum { TW_QUANTISED_BLOCK = 1024 };
@@ -69,34 +79,20 @@ enum { TW_QUANTISED_BLOCK = 1024 };
 /* Of a scheme whose struct begins with a tw_quantised; for its ops->create. */
 tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);
 
-#define TW_OPTION_SEED(type)                                                                                           \
-    {                                                                                                                  \
-        "seed", TW_OPTION_INTEGER, offsetof(type, seed), "1", 0, 2147483647, NULL,                                     \
-            "of the random rounding; ranks, tensors and steps draw differently in any case"                            \
-    }
+#define TW_OPTION_SEED                                                                                                 \
+    TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(tw_quantised, seed), "1", 0, 2147483647, NULL,                       \
+              "of the random rounding; ranks, tensors and steps draw differently in any case")
+
+/* Calls encode_block block by block, on scale * values or, with feedback, on the sum of it and the residual, from which
+ * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
+ * it is a share or a sum. */
+void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
 
 /* The number of parts; and of those that this rank encodes, each of its shares, each of the sums. */
 size_t tw_quantised_parts(const tw_quantised *quantised);
 typedef void (*tw_quantised_visit)(tw_quantised *quantised, const tw_quantised_part *part);
 void tw_quantised_each_share(tw_quantised *quantised, tw_quantised_visit visit);
 void tw_quantised_each_sum(tw_quantised *quantised, tw_quantised_visit visit);
-
-/* A block to encode: `count` values * scale, of which the first has the number `first` in a section of n. */
-typedef struct tw_quantised_block {
-    const float *values;
-    float scale;
-    size_t n, first, count;
-    tw_noise noise; /* its first is that of the values */
-} tw_quantised_block;
-
-/* Writes the block's part of the section. */
-typedef void (*tw_encode_block)(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section);
-
-/* Calls `encode` block by block, on scale * values or, with feedback, on the sum of it and the residual, from which
- * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
- * it is a share or a sum. */
-void tw_quantised_each_block(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
-                             int64_t seed, tw_encode_block encode);
 
 /* The layout of a section of schemes that send a byte an element: first a byte for each TW_QUANTISED_BLOCK of them, the
  * exponent of a float, 0 for a block of zeros; then the elements. */
@@ -109,7 +105,7 @@ float tw_power_of_two(int exponent);
 float tw_quantised_get_float(const unsigned char *src);
 void tw_quantised_put_float(unsigned char *dst, float value);
 
-/* The scheme's ops->next, revert, walk, plan and destroy. */
+/* The scheme's ops->next, revert, walk, plan and destroy; all of them at once. */
 tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, if there is one; that of the sums is as it was before the step. */
 void tw_quantised_revert(tw_scheme *scheme);
@@ -120,5 +116,8 @@ tw_status tw_quantised_walk(tw_scheme *scheme, tw_walk *walk);
 /* "qsgd: 4.06 bits an element, in pieces: that is less" */
 void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
 void tw_quantised_destroy(tw_scheme *scheme);
+#define TW_QUANTISED_STEPS                                                                                             \
+    .next = tw_quantised_next, .revert = tw_quantised_revert, .walk = tw_quantised_walk, .plan = tw_quantised_plan,    \
+    .destroy = tw_quantised_destroy
 
 #endif

@@ -64,39 +64,23 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
 /* Options that are alike in every scheme of this kind. A tensor of a thousand elements that sent one a step would learn
  * a thousand times slower than it should; min_sent costs next to nothing. */
 #define TW_OPTION_MIN_SENT(type)                                                                                       \
-    {                                                                                                                  \
-        "min_sent", TW_OPTION_INTEGER, offsetof(type, min_sent), "16", 1, 1e9, NULL,                                   \
-            "elements sent of each tensor at least, however low the density"                                           \
-    }
+    TW_OPTION("min_sent", TW_OPTION_INTEGER, offsetof(type, min_sent), "16", 1, 1e9, NULL,                             \
+              "elements sent of each tensor at least, however low the density")
 #define TW_OPTION_VALUES(type, initially)                                                                              \
-    {                                                                                                                  \
-        "values", TW_OPTION_CHOICE, offsetof(type, values), initially, 0, 0, TW_VALUE_CHOICES,                         \
-            "how a value travels; what rounding loses stays in the residual"                                           \
-    }
+    TW_OPTION("values", TW_OPTION_CHOICE, offsetof(type, values), initially, 0, 0, TW_VALUE_CHOICES,                   \
+              "how a value travels; what rounding loses stays in the residual")
 #define TW_OPTIONS_INDICES(type)                                                                                       \
-    {"indices",                                                                                                        \
-     TW_OPTION_CHOICE,                                                                                                 \
-     offsetof(type, indices),                                                                                          \
-     "auto",                                                                                                           \
-     0,                                                                                                                \
-     0,                                                                                                                \
-     TW_INDEX_CHOICES,                                                                                                 \
-     "how the positions travel; auto: as they are there and read the soonest, by link"},                               \
-    {                                                                                                                  \
-        "link", TW_OPTION_REAL, offsetof(type, link), "1000", 0, 1e6, NULL,                                            \
-            "what the line carries, in Mbit/s; 0: so little that only bytes count"                                     \
-    }
+    TW_OPTION("indices", TW_OPTION_CHOICE, offsetof(type, indices), "auto", 0, 0, TW_INDEX_CHOICES,                    \
+              "how the positions travel; auto: as they are there and read the soonest, by link"),                      \
+        TW_OPTION("link", TW_OPTION_REAL, offsetof(type, link), "1000", 0, 1e6, NULL,                                  \
+                  "what the line carries, in Mbit/s; 0: so little that only bytes count")
 #define TW_OPTION_FEEDBACK(type, initially)                                                                            \
-    {                                                                                                                  \
-        "feedback", TW_OPTION_SWITCH, offsetof(type, feedback), initially, 0, 0, NULL,                                 \
-            "error feedback: what is not sent is added to the next step's gradient"                                    \
-    }
+    TW_OPTION("feedback", TW_OPTION_SWITCH, offsetof(type, feedback), initially, 0, 0, NULL,                           \
+              "error feedback: what is not sent is added to the next step's gradient")
 
 #define TW_OPTION_SCATTER(type)                                                                                        \
-    {                                                                                                                  \
-        "exchange", TW_OPTION_CHOICE, offsetof(type, exchange), "gather", 0, 0, "gather|scatter",                      \
-            "gather: to all ranks; scatter: in pieces, of whose sums the largest are sent on"                          \
-    }
+    TW_OPTION("exchange", TW_OPTION_CHOICE, offsetof(type, exchange), "gather", 0, 0, "gather|scatter",                \
+              "gather: to all ranks; scatter: in pieces, of whose sums the largest are sent on")
 
 /* How many of n elements are sent: ceil(n * density), at least `least`, at most all. */
 size_t tw_sparse_wanted(size_t n, double density, size_t least);

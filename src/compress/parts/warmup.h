@@ -16,18 +16,10 @@ typedef struct tw_warmup {
 
 /* Its two options, for a scheme's struct with a member `warmup` of that type. */
 #define TW_OPTIONS_WARMUP(type, steps_initially)                                                                       \
-    {"warmup_steps",                                                                                                   \
-     TW_OPTION_INTEGER,                                                                                                \
-     offsetof(type, warmup.steps),                                                                                     \
-     steps_initially,                                                                                                  \
-     0,                                                                                                                \
-     1e9,                                                                                                              \
-     NULL,                                                                                                             \
-     "steps over which the density falls to its final value"},                                                         \
-    {                                                                                                                  \
-        "warmup_density", TW_OPTION_REAL, offsetof(type, warmup.density), "0.25", 1e-7, 1, NULL,                       \
-            "density of the first of these steps; each next level is a quarter"                                        \
-    }
+    TW_OPTION("warmup_steps", TW_OPTION_INTEGER, offsetof(type, warmup.steps), steps_initially, 0, 1e9, NULL,          \
+              "steps over which the density falls to its final value"),                                                \
+        TW_OPTION("warmup_density", TW_OPTION_REAL, offsetof(type, warmup.density), "0.25", 1e-7, 1, NULL,             \
+                  "density of the first of these steps; each next level is a quarter")
 
 /* 1 while step `step` (from 0) is part of the way down to `density`. */
 int tw_warmup_is_on(const tw_warmup *warmup, uint64_t step, double density);

@@ -21,15 +21,15 @@ static const tw_option options[] = {
 
 enum { BLOCK = 256, SCALE_BYTES = 4, MINUS = 8, LEVELS = 7 };
 
-static size_t head(size_t n)
+static size_t e3m0_head(size_t n)
 {
     return (n + BLOCK - 1) / BLOCK * SCALE_BYTES;
 }
 
-static size_t bytes(const tw_scheme *scheme, size_t n)
+static size_t e3m0_bytes(const tw_scheme *scheme, size_t n)
 {
     (void)scheme;
-    return head(n) + (n + 1) / 2;
+    return e3m0_head(n) + (n + 1) / 2;
 }
 
 static float level_of(unsigned code, float scale)
@@ -48,10 +48,10 @@ static unsigned code_of(float x, const double middles[LEVELS])
     return code && x < 0 ? code | MINUS : code;
 }
 
-static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+static void e3m0_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     float scale = block->scale * tw_kernels_best()->quantise->peak(block->values, block->count);
-    unsigned char *codes = section + head(block->n) + block->first / 2;
+    unsigned char *codes = section + e3m0_head(block->n) + block->first / 2;
     double middles[LEVELS] = {(double)scale / 128};
     (void)scheme;
     for (int i = 1; i < LEVELS; i++) middles[i] = 0.75 * (double)scale / (double)(1 << (LEVELS - 1 - i));
@@ -62,26 +62,22 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     }
 }
 
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
-{
-    tw_quantised_each_block(quantised, part, section, 0, encode_block);
-}
-
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *e3m0_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     (void)scheme;
     *largest = 0;
-    for (size_t i = 0; i < head(n); i += SCALE_BYTES) {
+    for (size_t i = 0; i < e3m0_head(n); i += SCALE_BYTES) {
         float scale = tw_quantised_get_float(section + i);
         if (!(scale >= 0 && scale < INFINITY)) return "a block's scale is negative, NaN or infinite";
         if (scale > *largest) *largest = scale;
     }
-    return n % 2 && section[head(n) + n / 2] >> 4 ? "its last byte has padding that is not zero" : NULL;
+    return n % 2 && section[e3m0_head(n) + n / 2] >> 4 ? "its last byte has padding that is not zero" : NULL;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void e3m0_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
+                     float *sum)
 {
-    const unsigned char *codes = section + head(n) + first / 2;
+    const unsigned char *codes = section + e3m0_head(n) + first / 2;
     float levels[2 * MINUS], scale = tw_quantised_get_float(section + first / BLOCK * SCALE_BYTES);
     (void)scheme;
     for (unsigned code = 0; code < 2 * MINUS; code++) levels[code] = level_of(code, scale);
@@ -90,13 +86,14 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 
 static const tw_quantised_ops sections = {
     .block = BLOCK,
-    .bytes = bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .bytes = e3m0_bytes,
+    .encode_block = e3m0_encode_block,
+    .encode = tw_quantised_encode_blocks,
+    .check = e3m0_check,
+    .add = e3m0_add,
 };
 
-static tw_status create(tw_scheme *scheme)
+static tw_status e3m0_create(tw_scheme *scheme)
 {
     e3m0 *self = (e3m0 *)scheme;
     return tw_quantised_create(scheme, &sections, self->feedback);
@@ -109,10 +106,6 @@ const tw_scheme_ops tw_scheme_e3m0 = {
     .struct_size = sizeof(e3m0),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_quantised_next,
-    .revert = tw_quantised_revert,
-    .walk = tw_quantised_walk,
-    .plan = tw_quantised_plan,
-    .destroy = tw_quantised_destroy,
+    .create = e3m0_create,
+    TW_QUANTISED_STEPS,
 };

@@ -32,7 +32,7 @@ static int scale_of(float peak)
     return scale < LEAST_SCALE ? LEAST_SCALE : scale > MOST_SCALE ? MOST_SCALE : scale;
 }
 
-static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+static void fp8_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     int scale = scale_of(block->scale * rows->peak(block->values, block->count));
@@ -42,12 +42,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
                     1 / tw_power_of_two(scale ? scale : 127));
 }
 
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
-{
-    tw_quantised_each_block(quantised, part, section, 0, encode_block);
-}
-
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *fp8_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     const unsigned char *codes = section + tw_bytewise_head(n);
     int scale = 0, nan = 0;
@@ -60,7 +55,8 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
     return nan ? "an element is NaN" : NULL;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void fp8_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
+                    float *sum)
 {
     (void)scheme;
     tw_kernels_best()->quantise->add_e4m3(sum, section + tw_bytewise_head(n) + first, count,
@@ -70,12 +66,13 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 static const tw_quantised_ops sections = {
     .block = BLOCK,
     .bytes = tw_bytewise_bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .encode_block = fp8_encode_block,
+    .encode = tw_quantised_encode_blocks,
+    .check = fp8_check,
+    .add = fp8_add,
 };
 
-static tw_status create(tw_scheme *scheme)
+static tw_status fp8_create(tw_scheme *scheme)
 {
     fp8 *self = (fp8 *)scheme;
     return tw_quantised_create(scheme, &sections, self->feedback);
@@ -88,10 +85,6 @@ const tw_scheme_ops tw_scheme_fp8 = {
     .struct_size = sizeof(fp8),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_quantised_next,
-    .revert = tw_quantised_revert,
-    .walk = tw_quantised_walk,
-    .plan = tw_quantised_plan,
-    .destroy = tw_quantised_destroy,
+    .create = fp8_create,
+    TW_QUANTISED_STEPS,
 };

@@ -37,7 +37,7 @@ static tw_status create_bf16(tw_scheme *scheme)
     return create(scheme, TW_BF16);
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status half_next(tw_scheme *scheme, tw_round *round)
 {
     half *self = (half *)scheme;
     if (scheme->phase++ == 0) {
@@ -51,22 +51,22 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return TW_OK;
 }
 
-static void revert(tw_scheme *scheme)
+static void half_revert(tw_scheme *scheme)
 {
     tw_dense_revert(&((half *)scheme)->dense);
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status half_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     return tw_dense_walk(&((half *)scheme)->dense, visitor);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void half_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     snprintf(text, capacity, "%s: all %zu elements", scheme->ops->name, scheme->tensors[tensor].count);
 }
 
-static void destroy(tw_scheme *scheme)
+static void half_destroy(tw_scheme *scheme)
 {
     tw_dense_destroy(&((half *)scheme)->dense);
 }
@@ -74,34 +74,21 @@ static void destroy(tw_scheme *scheme)
 /* The gradient is read, the halves are written. */
 enum { FLOOR_BYTES = sizeof(float) + sizeof(uint16_t) };
 
+#define HALF                                                                                                           \
+    .every_tensor = 1, .floor_bytes = FLOOR_BYTES, .struct_size = sizeof(half), .options = options,                    \
+    .option_count = sizeof options / sizeof *options, .next = half_next, .revert = half_revert, .walk = half_walk,     \
+    .plan = half_plan, .destroy = half_destroy
+
 const tw_scheme_ops tw_scheme_fp16 = {
     .name = "fp16",
     .summary = "half precision: 11 bits, up to 65,504",
-    .every_tensor = 1,
-    .floor_bytes = FLOOR_BYTES,
-    .struct_size = sizeof(half),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .create = create_fp16,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    HALF,
 };
 
 const tw_scheme_ops tw_scheme_bf16 = {
     .name = "bf16",
     .summary = "half precision: 8 bits, the range of fp32",
-    .every_tensor = 1,
-    .floor_bytes = FLOOR_BYTES,
-    .struct_size = sizeof(half),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .create = create_bf16,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    HALF,
 };

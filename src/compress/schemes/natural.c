@@ -12,14 +12,13 @@
 
 typedef struct natural {
     tw_quantised quantised;
-    int64_t seed;
     int feedback;
 } natural;
 
 static const tw_option options[] = {
     {"feedback", TW_OPTION_SWITCH, offsetof(natural, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient"},
-    TW_OPTION_SEED(natural),
+    TW_OPTION_SEED,
     TW_OPTION_EXCHANGE,
 };
 
@@ -33,7 +32,7 @@ static int top_of(float x)
     return above < LEAST_TOP ? LEAST_TOP : above > MOST_TOP ? MOST_TOP : above;
 }
 
-static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+static void natural_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     int top = top_of(block->scale * rows->peak(block->values, block->count));
@@ -43,13 +42,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
                       1 / tw_power_of_two(top ? top : 127), block->noise);
 }
 
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
-{
-    const natural *self = (const natural *)quantised;
-    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
-}
-
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *natural_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     int top = 0;
     (void)scheme;
@@ -60,7 +53,8 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
     return NULL;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void natural_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
+                        float *sum)
 {
     (void)scheme;
     tw_kernels_best()->quantise->add_powers(sum, section + tw_bytewise_head(n) + first, count,
@@ -70,12 +64,13 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 static const tw_quantised_ops sections = {
     .block = BLOCK,
     .bytes = tw_bytewise_bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .encode_block = natural_encode_block,
+    .encode = tw_quantised_encode_blocks,
+    .check = natural_check,
+    .add = natural_add,
 };
 
-static tw_status create(tw_scheme *scheme)
+static tw_status natural_create(tw_scheme *scheme)
 {
     natural *self = (natural *)scheme;
     return tw_quantised_create(scheme, &sections, self->feedback);
@@ -88,10 +83,6 @@ const tw_scheme_ops tw_scheme_natural = {
     .struct_size = sizeof(natural),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_quantised_next,
-    .revert = tw_quantised_revert,
-    .walk = tw_quantised_walk,
-    .plan = tw_quantised_plan,
-    .destroy = tw_quantised_destroy,
+    .create = natural_create,
+    TW_QUANTISED_STEPS,
 };

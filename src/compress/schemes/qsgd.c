@@ -15,7 +15,7 @@
 
 typedef struct qsgd {
     tw_quantised quantised;
-    int64_t bits, seed;
+    int64_t bits;
     int bucket, norm, feedback;
 } qsgd;
 
@@ -31,7 +31,7 @@ static const tw_option options[] = {
      "what a bucket is divided by; l2, the paper's, needs more bits"},
     {"feedback", TW_OPTION_SWITCH, offsetof(qsgd, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient; with norm=l2 that takes bits enough for the bucket"},
-    TW_OPTION_SEED(qsgd),
+    TW_OPTION_SEED,
     TW_OPTION_EXCHANGE,
 };
 
@@ -75,7 +75,7 @@ static float find_step(const qsgd *self, const float *values, size_t n, float sc
 }
 
 /* The steps come first, all of them: dividing takes long, and so nothing waits for it. */
-static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+static void qsgd_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const qsgd *self = (const qsgd *)scheme;
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
@@ -93,13 +93,7 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
     rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
 }
 
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
-{
-    const qsgd *self = (const qsgd *)quantised;
-    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
-}
-
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *qsgd_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     float most = 0;
     for (size_t at = 0; at < head_bytes(scheme, n); at += sizeof most) {
@@ -111,7 +105,8 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
     return NULL;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void qsgd_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
+                     float *sum)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     size_t bucket = bucket_of(scheme), bits = (size_t)((const qsgd *)scheme)->bits;
@@ -126,9 +121,10 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 static const tw_quantised_ops sections = {
     .block = TW_QUANTISED_BLOCK,
     .bytes = section_bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .encode_block = qsgd_encode_block,
+    .encode = tw_quantised_encode_blocks,
+    .check = qsgd_check,
+    .add = qsgd_add,
 };
 
 /* Rounding n elements loses at most n/4 steps squared, and with norm=l2 a step is |v|/s: feedback shrinks what is lost
@@ -144,7 +140,7 @@ static tw_status check_feedback(const qsgd *self)
                    self->bits, bucket);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status qsgd_create(tw_scheme *scheme)
 {
     qsgd *self = (qsgd *)scheme;
     TW_TRY(check_feedback(self));
@@ -158,10 +154,6 @@ const tw_scheme_ops tw_scheme_qsgd = {
     .struct_size = sizeof(qsgd),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_quantised_next,
-    .revert = tw_quantised_revert,
-    .walk = tw_quantised_walk,
-    .plan = tw_quantised_plan,
-    .destroy = tw_quantised_destroy,
+    .create = qsgd_create,
+    TW_QUANTISED_STEPS,
 };

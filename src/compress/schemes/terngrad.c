@@ -17,13 +17,12 @@
 typedef struct terngrad {
     tw_quantised quantised;
     double clip;
-    int64_t seed;
 } terngrad;
 
 static const tw_option options[] = {
     {"clip", TW_OPTION_REAL, offsetof(terngrad, clip), "2.5", 0, 1e9, NULL,
      "cut elements at so many standard deviations of their tensor; 0: do not"},
-    TW_OPTION_SEED(terngrad),
+    TW_OPTION_SEED,
     TW_OPTION_EXCHANGE,
 };
 
@@ -53,7 +52,7 @@ static double find_limit(const terngrad *self, const float *gradient, size_t n)
     return cut > 0 && cut < peak ? cut : peak;
 }
 
-static void encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
+static void terngrad_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float limit = tw_quantised_get_float(section);
@@ -64,15 +63,15 @@ static void encode_block(const tw_scheme *scheme, const tw_quantised_block *bloc
 }
 
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
+static void terngrad_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const terngrad *self = (const terngrad *)quantised;
     double limit = part->scale * find_limit(self, part->values, part->n);
     tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
-    tw_quantised_each_block(quantised, part, section, self->seed, encode_block);
+    tw_quantised_encode_blocks(quantised, part, section);
 }
 
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     const unsigned char *trits = section + sizeof(float);
     int wrong = 0;
@@ -82,7 +81,8 @@ static const char *check(const tw_scheme *scheme, const unsigned char *section, 
     return wrong ? "a byte is not five trits" : NULL;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
+                         float *sum)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     _Alignas(64) uint32_t code[BLOCK];
@@ -95,12 +95,13 @@ static void add(const tw_scheme *scheme, const unsigned char *section, size_t n,
 static const tw_quantised_ops sections = {
     .block = BLOCK,
     .bytes = section_bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .encode_block = terngrad_encode_block,
+    .encode = terngrad_encode,
+    .check = terngrad_check,
+    .add = terngrad_add,
 };
 
-static tw_status create(tw_scheme *scheme)
+static tw_status terngrad_create(tw_scheme *scheme)
 {
     return tw_quantised_create(scheme, &sections, 0);
 }
@@ -112,10 +113,6 @@ const tw_scheme_ops tw_scheme_terngrad = {
     .struct_size = sizeof(terngrad),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = tw_quantised_next,
-    .revert = tw_quantised_revert,
-    .walk = tw_quantised_walk,
-    .plan = tw_quantised_plan,
-    .destroy = tw_quantised_destroy,
+    .create = terngrad_create,
+    TW_QUANTISED_STEPS,
 };

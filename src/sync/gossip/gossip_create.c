@@ -11,21 +11,6 @@
 
 #include <string.h>
 
-static tw_status copy_table(tw_gossip *gossip, const tw_tensor *tensors, size_t count)
-{
-    TW_TRY(tw_table_check(tensors, count));
-    TW_TRY(tw_allocate(count, sizeof *gossip->tensors, &gossip->tensors));
-    for (; gossip->count < count; gossip->count++) {
-        tw_tensor *tensor = &gossip->tensors[gossip->count];
-        char *name;
-        TW_TRY(tw_copy_string(tensors[gossip->count].name, &name));
-        *tensor = tensors[gossip->count];
-        tensor->name = name;
-        gossip->elements += tw_tensor_count(tensor);
-    }
-    return TW_OK;
-}
-
 static tw_status check_weights(const tw_gossip *gossip, const float *const *weights)
 {
     TW_TRY(tw_need(weights, "weights"));
@@ -81,7 +66,9 @@ static tw_status describe(tw_gossip *gossip, const char *spec, const tw_tensor *
     TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
     TW_TRY(tw_gossip_parse(gossip, spec));
     TW_TRY(tw_host_prepare(gossip));
-    return copy_table(gossip, tensors, count);
+    TW_TRY(tw_table_keep(tensors, count, &gossip->tensors));
+    for (; gossip->count < count; gossip->count++) gossip->elements += tw_tensor_count(&tensors[gossip->count]);
+    return TW_OK;
 }
 
 /* What is remembered. */
@@ -205,7 +192,6 @@ void tw_gossip_destroy(tw_gossip *gossip)
     tw_free(gossip->given_parts);
     tw_free(gossip->given);
     for (size_t i = 0; i < gossip->memory_count; i++) tw_free(gossip->memories[i].values);
-    for (size_t i = 0; i < gossip->count; i++) tw_free((char *)(uintptr_t)gossip->tensors[i].name);
     tw_free(gossip->tensors);
     tw_channel_destroy(gossip->channel);
     tw_host_leave(gossip);

@@ -1,13 +1,6 @@
 /* Which gossip schemes there are, and what a spec of each may say. */
 #include "gossip_registry.h"
 
-#include "error.h"
-
-#include <stdio.h>
-#include <string.h>
-
-enum { OPTION_SETS = 3 };
-
 static const tw_option round_options[] = {
     {"pace", TW_OPTION_CHOICE, offsetof(tw_gossip, paced), "gradient", 0, 0, "gradient|free",
      "a round in the time of the fastest worker's gradient, or one after the other"},
@@ -19,9 +12,9 @@ static const tw_option host_options[] = {
      "workers in a row that act as one: their steps are averaged, and one of them gossips"},
 };
 
-/* All that a spec of this scheme may say, and where it goes. Returns how many sets. */
-static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set sets[OPTION_SETS])
+static size_t gossip_option_sets(const void *listed, void *gossip, tw_option_set sets[TW_OPTION_SETS])
 {
+    const tw_gossip_ops *ops = listed;
     size_t count = 0;
     sets[count++] = (tw_option_set){ops->options, ops->option_count, gossip};
     if (!ops->exchange)
@@ -30,69 +23,33 @@ static size_t list_options(const tw_gossip_ops *ops, void *gossip, tw_option_set
     return count;
 }
 
+static tw_named gossip_named(size_t index)
+{
+    const tw_gossip_ops *ops = tw_gossip_at(index);
+    return ops ? (tw_named){ops->name, ops->summary, ops} : (tw_named){0};
+}
+
+static const tw_list gossips = {"gossip scheme", "gossip schemes", gossip_named, gossip_option_sets};
+
 tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops)
 {
-    char name[64], names[512] = "";
-    TW_TRY(tw_spec_name(spec, name, sizeof name));
-    for (size_t i = 0, used = 0; (*ops = tw_gossip_at(i)); i++) {
-        if (strcmp((*ops)->name, name) == 0) return TW_OK;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", (*ops)->name);
-    }
-    return tw_fail(TW_ERROR_SPEC, "no gossip scheme \"%s\"; there are: %s", name, names);
+    tw_named found = {0};
+    tw_status status = tw_list_find(&gossips, spec, &found);
+    *ops = found.ops;
+    return status;
 }
 
 tw_status tw_gossip_parse(tw_gossip *gossip, const char *spec)
 {
-    tw_option_set sets[OPTION_SETS];
-    tw_status status = tw_spec_parse(spec, sets, list_options(gossip->ops, gossip, sets));
-    return status == TW_ERROR_SPEC ? tw_fail_in(status, gossip->ops->name) : status;
+    return tw_list_parse(&gossips, gossip->ops, gossip->ops->name, spec, gossip);
 }
 
-size_t tw_gossips_count(void)
-{
-    size_t count = 0;
-    while (tw_gossip_at(count)) count++;
-    return count;
-}
+/* ---- the public list --------------------------------------------------------------------------------------------- */
 
-const char *tw_gossips_name(size_t index)
-{
-    const tw_gossip_ops *ops = tw_gossip_at(index);
-    return ops ? ops->name : NULL;
-}
-
-const char *tw_gossips_summary(size_t index)
-{
-    const tw_gossip_ops *ops = tw_gossip_at(index);
-    return ops ? ops->summary : NULL;
-}
+TW_PUBLIC_LIST(tw_gossips, gossips)
 
 int tw_gossips_is_synchronous(size_t index)
 {
     const tw_gossip_ops *ops = tw_gossip_at(index);
     return ops && ops->exchange;
-}
-
-size_t tw_gossips_option_count(size_t index)
-{
-    const tw_gossip_ops *ops = tw_gossip_at(index);
-    tw_option_set sets[OPTION_SETS];
-    return ops ? tw_options_count(sets, list_options(ops, NULL, sets)) : 0;
-}
-
-tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option)
-{
-    const tw_gossip_ops *ops = tw_gossip_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!ops)
-        return tw_fail(TW_ERROR_ARGUMENT, "there are %zu gossip schemes and no number %zu", tw_gossips_count(), index);
-    return tw_options_tell(sets, list_options(ops, NULL, sets), number, option);
-}
-
-size_t tw_gossips_help(size_t index, char *text, size_t capacity)
-{
-    const tw_gossip_ops *ops = tw_gossip_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!ops) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
-    return tw_options_describe(ops->name, ops->summary, sets, list_options(ops, NULL, sets), text, capacity);
 }

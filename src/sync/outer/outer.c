@@ -24,20 +24,14 @@ tw_fragment *tw_outer_current(const tw_outer *outer)
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-static tw_status copy_table(tw_outer *outer, const tw_tensor *tensors, size_t count)
+static tw_status keep_table(tw_outer *outer, const tw_tensor *tensors, size_t count)
 {
-    TW_TRY(tw_table_check(tensors, count));
-    TW_TRY(tw_allocate(count, sizeof *outer->tensors, &outer->tensors));
+    TW_TRY(tw_table_keep(tensors, count, &outer->tensors));
     TW_TRY(tw_allocate(count + 1, sizeof *outer->places, &outer->places));
     for (; outer->count < count; outer->count++) {
-        char *name;
-        TW_TRY(tw_copy_string(tensors[outer->count].name, &name));
-        outer->tensors[outer->count] = tensors[outer->count];
-        outer->tensors[outer->count].name = name;
-        outer->places[outer->count] = outer->elements;
         outer->elements += tw_tensor_count(&tensors[outer->count]);
+        outer->places[outer->count + 1] = outer->elements;
     }
-    outer->places[count] = outer->elements;
     return TW_OK;
 }
 
@@ -79,7 +73,7 @@ tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *
 {
     TW_TRY(tw_outer_find(spec, &outer->method));
     TW_TRY(tw_outer_parse(outer->method, spec, &outer->options, exchange));
-    TW_TRY(copy_table(outer, tensors, count));
+    TW_TRY(keep_table(outer, tensors, count));
     outer->fragment_count = (size_t)outer->options.fragments;
     return cut(outer);
 }
@@ -150,7 +144,6 @@ void tw_outer_destroy(tw_outer *outer)
     if (!outer || (outer->channel && tw_process_is_child(outer->channel->comm->process))) return;
     for (size_t f = 0; outer->fragments && f < outer->fragment_count; f++)
         tw_reducer_destroy(outer->fragments[f].reducer);
-    for (size_t i = 0; i < outer->count; i++) tw_free((char *)(uintptr_t)outer->tensors[i].name);
     tw_channel_destroy(outer->channel);
     tw_free(outer->fragments);
     tw_free(outer->tensors);

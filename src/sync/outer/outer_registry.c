@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTION_SETS = 3 };
-
 static const tw_option common_options[] = {
     {"every", TW_OPTION_INTEGER, offsetof(tw_outer_options, every), "30", 1, 1000000, NULL,
      "steps of its own that each worker takes from one meeting to the next"},
@@ -33,9 +31,10 @@ static const tw_option fragment_options[] = {
      "how much of its own weights a worker keeps when the shared ones come"},
 };
 
-/* All options, and where they go. Those that a method does not take have their defaults, and no name. */
-static size_t list_options(const tw_outer_method *method, tw_outer_options *options, tw_option_set sets[OPTION_SETS])
+/* Options that a method does not take have their defaults, and no name. */
+static size_t outer_option_sets(const void *listed, void *options, tw_option_set sets[TW_OPTION_SETS])
 {
+    const tw_outer_method *method = listed;
     size_t count = 0;
 #define SET(of) (tw_option_set){of, sizeof(of) / sizeof *(of), options, method->presets}
     sets[count++] = SET(common_options);
@@ -45,15 +44,20 @@ static size_t list_options(const tw_outer_method *method, tw_outer_options *opti
     return count;
 }
 
+static tw_named outer_named(size_t index)
+{
+    const tw_outer_method *method = tw_outer_method_at(index);
+    return method ? (tw_named){method->name, method->summary, method} : (tw_named){0};
+}
+
+static const tw_list outers = {"method of local updates", "methods of local updates", outer_named, outer_option_sets};
+
 tw_status tw_outer_find(const char *spec, const tw_outer_method **method)
 {
-    char name[64], names[512] = "";
-    TW_TRY(tw_spec_name(spec, name, sizeof name));
-    for (size_t i = 0, used = 0; (*method = tw_outer_method_at(i)); i++) {
-        if (strcmp((*method)->name, name) == 0) return TW_OK;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", (*method)->name);
-    }
-    return tw_fail(TW_ERROR_SPEC, "no method of local updates \"%s\"; there are: %s", name, names);
+    tw_named found = {0};
+    tw_status status = tw_list_find(&outers, spec, &found);
+    *method = found.ops;
+    return status;
 }
 
 /* ---- two specs in one --------------------------------------------------------------------------------------------
@@ -62,8 +66,8 @@ tw_status tw_outer_find(const char *spec, const tw_outer_method **method)
 
 static int method_takes(const tw_outer_method *method, const char *key)
 {
-    tw_option_set sets[OPTION_SETS];
-    size_t count = list_options(method, NULL, sets);
+    tw_option_set sets[TW_OPTION_SETS];
+    size_t count = outer_option_sets(method, NULL, sets);
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++)
             if (strcmp(sets[s].options[i].key, key) == 0) return 1;
@@ -183,14 +187,11 @@ static void fix(const tw_outer_method *method, tw_outer_options *o)
 static tw_status parse(const tw_outer_method *method, const char *spec, char *own, char *exchange, size_t room,
                        tw_outer_options *options)
 {
-    tw_option_set sets[OPTION_SETS];
-    size_t count = list_options(method, options, sets);
     divide(method, spec, own, exchange, room);
-    tw_status status = tw_spec_parse(own, sets, count);
-    if (status != TW_OK) return status == TW_ERROR_SPEC ? tw_fail_in(status, method->name) : status;
+    TW_TRY(tw_list_parse(&outers, method, method->name, own, options));
     fix(method, options);
-    status = check(method, options);
-    tw_spec_release(sets, count); /* the exchange has been read */
+    tw_status status = check(method, options);
+    tw_list_release(&outers, method, options); /* the exchange has been read */
     return status;
 }
 
@@ -223,56 +224,13 @@ static size_t write_for_rounds(const tw_outer_method *method, const char *spec, 
 size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity)
 {
     char name[64];
-    const tw_outer_method *method;
     if (!spec || tw_spec_name(spec, name, sizeof name) != TW_OK)
         return (size_t)snprintf(text, text ? capacity : 0, "%s", spec ? spec : "");
-    for (size_t i = 0; (method = tw_outer_method_at(i)); i++)
-        if (strcmp(method->name, name) == 0) return write_for_rounds(method, spec, steps, text, capacity);
+    const tw_outer_method *method = tw_list_by_name(&outers, name).ops;
+    if (method) return write_for_rounds(method, spec, steps, text, capacity);
     return tw_scheme_spec_for_run(spec, spec, steps, text, capacity);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-size_t tw_outers_count(void)
-{
-    size_t count = 0;
-    while (tw_outer_method_at(count)) count++;
-    return count;
-}
-
-const char *tw_outers_name(size_t index)
-{
-    const tw_outer_method *method = tw_outer_method_at(index);
-    return method ? method->name : NULL;
-}
-
-const char *tw_outers_summary(size_t index)
-{
-    const tw_outer_method *method = tw_outer_method_at(index);
-    return method ? method->summary : NULL;
-}
-
-size_t tw_outers_option_count(size_t index)
-{
-    const tw_outer_method *method = tw_outer_method_at(index);
-    tw_option_set sets[OPTION_SETS];
-    return method ? tw_options_count(sets, list_options(method, NULL, sets)) : 0;
-}
-
-tw_status tw_outers_option(size_t index, size_t number, tw_option_info *option)
-{
-    const tw_outer_method *method = tw_outer_method_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!method)
-        return tw_fail(TW_ERROR_ARGUMENT, "there are %zu methods of local updates and no number %zu", tw_outers_count(),
-                       index);
-    return tw_options_tell(sets, list_options(method, NULL, sets), number, option);
-}
-
-size_t tw_outers_help(size_t index, char *text, size_t capacity)
-{
-    const tw_outer_method *method = tw_outer_method_at(index);
-    tw_option_set sets[OPTION_SETS];
-    if (!method) return (size_t)snprintf(text, text ? capacity : 0, "%s", "");
-    return tw_options_describe(method->name, method->summary, sets, list_options(method, NULL, sets), text, capacity);
-}
+TW_PUBLIC_LIST(tw_outers, outers)

@@ -37,44 +37,20 @@ typedef struct tw_innovation {
 } tw_innovation;
 
 /* The options of a scheme whose struct `type` has a tw_innovation called `innovation`. */
-#define TW_INNOVATION_OPTION(type, member) offsetof(type, innovation) + offsetof(tw_innovation, options.member)
+#define TW_INNOVATION_PLACE(type, member) offsetof(type, innovation) + offsetof(tw_innovation, options.member)
 #define TW_INNOVATION_OPTIONS(type)                                                                                    \
-    {"density",                                                                                                        \
-     TW_OPTION_REAL,                                                                                                   \
-     TW_INNOVATION_OPTION(type, density),                                                                              \
-     "0.1",                                                                                                            \
-     1e-7,                                                                                                             \
-     1,                                                                                                                \
-     NULL,                                                                                                             \
-     "fraction of each tensor's innovation that is sent, the largest"},                                                \
-        {"gamma",                                                                                                      \
-         TW_OPTION_REAL,                                                                                               \
-         TW_INNOVATION_OPTION(type, gamma),                                                                            \
-         "0",                                                                                                          \
-         0,                                                                                                            \
-         1,                                                                                                            \
-         NULL,                                                                                                         \
-         "how far the weights follow the neighbours'; 0: as far as the density bears"},                                \
-        {"values",         TW_OPTION_CHOICE,   TW_INNOVATION_OPTION(type, values), "fp32", 0, 0,                       \
-         TW_VALUE_CHOICES, "how values travel"},                                                                       \
-        {"indices",        TW_OPTION_CHOICE,         TW_INNOVATION_OPTION(type, indices), "auto", 0, 0,                \
-         TW_INDEX_CHOICES, "how their places travel"},                                                                 \
-        {"link",                                                                                                       \
-         TW_OPTION_REAL,                                                                                               \
-         TW_INNOVATION_OPTION(type, link),                                                                             \
-         "1000",                                                                                                       \
-         0,                                                                                                            \
-         1e6,                                                                                                          \
-         NULL,                                                                                                         \
-         "what the line carries, in Mbit/s, for indices=auto"},                                                        \
-        {"check",                                                                                                      \
-         TW_OPTION_INTEGER,                                                                                            \
-         TW_INNOVATION_OPTION(type, check),                                                                            \
-         "64",                                                                                                         \
-         1,                                                                                                            \
-         1e9,                                                                                                          \
-         NULL,                                                                                                         \
-         "compare the estimates' checksums every so many steps"},
+    TW_OPTION("density", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, density), "0.1", 1e-7, 1, NULL,                     \
+              "fraction of each tensor's innovation that is sent, the largest"),                                       \
+        TW_OPTION("gamma", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, gamma), "0", 0, 1, NULL,                          \
+                  "how far the weights follow the neighbours'; 0: as far as the density bears"),                       \
+        TW_OPTION("values", TW_OPTION_CHOICE, TW_INNOVATION_PLACE(type, values), "fp32", 0, 0, TW_VALUE_CHOICES,       \
+                  "how values travel"),                                                                                \
+        TW_OPTION("indices", TW_OPTION_CHOICE, TW_INNOVATION_PLACE(type, indices), "auto", 0, 0, TW_INDEX_CHOICES,     \
+                  "how their places travel"),                                                                          \
+        TW_OPTION("link", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, link), "1000", 0, 1e6, NULL,                       \
+                  "what the line carries, in Mbit/s, for indices=auto"),                                               \
+        TW_OPTION("check", TW_OPTION_INTEGER, TW_INNOVATION_PLACE(type, check), "64", 1, 1e9, NULL,                    \
+                  "compare the estimates' checksums every so many steps")
 
 /* A gamma of 0 becomes the density. */
 tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip);

@@ -11,7 +11,9 @@ typedef struct choco {
     tw_innovation innovation;
 } choco;
 
-static const tw_option options[] = {TW_INNOVATION_OPTIONS(choco)};
+static const tw_option options[] = {
+    TW_INNOVATION_OPTIONS(choco),
+};
 
 static tw_status create(tw_gossip *gossip)
 {

@@ -25,8 +25,9 @@ typedef struct cold {
 } cold;
 
 static const tw_option options[] = {
-    TW_INNOVATION_OPTIONS(cold){"dual", TW_OPTION_REAL, offsetof(cold, dual), "0", 0, 1, NULL,
-                                "share of each pull that the duals learn from; 0: half the density"},
+    TW_INNOVATION_OPTIONS(cold),
+    {"dual", TW_OPTION_REAL, offsetof(cold, dual), "0", 0, 1, NULL,
+     "share of each pull that the duals learn from; 0: half the density"},
 };
 
 static tw_status create(tw_gossip *gossip)
