@@ -58,7 +58,7 @@ static void detect(void)
     }
 }
 
-static void ask(void)
+static void cpu_ask(void)
 {
     const char *name = getenv("THINWIRE_ISA");
     detect();
@@ -69,7 +69,7 @@ static void ask(void)
 
 int tw_isa_supported(tw_isa_level level)
 {
-    pthread_once(&once, ask);
+    pthread_once(&once, cpu_ask);
     return supported[level];
 }
 
@@ -81,13 +81,13 @@ static int wish_is_supported(void)
 
 tw_isa_level tw_isa_best(void)
 {
-    pthread_once(&once, ask);
+    pthread_once(&once, cpu_ask);
     return wish_is_supported() ? (tw_isa_level)wish : most;
 }
 
 tw_status tw_isa_check(void)
 {
-    pthread_once(&once, ask);
+    pthread_once(&once, cpu_ask);
     if (wish < 0 || wish_is_supported()) return TW_OK;
     return tw_fail(TW_ERROR_UNSUPPORTED, "THINWIRE_ISA=%s: %s; this processor's best is \"%s\"", wish_name,
                    wish == TW_ISA_LEVELS ? "no such level (scalar, neon, avx2, avx512)" : "not supported here",
@@ -113,6 +113,6 @@ const char *tw_isa(void)
 
 const char *tw_isa_levels(void)
 {
-    pthread_once(&once, ask);
+    pthread_once(&once, cpu_ask);
     return all;
 }

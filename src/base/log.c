@@ -14,25 +14,25 @@ static pthread_mutex_t setting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static listener current;
 
-static void hold(void)
+static void log_hold(void)
 {
     pthread_mutex_lock(&setting);
 }
 
-static void let_go(void)
+static void log_let_go(void)
 {
     pthread_mutex_unlock(&setting);
 }
 
 /* A thread that told a line while another one forked is not in the child, which would wait for it for ever. */
-static void watch_forks(void)
+static void log_watch_forks(void)
 {
-    pthread_atfork(hold, let_go, let_go);
+    pthread_atfork(log_hold, log_let_go, log_let_go);
 }
 
-static listener exchange(const listener *next)
+static listener log_exchange(const listener *next)
 {
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, log_watch_forks);
     pthread_mutex_lock(&setting);
     listener before = current;
     if (next) current = *next;
@@ -42,14 +42,14 @@ static listener exchange(const listener *next)
 
 void tw_set_log(tw_log_fn log, void *context)
 {
-    exchange(&(listener){log, context});
+    log_exchange(&(listener){log, context});
 }
 
 void tw_log(tw_log_level level, const char *format, ...)
 {
     char text[1024];
     va_list args;
-    listener told = exchange(NULL);
+    listener told = log_exchange(NULL);
     if (!told.log || !format) return;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);

@@ -20,7 +20,7 @@ static void draw_key(void)
     if (given) memcpy(key, given, sizeof key);
 }
 
-static uint64_t hash(const char *name)
+static uint64_t names_hash(const char *name)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, draw_key);
@@ -35,7 +35,7 @@ uint64_t tw_names_probes(void)
 /* The slot that holds `name`, or the free one where it belongs. At least one slot is free. */
 static struct tw_name_slot *slot_of(const tw_names *names, const char *name)
 {
-    size_t mask = names->capacity - 1, at = (size_t)hash(name) & mask;
+    size_t mask = names->capacity - 1, at = (size_t)names_hash(name) & mask;
     for (;; at = (at + 1) & mask) {
         struct tw_name_slot *slot = &names->slots[at];
         probes++;
@@ -50,7 +50,7 @@ size_t tw_names_find(const tw_names *names, const char *name)
     return slot->name ? slot->position : TW_NO_NAME;
 }
 
-static tw_status grow(tw_names *names)
+static tw_status names_grow(tw_names *names)
 {
     tw_names larger = {NULL, names->capacity ? 2 * names->capacity : 16, names->count};
     TW_TRY(tw_allocate(larger.capacity, sizeof *larger.slots, &larger.slots));
@@ -63,7 +63,7 @@ static tw_status grow(tw_names *names)
 
 tw_status tw_names_add(tw_names *names, const char *name, size_t position)
 {
-    if (2 * names->count >= names->capacity) TW_TRY(grow(names));
+    if (2 * names->count >= names->capacity) TW_TRY(names_grow(names));
     *slot_of(names, name) = (struct tw_name_slot){name, position};
     names->count++;
     return TW_OK;

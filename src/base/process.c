@@ -13,14 +13,14 @@ static void count_fork(void)
     forks++;
 }
 
-static void watch(void)
+static void process_watch(void)
 {
     watch_error = pthread_atfork(NULL, NULL, count_fork);
 }
 
 tw_status tw_process_note(unsigned *made)
 {
-    pthread_once(&once, watch);
+    pthread_once(&once, process_watch);
     if (watch_error) return tw_fail(TW_ERROR_MEMORY, "no memory to be told of forks");
     *made = forks;
     return TW_OK;

@@ -22,7 +22,7 @@ static void mix(uint64_t v[4], int rounds)
     }
 }
 
-static void absorb(uint64_t v[4], uint64_t word)
+static void siphash_absorb(uint64_t v[4], uint64_t word)
 {
     v[3] ^= word;
     mix(v, 2);
@@ -43,8 +43,8 @@ uint64_t tw_siphash(const uint64_t key[2], const void *data, size_t size)
                      key[1] ^ 0x7465646279746573u}; /* "somepseudorandomlygeneratedbytes" */
     const unsigned char *at = data;
     size_t left = size;
-    for (; left >= 8; left -= 8, at += 8) absorb(v, read_word(at, 8));
-    absorb(v, (uint64_t)size << 56 | read_word(at, left));
+    for (; left >= 8; left -= 8, at += 8) siphash_absorb(v, read_word(at, 8));
+    siphash_absorb(v, (uint64_t)size << 56 | read_word(at, left));
     v[2] ^= 0xFF;
     mix(v, 4);
     return v[0] ^ v[1] ^ v[2] ^ v[3];

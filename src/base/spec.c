@@ -356,7 +356,7 @@ size_t tw_list_option_count(const tw_list *list, size_t index)
     return options;
 }
 
-static tw_status tell(const tw_option_set *set, const tw_option *option, int common, tw_option_info *info)
+static tw_status spec_tell(const tw_option_set *set, const tw_option *option, int common, tw_option_info *info)
 {
     const tw_option_info told = {.name = option->key,
                                  .kind = option->kind,
@@ -377,11 +377,12 @@ tw_status tw_list_option(const tw_list *list, size_t index, size_t number, tw_op
         return tw_fail(TW_ERROR_ARGUMENT, "there are %zu %s and no number %zu", tw_list_count(list), list->many, index);
     TW_TRY(tw_need(option, "option"));
     for (size_t s = 0; s < count; before += sets[s].count, s++)
-        if (number - before < sets[s].count) return tell(&sets[s], &sets[s].options[number - before], s > 0, option);
+        if (number - before < sets[s].count)
+            return spec_tell(&sets[s], &sets[s].options[number - before], s > 0, option);
     return tw_fail(TW_ERROR_ARGUMENT, "the scheme has %zu options; there is no number %zu", before, number);
 }
 
-static size_t describe(const tw_option_set *set, const tw_option *option, char *text, size_t capacity)
+static size_t spec_describe(const tw_option_set *set, const tw_option *option, char *text, size_t capacity)
 {
     char range[256];
     const char *fallback = fallback_of(set, option);
@@ -406,7 +407,7 @@ size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capaci
         *text = 0;
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; i < sets[s].count; i++)
-            used += describe(&sets[s], &sets[s].options[i], used < capacity ? text + used : NULL,
-                             used < capacity ? capacity - used : 0);
+            used += spec_describe(&sets[s], &sets[s].options[i], used < capacity ? text + used : NULL,
+                                  used < capacity ? capacity - used : 0);
     return used;
 }

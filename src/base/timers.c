@@ -25,7 +25,7 @@ static int is_earlier(const tw_timer *a, const tw_timer *b)
     return a->time < b->time || (a->time == b->time && a->order < b->order);
 }
 
-static void put(tw_timers *timers, tw_timer *timer, size_t place)
+static void timers_put(tw_timers *timers, tw_timer *timer, size_t place)
 {
     timers->heap[place] = timer;
     timer->place = place;
@@ -34,8 +34,8 @@ static void put(tw_timers *timers, tw_timer *timer, size_t place)
 static void rise(tw_timers *timers, tw_timer *timer, size_t place)
 {
     for (; place > 1 && is_earlier(timer, timers->heap[place / 2]); place /= 2)
-        put(timers, timers->heap[place / 2], place);
-    put(timers, timer, place);
+        timers_put(timers, timers->heap[place / 2], place);
+    timers_put(timers, timer, place);
 }
 
 static void sink(tw_timers *timers, tw_timer *timer, size_t place)
@@ -43,9 +43,9 @@ static void sink(tw_timers *timers, tw_timer *timer, size_t place)
     for (size_t child; (child = 2 * place) <= timers->count; place = child) {
         if (child < timers->count && is_earlier(timers->heap[child + 1], timers->heap[child])) child++;
         if (!is_earlier(timers->heap[child], timer)) break;
-        put(timers, timers->heap[child], place);
+        timers_put(timers, timers->heap[child], place);
     }
-    put(timers, timer, place);
+    timers_put(timers, timer, place);
 }
 
 void tw_timers_disarm(tw_timers *timers, tw_timer *timer)

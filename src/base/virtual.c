@@ -51,7 +51,7 @@ static void join_line(tw_waiters *line, tw_virtual_thread *thread)
     line->last = thread;
 }
 
-static void leave_line(tw_virtual_thread *thread)
+static void virtual_leave_line(tw_virtual_thread *thread)
 {
     tw_waiters *line = thread->line;
     *(thread->previous ? &thread->previous->next : &line->first) = thread->next;
@@ -61,7 +61,7 @@ static void leave_line(tw_virtual_thread *thread)
 
 static void make_runnable(tw_virtual_thread *thread, int woken)
 {
-    leave_line(thread);
+    virtual_leave_line(thread);
     tw_timers_disarm(&thread->all->timers, &thread->timer);
     thread->woken = woken;
     join_line(&thread->all->runnable, thread);
@@ -76,7 +76,7 @@ static void end_wait(tw_timer *timer)
 /* --- the baton ----------------------------------------------------------------------------------------------- */
 
 /* The thread that runs next, after as much time as has to pass for it; NULL when none ever will. */
-static tw_virtual_thread *choose(tw_virtual *all)
+static tw_virtual_thread *virtual_choose(tw_virtual *all)
 {
     while (all->alive && !all->runnable.first) {
         tw_timer *timer = tw_timers_take(&all->timers);
@@ -85,11 +85,11 @@ static tw_virtual_thread *choose(tw_virtual *all)
         timer->fire(timer);
     }
     tw_virtual_thread *next = all->runnable.first;
-    if (next) leave_line(next);
+    if (next) virtual_leave_line(next);
     return next;
 }
 
-static void take(sem_t *baton)
+static void virtual_take(sem_t *baton)
 {
     while (sem_wait(baton) && errno == EINTR) {
     }
@@ -97,7 +97,7 @@ static void take(sem_t *baton)
 
 static void take_baton(tw_virtual_thread *self)
 {
-    take(&self->baton);
+    virtual_take(&self->baton);
     if (self->all->abandoned) pthread_exit(NULL);
 }
 
@@ -112,7 +112,7 @@ int tw_virtual_wait(tw_waiters *line, double deadline, const char *what)
     self->waits_for = what;
     join_line(line, self);
     if (deadline < (double)INFINITY) tw_timers_arm(&self->all->timers, &self->timer, deadline);
-    tw_virtual_thread *next = choose(self->all);
+    tw_virtual_thread *next = virtual_choose(self->all);
     if (next != self) {
         pass_baton(self->all, next);
         take_baton(self);
@@ -139,7 +139,7 @@ void tw_virtual_hasten(tw_waiters *line, double time)
 
 /* --- threads ------------------------------------------------------------------------------------------------- */
 
-static void *live(void *argument)
+static void *virtual_live(void *argument)
 {
     tw_virtual_thread *self = argument;
     tw_virtual *all = self->all;
@@ -149,7 +149,7 @@ static void *live(void *argument)
     self->finished = 1;
     all->alive--;
     tw_virtual_wake_all(&self->joiners);
-    pass_baton(all, choose(all)); /* from here on, self may be freed as soon as this thread has ended */
+    pass_baton(all, virtual_choose(all)); /* from here on, self may be freed as soon as this thread has ended */
     return result;
 }
 
@@ -159,7 +159,7 @@ static int start_real(tw_virtual_thread *thread)
     int error = pthread_attr_init(&attributes);
     if (error) return error;
     error = pthread_attr_setstacksize(&attributes, thread->all->stack_bytes);
-    if (!error) error = pthread_create(&thread->real, &attributes, live, thread);
+    if (!error) error = pthread_create(&thread->real, &attributes, virtual_live, thread);
     pthread_attr_destroy(&attributes);
     return error;
 }
@@ -231,7 +231,7 @@ static void end_all(tw_virtual *all)
 {
     all->abandoned = 1;
     for (tw_virtual_thread *thread = all->oldest; thread; thread = thread->newer)
-        if (thread->line) leave_line(thread); /* lines may lie on the stacks of others */
+        if (thread->line) virtual_leave_line(thread); /* lines may lie on the stacks of others */
     while (all->oldest) {
         sem_post(&all->oldest->baton);
         dismiss(all->oldest);
@@ -262,8 +262,8 @@ static tw_status report_deadlock(const tw_virtual *all)
 
 tw_status tw_virtual_run(tw_virtual *all)
 {
-    pass_baton(all, choose(all));
-    take(&all->over);
+    pass_baton(all, virtual_choose(all));
+    virtual_take(&all->over);
     tw_status status = all->alive ? report_deadlock(all) : TW_OK;
     end_all(all);
     return status;

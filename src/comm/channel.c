@@ -14,7 +14,7 @@ enum {
     SEGMENT = 128 * 1024 /* several of them, which take turns on a line, stay in the cache */
 };
 
-static tw_status create(tw_comm *comm, tw_channel **channel)
+static tw_status channel_create(tw_comm *comm, tw_channel **channel)
 {
     tw_channel *made;
     size_t peers = comm->size < TW_WINDOW ? (size_t)comm->size : TW_WINDOW;
@@ -38,7 +38,7 @@ static tw_status create_with(tw_comm *comm, unsigned more, tw_status take(tw_cha
                              tw_channel **channel)
 {
     tw_channel *made;
-    TW_TRY(create(comm, &made));
+    TW_TRY(channel_create(comm, &made));
     tw_status status = take(made, 1 + more, &made->numbers);
     if (status != TW_OK) {
         tw_channel_destroy(made);
@@ -62,7 +62,7 @@ tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **cha
 
 tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel)
 {
-    TW_TRY(create(first->comm, channel));
+    TW_TRY(channel_create(first->comm, channel));
     (*channel)->number = first->number + behind;
     (*channel)->numbers = first->numbers;
     return TW_OK;

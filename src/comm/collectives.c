@@ -115,7 +115,7 @@ static chunk segment_of(const reduction *all, int owner, size_t segment)
 
 /* Where rank `rank`'s part of this rank's own segment lies: its own stays in place, the others' are in scratch, those
  * of one segment beside those of the next. */
-static unsigned char *part_of(const reduction *all, size_t segment, int rank, chunk own)
+static unsigned char *collectives_part_of(const reduction *all, size_t segment, int rank, chunk own)
 {
     int self = all->channel->comm->rank;
     if (rank == self) return all->values + own.start * all->width;
@@ -128,7 +128,8 @@ static void receive_part(const reduction *all, size_t segment, int step)
     int peer = rank_before(all->channel, step);
     chunk own = segment_of(all, all->channel->comm->rank, segment);
     if (own.count)
-        tw_channel_start_receive(all->channel, peer, part_of(all, segment, peer, own), own.count * all->width, NULL);
+        tw_channel_start_receive(all->channel, peer, collectives_part_of(all, segment, peer, own),
+                                 own.count * all->width, NULL);
 }
 
 static void send_values(const reduction *all, int peer, chunk what)
@@ -150,7 +151,7 @@ static void receive_sum(const reduction *all, int peer, chunk what)
                                  NULL);
 }
 
-static void widen(tw_dtype dtype, float *dst, const void *src, size_t count)
+static void collectives_widen(tw_dtype dtype, float *dst, const void *src, size_t count)
 {
     if (dtype == TW_F16)
         tw_kernels_best()->from_fp16(dst, src, count);
@@ -173,7 +174,7 @@ static void narrow(tw_dtype dtype, void *dst, const float *src, size_t count)
 static void add_part(tw_dtype dtype, float *sum, const void *part, size_t count)
 {
     float wide[SUM_BLOCK];
-    if (dtype != TW_F32) widen(dtype, wide, part, count);
+    if (dtype != TW_F32) collectives_widen(dtype, wide, part, count);
     tw_kernels_best()->add(sum, dtype == TW_F32 ? part : wide, count);
 }
 
@@ -184,15 +185,15 @@ static void sum_parts(const reduction *all, size_t segment, chunk own)
     float sum[SUM_BLOCK];
     for (size_t start = 0; ranks > 1 && start < own.count; start += SUM_BLOCK) {
         size_t left = own.count - start, block = left < SUM_BLOCK ? left : SUM_BLOCK, at = start * all->width;
-        widen(all->dtype, sum, part_of(all, segment, 0, own) + at, block);
+        collectives_widen(all->dtype, sum, collectives_part_of(all, segment, 0, own) + at, block);
         for (int rank = 1; rank < ranks; rank++)
-            add_part(all->dtype, sum, part_of(all, segment, rank, own) + at, block);
-        narrow(all->dtype, part_of(all, segment, self, own) + at, sum, block);
+            add_part(all->dtype, sum, collectives_part_of(all, segment, rank, own) + at, block);
+        narrow(all->dtype, collectives_part_of(all, segment, self, own) + at, sum, block);
     }
 }
 
 /* The next may begin to send: of this one only sums are to go. */
-static void leave_line(const tw_channel *channel)
+static void collectives_leave_line(const tw_channel *channel)
 {
     if (channel->leave_line) channel->leave_line(channel->leave_context);
 }
@@ -229,7 +230,7 @@ static tw_status spread_sums(const reduction *all)
 
 static tw_status exchange_small(const reduction *all)
 {
-    leave_line(all->channel); /* it hardly uses it */
+    collectives_leave_line(all->channel); /* it hardly uses it */
     TW_TRY(exchange_chunks(all));
     sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
     return spread_sums(all);
@@ -294,7 +295,7 @@ static tw_status exchange_segments(const reduction *all)
                 sum_parts(all, round - DEPTH, segment_of(all, channel->comm->rank, round - DEPTH));
         }
         TW_TRY(exchange_round(all, round, &started[round % DEPTH]));
-        if (round + 1 == all->segments) leave_line(channel);
+        if (round + 1 == all->segments) collectives_leave_line(channel);
     }
     return tw_channel_finish(channel);
 }

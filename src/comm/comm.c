@@ -22,7 +22,7 @@ static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, t
     return tw_need(comm, "comm");
 }
 
-static tw_status create(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
+static tw_status comm_create(const tw_transport_ops *ops, void *self, int rank, int size, tw_comm **comm)
 {
     tw_comm *made;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
@@ -55,7 +55,7 @@ tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int ran
     tw_transport_ops known;
     TW_TRY(read_ops(ops, &known));
     tw_status status = check_custom(&known, rank, size, comm);
-    if (status == TW_OK) status = create(&known, self, rank, size, comm);
+    if (status == TW_OK) status = comm_create(&known, self, rank, size, comm);
     if (status != TW_OK) known.destroy(self);
     return status;
 }

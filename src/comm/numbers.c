@@ -44,7 +44,7 @@ static void spoil(const tw_comm *comm, unsigned first, unsigned count)
 }
 
 /* Takes the place of those that were in use before, which have no message on its way. */
-static void enter(tw_comm *comm, tw_numbers *made)
+static void numbers_enter(tw_comm *comm, tw_numbers *made)
 {
     tw_numbers **link = &comm->numbers;
     while (*link && (*link)->first < made->first + made->count) {
@@ -63,7 +63,7 @@ static void enter(tw_comm *comm, tw_numbers *made)
 
 /* ---- what all agree on ------------------------------------------------------------------------------------------- */
 
-static tw_status check(const proposal *heard, int sender)
+static tw_status numbers_check(const proposal *heard, int sender)
 {
     if (heard->least <= heard->most && heard->most <= MOST && heard->few && heard->few <= heard->many &&
         heard->many <= MOST)
@@ -73,7 +73,7 @@ static tw_status check(const proposal *heard, int sender)
                    heard->few, heard->many, heard->least, heard->most);
 }
 
-static void add(proposal *all, const proposal *heard)
+static void numbers_add(proposal *all, const proposal *heard)
 {
     if (heard->least < all->least) all->least = heard->least;
     if (heard->most > all->most) all->most = heard->most;
@@ -91,18 +91,18 @@ static tw_status combine(tw_channel *channel, proposal *all)
         if (self + bit >= ranks) continue;
         tw_channel_start_receive(channel, self + bit, &heard, sizeof heard, NULL);
         TW_TRY(tw_channel_finish(channel));
-        TW_TRY(check(&heard, tw_comm_name(channel->comm, self + bit)));
-        add(all, &heard);
+        TW_TRY(numbers_check(&heard, tw_comm_name(channel->comm, self + bit)));
+        numbers_add(all, &heard);
     }
     if (self) tw_channel_start_send(channel, self - bit, all, sizeof *all);
     TW_TRY(tw_channel_finish(channel));
     TW_TRY(tw_channel_broadcast_into(channel, 0, all, sizeof *all));
-    return check(all, tw_comm_name(channel->comm, 0));
+    return numbers_check(all, tw_comm_name(channel->comm, 0));
 }
 
 /* What comes out is the same on all ranks, and so is what follows from it. All get at last to numbers that none has
  * had. */
-static tw_status agree(tw_channel *channel, tw_numbers *made)
+static tw_status numbers_agree(tw_channel *channel, tw_numbers *made)
 {
     tw_comm *comm = channel->comm;
     for (unsigned from = 0;;) {
@@ -125,7 +125,7 @@ static tw_status agree(tw_channel *channel, tw_numbers *made)
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-static tw_status create(unsigned count, tw_numbers **created)
+static tw_status numbers_create(unsigned count, tw_numbers **created)
 {
     tw_numbers *made;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
@@ -139,10 +139,10 @@ tw_status tw_numbers_take(tw_channel *channel, unsigned count, tw_numbers **numb
 {
     tw_comm *comm = channel->comm;
     tw_numbers *made;
-    TW_TRY(create(count, &made));
+    TW_TRY(numbers_create(count, &made));
     tw_mutex_lock(&comm->mutex);
     made->first = comm->numbers_end;
-    enter(comm, made);
+    numbers_enter(comm, made);
     tw_mutex_unlock(&comm->mutex);
     *numbers = made;
     return TW_OK;
@@ -152,15 +152,15 @@ tw_status tw_numbers_agree(tw_channel *channel, unsigned count, tw_numbers **num
 {
     tw_comm *comm = channel->comm;
     tw_numbers *made;
-    TW_TRY(create(count, &made));
+    TW_TRY(numbers_create(count, &made));
     channel->number = AGREEING;
-    tw_status status = agree(channel, made);
+    tw_status status = numbers_agree(channel, made);
     if (status != TW_OK) {
         tw_free(made);
         return status;
     }
     tw_mutex_lock(&comm->mutex);
-    enter(comm, made);
+    numbers_enter(comm, made);
     tw_mutex_unlock(&comm->mutex);
     *numbers = made;
     return TW_OK;

@@ -61,7 +61,7 @@ static void *search(const char *name)
     return library;
 }
 
-static tw_status load(const char *name, void **library)
+static tw_status open_load(const char *name, void **library)
 {
     char path[PATH_BYTES];
     *library = find_beside(name, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : search(name);
@@ -107,7 +107,7 @@ tw_status tw_comm_open(const char *name, tw_comm **comm)
     TW_TRY(tw_need(comm, "comm"));
     TW_TRY(check_name(name));
     TW_TRY(check_seal(name));
-    TW_TRY(load(name, &library));
+    TW_TRY(open_load(name, &library));
     void *symbol = dlsym(library, TW_TRANSPORT_ENTRY);
     if (!symbol) {
         dlclose(library);

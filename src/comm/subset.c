@@ -32,7 +32,7 @@ typedef struct message {
     uint32_t check; /* a send's */
 } message;
 
-static tw_status take_message(member *me, message **taken)
+static tw_status subset_take_message(member *me, message **taken)
 {
     tw_mutex_lock(&me->mutex);
     tw_status status = tw_pool_take(&me->messages, taken);
@@ -47,12 +47,12 @@ static void give_message(member *me, message *one)
     tw_mutex_unlock(&me->mutex);
 }
 
-static tw_status start(member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
+static tw_status subset_start(member *me, unsigned channel, message what, const void *src, void *dst, void **handle)
 {
     tw_comm *whole = me->whole;
     unsigned number = me->first_channel + channel;
     message *kept;
-    TW_TRY(take_message(me, &kept));
+    TW_TRY(subset_take_message(me, &kept));
     *kept = what;
     tw_status status =
         what.outgoing
@@ -68,21 +68,21 @@ static tw_status start(member *me, unsigned channel, message what, const void *s
     return status;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status subset_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                   void **handle)
 {
     member *me = self;
     message what = {.peer = me->ranks[peer], .outgoing = 1, .size = size, .check = check};
-    return start(me, channel, what, src, NULL, handle);
+    return subset_start(me, channel, what, src, NULL, handle);
 }
 
-static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status subset_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
     member *me = self;
-    return start(me, channel, (message){.peer = me->ranks[peer], .size = capacity}, NULL, dst, handle);
+    return subset_start(me, channel, (message){.peer = me->ranks[peer], .size = capacity}, NULL, dst, handle);
 }
 
-static int poll_request(void *self, void *handle, double timeout)
+static int subset_poll_request(void *self, void *handle, double timeout)
 {
     const member *me = self;
     return me->whole->ops.poll(me->whole->self, ((message *)handle)->request, timeout);
@@ -112,7 +112,7 @@ static tw_status wait_whole(const member *me, const message *one, double timeout
     return status;
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+static tw_status subset_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     const member *me = self;
     message one = *(message *)handle;
@@ -139,13 +139,13 @@ static uint64_t signs(void *self, int peer, int ask)
     return me->whole->ops.signs(me->whole->self, me->ranks[peer], ask);
 }
 
-static void leave(void *self)
+static void subset_leave(void *self)
 {
     const member *me = self;
     if (!me->watch.look) tw_comm_withdraw(me->whole);
 }
 
-static void destroy(void *self)
+static void subset_destroy(void *self)
 {
     member *me = self;
     tw_pool_free(&me->messages);
@@ -159,12 +159,12 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                   .version = TW_TRANSPORT_VERSION,
                                   .name = whole->ops.name,
-                                  .start_send = start_send,
-                                  .start_recv = start_recv,
-                                  .wait = wait_request,
-                                  .poll = poll_request,
-                                  .leave = leave,
-                                  .destroy = destroy,
+                                  .start_send = subset_start_send,
+                                  .start_recv = subset_start_recv,
+                                  .wait = subset_wait_request,
+                                  .poll = subset_poll_request,
+                                  .leave = subset_leave,
+                                  .destroy = subset_destroy,
                                   .signs = whole->ops.signs ? signs : NULL};
     member *me;
     int own = 0;

@@ -163,7 +163,7 @@ static void clear_mailbox(const group *all, endpoint *box, int rank)
 }
 
 /* The rank takes no more part: whoever waits for it, now or later, is told. */
-static void leave(void *self)
+static void threads_leave(void *self)
 {
     const seat *me = self;
     const group *all = me->group;
@@ -186,7 +186,7 @@ static tw_status fail_request(const seat *me, int peer, outcome result, double t
     }
 }
 
-static tw_status start(seat *me, int peer, request what, void **handle)
+static tw_status threads_start(seat *me, int peer, request what, void **handle)
 {
     endpoint *home = &me->group->endpoints[me->rank];
     request *one;
@@ -200,20 +200,20 @@ static tw_status start(seat *me, int peer, request what, void **handle)
     return TW_OK;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status threads_start_send(void *self, int peer, unsigned channel, const void *src, size_t size,
+                                    uint32_t check, void **handle)
 {
     seat *me = self;
     request what = {.sender = me->rank, .receiver = peer, .is_send = 1, .channel = channel, .src = src, .size = size};
     what.check = check;
-    return start(me, peer, what, handle);
+    return threads_start(me, peer, what, handle);
 }
 
-static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status threads_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
     seat *me = self;
     request what = {.sender = peer, .receiver = me->rank, .channel = channel, .dst = dst, .size = capacity};
-    return start(me, peer, what, handle);
+    return threads_start(me, peer, what, handle);
 }
 
 /* PENDING when the deadline passed first. */
@@ -228,14 +228,14 @@ static outcome sleep_until_settled(endpoint *home, request *one, double deadline
     return result;
 }
 
-static int poll_request(void *self, void *handle, double timeout)
+static int threads_poll_request(void *self, void *handle, double timeout)
 {
     const seat *me = self;
     endpoint *home = &me->group->endpoints[me->rank];
     return sleep_until_settled(home, handle, tw_clock() + timeout) != PENDING;
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+static tw_status threads_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     seat *me = self;
     request *one = handle;
@@ -260,7 +260,7 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
 
 /* --- the group ----------------------------------------------------------------------------------------------- */
 
-static void release(group *all)
+static void threads_release(group *all)
 {
     if (atomic_fetch_sub(&all->references, 1) > 1) return;
     for (int r = 0; r < all->size; r++) {
@@ -277,23 +277,23 @@ static void release(group *all)
     tw_free(all);
 }
 
-static void destroy(void *self)
+static void threads_destroy(void *self)
 {
     seat *me = self;
-    leave(me);
-    release(me->group);
+    threads_leave(me);
+    threads_release(me->group);
     tw_free(me);
 }
 
 static const tw_transport_ops threads = {.struct_size = sizeof(tw_transport_ops),
                                          .version = TW_TRANSPORT_VERSION,
                                          .name = "threads",
-                                         .start_send = start_send,
-                                         .start_recv = start_recv,
-                                         .wait = wait_request,
-                                         .poll = poll_request,
-                                         .leave = leave,
-                                         .destroy = destroy};
+                                         .start_send = threads_start_send,
+                                         .start_recv = threads_start_recv,
+                                         .wait = threads_wait_request,
+                                         .poll = threads_poll_request,
+                                         .leave = threads_leave,
+                                         .destroy = threads_destroy};
 
 static tw_status create_endpoint(endpoint *rank)
 {
@@ -317,11 +317,11 @@ static tw_status create_group(int size, group **created)
     if (status == TW_OK)
         *created = all;
     else
-        release(all);
+        threads_release(all);
     return status;
 }
 
-static tw_status join(group *all, int rank, tw_comm **comm)
+static tw_status threads_join(group *all, int rank, tw_comm **comm)
 {
     seat *me;
     TW_TRY(tw_allocate(1, sizeof *me, &me));
@@ -333,7 +333,7 @@ static tw_status join(group *all, int rank, tw_comm **comm)
 static tw_status join_all(group *all, tw_comm **comms)
 {
     for (int r = 0; r < all->size; r++) {
-        tw_status status = join(all, r, &comms[r]);
+        tw_status status = threads_join(all, r, &comms[r]);
         if (status == TW_OK) continue;
         while (r--) tw_comm_destroy(comms[r]);
         return status;
@@ -355,6 +355,6 @@ tw_status tw_comm_create_threads(int size, tw_comm **comms)
         if (status == TW_OK) memcpy(comms, made, (size_t)size * sizeof *made);
         tw_free(made);
     }
-    release(all);
+    threads_release(all);
     return status;
 }

@@ -19,7 +19,7 @@ static int is_word(const char *text, size_t most)
     return length > 0 && length <= most && strchr(LETTERS, text[0]) && strspn(text, LETTERS "0123456789_") == length;
 }
 
-static tw_status refuse(const tw_scheme_definition *definition, const char *why)
+static tw_status outside_refuse(const tw_scheme_definition *definition, const char *why)
 {
     return tw_fail(TW_ERROR_ARGUMENT, "scheme %s: %s", definition->name, why);
 }
@@ -52,7 +52,7 @@ static tw_status check_option(const tw_scheme_definition *definition, const tw_s
 {
     size_t width = width_of((int)row->kind), size = definition->self_size;
     if (!is_word(row->key, MOST_NAME))
-        return refuse(definition, "an option's key must be a word of lower-case letters");
+        return outside_refuse(definition, "an option's key must be a word of lower-case letters");
     if (width == 0 || width > size || row->offset > size - width || row->offset % width != 0)
         return tw_fail(TW_ERROR_ARGUMENT, "scheme %s: option %s does not lie in its struct of %zu bytes",
                        definition->name, row->key, size);
@@ -99,7 +99,7 @@ static tw_status make_options(tw_outside *made, const tw_scheme_ops *form)
 {
     const tw_scheme_definition *definition = &made->definition;
     tw_option *options;
-    if (definition->option_count > MOST_OPTIONS) return refuse(definition, "a scheme has at most 64 options");
+    if (definition->option_count > MOST_OPTIONS) return outside_refuse(definition, "a scheme has at most 64 options");
     if (definition->option_count) TW_TRY(tw_need(definition->options, "options"));
     TW_TRY(tw_allocate(definition->option_count + form->option_count, sizeof *options, &options));
     made->ops.options = options;
@@ -111,24 +111,24 @@ static tw_status make_options(tw_outside *made, const tw_scheme_ops *form)
 
 /* ---- the definition ---------------------------------------------------------------------------------------------- */
 
-static tw_status check(const tw_scheme_definition *definition)
+static tw_status outside_check(const tw_scheme_definition *definition)
 {
     if (!is_word(definition->name, MOST_NAME))
         return tw_fail(TW_ERROR_ARGUMENT,
                        "a scheme's name has lower-case letters, digits and _, a letter first, and at most %d of them",
                        MOST_NAME);
-    if (!definition->summary) return refuse(definition, "it lacks its summary");
+    if (!definition->summary) return outside_refuse(definition, "it lacks its summary");
     if (!form_of(definition))
-        return refuse(definition, "it must have the functions of one form, all of them, and none of another");
+        return outside_refuse(definition, "it must have the functions of one form, all of them, and none of another");
     return TW_OK;
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void outside_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     tw_outside_definition(scheme)->plan(tw_outside_self(scheme), scheme, tensor, text, capacity);
 }
 
-static void settle(tw_scheme *scheme)
+static void outside_settle(tw_scheme *scheme)
 {
     tw_outside_definition(scheme)->settle(tw_outside_self(scheme), scheme);
 }
@@ -143,11 +143,11 @@ static double clip(const tw_scheme *scheme)
     return tw_outside_definition(scheme)->clip(tw_outside_self(scheme));
 }
 
-static tw_status fill(tw_outside *made, const tw_scheme_definition *given)
+static tw_status outside_fill(tw_outside *made, const tw_scheme_definition *given)
 {
     tw_scheme_definition *definition = &made->definition;
     TW_TRY(tw_read_known(definition, sizeof *definition, given, given->struct_size, "tw_scheme_definition"));
-    TW_TRY(check(definition));
+    TW_TRY(outside_check(definition));
     const tw_scheme_ops *form = form_of(definition);
     made->self_offset = (form->struct_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     made->ops = *form;
@@ -160,8 +160,8 @@ static tw_status fill(tw_outside *made, const tw_scheme_definition *given)
     made->ops.outside = made;
     if (definition->accumulate) made->ops.one_pass = 0; /* it looks at nothing on its way */
     if (definition->momentum) made->ops.momentum = momentum;
-    if (definition->plan) made->ops.plan = plan;
-    if (definition->settle) made->ops.settle = settle;
+    if (definition->plan) made->ops.plan = outside_plan;
+    if (definition->settle) made->ops.settle = outside_settle;
     if (definition->clip) made->ops.clip = clip;
     TW_TRY(make_options(made, form));
     return tw_scheme_options_check(&made->ops);
@@ -172,7 +172,7 @@ tw_status tw_outside_make(const tw_scheme_definition *definition, tw_outside **o
     tw_outside *made;
     TW_TRY(tw_need(definition, "definition"));
     TW_TRY(tw_allocate(1, sizeof *made, &made));
-    tw_status status = fill(made, definition);
+    tw_status status = outside_fill(made, definition);
     if (status == TW_OK)
         *out = made;
     else

@@ -42,7 +42,7 @@ static void accumulate_plainly(tw_sparse *sparse, size_t tensor)
         source.pass(source.context, first, n - first < BLOCK ? n - first : BLOCK, INFINITY, index, value);
 }
 
-static void accumulate(tw_sparse *sparse, size_t tensor)
+static void outside_chosen_accumulate(tw_sparse *sparse, size_t tensor)
 {
     tw_scheme *scheme = &sparse->scheme;
     const tw_scheme_definition *definition = tw_outside_definition(scheme);
@@ -74,11 +74,11 @@ static void note_fault(chosen *self, size_t tensor)
     support->count = 0;
 }
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void outside_chosen_take(tw_sparse *sparse, size_t tensor)
 {
     tw_scheme *scheme = &sparse->scheme;
     tw_support *support = &sparse->support[tensor];
-    accumulate(sparse, tensor);
+    outside_chosen_accumulate(sparse, tensor);
     support->count = tw_outside_definition(scheme)->choose(tw_outside_self(scheme), scheme, tensor,
                                                            tw_sparse_residual(sparse, tensor), support->most,
                                                            support->index, support->value);
@@ -86,7 +86,7 @@ static void take(tw_sparse *sparse, size_t tensor)
     tw_sparse_send(sparse, tensor);
 }
 
-static void complete(tw_sparse *sparse)
+static void outside_chosen_complete(tw_sparse *sparse)
 {
     chosen *self = (chosen *)sparse;
     int nesterov = 0;
@@ -95,7 +95,7 @@ static void complete(tw_sparse *sparse)
     tw_velocity_apply(&self->velocity, momentum, nesterov);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status outside_chosen_create(tw_scheme *scheme)
 {
     chosen *self = (chosen *)scheme;
     double density = tw_outside_definition(scheme)->density(tw_outside_self(scheme));
@@ -107,14 +107,14 @@ static tw_status create(tw_scheme *scheme)
                                    .least = 1,
                                    .feedback = self->feedback,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = take,
-                                   .complete = complete};
+                                   .take = outside_chosen_take,
+                                   .complete = outside_chosen_complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
     if (has_momentum(self)) TW_TRY(tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers));
     return tw_outside_create(scheme);
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status outside_chosen_next(tw_scheme *scheme, tw_round *round)
 {
     chosen *self = (chosen *)scheme;
     if (has_momentum(self) && scheme->phase == 0) tw_velocity_mark(&self->velocity);
@@ -122,21 +122,21 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return *self->fault ? tw_fail(TW_ERROR_ARGUMENT, "%s", self->fault) : status;
 }
 
-static void revert(tw_scheme *scheme)
+static void outside_chosen_revert(tw_scheme *scheme)
 {
     if (has_momentum((chosen *)scheme)) tw_velocity_revert(&((chosen *)scheme)->velocity);
     tw_sparse_revert(scheme);
     if (scheme->taken) tw_outside_revert(scheme);
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status outside_chosen_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     TW_TRY(tw_sparse_walk(scheme, visitor));
     if (has_momentum((chosen *)scheme)) TW_TRY(tw_velocity_walk(&((chosen *)scheme)->velocity, visitor));
     return tw_outside_walk(scheme, visitor);
 }
 
-static void destroy(tw_scheme *scheme)
+static void outside_chosen_destroy(tw_scheme *scheme)
 {
     tw_outside_destroy(scheme);
     tw_velocity_destroy(&((chosen *)scheme)->velocity);
@@ -148,18 +148,18 @@ const tw_scheme_ops tw_outside_chosen = {
     .struct_size = sizeof(chosen),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
+    .create = outside_chosen_create,
+    .next = outside_chosen_next,
+    .revert = outside_chosen_revert,
+    .walk = outside_chosen_walk,
     .plan = tw_sparse_plan,
-    .destroy = destroy,
+    .destroy = outside_chosen_destroy,
 };
 
 size_t tw_scheme_choose_largest(tw_scheme *scheme, size_t tensor, const float *values, size_t most, float above,
                                 uint32_t *index, float *value)
 {
-    int is_chosen = scheme && scheme->ops->create == create;
+    int is_chosen = scheme && scheme->ops->create == outside_chosen_create;
     if (!is_chosen || !values || !index || !value || !tw_scheme_is_compressed(scheme, tensor)) return 0;
     tw_sparse *sparse = (tw_sparse *)scheme;
     tw_support *support = &sparse->support[tensor];

@@ -24,7 +24,7 @@ static const tw_option options[] = {
     TW_OPTION_EXCHANGE,
 };
 
-static size_t smaller(size_t a, size_t b)
+static size_t outside_coded_smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -36,8 +36,8 @@ static size_t bytes(const tw_scheme *scheme, size_t n)
     return tw_outside_definition(scheme)->section_bytes(tw_outside_self(scheme), n);
 }
 
-static void decode(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                   float *values)
+static void outside_coded_decode(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                                 size_t count, float *values)
 {
     tw_outside_definition(scheme)->decode(tw_outside_self(scheme), section, n, first, count, values);
 }
@@ -47,8 +47,8 @@ static void settle_residual(const tw_scheme *scheme, const tw_quantised_part *pa
 {
     float sent[BLOCK];
     for (size_t first = 0; first < part->n; first += BLOCK) {
-        size_t count = smaller(part->n - first, BLOCK);
-        decode(scheme, section, part->n, first, count, sent);
+        size_t count = outside_coded_smaller(part->n - first, BLOCK);
+        outside_coded_decode(scheme, section, part->n, first, count, sent);
         tw_kernels_best()->quantise->accumulate(part->residual + first, sent, count, -1);
     }
 }
@@ -61,7 +61,7 @@ static uint64_t noise_of(const tw_scheme *scheme, const tw_quantised_part *part)
     return (uint64_t)words[1] << 32 | words[0];
 }
 
-static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
+static void outside_coded_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const tw_scheme *scheme = &quantised->scheme;
     float *values = part->residual ? part->residual : ((coded *)quantised)->scratch;
@@ -72,34 +72,35 @@ static void encode(tw_quantised *quantised, const tw_quantised_part *part, unsig
 }
 
 /* Whatever the bytes are, no value of them that is not finite is added. */
-static const char *check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
+static const char *outside_coded_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     const tw_scheme_definition *definition = tw_outside_definition(scheme);
     const char *wrong = definition->inspect ? definition->inspect(tw_outside_self(scheme), section, n) : NULL;
     float values[BLOCK];
     *largest = 0;
     for (size_t first = 0; !wrong && first < n; first += BLOCK) {
-        size_t count = smaller(n - first, BLOCK);
-        decode(scheme, section, n, first, count, values);
+        size_t count = outside_coded_smaller(n - first, BLOCK);
+        outside_coded_decode(scheme, section, n, first, count, values);
         if (!tw_kernels_best()->all_finite(values, count)) return "it holds NaN or infinity";
         *largest = fmaxf(*largest, tw_kernels_best()->quantise->peak(values, count));
     }
     return wrong;
 }
 
-static void add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count, float *sum)
+static void outside_coded_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                              size_t count, float *sum)
 {
     float values[BLOCK];
-    decode(scheme, section, n, first, count, values);
+    outside_coded_decode(scheme, section, n, first, count, values);
     tw_kernels_best()->add(sum, values, count);
 }
 
 static const tw_quantised_ops sections = {
     .block = BLOCK,
     .bytes = bytes,
-    .encode = encode,
-    .check = check,
-    .add = add,
+    .encode = outside_coded_encode,
+    .check = outside_coded_check,
+    .add = outside_coded_add,
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -119,13 +120,13 @@ static tw_status check_zeros(const tw_scheme *scheme)
     unsigned char *section;
     float largest;
     TW_TRY(tw_allocate(bytes(scheme, BLOCK), 1, &section));
-    const char *wrong = check(scheme, section, BLOCK, &largest);
+    const char *wrong = outside_coded_check(scheme, section, BLOCK, &largest);
     tw_free(section);
     if (!wrong && largest == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "scheme %s: a section of zero bytes must say zeros", scheme->ops->name);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status outside_coded_create(tw_scheme *scheme)
 {
     coded *self = (coded *)scheme;
     TW_TRY(tw_quantised_create(scheme, &sections, self->feedback));
@@ -134,20 +135,20 @@ static tw_status create(tw_scheme *scheme)
     return check_zeros(scheme); /* decode may need what the definition's create has made */
 }
 
-static void destroy(tw_scheme *scheme)
+static void outside_coded_destroy(tw_scheme *scheme)
 {
     tw_outside_destroy(scheme);
     tw_free(((coded *)scheme)->scratch);
     tw_quantised_destroy(scheme);
 }
 
-static void revert(tw_scheme *scheme)
+static void outside_coded_revert(tw_scheme *scheme)
 {
     tw_quantised_revert(scheme);
     if (scheme->finite) tw_outside_revert(scheme);
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status outside_coded_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     TW_TRY(tw_quantised_walk(scheme, visitor));
     return tw_outside_walk(scheme, visitor);
@@ -157,10 +158,10 @@ const tw_scheme_ops tw_outside_coded = {
     .struct_size = sizeof(coded),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = outside_coded_create,
     .next = tw_quantised_next,
-    .revert = revert,
-    .walk = walk,
+    .revert = outside_coded_revert,
+    .walk = outside_coded_walk,
     .plan = tw_quantised_plan,
-    .destroy = destroy,
+    .destroy = outside_coded_destroy,
 };

@@ -21,7 +21,7 @@ static void begin_anew(void)
     pthread_mutex_init(&adding, NULL);
 }
 
-static void watch_forks(void)
+static void outside_list_watch_forks(void)
 {
     pthread_atfork(NULL, NULL, begin_anew);
 }
@@ -51,7 +51,7 @@ static tw_status make_all(const tw_scheme_definition *const *definitions, size_t
     return TW_OK;
 }
 
-static tw_status add(const tw_scheme_definition *const *definitions, size_t count)
+static tw_status outside_list_add(const tw_scheme_definition *const *definitions, size_t count)
 {
     size_t before = atomic_load_explicit(&listed, memory_order_relaxed);
     tw_outside **made = list + before;
@@ -66,9 +66,9 @@ static tw_status add(const tw_scheme_definition *const *definitions, size_t coun
 
 tw_status tw_outside_register(const tw_scheme_definition *const *definitions, size_t count)
 {
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, outside_list_watch_forks);
     pthread_mutex_lock(&adding);
-    tw_status status = add(definitions, count);
+    tw_status status = outside_list_add(definitions, count);
     pthread_mutex_unlock(&adding);
     return status;
 }

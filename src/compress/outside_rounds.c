@@ -16,7 +16,7 @@ typedef struct rounds {
     tw_dense leftovers;
 } rounds;
 
-static tw_status create(tw_scheme *scheme)
+static tw_status outside_rounds_create(tw_scheme *scheme)
 {
     rounds *self = (rounds *)scheme;
     for (size_t i = 0; i < scheme->count; i++)
@@ -25,7 +25,7 @@ static tw_status create(tw_scheme *scheme)
     return tw_outside_create(scheme);
 }
 
-static void destroy(tw_scheme *scheme)
+static void outside_rounds_destroy(tw_scheme *scheme)
 {
     tw_outside_destroy(scheme);
     tw_dense_destroy(&((rounds *)scheme)->leftovers);
@@ -80,7 +80,7 @@ static void look_at_sums(tw_scheme *scheme)
             scheme->skipped = !tw_kernels_best()->all_finite(scheme->gradients[i], scheme->tensors[i].count);
 }
 
-static tw_status ask(rounds *self, int phase, tw_round *round)
+static tw_status outside_rounds_ask(rounds *self, int phase, tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
     self->has_begun = 1;
@@ -93,7 +93,7 @@ static tw_status ask(rounds *self, int phase, tw_round *round)
     return TW_OK;
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status outside_rounds_next(tw_scheme *scheme, tw_round *round)
 {
     rounds *self = (rounds *)scheme;
     int phase = scheme->phase++;
@@ -103,37 +103,37 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
         scheme->skipped = !tw_dense_unpack(&self->leftovers);
         return TW_OK;
     }
-    if (self->compressed) TW_TRY(ask(self, phase, round));
+    if (self->compressed) TW_TRY(outside_rounds_ask(self, phase, round));
     if (round->kind != TW_ROUND_DONE || scheme->skipped || !self->leftovers.count) return TW_OK;
     self->is_last = 1;
     tw_leftovers_pack(&self->leftovers, round);
     return TW_OK;
 }
 
-static void revert(tw_scheme *scheme)
+static void outside_rounds_revert(tw_scheme *scheme)
 {
     rounds *self = (rounds *)scheme;
     if (self->has_begun) tw_outside_revert(scheme);
     tw_dense_revert(&self->leftovers);
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status outside_rounds_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     TW_TRY(tw_outside_walk(scheme, visitor));
     return tw_dense_walk(&((rounds *)scheme)->leftovers, visitor);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void outside_rounds_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     snprintf(text, capacity, "%s: %zu elements", scheme->ops->name, scheme->tensors[tensor].count);
 }
 
 const tw_scheme_ops tw_outside_rounds = {
     .struct_size = sizeof(rounds),
-    .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .create = outside_rounds_create,
+    .next = outside_rounds_next,
+    .revert = outside_rounds_revert,
+    .walk = outside_rounds_walk,
+    .plan = outside_rounds_plan,
+    .destroy = outside_rounds_destroy,
 };

@@ -96,7 +96,7 @@ typedef struct taker {
     int old, first;
 } taker;
 
-static tw_status refuse(const tw_remembered *entry, const taker *self)
+static tw_status regroup_refuse(const tw_remembered *entry, const taker *self)
 {
     return tw_fail(TW_ERROR_STATE, "%s/%s has no place among %d ranks, where the tensor is exchanged in another way",
                    entry->what, entry->tensor, self->to->size);
@@ -107,7 +107,7 @@ static tw_status copy_over(const taker *self, const tw_remembered *entry)
     tw_remembered place;
     if (!find(self->scheme, entry->what, entry->tensor, &place) || place.kind != entry->kind ||
         place.dtype != entry->dtype || place.count != entry->count)
-        return refuse(entry, self);
+        return regroup_refuse(entry, self);
     memcpy(place.data, entry->data, bytes_of(entry));
     return TW_OK;
 }
@@ -115,7 +115,7 @@ static tw_status copy_over(const taker *self, const tw_remembered *entry)
 static tw_status compare(const taker *self, const tw_remembered *entry)
 {
     tw_remembered place;
-    if (!find(self->scheme, entry->what, entry->tensor, &place)) return refuse(entry, self);
+    if (!find(self->scheme, entry->what, entry->tensor, &place)) return regroup_refuse(entry, self);
     if (memcmp(place.data, entry->data, bytes_of(entry)) == 0) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s/%s is not what rank %d has there, though it is the same on all ranks of a run",
                    entry->what, entry->tensor, self->first);
@@ -142,7 +142,7 @@ static int find_place(const taker *self, const tw_remembered *entry, tw_remember
     return entry->joins && find(self->scheme, entry->joins, entry->tensor, place);
 }
 
-static int holds(const tw_remembered *place, const tw_remembered *entry)
+static int regroup_holds(const tw_remembered *place, const tw_remembered *entry)
 {
     return place->kind == TW_STATE_ADDS && place->dtype == entry->dtype && !place->is_piece &&
            entry->first <= place->count && entry->count <= place->count - entry->first;
@@ -166,13 +166,13 @@ static void add_halves(const tw_remembered *entry, double part, uint16_t *dst)
         dst[i] = tw_to_bf16((float)(tw_from_bf16(dst[i]) + part * value_at(entry, i)));
 }
 
-static tw_status add(const taker *self, const tw_remembered *entry)
+static tw_status regroup_add(const taker *self, const tw_remembered *entry)
 {
     double part = (double)tw_regrouping_common(self->to, self->old) / self->to->size;
     tw_remembered place;
     if (part == 0 || is_nothing(entry)) return TW_OK;
-    if (!find_place(self, entry, &place)) return entry->is_rounding ? TW_OK : refuse(entry, self);
-    if (!holds(&place, entry)) return refuse(entry, self);
+    if (!find_place(self, entry, &place)) return entry->is_rounding ? TW_OK : regroup_refuse(entry, self);
+    if (!regroup_holds(&place, entry)) return regroup_refuse(entry, self);
     if (entry->dtype == TW_F64)
         add_doubles(entry, part, (double *)place.data + entry->first);
     else if (entry->dtype == TW_BF16)
@@ -182,12 +182,12 @@ static tw_status add(const taker *self, const tw_remembered *entry)
     return TW_OK;
 }
 
-static tw_status average(const taker *self, const tw_remembered *entry)
+static tw_status regroup_average(const taker *self, const tw_remembered *entry)
 {
     tw_remembered place;
     if (!find(self->scheme, entry->what, entry->tensor, &place) || place.count != entry->count ||
         place.dtype != TW_F32 || entry->dtype != TW_F32)
-        return refuse(entry, self);
+        return regroup_refuse(entry, self);
     tw_regrouping_average(self->to, self->old, entry->data, entry->count, place.data);
     return TW_OK;
 }
@@ -197,25 +197,25 @@ static int adds_up(tw_dtype dtype)
     return dtype == TW_F32 || dtype == TW_F64 || dtype == TW_BF16;
 }
 
-static tw_status take(tw_walk *walk, const tw_remembered *entry)
+static tw_status regroup_take(tw_walk *walk, const tw_remembered *entry)
 {
     const taker *self = (const taker *)walk;
     switch (entry->kind) {
     case TW_STATE_ADDS:
-        return adds_up(entry->dtype) ? add(self, entry) : refuse(entry, self);
+        return adds_up(entry->dtype) ? regroup_add(self, entry) : regroup_refuse(entry, self);
     case TW_STATE_SAME:
         return self->old == self->first ? copy_over(self, entry) : compare(self, entry);
     case TW_STATE_OWN:
         return self->old == tw_regrouping_origin(self->to) ? copy_over(self, entry) : TW_OK;
     case TW_STATE_AVERAGES:
-        return average(self, entry);
+        return regroup_average(self, entry);
     }
-    return refuse(entry, self);
+    return regroup_refuse(entry, self);
 }
 
 tw_status tw_scheme_take_over(tw_scheme *scheme, tw_scheme *old_scheme, const tw_regrouping *to, int old, int first)
 {
-    taker self = {.walk = {.visit = take}, .scheme = scheme, .to = to, .old = old, .first = first};
+    taker self = {.walk = {.visit = regroup_take}, .scheme = scheme, .to = to, .old = old, .first = first};
     return tw_scheme_visit(old_scheme, &self.walk);
 }
 

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-static tw_status build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
+static tw_status scheme_build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
 {
     TW_TRY(tw_scheme_options_parse(scheme->ops, spec, scheme));
     TW_TRY(tw_allocate(scheme->count, sizeof *scheme->tensors, &scheme->tensors));
@@ -45,7 +45,7 @@ tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, s
     scheme->size = size;
     scheme->count = count;
     scheme->gradient_scale = 1;
-    tw_status status = build(scheme, spec, tensors);
+    tw_status status = scheme_build(scheme, spec, tensors);
     if (status != TW_OK) {
         tw_scheme_destroy(scheme);
         return status;

@@ -68,7 +68,7 @@ static tw_status check_sound(const char *key, tw_dtype dtype, const void *data, 
                    TW_LARGEST_KEPT);
 }
 
-static tw_status check(tw_walk *walk, const tw_remembered *entry)
+static tw_status scheme_state_check(tw_walk *walk, const tw_remembered *entry)
 {
     state_walk *self = (state_walk *)walk;
     const tw_state_tensor *stored = NULL;
@@ -87,7 +87,7 @@ static tw_status check_own(tw_walk *walk, const tw_remembered *entry)
     return check_sound(key, entry->dtype, entry->data, entry->count);
 }
 
-static tw_status load(tw_walk *walk, const tw_remembered *entry)
+static tw_status scheme_state_load(tw_walk *walk, const tw_remembered *entry)
 {
     const state_walk *self = (const state_walk *)walk;
     char key[MAX_KEY];
@@ -105,7 +105,7 @@ static tw_status check_open(const tw_scheme *scheme)
     return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
 }
 
-static tw_status check_call(const tw_scheme *scheme, const char *prefix, const tw_state *state)
+static tw_status scheme_state_check_call(const tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
     TW_TRY(tw_need(scheme, "scheme"));
     TW_TRY(tw_need(prefix, "prefix"));
@@ -134,7 +134,7 @@ static tw_status visit_settled(tw_scheme *scheme, tw_walk *walk)
 tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state)
 {
     state_walk walk = {.walk = {.visit = save}, .prefix = prefix, .dst = state};
-    TW_TRY(check_call(scheme, prefix, state));
+    TW_TRY(scheme_state_check_call(scheme, prefix, state));
     return visit_settled(scheme, &walk.walk);
 }
 
@@ -144,14 +144,14 @@ typedef struct public_walk {
     tw_state_visit visit;
 } public_walk;
 
-static tw_status show(tw_walk *walk, const tw_remembered *entry)
+static tw_status scheme_state_show(tw_walk *walk, const tw_remembered *entry)
 {
     return ((const public_walk *)walk)->visit(walk->context, entry);
 }
 
 tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context)
 {
-    public_walk walk = {{show, context}, visit};
+    public_walk walk = {{scheme_state_show, context}, visit};
     TW_TRY(tw_need(scheme, "scheme"));
     if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
     TW_TRY(check_open(scheme));
@@ -193,8 +193,8 @@ static tw_status check_pieces(const tw_scheme *scheme, const state_walk *walk)
 /* Nothing is settled: a load that is refused leaves even the last step as it was. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
-    state_walk walk = {.walk = {.visit = check}, .prefix = prefix, .src = state};
-    TW_TRY(check_call(scheme, prefix, state));
+    state_walk walk = {.walk = {.visit = scheme_state_check}, .prefix = prefix, .src = state};
+    TW_TRY(scheme_state_check_call(scheme, prefix, state));
     TW_TRY(tw_scheme_visit(scheme, &walk.walk));
     return check_pieces(scheme, &walk);
 }
@@ -207,7 +207,7 @@ tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix)
 
 tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state)
 {
-    state_walk walk = {.walk = {.visit = load}, .prefix = prefix, .src = state};
+    state_walk walk = {.walk = {.visit = scheme_state_load}, .prefix = prefix, .src = state};
     TW_TRY(tw_scheme_check_state(scheme, prefix, state)); /* all of it, before anything changes */
     TW_TRY(visit_settled(scheme, &walk.walk));
     scheme->revertible = 0; /* the last step here is not the one the state comes from */

@@ -45,7 +45,7 @@ static void begin_anew(void)
     pthread_mutex_init(&loading, NULL);
 }
 
-static void watch_forks(void)
+static void plugin_watch_forks(void)
 {
     pthread_atfork(NULL, NULL, begin_anew);
 }
@@ -57,7 +57,7 @@ static int is_loaded(const void *library)
     return 0;
 }
 
-static tw_status describe(void *library, tw_plugin *plugin)
+static tw_status plugin_describe(void *library, tw_plugin *plugin)
 {
     tw_plugin_describe_fn entry;
     void *symbol = dlsym(library, TW_PLUGIN_ENTRY);
@@ -71,17 +71,17 @@ static tw_status describe(void *library, tw_plugin *plugin)
     return TW_OK;
 }
 
-static tw_status take_in(void *library)
+static tw_status plugin_take_in(void *library)
 {
     tw_plugin plugin = {0};
     if (loaded_count == MOST_PLUGINS) return tw_fail(TW_ERROR_ARGUMENT, "more than %d plug-ins", MOST_PLUGINS);
-    TW_TRY(describe(library, &plugin));
+    TW_TRY(plugin_describe(library, &plugin));
     TW_TRY(register_all(plugin.schemes, plugin.scheme_count));
     loaded[loaded_count++] = library;
     return TW_OK;
 }
 
-static tw_status load(const char *path)
+static tw_status plugin_load(const char *path)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); /* what it registers by itself stays, too */
     if (!library) {
@@ -92,7 +92,7 @@ static tw_status load(const char *path)
                        is_searched ? path : "");
     }
     pthread_mutex_lock(&loading); /* not before: what a library does when it is loaded may be to load another */
-    tw_status status = is_loaded(library) ? TW_OK : take_in(library);
+    tw_status status = is_loaded(library) ? TW_OK : plugin_take_in(library);
     pthread_mutex_unlock(&loading);
     if (status != TW_OK) {
         tw_fail_in(status, path);
@@ -104,6 +104,6 @@ static tw_status load(const char *path)
 tw_status tw_plugin_load(const char *path)
 {
     TW_TRY(tw_need(path, "path"));
-    pthread_once(&once, watch_forks);
-    return load(path);
+    pthread_once(&once, plugin_watch_forks);
+    return plugin_load(path);
 }

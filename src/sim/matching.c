@@ -12,7 +12,7 @@ static tw_entry **bucket_of(const tw_matching *all, const tw_entry *entry)
     return &all->buckets[key >> 32 & (all->capacity - 1)];
 }
 
-static void append(tw_matching *all, tw_entry *entry)
+static void matching_append(tw_matching *all, tw_entry *entry)
 {
     tw_entry **link = bucket_of(all, entry);
     while (*link) link = &(*link)->next;
@@ -20,7 +20,7 @@ static void append(tw_matching *all, tw_entry *entry)
     *link = entry;
 }
 
-static tw_status grow(tw_matching *all)
+static tw_status matching_grow(tw_matching *all)
 {
     tw_matching old = *all;
     size_t capacity = old.capacity ? 2 * old.capacity : FIRST_BUCKETS;
@@ -29,7 +29,7 @@ static tw_status grow(tw_matching *all)
     for (size_t b = 0; b < old.capacity; b++)
         for (tw_entry *entry = old.buckets[b], *next; entry; entry = next) {
             next = entry->next;
-            append(all, entry);
+            matching_append(all, entry);
         }
     tw_free(old.buckets);
     return TW_OK;
@@ -48,14 +48,14 @@ static void unlink_at(tw_matching *all, tw_entry **link)
 
 tw_status tw_matching_pair(tw_matching *all, tw_entry *entry, tw_entry **partner)
 {
-    if (all->count == all->capacity) TW_TRY(grow(all));
+    if (all->count == all->capacity) TW_TRY(matching_grow(all));
     tw_entry **link = bucket_of(all, entry);
     while (*link && !are_partners(*link, entry)) link = &(*link)->next;
     *partner = *link;
     if (*partner) {
         unlink_at(all, link);
     } else {
-        append(all, entry);
+        matching_append(all, entry);
         all->count++;
     }
     return TW_OK;

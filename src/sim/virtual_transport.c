@@ -143,7 +143,7 @@ static void arrive(tw_network *network, tw_parcel *parcel)
 }
 
 /* Wakes those of `other` that wait for a message `gone` has not begun to send. */
-static void tell(tw_seat *other, int gone)
+static void virtual_transport_tell(tw_seat *other, int gone)
 {
     for (const tw_receipt *one = other->awaited; one; one = one->next)
         if (one->entry.sender == gone && !one->letter) {
@@ -163,7 +163,7 @@ void tw_seat_leave(tw_seat *me)
     if (is_gone(me)) return;
     me->gone_at = now_of(world);
     tw_virtual_wake_all(&me->waiters);
-    for (int r = 0; r < world->options.workers; r++) tell(&world->seats[r], me->rank);
+    for (int r = 0; r < world->options.workers; r++) virtual_transport_tell(&world->seats[r], me->rank);
 }
 
 /* --- starting ------------------------------------------------------------------------------------------------ */
@@ -218,8 +218,8 @@ static tw_status post_letter(tw_seat *me, letter *one, const void *src, size_t s
     return TW_OK;
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status virtual_transport_start_send(void *self, int peer, unsigned channel, const void *src, size_t size,
+                                              uint32_t check, void **handle)
 {
     tw_seat *me = self;
     letter *one;
@@ -239,7 +239,8 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
     return TW_OK;
 }
 
-static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status virtual_transport_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity,
+                                              void **handle)
 {
     tw_seat *me = self;
     tw_world *world = me->world;
@@ -303,7 +304,8 @@ static void sleep_until_due(tw_seat *me, tw_receipt *one, double deadline)
     await_no_more(me, one);
 }
 
-static tw_status take_message(const tw_seat *me, const tw_receipt *one, double timeout, size_t *size, uint32_t *check)
+static tw_status virtual_transport_take_message(const tw_seat *me, const tw_receipt *one, double timeout, size_t *size,
+                                                uint32_t *check)
 {
     const letter *message = one->letter;
     int peer = one->entry.sender;
@@ -331,19 +333,20 @@ static void release_receipt(tw_world *world, tw_receipt *one)
 static tw_status wait_receipt(tw_seat *me, tw_receipt *one, double timeout, size_t *size, uint32_t *check)
 {
     sleep_until_due(me, one, now_of(me->world) + timeout);
-    tw_status status = take_message(me, one, timeout, size, check);
+    tw_status status = virtual_transport_take_message(me, one, timeout, size, check);
     release_receipt(me->world, one);
     return status;
 }
 
-static tw_status wait_request(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+static tw_status virtual_transport_wait_request(void *self, void *request, double timeout, size_t *size,
+                                                uint32_t *check)
 {
     tw_entry *entry = request;
     if (entry->is_send) return wait_send(self, request, timeout);
     return wait_receipt(self, request, timeout, size, check);
 }
 
-static int poll_request(void *self, void *request, double timeout)
+static int virtual_transport_poll_request(void *self, void *request, double timeout)
 {
     tw_seat *me = self;
     tw_entry *entry = request;
@@ -356,14 +359,14 @@ static int poll_request(void *self, void *request, double timeout)
     return due <= now_of(me->world) || is_gone(me);
 }
 
-static void leave(void *self)
+static void virtual_transport_leave(void *self)
 {
     tw_seat *me = self;
     if (!is_gone(me)) me->gave_up = 1;
     tw_seat_leave(me);
 }
 
-static void destroy(void *self)
+static void virtual_transport_destroy(void *self)
 {
     tw_seat_leave(self);
 }
@@ -371,12 +374,12 @@ static void destroy(void *self)
 static const tw_transport_ops virtual_ops = {.struct_size = sizeof(tw_transport_ops),
                                              .version = TW_TRANSPORT_VERSION,
                                              .name = "virtual",
-                                             .start_send = start_send,
-                                             .start_recv = start_recv,
-                                             .wait = wait_request,
-                                             .poll = poll_request,
-                                             .leave = leave,
-                                             .destroy = destroy};
+                                             .start_send = virtual_transport_start_send,
+                                             .start_recv = virtual_transport_start_recv,
+                                             .wait = virtual_transport_wait_request,
+                                             .poll = virtual_transport_poll_request,
+                                             .leave = virtual_transport_leave,
+                                             .destroy = virtual_transport_destroy};
 
 tw_status tw_seat_join(tw_seat *me)
 {

@@ -61,7 +61,7 @@ static tw_status create_seats(tw_world *world)
     return TW_OK;
 }
 
-static tw_status build(tw_world *world)
+static tw_status world_build(tw_world *world)
 {
     const tw_world_options *options = &world->options;
     TW_TRY(tw_virtual_create(options->stack_bytes, &world->clock));
@@ -84,7 +84,7 @@ tw_status tw_world_create(const tw_world_options *options, tw_world **created)
     TW_TRY(tw_need(created, "world"));
     TW_TRY(tw_allocate(1, sizeof *world, &world));
     tw_status status = read_options(options, &world->options);
-    if (status == TW_OK) status = build(world);
+    if (status == TW_OK) status = world_build(world);
     if (status == TW_OK)
         *created = world;
     else
@@ -113,7 +113,7 @@ void tw_world_destroy(tw_world *world)
 
 /* --- run ----------------------------------------------------------------------------------------------------- */
 
-static void *live(void *argument)
+static void *world_live(void *argument)
 {
     tw_seat *me = argument;
     tw_world *world = me->world;
@@ -131,7 +131,7 @@ static tw_status start_all(tw_world *world)
                                   .element_seconds = world->options.element_seconds,
                                   .byte_seconds = world->options.byte_seconds,
                                   .context = &world->seats[r]};
-        TW_TRY(tw_virtual_start(world->clock, owner, live, &world->seats[r], &thread));
+        TW_TRY(tw_virtual_start(world->clock, owner, world_live, &world->seats[r], &thread));
     }
     return TW_OK;
 }

@@ -44,7 +44,7 @@ static void add_maker(introduction *known, uint32_t rank, uint32_t digest)
     }
 }
 
-static void learn(introduction *known, const introduction *heard)
+static void agreement_learn(introduction *known, const introduction *heard)
 {
     if (heard->failed < known->failed) {
         known->failed = heard->failed;
@@ -59,7 +59,7 @@ static int is_rank(uint32_t rank, uint32_t ranks)
     return rank < ranks || rank == NOBODY;
 }
 
-static tw_status check(const introduction *heard, int sender, uint32_t ranks)
+static tw_status agreement_check(const introduction *heard, int sender, uint32_t ranks)
 {
     int fails = heard->failed != NOBODY;
     if (tw_status_is_known(heard->status) && (heard->status != TW_OK) == fails && is_rank(heard->failed, ranks) &&
@@ -71,7 +71,7 @@ static tw_status check(const introduction *heard, int sender, uint32_t ranks)
 }
 
 /* By dissemination, as in tw_channel_barrier: N log N messages, where each telling each would take N * N. */
-static tw_status introduce(tw_channel *channel, introduction *known)
+static tw_status agreement_introduce(tw_channel *channel, introduction *known)
 {
     int ranks = channel->comm->size, self = channel->comm->rank;
     for (int step = 1; step < ranks; step *= 2) {
@@ -80,15 +80,15 @@ static tw_status introduce(tw_channel *channel, introduction *known)
         tw_channel_start_receive(channel, sender, &heard, sizeof heard, NULL);
         tw_channel_start_send(channel, (self + step) % ranks, &told, sizeof told);
         TW_TRY(tw_channel_finish(channel));
-        tw_status status = check(&heard, sender, (uint32_t)ranks);
+        tw_status status = agreement_check(&heard, sender, (uint32_t)ranks);
         if (status != TW_OK) return tw_channel_give_up(channel, status); /* the others wait for what it would tell */
-        learn(known, &heard);
+        agreement_learn(known, &heard);
     }
     return tw_channel_finish(channel);
 }
 
 /* The first rank, in their order, that failed or differs from this one. */
-static tw_status judge(const char *object, int self, uint32_t own, const introduction *all)
+static tw_status agreement_judge(const char *object, int self, uint32_t own, const introduction *all)
 {
     uint32_t other = all->digest != own ? all->lowest : all->odd;
     if (all->failed != NOBODY && all->failed < other)
@@ -106,8 +106,8 @@ static tw_status agree_on(tw_channel *channel, const char *object, uint32_t own)
 {
     uint32_t self = (uint32_t)channel->comm->rank;
     introduction known = {.failed = NOBODY, .lowest = self, .digest = own, .odd = NOBODY};
-    TW_TRY(introduce(channel, &known));
-    return judge(object, (int)self, own, &known);
+    TW_TRY(agreement_introduce(channel, &known));
+    return agreement_judge(object, (int)self, own, &known);
 }
 
 tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec, uint32_t code,
@@ -118,6 +118,6 @@ tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, 
     introduction known = {
         .failed = (uint32_t)channel->comm->rank, .status = (uint32_t)prepared, .lowest = NOBODY, .odd = NOBODY};
     snprintf(text, sizeof text, "%s", tw_last_error());
-    (void)introduce(channel, &known);
+    (void)agreement_introduce(channel, &known);
     return tw_fail(prepared, "%s", text); /* the others' view of it is no news here */
 }

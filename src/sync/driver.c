@@ -82,7 +82,7 @@ void tw_driver_await_others(tw_driver *driver)
 
 /* ---- the line ---------------------------------------------------------------------------------------------------- */
 
-static void leave_line(void *context)
+static void driver_leave_line(void *context)
 {
     tw_lane *lane = context;
     tw_driver *driver = lane->driver;
@@ -109,7 +109,7 @@ static int needs_line(const tw_scheme *scheme, const tw_round *round)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-static tw_status exchange(tw_lane *lane, tw_round *round)
+static tw_status driver_exchange(tw_lane *lane, tw_round *round)
 {
     switch (round->kind) {
     case TW_ROUND_ALLGATHER:
@@ -146,7 +146,7 @@ static tw_status wait_for_others(tw_lane *lane, const tw_scheme *scheme, tw_roun
 {
     give_turn(lane);
     if (needs_line(scheme, round)) await_line(lane);
-    tw_status status = exchange(lane, round);
+    tw_status status = driver_exchange(lane, round);
     take_turn(lane);
     if (status == TW_OK) tw_charge(0, round_bytes(scheme, round));
     return status;
@@ -184,7 +184,7 @@ static tw_status tell_failure(const tw_driver *driver, tw_status otherwise)
 }
 
 /* A failure is told at once, without a turn: other ranks and lanes wait for what does not come any more. */
-static tw_status judge(tw_lane *lane, tw_channel *channel, tw_status status)
+static tw_status driver_judge(tw_lane *lane, tw_channel *channel, tw_status status)
 {
     tw_driver *driver = lane->driver;
     if (status == TW_OK) return TW_OK;
@@ -239,18 +239,18 @@ static tw_status before_turns(tw_lane *lane)
 static tw_status take_turns(tw_lane *lane, tw_status before)
 {
     take_turn(lane);
-    tw_status status = before == TW_OK ? judge(lane, lane->channel, run_rounds(lane)) : before;
+    tw_status status = before == TW_OK ? driver_judge(lane, lane->channel, run_rounds(lane)) : before;
     give_turn(lane);
-    leave_line(lane);
+    driver_leave_line(lane);
     return status;
 }
 
-static void take_message(tw_lane *lane)
+static void driver_take_message(tw_lane *lane)
 {
     const tw_driver_settings *settings = &lane->driver->settings;
-    tw_status status = take_turns(lane, judge(lane, lane->channel, before_turns(lane)));
+    tw_status status = take_turns(lane, driver_judge(lane, lane->channel, before_turns(lane)));
     if (status != TW_OK || !settings->after) return;
-    judge(lane, lane->aside, settings->after(settings->context, lane->message, lane->aside));
+    driver_judge(lane, lane->aside, settings->after(settings->context, lane->message, lane->aside));
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
@@ -269,7 +269,7 @@ static void run_next(tw_lane *lane)
     set_under_way(driver, 1);
     tw_condition_wake_all(&driver->changed);
     tw_mutex_unlock(&driver->lock);
-    take_message(lane);
+    driver_take_message(lane);
     tw_mutex_lock(&driver->lock);
     set_under_way(driver, -1);
     driver->done++;
@@ -324,7 +324,7 @@ static tw_status create_lanes(tw_driver *driver, tw_channel *channel)
         tw_lane *lane = &driver->lanes[driver->lane_count++];
         lane->driver = driver;
         TW_TRY(choose_channel(channel, l, &lane->channel));
-        tw_channel_share_line(lane->channel, leave_line, lane);
+        tw_channel_share_line(lane->channel, driver_leave_line, lane);
         if (settings->aside) TW_TRY(choose_channel(settings->aside, l, &lane->aside));
     }
     return TW_OK;
@@ -448,7 +448,7 @@ tw_driver_seconds tw_driver_spent(tw_driver *driver)
     return seconds;
 }
 
-static void add_traffic(tw_traffic *all, const tw_channel *channel)
+static void driver_add_traffic(tw_traffic *all, const tw_channel *channel)
 {
     tw_traffic one = tw_channel_traffic(channel);
     all->bytes_sent += one.bytes_sent;
@@ -460,13 +460,14 @@ static void add_traffic(tw_traffic *all, const tw_channel *channel)
 tw_traffic tw_driver_traffic(const tw_driver *driver)
 {
     tw_traffic all = {0};
-    for (int l = 0; l < driver->lane_count; l++) add_traffic(&all, driver->lanes[l].channel);
+    for (int l = 0; l < driver->lane_count; l++) driver_add_traffic(&all, driver->lanes[l].channel);
     return all;
 }
 
 tw_traffic tw_driver_traffic_aside(const tw_driver *driver)
 {
     tw_traffic all = {0};
-    for (int l = 0; driver->settings.aside && l < driver->lane_count; l++) add_traffic(&all, driver->lanes[l].aside);
+    for (int l = 0; driver->settings.aside && l < driver->lane_count; l++)
+        driver_add_traffic(&all, driver->lanes[l].aside);
     return all;
 }

@@ -88,7 +88,7 @@ static model make_model(size_t n, size_t k)
 
 /* A quarter of what was seen is credited to the octave's other half, which is about as likely. 1 if the frequencies
  * have changed. */
-static int learn(model *from, unsigned class)
+static int adaptive_learn(model *from, unsigned class)
 {
     unsigned other = class ? ((class - 1) ^ 1) + 1 : 0;
     from->weight[class] += SEEN - SEEN / 4;
@@ -120,11 +120,11 @@ static inline void put_gap(tw_range_encoder *encoder, model *by, uint32_t v)
     unsigned class = class_of(v), plain = plain_bits(class);
     tw_range_put(encoder, SCALE, by->start[class], (uint64_t)by->start[class + 1] - by->start[class]);
     tw_range_put(encoder, plain, v & (((uint32_t)1 << plain) - 1), 1);
-    learn(by, class);
+    adaptive_learn(by, class);
 }
 
 /* The bytes of the block, and into dst the block itself unless that is NULL. */
-static inline size_t encode(unsigned char *dst, size_t n, size_t k, const uint32_t *index)
+static inline size_t adaptive_encode(unsigned char *dst, size_t n, size_t k, const uint32_t *index)
 {
     model by = make_model(n, k);
     tw_range_encoder encoder = tw_range_encode(dst);
@@ -136,7 +136,7 @@ static inline size_t encode(unsigned char *dst, size_t n, size_t k, const uint32
 static size_t adaptive_bits(size_t n, size_t k, const uint32_t *index, unsigned *parameter)
 {
     *parameter = 0;
-    return 8 * encode(NULL, n, k, index);
+    return 8 * adaptive_encode(NULL, n, k, index);
 }
 
 /* A class costs SCALE bits at the most. The bits below it, log2 v each, are the most when all v are alike, n/k. A third
@@ -151,7 +151,7 @@ static void adaptive_write(unsigned char *dst, size_t bytes, size_t n, size_t k,
                            unsigned parameter)
 {
     (void)bytes, (void)parameter;
-    encode(dst, n, k, index);
+    adaptive_encode(dst, n, k, index);
 }
 
 /* The class of each of 2^SCALE parts. */
@@ -191,7 +191,7 @@ static const char *adaptive_read(const unsigned char *src, size_t bytes, size_t 
         end += v;
         if (end > n) return "an index lies beyond the tensor";
         index[i] = (uint32_t)(end - 1);
-        if (learn(&by, class)) fill_parts(parts, &by);
+        if (adaptive_learn(&by, class)) fill_parts(parts, &by);
     }
     return tw_range_ended(&decoder) ? NULL : "its index block has another length, or another end, than it should";
 }

@@ -22,7 +22,7 @@ typedef struct levels {
     uint16_t level[2];
 } levels;
 
-static double magnitude_of(float x)
+static double lm2_magnitude_of(float x)
 {
     return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
 }
@@ -36,7 +36,7 @@ typedef struct sides {
 static inline void divide_few(const float *value, size_t count, double threshold, sides *of)
 {
     for (size_t j = 0; j < count; j++) {
-        double magnitude = magnitude_of(value[j]), larger = magnitude > threshold;
+        double magnitude = lm2_magnitude_of(value[j]), larger = magnitude > threshold;
         of->sum[0][j] += magnitude * (1 - larger);
         of->sum[1][j] += magnitude * larger;
         of->count[0][j] += 1 - larger;
@@ -44,7 +44,7 @@ static inline void divide_few(const float *value, size_t count, double threshold
     }
 }
 
-static sides divide(const float *value, size_t k, double threshold)
+static sides lm2_divide(const float *value, size_t k, double threshold)
 {
     sides of = {{{0}}, {{0}}};
     size_t whole = k - k % LANES;
@@ -60,7 +60,7 @@ static sides divide(const float *value, size_t k, double threshold)
 
 /* The mean of a side, and of an empty one that of the other. In double and each side's by itself, so that equal
  * magnitudes have exactly that mean: what was fitted once is fitted to itself. */
-static double mean_of(const sides *of, int side)
+static double lm2_mean_of(const sides *of, int side)
 {
     if (of->count[side][0] == 0) side = !side;
     return of->sum[side][0] / of->count[side][0];
@@ -69,22 +69,22 @@ static double mean_of(const sides *of, int side)
 /* Lloyd's iteration, from the mean of all magnitudes on. */
 static levels fit(const float *value, size_t k)
 {
-    sides of = divide(value, k, 0);
+    sides of = lm2_divide(value, k, 0);
     levels fitted = {.threshold = (of.sum[0][0] + of.sum[1][0]) / (double)k};
     for (int sweep = 0; sweep < MOST_SWEEPS; sweep++) {
-        of = divide(value, k, fitted.threshold);
-        double next = (mean_of(&of, 0) + mean_of(&of, 1)) / 2;
+        of = lm2_divide(value, k, fitted.threshold);
+        double next = (lm2_mean_of(&of, 0) + lm2_mean_of(&of, 1)) / 2;
         if (next == fitted.threshold || of.count[1][0] == 0) break;
         fitted.threshold = next;
     }
-    of = divide(value, k, fitted.threshold);
-    for (int side = 0; side < 2; side++) fitted.level[side] = tw_to_bf16_finite((float)mean_of(&of, side));
+    of = lm2_divide(value, k, fitted.threshold);
+    for (int side = 0; side < 2; side++) fitted.level[side] = tw_to_bf16_finite((float)lm2_mean_of(&of, side));
     return fitted;
 }
 
 static unsigned code_of(float x, const levels *by)
 {
-    return (tw_float_bits(x) >> 31 ? MINUS : 0) | (magnitude_of(x) > by->threshold ? LARGER : 0);
+    return (tw_float_bits(x) >> 31 ? MINUS : 0) | (lm2_magnitude_of(x) > by->threshold ? LARGER : 0);
 }
 
 static float value_of(unsigned code, const uint16_t level[2])

@@ -18,7 +18,7 @@ typedef struct scale {
     int32_t nothing; /* the largest magnitude that is nearer to zero than to a level 1 above zero */
 } scale;
 
-static int32_t magnitude_of(float x)
+static int32_t log8_magnitude_of(float x)
 {
     return (int32_t)tw_float_bits(x) & MAGNITUDE;
 }
@@ -38,7 +38,7 @@ static scale make_scale(int shift, int32_t top)
 {
     int32_t lowest = top - LEVELS;
     scale made = {shift, lowest, lowest < 0 ? -lowest : 0, MAGNITUDE};
-    if (lowest >= 0) made.nothing = magnitude_of(0.5f * tw_bits_float((uint32_t)(lowest + 1) << shift));
+    if (lowest >= 0) made.nothing = log8_magnitude_of(0.5f * tw_bits_float((uint32_t)(lowest + 1) << shift));
     return made;
 }
 
@@ -62,10 +62,10 @@ typedef struct extremes {
     int32_t least[LANES], most[LANES];
 } extremes;
 
-static inline void widen(extremes *found, const float *value, size_t count)
+static inline void log8_widen(extremes *found, const float *value, size_t count)
 {
     for (size_t j = 0; j < count; j++) {
-        int32_t magnitude = magnitude_of(value[j]), least = found->least[j], most = found->most[j];
+        int32_t magnitude = log8_magnitude_of(value[j]), least = found->least[j], most = found->most[j];
         found->least[j] = ((magnitude < least) & (magnitude > 0)) ? magnitude : least;
         found->most[j] = magnitude > most ? magnitude : most;
     }
@@ -77,8 +77,8 @@ static void find_extremes(const float *value, size_t k, int32_t *smallest, int32
     extremes found;
     size_t whole = k - k % LANES;
     for (size_t j = 0; j < LANES; j++) found.least[j] = MAGNITUDE, found.most[j] = 0;
-    for (size_t i = 0; i < whole; i += LANES) widen(&found, value + i, LANES);
-    widen(&found, value + whole, k - whole);
+    for (size_t i = 0; i < whole; i += LANES) log8_widen(&found, value + i, LANES);
+    log8_widen(&found, value + whole, k - whole);
     *smallest = found.least[0], *largest = found.most[0];
     for (size_t j = 1; j < LANES; j++) {
         if (found.least[j] < *smallest) *smallest = found.least[j];
@@ -89,7 +89,7 @@ static void find_extremes(const float *value, size_t k, int32_t *smallest, int32
 
 static int32_t level_of(float x, scale in)
 {
-    int32_t magnitude = magnitude_of(x), level = nearest_step(magnitude, in.shift) - in.lowest;
+    int32_t magnitude = log8_magnitude_of(x), level = nearest_step(magnitude, in.shift) - in.lowest;
     level = level < LEVELS ? level : LEVELS;
     return level > in.none ? level : magnitude > in.nothing;
 }

@@ -25,7 +25,7 @@ enum { SECTION_ONE = 0xD0, SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
 _Static_assert((int)TW_INDEX_CODES <= SECTION_ONE >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
 
 /* Beside the channel's: a packet may come by a program's own collectives. It takes a hundredth of the codec's time. */
-static uint32_t checksum(const unsigned char *packet, size_t body)
+static uint32_t packet_checksum(const unsigned char *packet, size_t body)
 {
     return tw_crc32c(tw_crc32c(0, packet, CHECKED), packet + HEADER, body);
 }
@@ -176,7 +176,7 @@ size_t tw_packet_end(tw_packet_writer *writer)
         {'T', 'W'},        VERSION, writer->info.nonfinite ? FLAG_NONFINITE : 0, writer->info.sections, size - HEADER,
         writer->info.step, 0};
     memcpy(writer->start, &head, HEADER);
-    head.crc = checksum(writer->start, size - HEADER);
+    head.crc = packet_checksum(writer->start, size - HEADER);
     memcpy(writer->start + CHECKED, &head.crc, sizeof head.crc);
     return size;
 }
@@ -200,7 +200,7 @@ tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size)
     if (head.body != size - HEADER)
         return tw_fail(TW_ERROR_PACKET, "a packet claims %llu bytes of body and brought %zu",
                        (unsigned long long)head.body, size - HEADER);
-    if (head.crc != checksum(start, size - HEADER))
+    if (head.crc != packet_checksum(start, size - HEADER))
         return tw_fail(TW_ERROR_PACKET, "a packet of %zu bytes fails its checksum: it was damaged on the way", size);
     if (head.flags & ~FLAG_NONFINITE)
         return tw_fail(TW_ERROR_PACKET, "a packet has unknown flags (0x%02x)", head.flags);
@@ -297,7 +297,7 @@ static const char *read_sparse(cursor *from, unsigned kind, size_t n, size_t mos
     return read_values(from, value, *k, (tw_value_code)value_code);
 }
 
-static tw_status refuse(const tw_packet_reader *reader, const char *wrong)
+static tw_status packet_refuse(const tw_packet_reader *reader, const char *wrong)
 {
     return tw_fail(TW_ERROR_PACKET, "section %u of a packet is wrong: %s", reader->sections_read, wrong);
 }
@@ -316,7 +316,7 @@ tw_status tw_packet_get_sparse(tw_packet_reader *reader, size_t n, size_t most, 
     size_t count;
     const char *wrong = read_kind(&from, reader, &kind);
     if (!wrong) wrong = read_sparse(&from, kind, n, most, index, value, &count);
-    if (wrong) return refuse(reader, wrong);
+    if (wrong) return packet_refuse(reader, wrong);
     advance(reader, from);
     *k = count;
     return TW_OK;
@@ -332,7 +332,7 @@ tw_status tw_packet_get_block(tw_packet_reader *reader, size_t bytes, const unsi
     if (!wrong) wrong = read_varint(&from, &there);
     if (!wrong && there != bytes) wrong = "it is a block of another length";
     if (!wrong && (size_t)(from.end - from.at) < bytes) wrong = "the packet ends inside it";
-    if (wrong) return refuse(reader, wrong);
+    if (wrong) return packet_refuse(reader, wrong);
     *block = from.at;
     from.at += bytes;
     advance(reader, from);

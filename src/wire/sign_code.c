@@ -13,7 +13,7 @@ static size_t sign_bytes(size_t k)
     return k ? MAGNITUDE_BYTES + (k + 7) / 8 : 0;
 }
 
-static double magnitude_of(float x)
+static double sign_code_magnitude_of(float x)
 {
     return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
 }
@@ -25,8 +25,8 @@ static uint16_t mean_magnitude(const float *value, size_t k)
     double lane[LANES] = {0}, sum = 0;
     size_t whole = k - k % LANES;
     for (size_t i = 0; i < whole; i += LANES)
-        for (size_t j = 0; j < LANES; j++) lane[j] += magnitude_of(value[i + j]);
-    for (size_t i = whole; i < k; i++) lane[i - whole] += magnitude_of(value[i]);
+        for (size_t j = 0; j < LANES; j++) lane[j] += sign_code_magnitude_of(value[i + j]);
+    for (size_t i = whole; i < k; i++) lane[i - whole] += sign_code_magnitude_of(value[i]);
     for (size_t j = 0; j < LANES; j++) sum += lane[j];
     return tw_to_bf16_finite((float)(sum / (double)k));
 }

@@ -61,7 +61,7 @@ static int has_been_said(tw_farewell *all)
     return MPI_Testall(all->size, all->saying, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS || done;
 }
 
-static void nap(void)
+static void farewell_nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000L}, NULL);
 }
@@ -69,7 +69,7 @@ static void nap(void)
 void tw_farewell_flush(tw_farewell *all, double seconds)
 {
     double deadline = tw_clock() + seconds;
-    while (!has_been_said(all) && tw_clock() < deadline) nap();
+    while (!has_been_said(all) && tw_clock() < deadline) farewell_nap();
 }
 
 int tw_farewell_await(tw_farewell *all, double seconds)
@@ -80,7 +80,7 @@ int tw_farewell_await(tw_farewell *all, double seconds)
         if (all->failed) return 0;
         if (all->heard == all->size - 1 && has_been_said(all)) return 1;
         if (tw_clock() >= deadline) return 0;
-        nap();
+        farewell_nap();
     }
 }
 

@@ -101,7 +101,7 @@ static int start_transfer(transport *mpi, request *one, int tag)
     return error;
 }
 
-static void release(transport *mpi, request *one)
+static void mpi_release(transport *mpi, request *one)
 {
     tw_blocks_give(&mpi->blocks, one->block);
     free(one);
@@ -143,8 +143,8 @@ static tw_status start(transport *mpi, unsigned channel, request what, void **ha
     return fail_mpi("a message could not be started", error);
 }
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status mpi_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                void **handle)
 {
     transport *mpi = self;
     TRY(check_channel(mpi, channel));
@@ -152,7 +152,7 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
     return start(mpi, channel, (request){.peer = peer, .is_send = 1, .block = copy, .size = size}, handle);
 }
 
-static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status mpi_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
     transport *mpi = self;
     TRY(check_channel(mpi, channel));
@@ -162,7 +162,7 @@ static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, s
 
 /* --- waiting ------------------------------------------------------------------------------------------------- */
 
-static void nap(long nanoseconds)
+static void mpi_nap(long nanoseconds)
 {
     nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
 }
@@ -176,7 +176,7 @@ static int is_over(request *one)
 }
 
 /* 1 when the request is over, or there is nothing to wait for any more. */
-static int poll_request(void *self, void *handle, double timeout)
+static int mpi_poll_request(void *self, void *handle, double timeout)
 {
     transport *mpi = self;
     request *one = handle;
@@ -188,7 +188,7 @@ static int poll_request(void *self, void *handle, double timeout)
         if (late || polls > SPINS) tw_farewell_heed(&mpi->farewell);
         if (late) return tw_farewell_is_gone(&mpi->farewell, one->peer);
         if (polls <= SPINS) continue;
-        nap(rest);
+        mpi_nap(rest);
         rest = rest * 2 < LONGEST_NAP ? rest * 2 : LONGEST_NAP;
     }
 }
@@ -201,7 +201,7 @@ static int reap(transport *mpi)
         request *one = *link;
         if (is_over(one)) {
             *link = one->next;
-            release(mpi, one);
+            mpi_release(mpi, one);
         } else {
             link = &one->next;
         }
@@ -223,7 +223,7 @@ static void abandon(transport *mpi, request *one)
     reap(mpi);
 }
 
-static tw_status give_up(transport *mpi, request *one, double timeout)
+static tw_status mpi_give_up(transport *mpi, request *one, double timeout)
 {
     int peer = one->peer;
     abandon(mpi, one);
@@ -233,7 +233,7 @@ static tw_status give_up(transport *mpi, request *one, double timeout)
 }
 
 /* What came goes to where the caller wants it. */
-static tw_status take_message(const request *one, size_t *size, uint32_t *check)
+static tw_status mpi_take_message(const request *one, size_t *size, uint32_t *check)
 {
     MPI_Count bytes;
     int error = MPI_Get_elements_x(&one->status, MPI_BYTE, &bytes);
@@ -247,23 +247,23 @@ static tw_status take_message(const request *one, size_t *size, uint32_t *check)
     return TW_OK;
 }
 
-static tw_status finish(const request *one, size_t *size, uint32_t *check)
+static tw_status mpi_finish(const request *one, size_t *size, uint32_t *check)
 {
     if (one->error != MPI_SUCCESS) return fail_mpi("a message failed", one->error);
-    if (!one->is_send) return take_message(one, size, check);
+    if (!one->is_send) return mpi_take_message(one, size, check);
     *size = one->size;
     return TW_OK;
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+static tw_status mpi_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     transport *mpi = self;
     request *one = handle;
-    poll_request(mpi, one, timeout);
+    mpi_poll_request(mpi, one, timeout);
     if (one->is_send) tw_blocks_forget(&mpi->blocks, one->block);
-    if (!one->over) return give_up(mpi, one, timeout);
-    tw_status status = finish(one, size, check);
-    release(mpi, one);
+    if (!one->over) return mpi_give_up(mpi, one, timeout);
+    tw_status status = mpi_finish(one, size, check);
+    mpi_release(mpi, one);
     return status;
 }
 
@@ -286,7 +286,7 @@ static void keep_for_good(request *kept)
 
 /* --- the comm ------------------------------------------------------------------------------------------------ */
 
-static void leave(void *self)
+static void mpi_leave(void *self)
 {
     transport *mpi = self;
     mpi->left = 1;
@@ -294,7 +294,7 @@ static void leave(void *self)
 }
 
 /* 1 when the group has ended in good order: no message is under way on this communicator, or will be. */
-static int part(transport *mpi)
+static int mpi_part(transport *mpi)
 {
     if (mpi->left) {
         tw_farewell_flush(&mpi->farewell, LAST_WORDS);
@@ -306,14 +306,14 @@ static int part(transport *mpi)
 
 static void leave_mpi(transport *mpi)
 {
-    int in_order = part(mpi), failed = mpi->left || mpi->farewell.failed;
+    int in_order = mpi_part(mpi), failed = mpi->left || mpi->farewell.failed;
     reap(mpi);
     tw_farewell_destroy(&mpi->farewell);
     if (in_order) MPI_Comm_free(&mpi->comm);
     if (mpi->finalises && !failed) MPI_Finalize();
 }
 
-static void destroy(void *self)
+static void mpi_destroy(void *self)
 {
     transport *mpi = self;
     int finalised;
@@ -328,12 +328,12 @@ static void destroy(void *self)
 static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                      .version = TW_TRANSPORT_VERSION,
                                      .name = "mpi",
-                                     .start_send = start_send,
-                                     .start_recv = start_recv,
-                                     .wait = wait_request,
-                                     .poll = poll_request,
-                                     .leave = leave,
-                                     .destroy = destroy};
+                                     .start_send = mpi_start_send,
+                                     .start_recv = mpi_start_recv,
+                                     .wait = mpi_wait_request,
+                                     .poll = mpi_poll_request,
+                                     .leave = mpi_leave,
+                                     .destroy = mpi_destroy};
 
 static tw_status check_threads(void)
 {
@@ -381,7 +381,7 @@ static tw_status create_transport(MPI_Comm original, int finalises, transport **
     return status;
 }
 
-static tw_status create(MPI_Comm original, int finalises, tw_comm **comm)
+static tw_status mpi_create(MPI_Comm original, int finalises, tw_comm **comm)
 {
     transport *mpi = NULL;
     TRY(create_transport(original, finalises, &mpi));
@@ -398,7 +398,7 @@ tw_status tw_comm_create_mpi(MPI_Comm original, tw_comm **comm)
     TRY(need_comm(comm));
     TRY(check_threads());
     if (original == MPI_COMM_NULL) return tw_fail(TW_ERROR_ARGUMENT, "MPI_COMM_NULL is no communicator");
-    return create(original, 0, comm);
+    return mpi_create(original, 0, comm);
 }
 
 /* What tw_comm_open("mpi") calls. */
@@ -413,5 +413,5 @@ tw_status tw_transport_open(tw_comm **comm)
         return tw_fail(TW_ERROR_SYSTEM, "MPI could not be initialised");
     tw_status status = check_threads();
     if (status != TW_OK && !initialised) MPI_Finalize();
-    return status != TW_OK ? status : create(MPI_COMM_WORLD, !initialised, comm);
+    return status != TW_OK ? status : mpi_create(MPI_COMM_WORLD, !initialised, comm);
 }

@@ -19,7 +19,7 @@ void tw_flows_destroy(tw_flows *flows)
     pthread_mutex_destroy(&flows->lock);
 }
 
-static tw_flow *add(tw_flow **list, tw_flow what)
+static tw_flow *flows_add(tw_flow **list, tw_flow what)
 {
     tw_flow *made = malloc(sizeof *made);
     if (!made) return NULL;
@@ -36,7 +36,7 @@ tw_flow *tw_flows_find(tw_flows *flows, int outgoing, int peer, unsigned channel
     pthread_mutex_lock(&flows->lock);
     tw_flow *one = *list;
     while (one && (one->peer != peer || one->channel != channel || one->outgoing != outgoing)) one = one->next;
-    if (!one) one = add(list, (tw_flow){.peer = peer, .outgoing = outgoing, .channel = channel});
+    if (!one) one = flows_add(list, (tw_flow){.peer = peer, .outgoing = outgoing, .channel = channel});
     pthread_mutex_unlock(&flows->lock);
     return one;
 }

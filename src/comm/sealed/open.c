@@ -30,7 +30,7 @@ static tw_status limit(tw_comm *inner)
 }
 
 /* The others are in the group by now, so that one without a key is missed at once, and not after a deadline. */
-static tw_status seal(tw_comm *inner, const char *path, tw_comm **comm)
+static tw_status open_seal(tw_comm *inner, const char *path, tw_comm **comm)
 {
     unsigned char key[TW_SEAL_KEY_BYTES];
     char reason[REASON];
@@ -56,5 +56,5 @@ tw_status tw_transport_open(tw_comm **comm)
     if (status == TW_OK && strcmp(over, "sealed") == 0)
         status = tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER is sealed: want another transport, such as mpi");
     if (status == TW_OK) status = tw_comm_open(over, &inner);
-    return status == TW_OK ? seal(inner, path, comm) : status;
+    return status == TW_OK ? open_seal(inner, path, comm) : status;
 }

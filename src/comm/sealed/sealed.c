@@ -73,7 +73,7 @@ static void give_request(transport *me, request *one)
 }
 
 /* A request with a flow, a number on it, and a block for a message of `size` bytes. */
-static tw_status prepare(transport *me, int outgoing, int peer, unsigned channel, size_t size, request **made)
+static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned channel, size_t size, request **made)
 {
     if (size > SIZE_MAX / 8) return fail_memory(size);
     request *one = take_request(me);
@@ -104,7 +104,7 @@ static unsigned char *message_of(const request *one)
     return (unsigned char *)one->block + offsetof(tw_block, check);
 }
 
-static void seal(const transport *me, const request *one, const void *src, uint32_t check)
+static void sealed_seal(const transport *me, const request *one, const void *src, uint32_t check)
 {
     unsigned char nonce[NONCE], *message = message_of(one);
     write_nonce(one, nonce);
@@ -114,7 +114,7 @@ static void seal(const transport *me, const request *one, const void *src, uint3
                                                me->session.to[one->flow->peer]);
 }
 
-static tw_status refuse(const request *one)
+static tw_status sealed_refuse(const request *one)
 {
     return tw_fail(
         TW_ERROR_PACKET,
@@ -127,11 +127,11 @@ static tw_status refuse(const request *one)
 static tw_status unseal(const transport *me, const request *one, size_t sealed, size_t *size, uint32_t *check)
 {
     unsigned char nonce[NONCE], *message = message_of(one);
-    if (sealed < OVERHEAD) return refuse(one);
+    if (sealed < OVERHEAD) return sealed_refuse(one);
     write_nonce(one, nonce);
     if (crypto_aead_xchacha20poly1305_ietf_decrypt(message, NULL, NULL, message, sealed, NULL, 0, nonce,
                                                    me->session.from[one->flow->peer]) != 0)
-        return refuse(one);
+        return sealed_refuse(one);
     *size = sealed - OVERHEAD;
     memcpy(check, message, WORD);
     if (*size) memcpy(one->dst, message + WORD, *size);
@@ -140,13 +140,13 @@ static tw_status unseal(const transport *me, const request *one, size_t sealed, 
 
 /* ---- the transport ---- */
 
-static tw_status start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status sealed_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                   void **handle)
 {
     transport *me = self;
     request *one;
-    TRY(prepare(me, 1, peer, channel, size, &one));
-    seal(me, one, src, check);
+    TRY(sealed_prepare(me, 1, peer, channel, size, &one));
+    sealed_seal(me, one, src, check);
     tw_status status =
         me->beneath.ops.start_send(me->beneath.self, peer, channel, message_of(one), size + OVERHEAD, 0, &one->inner);
     if (status == TW_OK)
@@ -156,11 +156,11 @@ static tw_status start_send(void *self, int peer, unsigned channel, const void *
     return status;
 }
 
-static tw_status start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status sealed_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
 {
     transport *me = self;
     request *one;
-    TRY(prepare(me, 0, peer, channel, capacity, &one));
+    TRY(sealed_prepare(me, 0, peer, channel, capacity, &one));
     one->dst = dst;
     tw_status status =
         me->beneath.ops.start_recv(me->beneath.self, peer, channel, message_of(one), capacity + OVERHEAD, &one->inner);
@@ -179,7 +179,7 @@ static void take_number_back(const request *one)
     if (!one->flow->outgoing && one->number + 1 == one->flow->started) one->flow->started--;
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+static tw_status sealed_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     transport *me = self;
     request *one = handle;
@@ -193,7 +193,7 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     return status;
 }
 
-static int poll_request(void *self, void *handle, double timeout)
+static int sealed_poll_request(void *self, void *handle, double timeout)
 {
     const transport *me = self;
     const request *one = handle;
@@ -206,13 +206,13 @@ static uint64_t count_signs(void *self, int peer, int ask)
     return me->beneath.ops.signs(me->beneath.self, peer, ask);
 }
 
-static void leave(void *self)
+static void sealed_leave(void *self)
 {
     const transport *me = self;
     if (me->beneath.ops.leave) me->beneath.ops.leave(me->beneath.self);
 }
 
-static void destroy(void *self)
+static void sealed_destroy(void *self)
 {
     transport *me = self;
     tw_comm_destroy(me->inner);
@@ -250,7 +250,7 @@ static tw_status borrow(tw_comm *inner, tw_beneath *beneath)
     return tw_comm_lend(inner, &beneath->ops, &beneath->self);
 }
 
-static tw_status create(tw_comm *inner, const void *key, size_t key_bytes, transport **made)
+static tw_status sealed_create(tw_comm *inner, const void *key, size_t key_bytes, transport **made)
 {
     tw_beneath beneath;
     tw_session session;
@@ -269,7 +269,7 @@ static tw_status create(tw_comm *inner, const void *key, size_t key_bytes, trans
 }
 
 /* The comm beneath goes, and what was wrong stays. */
-static tw_status give_up(tw_comm *inner, tw_status status)
+static tw_status sealed_give_up(tw_comm *inner, tw_status status)
 {
     char reason[REASON];
     snprintf(reason, sizeof reason, "%s", tw_last_error());
@@ -282,17 +282,17 @@ tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_byte
     transport *made;
     if (!inner) return tw_fail(TW_ERROR_ARGUMENT, "inner is NULL");
     tw_status status = check_key(key, key_bytes, comm);
-    if (status == TW_OK) status = create(inner, key, key_bytes, &made);
-    if (status != TW_OK) return give_up(inner, status);
+    if (status == TW_OK) status = sealed_create(inner, key, key_bytes, &made);
+    if (status != TW_OK) return sealed_give_up(inner, status);
     const tw_transport_ops ops = {.struct_size = sizeof ops,
                                   .version = TW_TRANSPORT_VERSION,
                                   .name = tw_comm_transport(inner),
-                                  .start_send = start_send,
-                                  .start_recv = start_recv,
-                                  .wait = wait_request,
-                                  .poll = poll_request,
-                                  .leave = leave,
-                                  .destroy = destroy,
+                                  .start_send = sealed_start_send,
+                                  .start_recv = sealed_start_recv,
+                                  .wait = sealed_wait_request,
+                                  .poll = sealed_poll_request,
+                                  .leave = sealed_leave,
+                                  .destroy = sealed_destroy,
                                   .signs = made->beneath.ops.signs ? count_signs : NULL};
     double timeout = made->beneath.timeout, patience = tw_comm_patience(inner);
     TRY(tw_comm_create_custom(&ops, made, made->beneath.rank, made->beneath.size, comm)); /* or it destroys `made` */

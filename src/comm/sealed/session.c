@@ -34,7 +34,7 @@ typedef struct opening {
     double deadline;
 } opening;
 
-static void put(unsigned char *at, uint32_t number)
+static void session_put(unsigned char *at, uint32_t number)
 {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(number >> 8 * i);
 }
@@ -42,7 +42,7 @@ static void put(unsigned char *at, uint32_t number)
 /* ---- everybody's message to everybody ---- */
 
 /* Where a start fails there is no request, whatever stands in its place. */
-static tw_status note(void **request, tw_status status)
+static tw_status session_note(void **request, tw_status status)
 {
     if (status != TW_OK) *request = NULL;
     return status;
@@ -54,12 +54,13 @@ static tw_status start_round(opening *all, size_t bytes)
     for (int rank = 0; rank < b->size; rank++) {
         void **request = &all->requests[2 * (size_t)rank];
         unsigned char *in = all->in + (size_t)rank * HELLO;
-        if (rank != b->rank) TRY(note(request, b->ops.start_recv(b->self, rank, CHANNEL, in, bytes, request)));
+        if (rank != b->rank) TRY(session_note(request, b->ops.start_recv(b->self, rank, CHANNEL, in, bytes, request)));
     }
     for (int rank = 0; rank < b->size; rank++) {
         void **request = &all->requests[2 * rank + 1];
         const unsigned char *out = all->out + (size_t)rank * HELLO;
-        if (rank != b->rank) TRY(note(request, b->ops.start_send(b->self, rank, CHANNEL, out, bytes, 0, request)));
+        if (rank != b->rank)
+            TRY(session_note(request, b->ops.start_send(b->self, rank, CHANNEL, out, bytes, 0, request)));
     }
     return TW_OK;
 }
@@ -72,7 +73,7 @@ static tw_status refuse_foreign(int rank)
                    rank);
 }
 
-static tw_status finish(opening *all, int index, size_t bytes)
+static tw_status session_finish(opening *all, int index, size_t bytes)
 {
     const tw_beneath *b = all->beneath;
     void *request = all->requests[index];
@@ -92,11 +93,11 @@ static tw_status finish(opening *all, int index, size_t bytes)
 static tw_status finish_round(opening *all, size_t bytes)
 {
     for (int i = 0; i < 2 * all->beneath->size; i++)
-        if (all->requests[i]) TRY(finish(all, i, bytes));
+        if (all->requests[i]) TRY(session_finish(all, i, bytes));
     return TW_OK;
 }
 
-static void take_back(opening *all)
+static void session_take_back(opening *all)
 {
     const tw_beneath *b = all->beneath;
     size_t size;
@@ -112,7 +113,7 @@ static tw_status run_round(opening *all, size_t bytes)
     if (status == TW_OK) status = finish_round(all, bytes);
     if (status == TW_OK) return TW_OK;
     snprintf(reason, sizeof reason, "%s", tw_last_error());
-    take_back(all);
+    session_take_back(all);
     return tw_fail(status, "%s", reason);
 }
 
@@ -121,9 +122,9 @@ static tw_status run_round(opening *all, size_t bytes)
 static void write_hello(const opening *all, int from, int to, const unsigned char *random, unsigned char *hello)
 {
     memcpy(hello + MAGIC_AT, magic, sizeof magic);
-    put(hello + FROM_AT, (uint32_t)from);
-    put(hello + TO_AT, (uint32_t)to);
-    put(hello + SIZE_AT, (uint32_t)all->beneath->size);
+    session_put(hello + FROM_AT, (uint32_t)from);
+    session_put(hello + TO_AT, (uint32_t)to);
+    session_put(hello + SIZE_AT, (uint32_t)all->beneath->size);
     memcpy(hello + RANDOM_AT, random, RANDOM);
     crypto_generichash(hello + SIGNATURE_AT, SIGNATURE, hello, SIGNATURE_AT, all->secret.hello, TW_SEAL_KEY);
 }
@@ -137,7 +138,7 @@ static int is_right(const opening *all, int from, const unsigned char *hello)
 }
 
 /* All hellos have come, so that each rank can tell whose key is another: that of the few. */
-static tw_status judge(const opening *all)
+static tw_status session_judge(const opening *all)
 {
     int size = all->beneath->size, rank = all->beneath->rank, wrong = 0, first = -1;
     for (int from = 0; from < size; from++) {
@@ -160,7 +161,7 @@ static tw_status say_hello(opening *all)
     randombytes_buf(all->random, RANDOM);
     for (int to = 0; to < size; to++) write_hello(all, rank, to, all->random, all->out + (size_t)to * HELLO);
     TRY(run_round(all, HELLO));
-    return judge(all);
+    return session_judge(all);
 }
 
 /* ---- the session ---- */
@@ -182,7 +183,7 @@ static void make_session_key(opening *all)
 }
 
 /* What the two ends say differs, so that neither can be given its own words back. */
-static tw_status prove(opening *all)
+static tw_status session_prove(opening *all)
 {
     int size = all->beneath->size, rank = all->beneath->rank;
     unsigned char right[PROOF];
@@ -218,17 +219,17 @@ static void make_secrets(const void *key, size_t key_bytes, secrets *made)
     sodium_memzero(master, sizeof master);
 }
 
-static tw_status agree(opening *all, tw_session *session)
+static tw_status session_agree(opening *all, tw_session *session)
 {
     TRY(say_hello(all));
     make_session_key(all);
-    TRY(prove(all));
+    TRY(session_prove(all));
     make_keys(all, session);
     return TW_OK;
 }
 
 /* A key of each rank and direction, and room for each rank's messages. */
-static tw_status make_room(opening *all, tw_session *session)
+static tw_status session_make_room(opening *all, tw_session *session)
 {
     size_t size = (size_t)session->size;
     session->to = calloc(size, sizeof *session->to);
@@ -241,7 +242,7 @@ static tw_status make_room(opening *all, tw_session *session)
     return tw_fail(TW_ERROR_MEMORY, "no memory for the keys of %d ranks", session->size);
 }
 
-static void release(opening *all)
+static void session_release(opening *all)
 {
     free(all->out);
     free(all->in);
@@ -255,9 +256,9 @@ tw_status tw_session_open(const tw_beneath *beneath, const void *key, size_t key
     opening all = {.beneath = beneath, .deadline = tw_clock() + beneath->timeout};
     *session = (tw_session){.size = beneath->size};
     make_secrets(key, key_bytes, &all.secret);
-    tw_status status = make_room(&all, session);
-    if (status == TW_OK) status = agree(&all, session);
-    release(&all);
+    tw_status status = session_make_room(&all, session);
+    if (status == TW_OK) status = session_agree(&all, session);
+    session_release(&all);
     return status;
 }
 

@@ -52,7 +52,7 @@ tw_block *tw_blocks_take(tw_blocks *blocks, size_t size)
 }
 
 /* 1 when it was the last of its holders. */
-static int let_go(tw_blocks *blocks, tw_block *block)
+static int blocks_let_go(tw_blocks *blocks, tw_block *block)
 {
     if (--block->holders) return 0;
     if (blocks->recent == block) blocks->recent = NULL;
@@ -63,7 +63,7 @@ void tw_blocks_give(tw_blocks *blocks, tw_block *block)
 {
     size_t room = room_of(block->order);
     pthread_mutex_lock(&blocks->lock);
-    int free_now = let_go(blocks, block), keeps = free_now && blocks->kept + room <= MOST_KEPT;
+    int free_now = blocks_let_go(blocks, block), keeps = free_now && blocks->kept + room <= MOST_KEPT;
     if (keeps) {
         block->next = blocks->spare[block->order];
         blocks->spare[block->order] = block;

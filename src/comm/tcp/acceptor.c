@@ -106,7 +106,7 @@ void tcp_acceptor_close(tcp_acceptor *acceptor)
 
 /* --- turning away -------------------------------------------------------------------------------------------- */
 
-static void note(tcp_acceptor *acceptor, const char *name, const char *reason)
+static void acceptor_note(tcp_acceptor *acceptor, const char *name, const char *reason)
 {
     acceptor->refused++;
     snprintf(acceptor->last, sizeof acceptor->last, "a connection from %s was refused: %s", name, reason);
@@ -114,7 +114,7 @@ static void note(tcp_acceptor *acceptor, const char *name, const char *reason)
 
 void tcp_acceptor_refuse(tcp_acceptor *acceptor, const char *name, const char *reason)
 {
-    note(acceptor, name, reason);
+    acceptor_note(acceptor, name, reason);
     if (acceptor->tell) acceptor->tell(acceptor->context, acceptor->last);
 }
 
@@ -134,12 +134,12 @@ static void turn_away(tcp_acceptor *acceptor, int i, const char *reason)
     if (said)
         tcp_acceptor_refuse(acceptor, name, reason);
     else
-        note(acceptor, name, reason);
+        acceptor_note(acceptor, name, reason);
 }
 
 /* --- coming in ----------------------------------------------------------------------------------------------- */
 
-static void make_room(tcp_acceptor *acceptor)
+static void acceptor_make_room(tcp_acceptor *acceptor)
 {
     if (acceptor->count)
         turn_away(acceptor, (int)randombytes_uniform((uint32_t)acceptor->count),
@@ -154,10 +154,10 @@ static int accept_one(tcp_acceptor *acceptor)
     handshake.fd = accept(acceptor->fd, (struct sockaddr *)&handshake.from, &size);
     if (handshake.fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         acceptor->full = acceptor->count == 0;
-        make_room(acceptor);
+        acceptor_make_room(acceptor);
     }
     if (handshake.fd < 0) return 0;
-    if (acceptor->count == TCP_HANDSHAKES) make_room(acceptor);
+    if (acceptor->count == TCP_HANDSHAKES) acceptor_make_room(acceptor);
     tcp_challenge_make(handshake.challenge);
     acceptor->handshakes[acceptor->count++] = handshake;
     if (!tcp_make_ready(handshake.fd) || !tcp_say(handshake.fd, handshake.challenge, TCP_CHALLENGE))
@@ -172,7 +172,7 @@ int tcp_acceptor_answer(const tcp_acceptor *acceptor, const tcp_handshake *hands
     return tcp_say(handshake->fd, answer, sizeof answer);
 }
 
-static void judge(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
+static void acceptor_judge(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
 {
     tcp_place place;
     tcp_handshake *handshake = &acceptor->handshakes[i];
@@ -187,7 +187,7 @@ static void judge(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
         remove_handshake(acceptor, i);
 }
 
-static void hear(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
+static void acceptor_hear(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
 {
     tcp_handshake *handshake = &acceptor->handshakes[i];
     ssize_t bytes = recv(handshake->fd, handshake->hello + handshake->said, TCP_HELLO - handshake->said, MSG_DONTWAIT);
@@ -195,7 +195,7 @@ static void hear(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
     if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR))
         turn_away(acceptor, i, "it hung up");
     else if (handshake->said == TCP_HELLO)
-        judge(acceptor, i, admit, context);
+        acceptor_judge(acceptor, i, admit, context);
 }
 
 int tcp_acceptor_list(tcp_acceptor *acceptor, struct pollfd *polls)
@@ -214,7 +214,7 @@ void tcp_acceptor_serve(tcp_acceptor *acceptor, const struct pollfd *polls, tcp_
     double now = tw_clock();
     for (int i = acceptor->polled - 1; i >= 0; i--) {
         if (polls[1 + i].revents)
-            hear(acceptor, i, admit, context);
+            acceptor_hear(acceptor, i, admit, context);
         else if (now > acceptor->handshakes[i].since + TCP_HELLO_SECONDS)
             turn_away(acceptor, i, "it said nothing in time");
     }

@@ -91,14 +91,14 @@ tw_status tcp_resolve(const char *host, int port, int passive, struct addrinfo *
     return tw_fail(TW_ERROR_ARGUMENT, "\"%s\" cannot be resolved: %s", host ? host : "", gai_strerror(error));
 }
 
-static socklen_t length_of(const struct sockaddr *address)
+static socklen_t address_length_of(const struct sockaddr *address)
 {
     return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
 void tcp_host_name(const struct sockaddr *address, char name[TCP_NAME])
 {
-    if (getnameinfo(address, length_of(address), name, TCP_NAME, NULL, 0, NI_NUMERICHOST) != 0)
+    if (getnameinfo(address, address_length_of(address), name, TCP_NAME, NULL, 0, NI_NUMERICHOST) != 0)
         snprintf(name, TCP_NAME, "an unknown address");
     if (strncmp(name, "::ffff:", 7) == 0 && strchr(name, '.')) memmove(name, name + 7, strlen(name + 7) + 1);
 }

@@ -10,12 +10,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned char *kept; /* [fd]: 1, if children have it not */
 static size_t room;
 
-static void hold(void)
+static void children_hold(void)
 {
     pthread_mutex_lock(&mutex);
 }
 
-static void let_go(void)
+static void children_let_go(void)
 {
     pthread_mutex_unlock(&mutex);
 }
@@ -26,15 +26,15 @@ static void close_copies(void)
     for (size_t fd = 0; fd < room; fd++)
         if (kept[fd]) close((int)fd);
     if (room) memset(kept, 0, room);
-    let_go();
+    children_let_go();
 }
 
-static void watch_forks(void)
+static void children_watch_forks(void)
 {
-    pthread_atfork(hold, let_go, close_copies);
+    pthread_atfork(children_hold, children_let_go, close_copies);
 }
 
-static void make_room(size_t wanted)
+static void children_make_room(size_t wanted)
 {
     unsigned char *larger = wanted > room ? realloc(kept, 2 * wanted) : NULL;
     if (!larger) return;
@@ -45,17 +45,17 @@ static void make_room(size_t wanted)
 
 void tcp_keep_from_children(int fd)
 {
-    pthread_once(&once, watch_forks);
-    hold();
-    make_room((size_t)fd + 1);
+    pthread_once(&once, children_watch_forks);
+    children_hold();
+    children_make_room((size_t)fd + 1);
     if ((size_t)fd < room) kept[fd] = 1;
-    let_go();
+    children_let_go();
 }
 
 void tcp_close(int fd)
 {
-    hold();
+    children_hold();
     if ((size_t)fd < room) kept[fd] = 0;
     close(fd);
-    let_go();
+    children_let_go();
 }

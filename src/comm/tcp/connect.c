@@ -58,7 +58,7 @@ static void tune(int fd)
 }
 
 /* One that comes again has lost the first: its proof is as good. */
-static void hold(meeting *all, int peer, uint32_t stream, int fd, double round_trip)
+static void connect_hold(meeting *all, int peer, uint32_t stream, int fd, double round_trip)
 {
     int *place = &all->fds[(size_t)peer * TCP_MOST_STREAMS + stream];
     tune(fd);
@@ -73,14 +73,14 @@ static void hold(meeting *all, int peer, uint32_t stream, int fd, double round_t
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
-static const char *admit(void *context, tcp_handshake *handshake, tcp_place place)
+static const char *connect_admit(void *context, tcp_handshake *handshake, tcp_place place)
 {
     meeting *all = context;
     if (place.to != (uint32_t)all->rank || place.from <= place.to || place.from >= (uint32_t)all->size)
         return "it takes this rank for another";
     if (place.stream >= (uint32_t)streams_with(all, (int)place.from)) return "it has too many connections";
     if (!tcp_acceptor_answer(&all->tcp->acceptor, handshake)) return "it hung up";
-    hold(all, (int)place.from, place.stream, handshake->fd, tw_clock() - handshake->since);
+    connect_hold(all, (int)place.from, place.stream, handshake->fd, tw_clock() - handshake->since);
     return NULL;
 }
 
@@ -109,7 +109,7 @@ static void serve_dial(meeting *all, tcp_dial *dial, int happened, double now)
 {
     tcp_dial_serve(dial, happened, now, all->tcp->acceptor.secret);
     if (dial->state != TCP_CONNECTED) return;
-    hold(all, (int)dial->place.to, dial->place.stream, dial->fd, dial->round_trip);
+    connect_hold(all, (int)dial->place.to, dial->place.stream, dial->fd, dial->round_trip);
     dial->fd = -1;
 }
 
@@ -122,7 +122,7 @@ static void go_round(meeting *all, double deadline)
     if (poll(all->polls, (nfds_t)at_acceptor + (nfds_t)dials, milliseconds) < 0) return; /* a signal */
     now = tw_clock();
     for (int i = 0; i < dials; i++) serve_dial(all, all->under_way[i], all->polls[at_acceptor + i].revents != 0, now);
-    tcp_acceptor_serve(&all->tcp->acceptor, all->polls, admit, all);
+    tcp_acceptor_serve(&all->tcp->acceptor, all->polls, connect_admit, all);
 }
 
 /* --- who is missing ------------------------------------------------------------------------------------------ */
@@ -240,7 +240,7 @@ static void clear(meeting *all)
     free(all);
 }
 
-static tw_status make_room(meeting *all)
+static tw_status connect_make_room(meeting *all)
 {
     size_t size = (size_t)all->size, connections = size * TCP_MOST_STREAMS;
     all->addresses = calloc(size, sizeof *all->addresses);
@@ -257,7 +257,7 @@ static tw_status make_room(meeting *all)
 
 static tw_status bring_together(meeting *all, const char *const *addresses, double seconds, tw_comm **comm)
 {
-    TRY(make_room(all));
+    TRY(connect_make_room(all));
     TRY(read_addresses(all, addresses));
     make_secret(all, addresses);
     TRY(make_dials(all));
@@ -267,8 +267,8 @@ static tw_status bring_together(meeting *all, const char *const *addresses, doub
     return tcp_group_create(all->rank, all->size, all->fds, all->far, latecomers, comm);
 }
 
-static tw_status check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,
-                       tw_comm **comm)
+static tw_status connect_check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,
+                               tw_comm **comm)
 {
     const char *missing = !tcp ? "tcp" : !addresses ? "addresses" : !comm ? "comm" : NULL;
     if (missing) return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", missing);
@@ -283,7 +283,7 @@ static tw_status check(const tw_tcp *tcp, int rank, int size, const char *const 
 
 tw_status tw_tcp_connect(tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds, tw_comm **comm)
 {
-    TRY(check(tcp, rank, size, addresses, seconds, comm));
+    TRY(connect_check(tcp, rank, size, addresses, seconds, comm));
     meeting *all = calloc(1, sizeof *all);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to connect %d ranks", size);
     all->tcp = tcp;

@@ -81,7 +81,7 @@ static void see_connected(tcp_dial *dial, double now)
 }
 
 /* 1 when all of it is there. */
-static int hear(tcp_dial *dial, unsigned char *into, size_t size, double now)
+static int dial_hear(tcp_dial *dial, unsigned char *into, size_t size, double now)
 {
     ssize_t bytes = recv(dial->fd, into + dial->heard, size - dial->heard, MSG_DONTWAIT);
     if (bytes > 0) dial->heard += (size_t)bytes;
@@ -95,7 +95,7 @@ static int hear(tcp_dial *dial, unsigned char *into, size_t size, double now)
 
 static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secret)
 {
-    if (!hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
+    if (!dial_hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
     tcp_verdict language = tcp_challenge_judge(dial->challenge);
     if (language != TCP_WELCOME) {
         try_later(dial, now,
@@ -112,7 +112,7 @@ static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secr
 
 static void hear_answer(tcp_dial *dial, double now, const unsigned char *secret)
 {
-    if (!hear(dial, dial->answer, TCP_PROOF, now)) return;
+    if (!dial_hear(dial, dial->answer, TCP_PROOF, now)) return;
     if (!tcp_answer_is_right(secret, dial->challenge, dial->hello, dial->answer)) {
         try_later(dial, now, "what listens there did not prove that it knows this group and its key");
         return;

@@ -35,7 +35,7 @@ static void serve(tcp_stream *stream, uint32_t events)
     tcp_peer_unlock(peer);
 }
 
-static void *run(void *argument)
+static void *group_run(void *argument)
 {
     const tcp_group *group = argument;
     struct epoll_event events[EVENTS];
@@ -51,7 +51,7 @@ static void *run(void *argument)
 /* --- requests ------------------------------------------------------------------------------------------------ */
 
 /* With the peer's lock. */
-static tw_status prepare(tcp_peer *peer, unsigned channel, tcp_flow **flow, tcp_request **request)
+static tw_status group_prepare(tcp_peer *peer, unsigned channel, tcp_flow **flow, tcp_request **request)
 {
     TRY(tcp_flow_of(peer, channel, flow));
     *request = tcp_request_take(peer);
@@ -63,7 +63,7 @@ static tw_status post_send(tcp_peer *peer, unsigned channel, const tcp_request *
     tcp_flow *flow;
     tcp_request *send;
     if (peer->gone) return tw_fail(peer->why, "%s", peer->text);
-    TRY(prepare(peer, channel, &flow, &send));
+    TRY(group_prepare(peer, channel, &flow, &send));
     *send = *what;
     tcp_outbox_post(flow, send);
     tcp_stream_push(peer);
@@ -71,8 +71,8 @@ static tw_status post_send(tcp_peer *peer, unsigned channel, const tcp_request *
     return TW_OK;
 }
 
-static tw_status start_send(void *self, int rank, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **handle)
+static tw_status group_start_send(void *self, int rank, unsigned channel, const void *src, size_t size, uint32_t check,
+                                  void **handle)
 {
     const tcp_group *group = self;
     tcp_peer *peer = &group->peers[rank];
@@ -87,7 +87,7 @@ static tw_status post_receive(tcp_peer *peer, unsigned channel, const tcp_reques
 {
     tcp_flow *flow;
     tcp_request *receive;
-    TRY(prepare(peer, channel, &flow, &receive));
+    TRY(group_prepare(peer, channel, &flow, &receive));
     *receive = *what;
     tw_status status = tcp_inbox_post(flow, receive);
     if (status != TW_OK) {
@@ -99,7 +99,7 @@ static tw_status post_receive(tcp_peer *peer, unsigned channel, const tcp_reques
     return TW_OK;
 }
 
-static tw_status start_recv(void *self, int rank, unsigned channel, void *dst, size_t capacity, void **handle)
+static tw_status group_start_recv(void *self, int rank, unsigned channel, void *dst, size_t capacity, void **handle)
 {
     const tcp_group *group = self;
     tcp_peer *peer = &group->peers[rank];
@@ -126,7 +126,7 @@ static void sleep_until_settled(tcp_request *one, double timeout)
     }
 }
 
-static int poll_request(void *self, void *handle, double timeout)
+static int group_poll_request(void *self, void *handle, double timeout)
 {
     tcp_request *one = handle;
     (void)self;
@@ -137,7 +137,7 @@ static int poll_request(void *self, void *handle, double timeout)
     return over;
 }
 
-static tw_status tell(const tcp_peer *peer, tcp_outcome outcome, double timeout)
+static tw_status group_tell(const tcp_peer *peer, tcp_outcome outcome, double timeout)
 {
     if (outcome == TCP_DONE) return TW_OK;
     if (outcome == TCP_PENDING)
@@ -148,7 +148,7 @@ static tw_status tell(const tcp_peer *peer, tcp_outcome outcome, double timeout)
 }
 
 /* With the peer's lock. The request's memory is its owner's again, and the request nobody's. */
-static void release(tcp_request *one, int pending)
+static void group_release(tcp_request *one, int pending)
 {
     if (pending && one->is_send) {
         tcp_outbox_withdraw(one);
@@ -158,7 +158,7 @@ static void release(tcp_request *one, int pending)
     tcp_request_give(one);
 }
 
-static tw_status wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+static tw_status group_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
 {
     tcp_request *one = handle;
     tcp_peer *peer = one->peer;
@@ -168,8 +168,8 @@ static tw_status wait_request(void *self, void *handle, double timeout, size_t *
     tcp_outcome outcome = one->outcome;
     *size = one->size;
     if (!one->is_send) *check = one->check;
-    tw_status status = tell(peer, outcome, timeout);
-    release(one, outcome == TCP_PENDING);
+    tw_status status = group_tell(peer, outcome, timeout);
+    group_release(one, outcome == TCP_PENDING);
     if (outcome == TCP_PENDING) tcp_stream_push(peer); /* taking back may have something to say */
     tcp_peer_unlock(peer);
     return status;
@@ -187,7 +187,7 @@ static uint64_t count_signs(void *self, int rank, int ask)
 
 /* --- the end ------------------------------------------------------------------------------------------------- */
 
-static void leave(void *self)
+static void group_leave(void *self)
 {
     tcp_group *group = self;
     group->left = 1;
@@ -210,7 +210,7 @@ static void begin_to_part(tcp_peer *peer)
 }
 
 /* What was begun goes out. */
-static void part(tcp_peer *peer, double deadline)
+static void group_part(tcp_peer *peer, double deadline)
 {
     struct timespec at = time_of(deadline);
     tcp_peer_lock(peer);
@@ -246,7 +246,7 @@ static void part_from_all(tcp_group *group)
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && group->runs) begin_to_part(&group->peers[r]);
     for (int r = 0; r < group->size; r++)
-        if (r != group->rank && group->runs) part(&group->peers[r], deadline);
+        if (r != group->rank && group->runs) group_part(&group->peers[r], deadline);
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && group->runs && !see_it_arrive(&group->peers[r], deadline) && !group->left)
             tw_log(TW_LOG_WARNING, "rank %d: when its comm ended, rank %d had not received all that was sent to it",
@@ -266,7 +266,7 @@ static void close_streams(const tcp_peer *peer)
     for (int s = 0; s < peer->streams; s++) tcp_close(peer->stream[s].fd);
 }
 
-static void destroy(void *self)
+static void group_destroy(void *self)
 {
     tcp_group *group = self;
     tcp_latecomers_destroy(group->latecomers);
@@ -286,12 +286,12 @@ static void destroy(void *self)
 static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                      .version = TW_TRANSPORT_VERSION,
                                      .name = "tcp",
-                                     .start_send = start_send,
-                                     .start_recv = start_recv,
-                                     .wait = wait_request,
-                                     .poll = poll_request,
-                                     .leave = leave,
-                                     .destroy = destroy,
+                                     .start_send = group_start_send,
+                                     .start_recv = group_start_recv,
+                                     .wait = group_wait_request,
+                                     .poll = group_poll_request,
+                                     .leave = group_leave,
+                                     .destroy = group_destroy,
                                      .signs = count_signs};
 
 /* --- who comes too late -------------------------------------------------------------------------------------- */
@@ -313,7 +313,7 @@ static int is_whole(void *self)
 
 /* --- the beginning ------------------------------------------------------------------------------------------- */
 
-static int watch(int poller, int fd, void *what)
+static int group_watch(int poller, int fd, void *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
     return epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -340,7 +340,7 @@ static int add_streams(tcp_group *group, tcp_peer *peer, int *fds)
         fds[s] = -1;
     }
     for (int s = 0; s < count; s++)
-        if (!watch(group->poller, peer->stream[s].fd, &peer->stream[s])) return 0;
+        if (!group_watch(group->poller, peer->stream[s].fd, &peer->stream[s])) return 0;
     return 1;
 }
 
@@ -358,15 +358,15 @@ static int create_peers(tcp_group *group, int *fds, const unsigned char *far)
     return 1;
 }
 
-static tw_status begin(tcp_group *group, int *fds, const unsigned char *far)
+static tw_status group_begin(tcp_group *group, int *fds, const unsigned char *far)
 {
     group->poller = epoll_create1(EPOLL_CLOEXEC);
     group->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (group->poller < 0 || group->stop < 0 || !watch(group->poller, group->stop, NULL))
+    if (group->poller < 0 || group->stop < 0 || !group_watch(group->poller, group->stop, NULL))
         return tw_fail(TW_ERROR_SYSTEM, "the system has no file descriptor left for the group's connections");
     if (!create_peers(group, fds, far))
         return tw_fail(TW_ERROR_MEMORY, "no memory for connections to %d ranks", group->size - 1);
-    group->runs = tcp_thread_start(&group->thread, run, group);
+    group->runs = tcp_thread_start(&group->thread, group_run, group);
     if (group->runs && group->latecomers) tcp_latecomers_begin(group->latecomers, is_whole, group);
     return group->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for the group's connections");
 }
@@ -385,8 +385,8 @@ tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *fa
     if (group) {
         *group = (tcp_group){
             .rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .latecomers = latecomers};
-        status = begin(group, fds, far);
-        if (status != TW_OK) destroy(group);
+        status = group_begin(group, fds, far);
+        if (status != TW_OK) group_destroy(group);
     }
     close_rest(fds, size);
     if (!group) tcp_latecomers_destroy(latecomers);

@@ -63,9 +63,9 @@ tcp_verdict tcp_challenge_judge(const unsigned char challenge[TCP_CHALLENGE])
 }
 
 /* Over the challenge and the hello up to its proof: who connects cannot have signed more. */
-static void prove(const unsigned char secret[TCP_SECRET], const char *word,
-                  const unsigned char challenge[TCP_CHALLENGE], const unsigned char hello[TCP_HELLO],
-                  unsigned char proof[TCP_PROOF])
+static void hello_prove(const unsigned char secret[TCP_SECRET], const char *word,
+                        const unsigned char challenge[TCP_CHALLENGE], const unsigned char hello[TCP_HELLO],
+                        unsigned char proof[TCP_PROOF])
 {
     hash state;
     crypto_generichash_init(&state, secret, TCP_SECRET, TCP_PROOF);
@@ -83,7 +83,7 @@ void tcp_hello_make(const unsigned char secret[TCP_SECRET], const unsigned char 
     tcp_put(hello + TO, place.to, 4);
     tcp_put(hello + STREAM, place.stream, 4);
     randombytes_buf(hello + NONCE, TCP_NONCE);
-    prove(secret, "connecter", challenge, hello, hello + PROOF);
+    hello_prove(secret, "connecter", challenge, hello, hello + PROOF);
 }
 
 tcp_verdict tcp_hello_judge(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
@@ -94,14 +94,14 @@ tcp_verdict tcp_hello_judge(const unsigned char secret[TCP_SECRET], const unsign
                          (uint32_t)tcp_get(hello + STREAM, 4)};
     tcp_verdict language = judge_magic(hello);
     if (language != TCP_WELCOME) return language;
-    prove(secret, "connecter", challenge, hello, proof);
+    hello_prove(secret, "connecter", challenge, hello, proof);
     return sodium_memcmp(proof, hello + PROOF, TCP_PROOF) == 0 ? TCP_WELCOME : TCP_WRONG_KEY;
 }
 
 void tcp_answer_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
                      const unsigned char hello[TCP_HELLO], unsigned char answer[TCP_PROOF])
 {
-    prove(secret, "accepter", challenge, hello, answer);
+    hello_prove(secret, "accepter", challenge, hello, answer);
 }
 
 int tcp_answer_is_right(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
@@ -115,7 +115,7 @@ int tcp_answer_is_right(const unsigned char secret[TCP_SECRET], const unsigned c
 void tcp_session_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
                       const unsigned char hello[TCP_HELLO], int from_accepter, unsigned char key[TCP_SECRET])
 {
-    prove(secret, from_accepter ? "from accepter" : "from connecter", challenge, hello, key);
+    hello_prove(secret, from_accepter ? "from accepter" : "from connecter", challenge, hello, key);
 }
 
 void tcp_sign(const unsigned char key[TCP_SECRET], uint64_t number, const void *message, size_t size,

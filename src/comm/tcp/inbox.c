@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int violated(tcp_peer *peer, const char *rule)
+static int inbox_violated(tcp_peer *peer, const char *rule)
 {
     tcp_peer_fail(peer, TW_ERROR_PACKET, "rank %d sent what no rank sends: %s", peer->rank, rule);
     return 0;
@@ -99,7 +99,7 @@ static void end_receive(tcp_slot *slot, tcp_outcome outcome)
 }
 
 /* Its receive learns that it does not fit, now; its bytes are let by. */
-static void drop(tcp_peer *peer, tcp_slot *slot)
+static void inbox_drop(tcp_peer *peer, tcp_slot *slot)
 {
     end_receive(slot, TCP_TOO_LONG);
     slot->dropped = 1;
@@ -107,7 +107,7 @@ static void drop(tcp_peer *peer, tcp_slot *slot)
 }
 
 /* When a message is there, and the receive it is for, they are over. */
-static void meet(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot)
+static void inbox_meet(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot)
 {
     if (!slot->begun || slot->arrived < slot->size || !(slot->receive || slot->dropped)) return;
     if (slot->receive) {
@@ -136,8 +136,8 @@ static void attach(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, tcp_request *
 {
     slot->receive = receive;
     if (slot->begun) {
-        if (slot->size > receive->size) drop(peer, slot);
-        meet(peer, flow, slot);
+        if (slot->size > receive->size) inbox_drop(peer, slot);
+        inbox_meet(peer, flow, slot);
     } else if (slot->offered > receive->size) {
         decline(peer, flow, slot);
     } else if (receive->size > TCP_EAGER) {
@@ -249,12 +249,12 @@ static int begin_small(tcp_peer *peer, tcp_flow *flow, const tcp_slot *slot)
 {
     size_t cost = slot->size + TCP_MESSAGE_COST;
     if (slot->size > TCP_FAR_EAGER || cost > TCP_FAR_WINDOW - flow->unpaid)
-        return violated(peer, "a message for which there is no credit");
+        return inbox_violated(peer, "a message for which there is no credit");
     flow->unpaid += cost;
     return 1;
 }
 
-static int begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
+static int inbox_begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
     slot->begun = 1;
     slot->size = (size_t)frame->size;
@@ -263,10 +263,10 @@ static int begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame
     if (slot->small) {
         if (!begin_small(peer, flow, slot)) return 0;
     } else if (slot->size > slot->granted) {
-        return violated(peer, "a large message that nobody is ready for");
+        return inbox_violated(peer, "a large message that nobody is ready for");
     }
     if (!slot->receive) return keep(peer, slot, NULL);
-    if (slot->size > slot->receive->size) drop(peer, slot);
+    if (slot->size > slot->receive->size) inbox_drop(peer, slot);
     return 1;
 }
 
@@ -278,13 +278,13 @@ static int is_same(const tcp_slot *slot, const tcp_frame *frame)
 static int take_data(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
     int is_first = !slot->begun;
-    if (is_first && !begin(peer, flow, slot, frame)) return 0;
-    if (!is_same(slot, frame)) return violated(peer, "pieces that do not fit together");
+    if (is_first && !inbox_begin(peer, flow, slot, frame)) return 0;
+    if (!is_same(slot, frame)) return inbox_violated(peer, "pieces that do not fit together");
     if ((!is_first && slot->size == 0) || frame->length > slot->size - slot->claimed)
-        return violated(peer, "more pieces than a message has");
+        return inbox_violated(peer, "more pieces than a message has");
     slot->claimed += frame->length;
     if (slot->size == 0) {
-        meet(peer, flow, slot);
+        inbox_meet(peer, flow, slot);
         pop_slots(peer, flow);
     }
     return 1;
@@ -292,7 +292,7 @@ static int take_data(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_f
 
 static int take_offer(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
-    if (slot->begun) return violated(peer, "an offer of a message that has begun");
+    if (slot->begun) return inbox_violated(peer, "an offer of a message that has begun");
     slot->offered = frame->size > SIZE_MAX ? SIZE_MAX : (size_t)frame->size;
     if (slot->receive && slot->offered > slot->receive->size) decline(peer, flow, slot);
     return 1;
@@ -314,11 +314,11 @@ int tcp_inbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow, tcp_s
     *found = NULL;
     if (is_overtaken(peer, flow, frame)) return 1;
     if (frame->seq < flow->base || frame->seq - flow->base >= TCP_MOST_AHEAD)
-        return violated(peer, "a message out of turn");
+        return inbox_violated(peer, "a message out of turn");
     tcp_slot *slot = slot_at(peer, flow, frame->seq);
-    if (!slot && peer->slots >= TCP_MOST_SLOTS) return violated(peer, "more messages than may be under way");
+    if (!slot && peer->slots >= TCP_MOST_SLOTS) return inbox_violated(peer, "more messages than may be under way");
     if (!slot) return out_of_memory(peer, sizeof *slot);
-    if (slot->over) return violated(peer, "a message that was there already");
+    if (slot->over) return inbox_violated(peer, "a message that was there already");
     if (frame->kind == TCP_OFFER) return take_offer(peer, flow, slot, frame);
     int has_bytes = frame->length > 0;
     if (!take_data(peer, flow, slot, frame)) return 0;
@@ -336,6 +336,6 @@ void tcp_inbox_arrived(tcp_flow *flow, tcp_slot *slot, size_t bytes)
 {
     slot->arrived += bytes;
     if (slot->arrived < slot->size) return;
-    meet(flow->peer, flow, slot);
+    inbox_meet(flow->peer, flow, slot);
     pop_slots(flow->peer, flow);
 }

@@ -20,7 +20,7 @@ struct tcp_latecomers {
 };
 
 /* A run that follows this one at the same port may have begun on other machines, while this one still ends here. */
-static tcp_reply_kind judge(void *context, const tcp_wish *wish, char text[TCP_REASON])
+static tcp_reply_kind latecomers_judge(void *context, const tcp_wish *wish, char text[TCP_REASON])
 {
     tcp_latecomers *latecomers = context;
     (void)wish;
@@ -38,7 +38,7 @@ static tcp_reply_kind judge(void *context, const tcp_wish *wish, char text[TCP_R
     return TCP_LATER;
 }
 
-static void *run(void *argument)
+static void *latecomers_run(void *argument)
 {
     tcp_latecomers *latecomers = argument;
     while (!latecomers->stopped) tcp_lobby_go_round(latecomers->lobby, LONGEST_NAP);
@@ -58,7 +58,7 @@ tcp_latecomers *tcp_latecomers_create(tcp_lobby *lobby, int size)
     *latecomers = (tcp_latecomers){.lobby = lobby, .size = size, .bell = bell};
     lobby->bell = bell;
     lobby->wanted = 1; /* nobody who asks stays */
-    lobby->judge = judge;
+    lobby->judge = latecomers_judge;
     lobby->context = latecomers;
     lobby->acceptor->tell = NULL;
     return latecomers;
@@ -68,7 +68,7 @@ void tcp_latecomers_begin(tcp_latecomers *latecomers, int (*is_whole)(void *cont
 {
     latecomers->is_whole = is_whole;
     latecomers->context = context;
-    latecomers->runs = tcp_thread_start(&latecomers->thread, run, latecomers);
+    latecomers->runs = tcp_thread_start(&latecomers->thread, latecomers_run, latecomers);
     if (!latecomers->runs) tcp_lobby_close(latecomers->lobby);
 }
 

@@ -91,7 +91,7 @@ static tw_status set_key(tw_tcp *tcp, const tw_tcp_options *options)
     return TW_OK;
 }
 
-static tw_status begin(tw_tcp *tcp, const tw_tcp_options *options)
+static tw_status listener_begin(tw_tcp *tcp, const tw_tcp_options *options)
 {
     int why;
     tcp->options = *options;
@@ -117,7 +117,7 @@ tw_status tw_tcp_listen(const tw_tcp_options *given, tw_tcp **tcp)
     tw_tcp *made = calloc(1, sizeof *made);
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory to listen");
     made->acceptor.fd = -1;
-    tw_status status = begin(made, &options);
+    tw_status status = listener_begin(made, &options);
     if (status == TW_OK)
         *tcp = made;
     else

@@ -10,7 +10,7 @@
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
-static const char *admit(void *context, tcp_handshake *handshake, tcp_place place)
+static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_place place)
 {
     tcp_lobby *me = context;
     if (place.from || place.to || place.stream) return "it takes this meeting point for a rank";
@@ -67,7 +67,7 @@ static void take_wish(tcp_lobby *me, int i)
 }
 
 /* Whoever has asked says nothing more, unless it goes. */
-static void hear(tcp_lobby *me, int i)
+static void lobby_hear(tcp_lobby *me, int i)
 {
     tcp_client *one = &me->clients[i];
     unsigned char more = 0;
@@ -99,11 +99,11 @@ void tcp_lobby_go_round(tcp_lobby *me, double seconds)
     if (poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)) < 0) return; /* a signal */
     for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {
         if (me->polls[at_acceptor + i].revents)
-            hear(me, i);
+            lobby_hear(me, i);
         else if (!me->clients[i].has_asked && tw_clock() > me->clients[i].since + TCP_HELLO_SECONDS)
             tcp_lobby_turn_away(me, i, TCP_REFUSED, "it did not say what it wants in time");
     }
-    tcp_acceptor_serve(me->acceptor, me->polls, admit, me);
+    tcp_acceptor_serve(me->acceptor, me->polls, lobby_admit, me);
 }
 
 /* --- the whole ----------------------------------------------------------------------------------------------- */

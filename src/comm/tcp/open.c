@@ -87,7 +87,7 @@ static int is_known(const news *all, const char *text)
     return 0;
 }
 
-static void tell(void *context, const char *text)
+static void open_tell(void *context, const char *text)
 {
     news *all = context;
     if (is_known(all, text) || all->count > MOST_TOLD) return;
@@ -111,7 +111,7 @@ tw_status tw_transport_open(tw_comm **comm)
     unsigned char key[TW_SEAL_KEY_BYTES];
     news all = {.count = 0};
     tw_tcp_options options = {
-        .struct_size = sizeof options, .refused = tell, .context = &all, .sealed = will_be_sealed()};
+        .struct_size = sizeof options, .refused = open_tell, .context = &all, .sealed = will_be_sealed()};
     const char *meeting = getenv("THINWIRE_JOIN");
     int rank = -1, size = 0;
     double seconds = 600;

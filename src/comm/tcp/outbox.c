@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int violated(tcp_peer *peer, const char *rule)
+static int outbox_violated(tcp_peer *peer, const char *rule)
 {
     tcp_peer_fail(peer, TW_ERROR_PACKET, "rank %d sent what no rank sends: %s", peer->rank, rule);
     return 0;
@@ -161,7 +161,7 @@ void tcp_outbox_withdraw(tcp_request *send)
                       send->peer->rank);
 }
 
-static void finish(tcp_request *send, tcp_outcome outcome)
+static void outbox_finish(tcp_request *send, tcp_outcome outcome)
 {
     if (!send->orphan) {
         tcp_request_end(send, outcome);
@@ -177,7 +177,7 @@ static int take_ready(tcp_peer *peer, tcp_flow *flow, const tcp_frame *frame)
 {
     if (frame->seq < flow->sent_seq) return 1; /* it went on credit */
     if (frame->seq - flow->sent_seq >= TCP_MOST_AHEAD || peer->permits == TCP_MOST_FLOWS)
-        return violated(peer, "it is ready for messages far ahead");
+        return outbox_violated(peer, "it is ready for messages far ahead");
     tcp_permit **link = &flow->permits;
     while (*link && (*link)->seq < frame->seq) link = &(*link)->next;
     if (!*link || (*link)->seq != frame->seq) {
@@ -201,7 +201,7 @@ static int take_ready(tcp_peer *peer, tcp_flow *flow, const tcp_frame *frame)
 int tcp_outbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow)
 {
     if (frame->kind == TCP_READY) return take_ready(peer, flow, frame);
-    if (frame->size > flow->owed) return violated(peer, "credit for what it never got");
+    if (frame->size > flow->owed) return outbox_violated(peer, "credit for what it never got");
     flow->owed -= (size_t)frame->size;
     return 1;
 }
@@ -251,7 +251,7 @@ static tcp_frame control_frame(tcp_peer *peer)
     return credit_frame(flow);
 }
 
-static void begin(tcp_flow *flow, tcp_request *send)
+static void outbox_begin(tcp_flow *flow, tcp_request *send)
 {
     send->begun = 1;
     send->seq = flow->sent_seq++;
@@ -273,7 +273,7 @@ static tcp_frame next_piece(tcp_flow *flow, tcp_outgoing *out)
 {
     tcp_request *send = flow->first;
     if (is_declined(flow)) return last_offer(flow);
-    if (!send->begun) begin(flow, send);
+    if (!send->begun) outbox_begin(flow, send);
     size_t left = send->size - send->given;
     out->message = send;
     out->offset = send->given;
@@ -346,7 +346,7 @@ const unsigned char *tcp_outbox_bytes(const tcp_request *send, size_t at)
 void tcp_outbox_written(tcp_request *send)
 {
     send->frames--;
-    if (send->frames == 0 && send->given == send->size) finish(send, TCP_DONE);
+    if (send->frames == 0 && send->given == send->size) outbox_finish(send, TCP_DONE);
 }
 
 int tcp_outbox_is_empty(const tcp_peer *peer)
@@ -368,7 +368,7 @@ static void fail_under_way(tcp_flow *flow)
         for (int i = 0; i < peer->stream[s].out_count; i++) {
             tcp_request *send = peer->stream[s].out[(peer->stream[s].out_first + i) % TCP_BATCH].message;
             if (!send || send->flow != flow || --send->frames || send->given < send->size) continue;
-            finish(send, TCP_FAILED);
+            outbox_finish(send, TCP_FAILED);
         }
 }
 
@@ -379,7 +379,7 @@ void tcp_outbox_fail(tcp_flow *flow)
     while (flow->first) {
         tcp_request *send = flow->first;
         pop_first(flow);
-        finish(send, TCP_FAILED);
+        outbox_finish(send, TCP_FAILED);
     }
 }
 

@@ -52,7 +52,7 @@ void tcp_peer_unlock(tcp_peer *peer)
 }
 
 /* Its sockets stay open until the whole transport goes, so that no number is used for two. */
-static void cut(tcp_peer *peer)
+static void peer_cut(tcp_peer *peer)
 {
     for (int s = 0; s < peer->streams; s++) {
         if (peer->poller >= 0) epoll_ctl(peer->poller, EPOLL_CTL_DEL, peer->stream[s].fd, NULL);
@@ -88,7 +88,7 @@ void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...)
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun in the line before */
     vsnprintf(peer->text, sizeof peer->text, format, arguments);
     va_end(arguments);
-    cut(peer);
+    peer_cut(peer);
     end_all(peer, why);
 }
 

@@ -127,7 +127,7 @@ static tw_status try_door(const tcp_rendezvous *rendezvous, tcp_acceptor **open,
 }
 
 /* A guest on the host's machine takes its place when it goes before the group is complete. */
-static tw_status meet(tcp_rendezvous *rendezvous, tw_comm **comm)
+static tw_status rendezvous_meet(tcp_rendezvous *rendezvous, tw_comm **comm)
 {
     for (double pause = FIRST_PAUSE;; pause = fmin(pause * 1.5, LONGEST_PAUSE)) {
         tcp_acceptor *acceptor;
@@ -141,7 +141,7 @@ static tw_status meet(tcp_rendezvous *rendezvous, tw_comm **comm)
     }
 }
 
-static tw_status check(const char *meeting, int rank, int size, double seconds, tw_comm **comm)
+static tw_status rendezvous_check(const char *meeting, int rank, int size, double seconds, tw_comm **comm)
 {
     if (!meeting || !comm)
         return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
@@ -158,11 +158,11 @@ tw_status tw_tcp_join(const char *meeting, int rank, int size, const tw_tcp_opti
                       tw_comm **comm)
 {
     tcp_rendezvous rendezvous = {.meeting = meeting, .rank = rank, .size = size, .seconds = seconds};
-    TRY(check(meeting, rank, size, seconds, comm));
+    TRY(rendezvous_check(meeting, rank, size, seconds, comm));
     TRY(tcp_options_read(options, &rendezvous.options));
     TRY(tcp_meeting_read(meeting, &rendezvous.at));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     rendezvous.deadline = tw_clock() + seconds;
     tcp_secret_make(rendezvous.options.key, rendezvous.options.key_size, "a meeting point", NULL, 0, rendezvous.secret);
-    return meet(&rendezvous, comm);
+    return rendezvous_meet(&rendezvous, comm);
 }

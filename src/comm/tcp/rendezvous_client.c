@@ -27,7 +27,7 @@ typedef struct client {
     int may_serve; /* the meeting point is on this machine */
 } client;
 
-static tw_status give_up(const client *me)
+static tw_status rendezvous_client_give_up(const client *me)
 {
     const tcp_rendezvous *rendezvous = me->rendezvous;
     const char *why = me->dial.why ? me->dial.why : rendezvous->why;
@@ -42,7 +42,7 @@ static tw_status look_at_clock(const client *me)
 {
     if (tcp_is_stopped(&me->rendezvous->options))
         return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
-    return tw_clock() < me->rendezvous->deadline ? TW_OK : give_up(me);
+    return tw_clock() < me->rendezvous->deadline ? TW_OK : rendezvous_client_give_up(me);
 }
 
 /* Whether something happened at a socket before it was time to look up. */
@@ -107,7 +107,7 @@ static int say_wish(const client *me)
 }
 
 /* The head first, which says how long the rest is. 0: no memory, or it is none. */
-static int make_room(client *me)
+static int rendezvous_client_make_room(client *me)
 {
     size_t rest = me->size ? tcp_reply_rest(me->reply) : 0, size = me->size ? me->size + rest : TCP_REPLY_HEAD;
     unsigned char *larger = me->size && !rest ? NULL : realloc(me->reply, size);
@@ -128,12 +128,12 @@ static void hear_some(client *me, int *gone)
 static tw_status hear_reply(client *me, int *gone)
 {
     me->size = me->heard = 0;
-    *gone = !make_room(me);
+    *gone = !rendezvous_client_make_room(me);
     while (!*gone && me->heard < me->size) {
         TRY(look_at_clock(me));
         struct pollfd socket = {.fd = me->dial.fd, .events = POLLIN};
         if (wait_a_little(socket, me->rendezvous->deadline)) hear_some(me, gone);
-        if (me->heard == TCP_REPLY_HEAD && me->size == TCP_REPLY_HEAD && !make_room(me)) *gone = 1;
+        if (me->heard == TCP_REPLY_HEAD && me->size == TCP_REPLY_HEAD && !rendezvous_client_make_room(me)) *gone = 1;
     }
     return TW_OK;
 }
@@ -185,7 +185,7 @@ static tw_status follow_reply(client *me, int *over, tw_comm **comm)
     return TW_OK;
 }
 
-static tw_status speak(client *me, int *over, tw_comm **comm)
+static tw_status rendezvous_client_speak(client *me, int *over, tw_comm **comm)
 {
     int gone;
     if (!me->tcp) TRY(listen_here(me));
@@ -202,7 +202,7 @@ static tw_status visit(client *me, tw_comm **comm)
     for (int over = 0; !over;) {
         TRY(reach_server(me));
         if (is_deserted(me)) return TW_OK;
-        TRY(speak(me, &over, comm));
+        TRY(rendezvous_client_speak(me, &over, comm));
     }
     return TW_OK;
 }

@@ -18,7 +18,7 @@ typedef struct server {
 } server;
 
 /* As many have to ask, and then they are the first of the clients. */
-static int wanted(const server *me)
+static int rendezvous_server_wanted(const server *me)
 {
     return me->rendezvous->size - 1;
 }
@@ -38,7 +38,7 @@ static int is_sealed(const server *me)
     return me->rendezvous->options.sealed != 0;
 }
 
-static tcp_reply_kind judge(void *context, const tcp_wish *wish, char text[TCP_REASON])
+static tcp_reply_kind rendezvous_server_judge(void *context, const tcp_wish *wish, char text[TCP_REASON])
 {
     const server *me = context;
     tcp_address address;
@@ -63,7 +63,7 @@ static tcp_reply_kind judge(void *context, const tcp_wish *wish, char text[TCP_R
 
 /* --- until all are there ------------------------------------------------------------------------------------- */
 
-static tw_status give_up(server *me)
+static tw_status rendezvous_server_give_up(server *me)
 {
     char text[TCP_REASON + 256], refused[TCP_REASON + 128] = "";
     const tcp_acceptor *acceptor = me->at->acceptor;
@@ -80,11 +80,11 @@ static tw_status give_up(server *me)
 
 static tw_status gather(server *me)
 {
-    while (me->at->asked < wanted(me)) {
+    while (me->at->asked < rendezvous_server_wanted(me)) {
         double left = me->rendezvous->deadline - tw_clock();
         if (tcp_is_stopped(&me->rendezvous->options))
             return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
-        if (left <= 0) return give_up(me);
+        if (left <= 0) return rendezvous_server_give_up(me);
         tcp_lobby_go_round(me->at, fmin(left, LONGEST_NAP));
     }
     return TW_OK;
@@ -103,7 +103,7 @@ static int in_order(const void *one, const void *other)
 
 static int is_free(const server *me, int rank)
 {
-    for (int i = 0; i < wanted(me); i++)
+    for (int i = 0; i < rendezvous_server_wanted(me); i++)
         if (me->at->clients[i].rank == rank) return 0;
     return me->rendezvous->rank != rank;
 }
@@ -118,9 +118,9 @@ static void give_ranks(server *me)
 {
     tcp_client *clients = me->at->clients;
     qsort(clients, (size_t)me->at->count, sizeof *clients, in_order);
-    for (int i = 0; i < wanted(me); i++) clients[i].rank = clients[i].wish.rank;
+    for (int i = 0; i < rendezvous_server_wanted(me); i++) clients[i].rank = clients[i].wish.rank;
     if (me->rendezvous->rank < 0) me->rendezvous->rank = next_free(me, 0);
-    for (int i = 0, rank = 0; i < wanted(me); i++)
+    for (int i = 0, rank = 0; i < rendezvous_server_wanted(me); i++)
         if (clients[i].rank < 0) clients[i].rank = rank = next_free(me, rank);
 }
 
@@ -128,7 +128,7 @@ static void give_ranks(server *me)
 
 static const char *address_of(const server *me, int rank)
 {
-    for (int i = 0; i < wanted(me); i++)
+    for (int i = 0; i < rendezvous_server_wanted(me); i++)
         if (me->at->clients[i].rank == rank) return me->at->clients[i].wish.address;
     return tw_tcp_address(me->tcp);
 }
@@ -153,7 +153,7 @@ static int say_some(tcp_client *one)
 static int list_unsaid(const server *me)
 {
     int unsaid = 0;
-    for (int i = 0; i < wanted(me); i++)
+    for (int i = 0; i < rendezvous_server_wanted(me); i++)
         if (!say_some(&me->at->clients[i]))
             me->at->polls[unsaid++] = (struct pollfd){.fd = me->at->clients[i].fd, .events = POLLOUT};
     return unsaid;
@@ -162,7 +162,7 @@ static int list_unsaid(const server *me)
 /* And lets them go. */
 static tw_status tell_all(server *me, const char *text)
 {
-    for (int i = 0; i < wanted(me); i++) {
+    for (int i = 0; i < rendezvous_server_wanted(me); i++) {
         tcp_client *one = &me->at->clients[i];
         one->reply = tcp_reply_write(TCP_GROUP, one->rank, text, one->own_key, &one->reply_size);
         if (!one->reply)
@@ -170,7 +170,7 @@ static tw_status tell_all(server *me, const char *text)
     }
     for (int unsaid; (unsaid = list_unsaid(me)) && tw_clock() < me->rendezvous->deadline;)
         poll(me->at->polls, (nfds_t)unsaid, (int)(LONGEST_NAP * 1e3));
-    for (int i = wanted(me) - 1; i >= 0; i--) tcp_lobby_remove(me->at, i);
+    for (int i = rendezvous_server_wanted(me) - 1; i >= 0; i--) tcp_lobby_remove(me->at, i);
     return TW_OK;
 }
 
@@ -183,7 +183,7 @@ static void hand_over(server *me)
     me->at = NULL;
 }
 
-static tw_status introduce(server *me, tw_comm **comm)
+static tw_status rendezvous_server_introduce(server *me, tw_comm **comm)
 {
     give_ranks(me);
     char *text = list_addresses(me);
@@ -203,11 +203,11 @@ static tw_status receive_all(server *me, tw_comm **comm)
 {
     if (!me->at) return tw_fail(TW_ERROR_MEMORY, "no memory to bring %d ranks together", me->rendezvous->size);
     me->at->wanted = me->rendezvous->size - 1;
-    me->at->judge = judge;
+    me->at->judge = rendezvous_server_judge;
     me->at->context = me;
     TRY(tcp_rendezvous_listen(me->rendezvous, NULL, me->rendezvous->at.host, &me->tcp));
     TRY(gather(me));
-    return introduce(me, comm);
+    return rendezvous_server_introduce(me, comm);
 }
 
 tw_status tcp_rendezvous_serve(tcp_rendezvous *rendezvous, tcp_acceptor *acceptor, tw_comm **comm)

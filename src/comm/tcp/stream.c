@@ -43,7 +43,7 @@ static tcp_outgoing *frame_at(tcp_stream *stream, int i)
     return &stream->out[(stream->out_first + i) % TCP_BATCH];
 }
 
-static void fill(tcp_stream *stream)
+static void stream_fill(tcp_stream *stream)
 {
     size_t bytes = 0;
     for (int i = 0; i < stream->out_count; i++) bytes += frame_at(stream, i)->length;
@@ -99,7 +99,7 @@ static int write_some(tcp_stream *stream)
 {
     struct iovec pieces[2 * TCP_BATCH];
     struct msghdr message = {.msg_iov = pieces};
-    fill(stream);
+    stream_fill(stream);
     for (int i = 0; i < stream->out_count; i++)
         message.msg_iovlen += (size_t)list_frame(frame_at(stream, i), pieces + message.msg_iovlen);
     if (!message.msg_iovlen) return 0;

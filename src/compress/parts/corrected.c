@@ -21,7 +21,7 @@ static double most_density(const tw_corrected *corrected, double density)
     return density * corrected->most_times < 1 ? density * corrected->most_times : 1;
 }
 
-static void complete(tw_sparse *sparse)
+static void corrected_complete(tw_sparse *sparse)
 {
     tw_corrected *corrected = (tw_corrected *)sparse;
     tw_velocity_apply(&corrected->velocity, (float)corrected->momentum, corrected->nesterov);
@@ -59,7 +59,7 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
         .scatter = corrected->exchange,
         .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
         .take = take,
-        .complete = complete};
+        .complete = corrected_complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
     TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->state, corrected->sparse.count));
     if (corrected->masking) TW_TRY(create_masked(corrected));
@@ -146,13 +146,13 @@ size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row
     return tw_sound_pass(t->scheme, t->gradient + block->first, n, row, block);
 }
 
-static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t corrected_pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     tw_correction_block block = {context, first, threshold, index, value};
     return tw_correction_pass(&block, n, update_row);
 }
 
-static void peek(void *context, size_t first, size_t n, float *dst)
+static void corrected_peek(void *context, size_t first, size_t n, float *dst)
 {
     const tw_correction *t = context;
     for (size_t i = first; i < first + n; i++) {
@@ -161,14 +161,14 @@ static void peek(void *context, size_t first, size_t n, float *dst)
     }
 }
 
-static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t corrected_look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     return tw_kept_look(((const tw_correction *)context)->residual, first, n, threshold, index, value);
 }
 
 tw_select_source tw_correction_source(tw_correction *correction)
 {
-    return (tw_select_source){correction, pass, peek, look};
+    return (tw_select_source){correction, corrected_pass, corrected_peek, corrected_look};
 }
 
 /* ---- masking ----------------------------------------------------------------------------------------------------- */

@@ -105,7 +105,7 @@ static void pack_halves(tw_dense *dense, size_t at, const float *gradient, size_
 
 /* The residual plus what was sent of it. Taking that out was exact, and so is this: every bit is restored, as what
  * rounding loses has fewer digits than the number that was rounded. (A value beyond `largest` may be an ulp off.) */
-static void put_back(const tw_dense *dense, size_t at, size_t n)
+static void dense_put_back(const tw_dense *dense, size_t at, size_t n)
 {
     float sent[BLOCK];
     tw_dense_get(dense->settings.dtype, dense->own, at, sent, n);
@@ -286,7 +286,7 @@ void tw_dense_revert(tw_dense *dense)
 {
     if (!dense->residual || dense->packed != dense->scheme->begun) return;
     for (size_t at = 0; at < dense->count; at += BLOCK)
-        put_back(dense, at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
+        dense_put_back(dense, at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
 }
 
 /* Visits an array laid out like the values, a tensor at a time. */

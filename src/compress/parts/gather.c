@@ -72,7 +72,7 @@ void tw_gather_destroy(tw_gather *gather)
 
 /* ---- the packets ------------------------------------------------------------------------------------------------- */
 
-static tw_status write_packet(tw_gather *gather, size_t *size)
+static tw_status gather_write_packet(tw_gather *gather, size_t *size)
 {
     tw_scheme *scheme = gather->scheme;
     tw_packet_writer writer;
@@ -125,7 +125,7 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
     size_t size;
     gather->use_wide = is_wide(gather);
     gather->is_riding = !gather->use_wide && tw_leftovers_ride(&gather->leftovers);
-    TW_TRY(write_packet(gather, &size));
+    TW_TRY(gather_write_packet(gather, &size));
     if (gather->use_wide) return pack_wide(gather, size, round);
     round->kind = TW_ROUND_ALLGATHER;
     round->data = gather->packet;
@@ -152,7 +152,7 @@ static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 
 enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS, SUM_PIECES };
 
-static void take_in(tw_gather *gather)
+static void gather_take_in(tw_gather *gather)
 {
     tw_scheme *scheme = gather->scheme;
     scheme->taken = scheme->finite;
@@ -161,15 +161,15 @@ static void take_in(tw_gather *gather)
 }
 
 /* The scatter's two rounds take the place of the packets' one. */
-static tw_status start(tw_gather *gather, tw_round *round)
+static tw_status gather_start(tw_gather *gather, tw_round *round)
 {
-    take_in(gather);
+    gather_take_in(gather);
     if (!gather->use_scatter) return start_packets(gather, round);
     gather->scheme->phase = SUM_PIECES;
     return tw_scatter_start(&gather->scatter, round);
 }
 
-static tw_status finish(tw_gather *gather, tw_round *round)
+static tw_status gather_finish(tw_gather *gather, tw_round *round)
 {
     if (!gather->scheme->skipped && gather->ops->complete) gather->ops->complete(gather->context);
     round->kind = TW_ROUND_DONE;
@@ -180,7 +180,7 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     int phase = scheme->phase++;
-    if (phase == START_PACKETS && gather->count) return start(gather, round);
+    if (phase == START_PACKETS && gather->count) return gather_start(gather, round);
     if (phase == START_PACKETS) tw_sound_together(scheme);
     if (phase == SUM_PIECES) {
         scheme->phase = FINISH_PACKETS;
@@ -189,9 +189,9 @@ tw_status tw_gather_next(tw_gather *gather, tw_round *round)
     if (phase == FINISH_PACKETS) TW_TRY(finish_packets(gather, round));
     if (phase == FINISH_LEFTOVERS) {
         scheme->skipped = !tw_dense_unpack(&gather->leftovers);
-        return finish(gather, round);
+        return gather_finish(gather, round);
     }
-    if (scheme->skipped || gather->is_riding || !gather->leftovers.count) return finish(gather, round);
+    if (scheme->skipped || gather->is_riding || !gather->leftovers.count) return gather_finish(gather, round);
     scheme->phase = FINISH_LEFTOVERS;
     tw_leftovers_pack(&gather->leftovers, round);
     return TW_OK;

@@ -63,19 +63,19 @@ size_t tw_kept_look(tw_kept kept, size_t first, size_t n, float threshold, uint3
                      : kernels->select(kept.fp32 + first, n, threshold, (uint32_t)first, index, value);
 }
 
-static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t kept_look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     return tw_kept_look(*(const tw_kept *)context, first, n, threshold, index, value);
 }
 
-static void peek(void *context, size_t first, size_t n, float *dst)
+static void kept_peek(void *context, size_t first, size_t n, float *dst)
 {
     tw_kept_read(*(const tw_kept *)context, first, n, dst);
 }
 
 tw_select_source tw_kept_source(tw_kept *kept)
 {
-    return (tw_select_source){kept, look, peek, look};
+    return (tw_select_source){kept, kept_look, kept_peek, kept_look};
 }
 
 tw_status tw_kept_walk(tw_walk *walk, const char *what, const tw_scheme_tensor *tensor, tw_kept kept)

@@ -12,12 +12,12 @@
 /* Ranks' magnitudes may add up to that much; half of what a float holds leaves room for the rounding of the sum. */
 static const double most_sum = FLT_MAX / 2;
 
-static size_t smaller(size_t a, size_t b)
+static size_t quantised_smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-static size_t section_bytes(const tw_quantised *quantised, size_t n)
+static size_t quantised_section_bytes(const tw_quantised *quantised, size_t n)
 {
     return quantised->ops->bytes(&quantised->scheme, n);
 }
@@ -105,19 +105,19 @@ void tw_quantised_each_sum(tw_quantised *quantised, tw_quantised_visit visit)
 static double section_bits(const void *context, size_t tensor)
 {
     const tw_quantised *quantised = context;
-    return 8 * (double)section_bytes(quantised, quantised->scheme.tensors[tensor].count);
+    return 8 * (double)quantised_section_bytes(quantised, quantised->scheme.tensors[tensor].count);
 }
 
 static size_t section_bound(const void *context, size_t tensor)
 {
     const tw_quantised *quantised = context;
-    return tw_packet_bound_block(section_bytes(quantised, quantised->scheme.tensors[tensor].count));
+    return tw_packet_bound_block(quantised_section_bytes(quantised, quantised->scheme.tensors[tensor].count));
 }
 
 static tw_status write_part(tw_quantised *quantised, const tw_quantised_part *part, tw_packet_writer *writer)
 {
     unsigned char **section = &quantised->own[part->index];
-    TW_TRY(tw_packet_put_block(writer, section_bytes(quantised, part->n), section));
+    TW_TRY(tw_packet_put_block(writer, quantised_section_bytes(quantised, part->n), section));
     quantised->ops->encode(quantised, part, *section);
     return TW_OK;
 }
@@ -127,7 +127,7 @@ static tw_status write_part(tw_quantised *quantised, const tw_quantised_part *pa
 static tw_status write_nothing(tw_quantised *quantised, const tw_quantised_part *part, tw_packet_writer *writer)
 {
     unsigned char **section = &quantised->own[part->index];
-    size_t bytes = section_bytes(quantised, part->n);
+    size_t bytes = quantised_section_bytes(quantised, part->n);
     TW_TRY(tw_packet_put_block(writer, bytes, section));
     memset(*section, 0, bytes);
     if (part->residual && quantised->ops->close) quantised->ops->close(quantised, part);
@@ -155,7 +155,7 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
                               int count, double most)
 {
     tw_scheme *scheme = &quantised->scheme;
-    size_t bytes = section_bytes(quantised, piece->count);
+    size_t bytes = quantised_section_bytes(quantised, piece->count);
     double total = 0;
     for (int i = 0; i < count; i++) {
         const unsigned char *section;
@@ -175,7 +175,7 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
 static void add_delivered(tw_quantised *quantised, size_t n, int count, float *sum)
 {
     for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t here = smaller(n - first, quantised->ops->block);
+        size_t here = quantised_smaller(n - first, quantised->ops->block);
         memset(sum + first, 0, here * sizeof *sum);
         for (int i = 0; i < count; i++)
             quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
@@ -202,7 +202,7 @@ static const tw_gather_ops sections = {
 
 static size_t piece_bound(const void *context, const tw_piece *piece)
 {
-    return tw_packet_bound_block(section_bytes(context, piece->count));
+    return tw_packet_bound_block(quantised_section_bytes(context, piece->count));
 }
 
 /* What is to be encoded anew may become a residual, whose bound is narrower than that of a gradient. */
@@ -303,8 +303,8 @@ void tw_quantised_destroy(tw_scheme *scheme)
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* What a part's section says of a block. */
-static void decode(const tw_quantised *quantised, const tw_quantised_part *part, const unsigned char *section,
-                   size_t first, size_t count, float *dst)
+static void quantised_decode(const tw_quantised *quantised, const tw_quantised_part *part, const unsigned char *section,
+                             size_t first, size_t count, float *dst)
 {
     memset(dst, 0, count * sizeof *dst);
     quantised->ops->add(&quantised->scheme, section, part->n, first, count, dst);
@@ -327,7 +327,7 @@ static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_par
     block->values = residual;
     block->scale = 1;
     quantised->ops->encode_block(&quantised->scheme, block, section);
-    decode(quantised, part, section, block->first, block->count, sent);
+    quantised_decode(quantised, part, section, block->first, block->count, sent);
     rows->accumulate(residual, sent, block->count, -1);
 }
 
@@ -336,8 +336,12 @@ void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part
     tw_noise noise = make_noise(quantised, part);
     for (size_t first = 0; first < part->n; first += quantised->ops->block) {
         noise.first = (uint32_t)(part->first + first);
-        tw_quantised_block block = {
-            part->values + first, part->scale, part->n, first, smaller(part->n - first, quantised->ops->block), noise};
+        tw_quantised_block block = {part->values + first,
+                                    part->scale,
+                                    part->n,
+                                    first,
+                                    quantised_smaller(part->n - first, quantised->ops->block),
+                                    noise};
         if (part->residual)
             encode_with_feedback(quantised, part, section, &block);
         else
@@ -378,13 +382,13 @@ tw_status tw_quantised_next(tw_scheme *scheme, tw_round *round)
     return tw_gather_next(&((tw_quantised *)scheme)->gather, round);
 }
 
-static void put_back(tw_quantised *quantised, const tw_quantised_part *part)
+static void quantised_put_back(tw_quantised *quantised, const tw_quantised_part *part)
 {
     float scratch[TW_QUANTISED_BLOCK];
     if (quantised->scheme.absent[part->tensor]) return;
     for (size_t first = 0; first < part->n; first += quantised->ops->block) {
-        size_t count = smaller(part->n - first, quantised->ops->block);
-        decode(quantised, part, quantised->own[part->index], first, count, scratch);
+        size_t count = quantised_smaller(part->n - first, quantised->ops->block);
+        quantised_decode(quantised, part, quantised->own[part->index], first, count, scratch);
         tw_kernels_best()->add(part->residual + first, scratch, count);
     }
 }
@@ -399,7 +403,7 @@ void tw_quantised_revert(tw_scheme *scheme)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_revert_sums(quantised);
-    if (scheme->finite && quantised->residual) tw_quantised_each_share(quantised, put_back);
+    if (scheme->finite && quantised->residual) tw_quantised_each_share(quantised, quantised_put_back);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ static size_t pieces_of(size_t n, int size)
 }
 
 /* Where piece j of `pieces` begins in a tensor of n elements. */
-static size_t cut(size_t n, size_t pieces, size_t j)
+static size_t scatter_cut(size_t n, size_t pieces, size_t j)
 {
     return j == pieces ? n : n * j / pieces / TW_PIECE_ALIGNMENT * TW_PIECE_ALIGNMENT;
 }
@@ -27,8 +27,8 @@ tw_piece tw_scatter_piece(const tw_scatter *scatter, size_t tensor, int owner)
     size_t pieces = pieces_of(n, scatter->scheme->size);
     size_t j = ((size_t)owner + ranks - scatter->first_owner[tensor]) % ranks;
     if (j >= pieces) return (tw_piece){tensor, 0, 0, owner};
-    size_t first = cut(n, pieces, j);
-    return (tw_piece){tensor, first, cut(n, pieces, j + 1) - first, owner};
+    size_t first = scatter_cut(n, pieces, j);
+    return (tw_piece){tensor, first, scatter_cut(n, pieces, j + 1) - first, owner};
 }
 
 /* Both roads send 2(N-1)/N times what they send; this one also a header to each rank and one to all. */
@@ -102,7 +102,8 @@ void tw_scatter_destroy(tw_scatter *scatter)
 typedef tw_status (*write_piece)(void *context, const tw_piece *piece, tw_packet_writer *writer);
 
 /* Writes packet number `at` with the sections of rank `owner`'s pieces, or with none if there is a NaN to tell of. */
-static tw_status write_packet(tw_scatter *scatter, int at, int owner, int nonfinite, write_piece write, size_t *size)
+static tw_status scatter_write_packet(tw_scatter *scatter, int at, int owner, int nonfinite, write_piece write,
+                                      size_t *size)
 {
     tw_scheme *scheme = scatter->scheme;
     const size_t *offset = &scatter->offset[at];
@@ -122,7 +123,7 @@ tw_status tw_scatter_start(tw_scatter *scatter, tw_round *round)
 {
     tw_scheme *scheme = scatter->scheme;
     for (int rank = 0; rank < scheme->size; rank++) {
-        TW_TRY(write_packet(scatter, rank, rank, !scheme->finite, scatter->ops->write, &scatter->sizes[rank]));
+        TW_TRY(scatter_write_packet(scatter, rank, rank, !scheme->finite, scatter->ops->write, &scatter->sizes[rank]));
         scatter->outgoing[rank] = scatter->packets + scatter->offset[rank];
         scheme->account.packet_bytes += scatter->sizes[rank];
     }
@@ -154,7 +155,7 @@ tw_status tw_scatter_sum(tw_scatter *scatter, tw_round *round)
         TW_TRY(add_pieces(scatter, rank, 0, size));
         TW_TRY(tw_delivered_close(scatter->reader, size));
     }
-    TW_TRY(write_packet(scatter, size, rank, scheme->skipped, scatter->ops->write_sum, &round->size));
+    TW_TRY(scatter_write_packet(scatter, size, rank, scheme->skipped, scatter->ops->write_sum, &round->size));
     round->kind = TW_ROUND_ALLGATHER;
     round->data = scatter->packets + scatter->offset[size];
     round->capacity = scatter->capacity;

@@ -18,7 +18,7 @@ enum {
 
 static const float FIRST_MARGIN = 0.9F, LEAST_MARGIN = 0.1F, MOST_MARGIN = 0.97F, MOST_GROWTH = 2;
 
-static size_t smaller(size_t a, size_t b)
+static size_t select_smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -26,7 +26,7 @@ static size_t smaller(size_t a, size_t b)
 /* Candidates that fit before a prune: enough that a good guess never prunes, plus the block being read. */
 static size_t capacity_for(size_t n, size_t k)
 {
-    return smaller(n, 2 * k + BLOCK) + BLOCK;
+    return select_smaller(n, 2 * k + BLOCK) + BLOCK;
 }
 
 tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k)
@@ -34,7 +34,7 @@ tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k)
     selector->capacity = capacity_for(n, k);
     TW_TRY(tw_allocate(selector->capacity, sizeof(uint32_t), &selector->index));
     TW_TRY(tw_allocate(selector->capacity, sizeof(float), &selector->value));
-    size_t samples = smaller(n / 4, MAX_SAMPLES);
+    size_t samples = select_smaller(n / 4, MAX_SAMPLES);
     TW_TRY(tw_allocate(samples, sizeof(float), &selector->sample));
     size_t magnitudes = selector->capacity > samples ? selector->capacity : samples;
     return tw_allocate(magnitudes, sizeof(uint32_t), &selector->magnitude);
@@ -94,27 +94,27 @@ static uint32_t kth_largest(uint32_t *magnitude, size_t n, size_t k)
     return low;
 }
 
-static uint32_t magnitude_of(float value)
+static uint32_t select_magnitude_of(float value)
 {
     return tw_float_bits(value) & 0x7FFFFFFFu;
 }
 
 static void take_magnitudes(uint32_t *magnitude, const float *value, size_t n)
 {
-    for (size_t i = 0; i < n; i++) magnitude[i] = magnitude_of(value[i]);
+    for (size_t i = 0; i < n; i++) magnitude[i] = select_magnitude_of(value[i]);
 }
 
 /* Keeps the `wanted` largest candidates, in their order, and raises the threshold to the least of them. */
-static void prune(tw_selector *selector)
+static void select_prune(tw_selector *selector)
 {
     if (selector->count <= selector->wanted) return;
     take_magnitudes(selector->magnitude, selector->value, selector->count);
     uint32_t least = kth_largest(selector->magnitude, selector->count, selector->wanted);
     size_t above = 0, kept = 0;
-    for (size_t i = 0; i < selector->count; i++) above += magnitude_of(selector->value[i]) > least;
+    for (size_t i = 0; i < selector->count; i++) above += select_magnitude_of(selector->value[i]) > least;
     size_t ties = selector->wanted - above; /* how many equal to the least still fit */
     for (size_t i = 0; i < selector->count; i++) {
-        uint32_t magnitude = magnitude_of(selector->value[i]);
+        uint32_t magnitude = select_magnitude_of(selector->value[i]);
         size_t fits = (magnitude == least) & (ties > 0);
         selector->index[kept] = selector->index[i];
         selector->value[kept] = selector->value[i];
@@ -129,7 +129,7 @@ static void prune(tw_selector *selector)
  * as they will be after the pass (a threshold from before it would be one step stale). 0 where it does not pay. */
 static float sample_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
 {
-    size_t samples = smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;
+    size_t samples = select_smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;
     if (samples == 0 || samples > n / 4) return 0;
     size_t lines = samples / LINE, stride = n / lines;
     for (size_t line = 0; line < lines; line++)
@@ -156,7 +156,7 @@ static float least_magnitude(const float *value, size_t n)
 
 /* A threshold that was too high cost a second look at the values; one far too low, room and pruning. Residuals fill
  * from nothing: growth is what the last two steps agree on. */
-static void learn(tw_select_hint *hint, const tw_selector *selector, int was_too_high)
+static void select_learn(tw_select_hint *hint, const tw_selector *selector, int was_too_high)
 {
     tw_select_hint before =
         hint->k == selector->wanted && hint->margin > 0 ? *hint : (tw_select_hint){.ratio = 1, .margin = FIRST_MARGIN};
@@ -192,8 +192,8 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
     selector->count = selector->listed = 0;
     selector->threshold = threshold;
     for (size_t first = 0; first < n; first += BLOCK) {
-        if (selector->capacity - selector->count < BLOCK) prune(selector);
-        size_t found = pass((void *)source, first, smaller(BLOCK, n - first), selector->threshold,
+        if (selector->capacity - selector->count < BLOCK) select_prune(selector);
+        size_t found = pass((void *)source, first, select_smaller(BLOCK, n - first), selector->threshold,
                             selector->index + selector->count, selector->value + selector->count);
         selector->count += found;
         selector->listed += found;
@@ -203,26 +203,26 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
 /* The candidates' largest, for the caller. */
 static size_t hand_over(tw_selector *selector, uint32_t *index, float *value)
 {
-    prune(selector);
+    select_prune(selector);
     memcpy(index, selector->index, selector->count * sizeof *index);
     memcpy(value, selector->value, selector->count * sizeof *value);
     return selector->count;
 }
 
-static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t select_look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const float *values = context;
     return tw_kernels_best()->select(values + first, n, threshold, (uint32_t)first, index, value);
 }
 
-static void peek(void *context, size_t first, size_t n, float *dst)
+static void select_peek(void *context, size_t first, size_t n, float *dst)
 {
     memcpy(dst, (const float *)context + first, n * sizeof *dst);
 }
 
 tw_select_source tw_select_from(float *values)
 {
-    return (tw_select_source){values, look, peek, look};
+    return (tw_select_source){values, select_look, select_peek, select_look};
 }
 
 size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, uint32_t *index,
@@ -241,7 +241,7 @@ size_t tw_select_above(tw_selector *selector, const tw_select_source *source, si
     if (too_high) sweep(selector, run_reread, source, n, fmaxf(threshold / 4, floor));
     if (too_high && selector->count < k) sweep(selector, run_reread, source, n, floor);
     size_t count = hand_over(selector, index, value);
-    if (selector->hint) learn(selector->hint, selector, too_high);
+    if (selector->hint) select_learn(selector->hint, selector, too_high);
     return count;
 }
 

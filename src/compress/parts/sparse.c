@@ -153,7 +153,7 @@ static void take_tensor(tw_sparse *sparse, size_t tensor)
     if (is_scattered(sparse)) settle_sums(sparse, tensor);
 }
 
-static void take(void *context)
+static void sparse_take(void *context)
 {
     tw_sparse *sparse = context;
     if (!sparse->settings.feedback) tw_kept_clear(sparse->residual, sparse->count);
@@ -161,7 +161,7 @@ static void take(void *context)
         if (sparse->scheme.tensors[i].compressed) take_tensor(sparse, i);
 }
 
-static void complete(void *context)
+static void sparse_complete(void *context)
 {
     tw_sparse *sparse = context;
     if (sparse->settings.complete) sparse->settings.complete(sparse);
@@ -170,10 +170,10 @@ static void complete(void *context)
 static const tw_gather_ops sections = {
     .bits = section_bits,
     .bound = section_bound,
-    .take = take,
+    .take = sparse_take,
     .write = write_section,
     .add = add_sections,
-    .complete = complete,
+    .complete = sparse_complete,
 };
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -218,21 +218,21 @@ static size_t accumulate_row(void *context, size_t at, size_t n, size_t listed, 
     return kernels->accumulate_select(v.fp32, g, n, of->scale, block->threshold, (uint32_t)first, index, value, done);
 }
 
-static size_t accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t sparse_accumulate(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     const tw_accumulation *of = context;
     accumulated block = {of, first, threshold, index, value};
     return tw_sound_pass(of->scheme, of->gradient + first, n, accumulate_row, &block);
 }
 
-static void peek(void *context, size_t first, size_t n, float *dst)
+static void sparse_peek(void *context, size_t first, size_t n, float *dst)
 {
     const tw_accumulation *of = context;
     tw_kept_read(of->residual, first, n, dst);
     for (size_t i = 0; i < n; i++) dst[i] += of->scale * of->gradient[first + i];
 }
 
-static size_t look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t sparse_look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     return tw_kept_look(((const tw_accumulation *)context)->residual, first, n, threshold, index, value);
 }
@@ -245,7 +245,7 @@ tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accum
                                       .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
                                       .gradient = scheme->gradients[tensor],
                                       .scale = scheme->scale};
-    return (tw_select_source){accumulation, accumulate, peek, look};
+    return (tw_select_source){accumulation, sparse_accumulate, sparse_peek, sparse_look};
 }
 
 /* A section's values are rounded together. */
@@ -303,7 +303,7 @@ tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round)
     return tw_gather_next(&((tw_sparse *)scheme)->gather, round);
 }
 
-static void take_back(tw_kept residual, const tw_support *support, const tw_noise *rounding)
+static void sparse_take_back(tw_kept residual, const tw_support *support, const tw_noise *rounding)
 {
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
@@ -320,7 +320,7 @@ void tw_sparse_revert(tw_scheme *scheme)
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_noise rounding = tw_sparse_rounding(sparse, i, TW_ROUNDING_REVERT);
-        take_back(tw_sparse_kept(sparse, i), &sparse->support[i], &rounding);
+        sparse_take_back(tw_sparse_kept(sparse, i), &sparse->support[i], &rounding);
     }
 }
 
@@ -381,7 +381,7 @@ static void send_sum(tw_sparse *sparse, const tw_piece *piece, float *sum)
                                     .rounding = sums_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
                                     .gradient = sum,
                                     .scale = 1};
-    tw_select_source source = {&accumulation, accumulate_sum, peek, look};
+    tw_select_source source = {&accumulation, accumulate_sum, sparse_peek, sparse_look};
     sparse->selector.hint = &sent->hint;
     sent->count = tw_select_top(&sparse->selector, &source, piece->count,
                                 wanted_of_piece(sparse, piece, sparse->density), sent->index, sent->value);

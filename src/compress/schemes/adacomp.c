@@ -50,7 +50,7 @@ static size_t bin_of(const adacomp *self, size_t tensor)
 /* ---- at most so many --------------------------------------------------------------------------------------------- */
 
 /* Keeps the largest of `count` candidates, as many as there is room to send. Returns how many. */
-static size_t prune(adacomp *self, tw_support *support, size_t count)
+static size_t adacomp_prune(adacomp *self, tw_support *support, size_t count)
 {
     tw_select_source candidates = tw_select_from(self->value);
     if (count <= support->most) return count;
@@ -66,7 +66,7 @@ static size_t prune(adacomp *self, tw_support *support, size_t count)
 /* Updates the residual and collects what its bins select; adds the bins' maxima to *largest. Each run is looked at, up
  * to the end of its last group, taken in and cleared while it is in the cache. Pruning once the most has been exceeded
  * by as much again costs little a candidate. */
-static size_t collect(adacomp *self, size_t tensor, double *largest)
+static size_t adacomp_collect(adacomp *self, size_t tensor, double *largest)
 {
     tw_scheme *scheme = &self->sparse.scheme;
     tw_support *support = &self->sparse.support[tensor];
@@ -81,18 +81,18 @@ static size_t collect(adacomp *self, size_t tensor, double *largest)
                                                               bin, (uint32_t)first, self->index + count,
                                                               self->value + count, largest);
         memset(gradient + first, 0, length * sizeof *gradient);
-        if (count > 2 * support->most) count = prune(self, support, count);
+        if (count > 2 * support->most) count = adacomp_prune(self, support, count);
     }
-    return prune(self, support, count);
+    return adacomp_prune(self, support, count);
 }
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void adacomp_take(tw_sparse *sparse, size_t tensor)
 {
     adacomp *self = (adacomp *)sparse;
     tw_support *support = &sparse->support[tensor];
     size_t bin = bin_of(self, tensor), bins = (sparse->scheme.tensors[tensor].count + bin - 1) / bin;
     double largest = 0;
-    support->count = collect(self, tensor, &largest);
+    support->count = adacomp_collect(self, tensor, &largest);
     float scale = (float)(largest / (double)bins);
     memcpy(support->index, self->index, support->count * sizeof *support->index);
     for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(scale, self->value[j]);
@@ -115,7 +115,7 @@ static double expected_density(const adacomp *self)
     return expected < self->most_density ? expected : self->most_density;
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status adacomp_create(tw_scheme *scheme)
 {
     adacomp *self = (adacomp *)scheme;
     size_t most = 0;
@@ -124,7 +124,7 @@ static tw_status create(tw_scheme *scheme)
                                    .least = LEAST_ROOM,
                                    .feedback = 1,
                                    .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
-                                   .take = take};
+                                   .take = adacomp_take};
     TW_TRY(tw_sparse_create(scheme, &settings));
     for (size_t i = 0; i < scheme->count; i++)
         if (self->sparse.support[i].most > most) most = self->sparse.support[i].most;
@@ -132,7 +132,7 @@ static tw_status create(tw_scheme *scheme)
     return tw_allocate(2 * most + TW_RISING_MOST, sizeof *self->value, &self->value);
 }
 
-static void destroy(tw_scheme *scheme)
+static void adacomp_destroy(tw_scheme *scheme)
 {
     adacomp *self = (adacomp *)scheme;
     tw_free(self->index);
@@ -140,7 +140,7 @@ static void destroy(tw_scheme *scheme)
     tw_sparse_destroy(scheme);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void adacomp_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const adacomp *self = (const adacomp *)scheme;
     snprintf(text, capacity, "adacomp: what stands out in bins of %zu, at most %zu of %zu elements%s",
@@ -157,10 +157,10 @@ const tw_scheme_ops tw_scheme_adacomp = {
     .struct_size = sizeof(adacomp),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = adacomp_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
     .walk = tw_sparse_walk,
-    .plan = plan,
-    .destroy = destroy,
+    .plan = adacomp_plan,
+    .destroy = adacomp_destroy,
 };

@@ -8,13 +8,13 @@ typedef struct allreduce {
     tw_dense dense;
 } allreduce;
 
-static tw_status create(tw_scheme *scheme)
+static tw_status allreduce_create(tw_scheme *scheme)
 {
     allreduce *self = (allreduce *)scheme;
     return tw_dense_create(&self->dense, scheme, (tw_dense_settings){.dtype = TW_F32});
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status allreduce_next(tw_scheme *scheme, tw_round *round)
 {
     allreduce *self = (allreduce *)scheme;
     if (scheme->phase++ == 0) {
@@ -27,7 +27,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return TW_OK;
 }
 
-static void destroy(tw_scheme *scheme)
+static void allreduce_destroy(tw_scheme *scheme)
 {
     tw_dense_destroy(&((allreduce *)scheme)->dense);
 }
@@ -37,7 +37,7 @@ const tw_scheme_ops tw_scheme_allreduce = {
     .summary = "no compression: exact mean of fp32 gradients",
     .floor_bytes = 8,
     .struct_size = sizeof(allreduce),
-    .create = create,
-    .next = next,
-    .destroy = destroy,
+    .create = allreduce_create,
+    .next = allreduce_next,
+    .destroy = allreduce_destroy,
 };

@@ -64,7 +64,7 @@ static size_t wanted_of_chunk(const chunktopk *self, size_t elements)
     return wanted < 1 ? 1 : least(wanted, elements);
 }
 
-static size_t wanted(const tw_sparse *sparse, size_t tensor)
+static size_t chunktopk_wanted(const tw_sparse *sparse, size_t tensor)
 {
     const chunktopk *self = (const chunktopk *)sparse;
     cut by = cut_of(self, &sparse->scheme.tensors[tensor]);
@@ -78,13 +78,13 @@ static size_t wanted(const tw_sparse *sparse, size_t tensor)
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* Updates the residual of a chunk's row, and copies it. */
-static void accumulate(float *v, const float *g, size_t n, float decay, float scale, float *copy)
+static void chunktopk_accumulate(float *v, const float *g, size_t n, float decay, float scale, float *copy)
 {
     for (size_t i = 0; i < n; i++) copy[i] = v[i] = decay * v[i] + scale * g[i];
 }
 
 /* Marks the largest of the chunk whose first element is at row, column. */
-static void choose(chunktopk *self, size_t tensor, const cut *by, size_t row, size_t column)
+static void chunktopk_choose(chunktopk *self, size_t tensor, const cut *by, size_t row, size_t column)
 {
     tw_sparse *sparse = &self->sparse;
     size_t rows = least(by->height, by->rows - row), width = least(by->width, by->columns - column), n = rows * width;
@@ -93,7 +93,7 @@ static void choose(chunktopk *self, size_t tensor, const cut *by, size_t row, si
     const float *g = sparse->scheme.gradients[tensor];
     for (size_t r = 0; r < rows; r++) {
         size_t at = first + r * by->columns;
-        accumulate(v + at, g + at, width, (float)self->decay, sparse->scheme.scale, self->part + r * width);
+        chunktopk_accumulate(v + at, g + at, width, (float)self->decay, sparse->scheme.scale, self->part + r * width);
     }
     tw_select_source source = tw_select_from(self->part);
     size_t count = tw_select_top(&sparse->selector, &source, n, wanted_of_chunk(self, n), sparse->index, sparse->value);
@@ -105,7 +105,7 @@ static void choose(chunktopk *self, size_t tensor, const cut *by, size_t row, si
 }
 
 /* What is marked becomes the support, in ascending order, and the marks go. */
-static void collect(chunktopk *self, size_t tensor)
+static void chunktopk_collect(chunktopk *self, size_t tensor)
 {
     const float *v = tw_sparse_residual(&self->sparse, tensor);
     tw_support *support = &self->sparse.support[tensor];
@@ -119,20 +119,21 @@ static void collect(chunktopk *self, size_t tensor)
         }
 }
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void chunktopk_take(tw_sparse *sparse, size_t tensor)
 {
     chunktopk *self = (chunktopk *)sparse;
     cut by = cut_of(self, &sparse->scheme.tensors[tensor]);
     sparse->selector.hint = &sparse->support[tensor].hint; /* a chunk learns from the one before */
     for (size_t row = 0; row < by.rows; row += by.height)
-        for (size_t column = 0; column < by.columns; column += by.width) choose(self, tensor, &by, row, column);
-    collect(self, tensor);
+        for (size_t column = 0; column < by.columns; column += by.width)
+            chunktopk_choose(self, tensor, &by, row, column);
+    chunktopk_collect(self, tensor);
     tw_sparse_send(sparse, tensor);
 }
 
 /* ---- the scheme -------------------------------------------------------------------------------------------------- */
 
-static tw_status create(tw_scheme *scheme)
+static tw_status chunktopk_create(tw_scheme *scheme)
 {
     chunktopk *self = (chunktopk *)scheme;
     size_t largest = 0;
@@ -145,15 +146,15 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_allocate((largest + 63) / 64, sizeof *self->chosen, &self->chosen));
     tw_sparse_settings settings = {.density = (double)self->k / (double)self->chunk,
                                    .most_density = (double)self->k / (double)self->chunk,
-                                   .wanted = wanted,
+                                   .wanted = chunktopk_wanted,
                                    .feedback = 1,
                                    .by_senders = self->agg,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = take};
+                                   .take = chunktopk_take};
     return tw_sparse_create(scheme, &settings);
 }
 
-static void destroy(tw_scheme *scheme)
+static void chunktopk_destroy(tw_scheme *scheme)
 {
     chunktopk *self = (chunktopk *)scheme;
     tw_free(self->part);
@@ -169,10 +170,10 @@ const tw_scheme_ops tw_scheme_chunktopk = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .preset = presets,
-    .create = create,
+    .create = chunktopk_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
     .walk = tw_sparse_walk,
     .plan = tw_sparse_plan,
-    .destroy = destroy,
+    .destroy = chunktopk_destroy,
 };

@@ -27,7 +27,7 @@ static const tw_option options[] = {
     TW_OPTIONS_CORRECTED("correction", "on"),
 };
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void dgc_take(tw_sparse *sparse, size_t tensor)
 {
     tw_corrected *self = (tw_corrected *)sparse;
     tw_correction correction = tw_correction_make(self, tensor);
@@ -36,14 +36,14 @@ static void take(tw_sparse *sparse, size_t tensor)
     tw_corrected_mask(self, tensor);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status dgc_create(tw_scheme *scheme)
 {
-    return tw_corrected_create(scheme, 1, ((const dgc *)scheme)->revision == REVISION_RATE, take);
+    return tw_corrected_create(scheme, 1, ((const dgc *)scheme)->revision == REVISION_RATE, dgc_take);
 }
 
 #define DGC                                                                                                            \
     .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(dgc), .options = options,                                  \
-    .option_count = sizeof options / sizeof *options, .create = create, .next = tw_corrected_next,                     \
+    .option_count = sizeof options / sizeof *options, .create = dgc_create, .next = tw_corrected_next,                 \
     .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
     .clip = tw_corrected_clip, .plan = tw_sparse_plan, .destroy = tw_corrected_destroy
 

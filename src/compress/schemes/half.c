@@ -20,7 +20,7 @@ static const tw_option options[] = {
      "error feedback: what rounding loses is added to the next step's gradient"},
 };
 
-static tw_status create(tw_scheme *scheme, tw_dtype dtype)
+static tw_status half_create(tw_scheme *scheme, tw_dtype dtype)
 {
     half *self = (half *)scheme;
     return tw_dense_create(&self->dense, scheme,
@@ -29,12 +29,12 @@ static tw_status create(tw_scheme *scheme, tw_dtype dtype)
 
 static tw_status create_fp16(tw_scheme *scheme)
 {
-    return create(scheme, TW_F16);
+    return half_create(scheme, TW_F16);
 }
 
 static tw_status create_bf16(tw_scheme *scheme)
 {
-    return create(scheme, TW_BF16);
+    return half_create(scheme, TW_BF16);
 }
 
 static tw_status half_next(tw_scheme *scheme, tw_round *round)

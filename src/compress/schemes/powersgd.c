@@ -119,7 +119,7 @@ static size_t counters_of(const powersgd *self)
 }
 
 /* Allocates what the matrices share. */
-static tw_status create_arrays(powersgd *self)
+static tw_status powersgd_create_arrays(powersgd *self)
 {
     size_t elements = 0, length = 0;
     for (size_t i = 0; i < self->scheme.count; i++) {
@@ -163,7 +163,7 @@ static void lay_out(powersgd *self)
     }
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status powersgd_create(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
     TW_TRY(tw_allocate(scheme->count, sizeof *self->matrices, &self->matrices));
@@ -173,7 +173,7 @@ static tw_status create(tw_scheme *scheme)
     TW_TRY(tw_allocate(scheme->count, sizeof *self->kept, &self->kept));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) measure(self, &scheme->tensors[i], &self->matrices[i]);
-    TW_TRY(create_arrays(self));
+    TW_TRY(powersgd_create_arrays(self));
     lay_out(self);
     for (size_t i = 0; i < scheme->count; i++)
         if (self->matrices[i].rank) refresh_start(self, i);
@@ -197,7 +197,7 @@ static void settle_row(const powersgd *self, size_t tensor, size_t row)
 }
 
 /* Does what the next step would have done first. */
-static void settle(tw_scheme *scheme)
+static void powersgd_settle(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
     for (size_t i = 0; self->pending && i < self->scheme.count; i++) {
@@ -294,7 +294,7 @@ static int finish_sum(powersgd *self, const factors *factor)
 static void start_p(powersgd *self, tw_round *round)
 {
     if (!self->scheme.finite) {
-        settle(&self->scheme);
+        powersgd_settle(&self->scheme);
         self->p.values[0] = NAN;
     }
     for (size_t i = 0; self->scheme.finite && i < self->scheme.count; i++)
@@ -323,7 +323,7 @@ static void finish_or_start_leftovers(powersgd *self, tw_round *round)
     if (!self->scheme.skipped && self->leftovers.count) tw_leftovers_pack(&self->leftovers, round);
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status powersgd_next(tw_scheme *scheme, tw_round *round)
 {
     enum { START_P, START_Q, FINISH_Q, FINISH_LEFTOVERS };
     powersgd *self = (powersgd *)scheme;
@@ -351,7 +351,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
 }
 
 /* A healthy rank's residual is M, as if nothing of it had been sent; the start is still the step's own. */
-static void revert(tw_scheme *scheme)
+static void powersgd_revert(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
     self->pending = 0;
@@ -360,7 +360,7 @@ static void revert(tw_scheme *scheme)
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status powersgd_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     powersgd *self = (powersgd *)scheme;
     for (size_t i = 0; i < scheme->count; i++) {
@@ -379,14 +379,14 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     return tw_dense_walk(&self->leftovers, visitor);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void powersgd_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const tw_matrix *m = &((const powersgd *)scheme)->matrices[tensor];
     snprintf(text, capacity, "powersgd: rank %zu of %zu x %zu, %zu values", m->rank, m->rows, m->columns,
              m->rank * (m->rows + m->columns));
 }
 
-static void destroy(tw_scheme *scheme)
+static void powersgd_destroy(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
     tw_free(self->matrices);
@@ -411,11 +411,11 @@ const tw_scheme_ops tw_scheme_powersgd = {
     .struct_size = sizeof(powersgd),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = next,
-    .revert = revert,
-    .settle = settle,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .create = powersgd_create,
+    .next = powersgd_next,
+    .revert = powersgd_revert,
+    .settle = powersgd_settle,
+    .walk = powersgd_walk,
+    .plan = powersgd_plan,
+    .destroy = powersgd_destroy,
 };

@@ -28,7 +28,7 @@ static float as_bf16(float x)
     return tw_from_bf16(tw_to_bf16(x));
 }
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void pulse_take(tw_sparse *sparse, size_t tensor)
 {
     const tw_scheme *scheme = &sparse->scheme;
     const float *g = scheme->gradients[tensor], *weights = scheme->weights ? scheme->weights[tensor] : NULL;
@@ -46,7 +46,7 @@ static void take(tw_sparse *sparse, size_t tensor)
 }
 
 /* All of it, if need be. */
-static tw_status create(tw_scheme *scheme)
+static tw_status pulse_create(tw_scheme *scheme)
 {
     const pulse *self = (const pulse *)scheme;
     tw_sparse_settings settings = {.density = self->density,
@@ -54,11 +54,11 @@ static tw_status create(tw_scheme *scheme)
                                    .least = 1,
                                    .feedback = 1,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = take};
+                                   .take = pulse_take};
     return tw_sparse_create(scheme, &settings);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void pulse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     snprintf(text, capacity, "pulse: of %zu elements those that bf16 would notice%s", scheme->tensors[tensor].count,
              tw_gather_road(&((const pulse *)scheme)->sparse.gather));
@@ -72,10 +72,10 @@ const tw_scheme_ops tw_scheme_pulse = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .preset = presets,
-    .create = create,
+    .create = pulse_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
     .walk = tw_sparse_walk,
-    .plan = plan,
+    .plan = pulse_plan,
     .destroy = tw_sparse_destroy,
 };

@@ -52,12 +52,12 @@ static size_t head_bytes(const tw_scheme *scheme, size_t n)
     return (n + bucket_of(scheme) - 1) / bucket_of(scheme) * sizeof(float);
 }
 
-static size_t section_bytes(const tw_scheme *scheme, size_t n)
+static size_t qsgd_section_bytes(const tw_scheme *scheme, size_t n)
 {
     return head_bytes(scheme, n) + (n * (size_t)((const qsgd *)scheme)->bits + 7) / 8;
 }
 
-static size_t part_of(size_t first, size_t bucket, size_t count)
+static size_t qsgd_part_of(size_t first, size_t bucket, size_t count)
 {
     return count - first < bucket ? count - first : bucket;
 }
@@ -84,10 +84,10 @@ static void qsgd_encode_block(const tw_scheme *scheme, const tw_quantised_block 
     _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
     tw_noise noise = block->noise;
     for (size_t at = 0, b = 0; at < block->count; at += bucket, b++)
-        step[b] = find_step(self, block->values + at, part_of(at, bucket, block->count), block->scale);
+        step[b] = find_step(self, block->values + at, qsgd_part_of(at, bucket, block->count), block->scale);
     for (size_t at = 0, b = 0; at < block->count; at += bucket, b++, noise.first += (uint32_t)bucket) {
         tw_quantised_put_float(section + (block->first + at) / bucket * sizeof *step, step[b]);
-        rows->dither(code + at, block->values + at, part_of(at, bucket, block->count), block->scale,
+        rows->dither(code + at, block->values + at, qsgd_part_of(at, bucket, block->count), block->scale,
                      step[b] > 0 ? 1 / step[b] : 0, levels_of(scheme), noise);
     }
     rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
@@ -114,13 +114,13 @@ static void qsgd_add(const tw_scheme *scheme, const unsigned char *section, size
     rows->unpack(code, section + head_bytes(scheme, n) + first / 8 * bits, count, (unsigned)bits);
     for (size_t at = 0; at < count; at += bucket) {
         float step = tw_quantised_get_float(section + (first + at) / bucket * sizeof step);
-        rows->add_levels(sum + at, code + at, part_of(at, bucket, count), levels_of(scheme), step);
+        rows->add_levels(sum + at, code + at, qsgd_part_of(at, bucket, count), levels_of(scheme), step);
     }
 }
 
 static const tw_quantised_ops sections = {
     .block = TW_QUANTISED_BLOCK,
-    .bytes = section_bytes,
+    .bytes = qsgd_section_bytes,
     .encode_block = qsgd_encode_block,
     .encode = tw_quantised_encode_blocks,
     .check = qsgd_check,

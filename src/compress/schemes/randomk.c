@@ -64,7 +64,7 @@ static void count_drawn(randomk *self)
     }
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status randomk_create(tw_scheme *scheme)
 {
     randomk *self = (randomk *)scheme;
     TW_TRY(tw_allocate(scheme->count, sizeof *self->wanted, &self->wanted));
@@ -98,7 +98,7 @@ static void next_bin(bins *b)
 }
 
 /* Steele, Lea and Flood's SplitMix64 (OOPSLA 2014) at a counter. */
-static uint32_t hash(uint64_t key, uint64_t counter)
+static uint32_t randomk_hash(uint64_t key, uint64_t counter)
 {
     uint64_t x = key + (counter + 1) * 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -114,18 +114,18 @@ static uint64_t draw_key(const randomk *self, const tw_scheme_tensor *tensor)
     return (uint64_t)words[0] << 32 | words[1];
 }
 
-static void draw(const randomk *self, size_t tensor, uint32_t *index)
+static void randomk_draw(const randomk *self, size_t tensor, uint32_t *index)
 {
     uint64_t key = draw_key(self, &self->scheme.tensors[tensor]);
     bins b = first_bin(self->scheme.tensors[tensor].count, self->wanted[tensor]);
     for (size_t j = 0; j < b.k; j++, next_bin(&b))
-        index[j] = (uint32_t)(b.first + ((uint64_t)hash(key, j) * b.size >> 32));
+        index[j] = (uint32_t)(b.first + ((uint64_t)randomk_hash(key, j) * b.size >> 32));
 }
 
 /* ---- what is sent ------------------------------------------------------------------------------------------------ */
 
 /* Sends as much of n drawn elements of a residual as the format holds. */
-static void send(randomk *self, size_t at, size_t n, float *residual)
+static void randomk_send(randomk *self, size_t at, size_t n, float *residual)
 {
     const uint32_t *index = self->index + at;
     float *value = self->value + at;
@@ -144,7 +144,7 @@ static void take_residual(randomk *self, size_t tensor, size_t at, float *residu
         tw_kernels_best()->quantise->accumulate(residual + first, gradient + first, n, self->scheme.scale);
         size_t sent = j;
         while (j < end && self->index[j] < first + n) j++;
-        send(self, sent, j - sent, residual);
+        randomk_send(self, sent, j - sent, residual);
     }
 }
 
@@ -165,13 +165,13 @@ static void take_nothing(randomk *self, size_t tensor, size_t at)
     tw_dense_put(self->sum.dtype, self->sum.values, at, self->value + at, n);
 }
 
-static void take(randomk *self)
+static void randomk_take(randomk *self)
 {
     const tw_scheme *scheme = &self->scheme;
     float *residual = self->residual;
     for (size_t i = 0, at = 0; i < scheme->count; at += self->wanted[i++]) {
         if (!scheme->tensors[i].compressed) continue;
-        draw(self, i, self->index + at);
+        randomk_draw(self, i, self->index + at);
         if (scheme->absent[i])
             take_nothing(self, i, at);
         else if (self->feedback)
@@ -183,7 +183,7 @@ static void take(randomk *self)
 }
 
 /* Hands the sums to the gradients; 0 if one is not finite. */
-static int receive(const randomk *self)
+static int randomk_receive(const randomk *self)
 {
     const tw_scheme *scheme = &self->scheme;
     int finite = 1;
@@ -202,13 +202,13 @@ enum { START_VALUES, FINISH_VALUES, FINISH_LEFTOVERS };
 static void start_values(randomk *self, tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
-    if (scheme->finite) take(self);
+    if (scheme->finite) randomk_take(self);
     tw_aligned_start(&self->sum, scheme->finite, round);
     scheme->account.elements_sent = self->drawn;
     scheme->account.packet_bytes = tw_aligned_bytes(&self->sum);
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status randomk_next(tw_scheme *scheme, tw_round *round)
 {
     randomk *self = (randomk *)scheme;
     int phase = scheme->phase++;
@@ -216,7 +216,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
         start_values(self, round);
         return TW_OK;
     }
-    if (phase == FINISH_VALUES) scheme->skipped = !scheme->finite || !receive(self);
+    if (phase == FINISH_VALUES) scheme->skipped = !scheme->finite || !randomk_receive(self);
     if (phase == FINISH_LEFTOVERS) scheme->skipped = !tw_dense_unpack(&self->leftovers);
     if (phase == FINISH_LEFTOVERS || scheme->skipped || !self->leftovers.count) {
         round->kind = TW_ROUND_DONE;
@@ -227,7 +227,7 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return TW_OK;
 }
 
-static void revert(tw_scheme *scheme)
+static void randomk_revert(tw_scheme *scheme)
 {
     randomk *self = (randomk *)scheme;
     float *residual = self->residual;
@@ -240,7 +240,7 @@ static void revert(tw_scheme *scheme)
     }
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status randomk_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     randomk *self = (randomk *)scheme;
     float *residual = self->residual;
@@ -253,13 +253,13 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     return tw_dense_walk(&self->leftovers, visitor);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void randomk_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     snprintf(text, capacity, "randomk: %zu of %zu elements", ((const randomk *)scheme)->wanted[tensor],
              scheme->tensors[tensor].count);
 }
 
-static void destroy(tw_scheme *scheme)
+static void randomk_destroy(tw_scheme *scheme)
 {
     randomk *self = (randomk *)scheme;
     tw_free(self->wanted);
@@ -277,10 +277,10 @@ const tw_scheme_ops tw_scheme_randomk = {
     .struct_size = sizeof(randomk),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .create = randomk_create,
+    .next = randomk_next,
+    .revert = randomk_revert,
+    .walk = randomk_walk,
+    .plan = randomk_plan,
+    .destroy = randomk_destroy,
 };

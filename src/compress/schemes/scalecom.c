@@ -101,7 +101,7 @@ static tw_status find_rate(scalecom *self, size_t tensor)
 }
 
 /* Cuts the tensors into chunks of `most` elements at most. */
-static void cut(scalecom *self, size_t most)
+static void scalecom_cut(scalecom *self, size_t most)
 {
     const tw_scheme *scheme = &self->scheme;
     self->chunks = self->index_bytes = 0;
@@ -118,7 +118,7 @@ static void cut(scalecom *self, size_t most)
     self->aligned.count = self->chunks;
 }
 
-static tw_status check(const tw_scheme *scheme, const tw_tensor *tensors, size_t count)
+static tw_status scalecom_check(const tw_scheme *scheme, const tw_tensor *tensors, size_t count)
 {
     return tw_rates_check(((const scalecom *)scheme)->rates, tensors, count);
 }
@@ -133,11 +133,11 @@ static size_t rate_at(const scalecom *self, uint64_t step)
 }
 
 /* Makes room for every level of the warm-up: the first has the most chunks, but a rate of 1 has no positions. */
-static tw_status make_room(scalecom *self)
+static tw_status scalecom_make_room(scalecom *self)
 {
     size_t chunks = 0, bytes = 0;
     for (size_t rate = rate_at(self, 0);; rate = rate < (size_t)self->rate ? 4 * rate : SIZE_MAX) {
-        cut(self, rate);
+        scalecom_cut(self, rate);
         if (self->chunks > chunks) chunks = self->chunks;
         if (self->packet_bound > bytes) bytes = self->packet_bound;
         if (rate == SIZE_MAX) break;
@@ -148,18 +148,18 @@ static tw_status make_room(scalecom *self)
     return tw_allocate(bytes, 1, &self->packet);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status scalecom_create(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
     TW_TRY(tw_allocate(scheme->count, sizeof *self->parts, &self->parts));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(find_rate(self, i));
     TW_TRY(tw_allocate(self->elements, sizeof *self->memory, &self->memory));
-    TW_TRY(make_room(self));
+    TW_TRY(scalecom_make_room(self));
     return tw_leftovers_create(&self->leftovers, scheme);
 }
 
-static void destroy(tw_scheme *scheme)
+static void scalecom_destroy(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
     tw_free(self->parts);
@@ -217,7 +217,7 @@ static float accumulate_run(scalecom *self, const part *t, const float *gradient
 }
 
 /* Each run is looked at, up to the end of its last group, and taken in while it is in the cache. */
-static void accumulate(scalecom *self, size_t tensor)
+static void scalecom_accumulate(scalecom *self, size_t tensor)
 {
     tw_scheme *scheme = &self->scheme;
     part *t = &self->parts[tensor];
@@ -238,7 +238,7 @@ static tw_status put_positions(const scalecom *self, size_t tensor, tw_packet_wr
     return tw_chunked_put(&t->chunked, self->index + t->first_chunk, writer);
 }
 
-static tw_status write_packet(scalecom *self, size_t *size)
+static tw_status scalecom_write_packet(scalecom *self, size_t *size)
 {
     const tw_scheme *scheme = &self->scheme;
     tw_packet_writer writer;
@@ -254,14 +254,14 @@ static tw_status start_broadcast(scalecom *self, tw_round *round)
     tw_scheme *scheme = &self->scheme;
     const int may_be_finite = scheme->finite; /* what is not sound stays outside, and all else is taken in */
     for (size_t i = 0; may_be_finite && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) accumulate(self, i);
+        if (scheme->tensors[i].compressed) scalecom_accumulate(self, i);
     tw_sound_together(scheme);
     round->kind = TW_ROUND_BROADCAST;
     round->root = leader_of(scheme);
     round->data = self->packet;
     round->size = 0;
     round->capacity = self->packet_bound;
-    return is_leader(scheme) ? write_packet(self, &round->size) : TW_OK;
+    return is_leader(scheme) ? scalecom_write_packet(self, &round->size) : TW_OK;
 }
 
 /* ---- everybody reads it ------------------------------------------------------------------------------------------ */
@@ -340,7 +340,7 @@ static void start_values(scalecom *self, tw_round *round)
     tw_aligned_start(&self->aligned, scheme->finite, round);
 }
 
-static int receive(const scalecom *self, size_t tensor)
+static int scalecom_receive(const scalecom *self, size_t tensor)
 {
     const part *t = &self->parts[tensor];
     tw_aligned_tensor sums = {self->scheme.gradients[tensor], t->chunked.count, t->chunked.chunks,
@@ -352,7 +352,7 @@ static void finish_values(scalecom *self)
 {
     tw_scheme *scheme = &self->scheme;
     for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed && !receive(self, i)) scheme->skipped = 1;
+        if (scheme->tensors[i].compressed && !scalecom_receive(self, i)) scheme->skipped = 1;
 }
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
@@ -368,22 +368,22 @@ static tw_status start_leftovers(scalecom *self, tw_round *round)
     return TW_OK;
 }
 
-static tw_status start(scalecom *self, tw_round *round)
+static tw_status scalecom_start(scalecom *self, tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
     size_t rate = rate_at(self, scheme->step);
     self->sent = 0;
     scheme->account.warmup = rate != SIZE_MAX;
-    cut(self, rate);
+    scalecom_cut(self, rate);
     return self->elements ? start_broadcast(self, round) : start_leftovers(self, round);
 }
 
-static tw_status next(tw_scheme *scheme, tw_round *round)
+static tw_status scalecom_next(tw_scheme *scheme, tw_round *round)
 {
     scalecom *self = (scalecom *)scheme;
     switch (scheme->phase++) {
     case START:
-        return start(self, round);
+        return scalecom_start(self, round);
     case START_VALUES:
         TW_TRY(tw_delivered_blame(leader_of(scheme), read_packet(self, round)));
         if (scheme->skipped) break;
@@ -400,22 +400,22 @@ static tw_status next(tw_scheme *scheme, tw_round *round)
     return start_leftovers(self, round);
 }
 
-static void put_back(scalecom *self, const part *t)
+static void scalecom_put_back(scalecom *self, const part *t)
 {
     float *memory = self->memory + t->first_element;
     for (size_t c = t->first_chunk; c < t->first_chunk + t->chunked.chunks; c++)
         memory[self->index[c]] = self->unsent[c];
 }
 
-static void revert(tw_scheme *scheme)
+static void scalecom_revert(tw_scheme *scheme)
 {
     scalecom *self = (scalecom *)scheme;
     tw_dense_revert(&self->leftovers);
     for (size_t i = 0; self->sent && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) put_back(self, &self->parts[i]);
+        if (scheme->tensors[i].compressed) scalecom_put_back(self, &self->parts[i]);
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status scalecom_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     scalecom *self = (scalecom *)scheme;
     for (size_t i = 0; i < scheme->count; i++) {
@@ -426,7 +426,7 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     return tw_dense_walk(&self->leftovers, visitor);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void scalecom_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const part *t = &((const scalecom *)scheme)->parts[tensor];
     snprintf(text, capacity, "scalecom: %zu of %zu elements, the largest of each %zu", t->chunked.chunks,
@@ -442,11 +442,11 @@ const tw_scheme_ops tw_scheme_scalecom = {
     .struct_size = sizeof(scalecom),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .check = check,
-    .create = create,
-    .next = next,
-    .revert = revert,
-    .walk = walk,
-    .plan = plan,
-    .destroy = destroy,
+    .check = scalecom_check,
+    .create = scalecom_create,
+    .next = scalecom_next,
+    .revert = scalecom_revert,
+    .walk = scalecom_walk,
+    .plan = scalecom_plan,
+    .destroy = scalecom_destroy,
 };

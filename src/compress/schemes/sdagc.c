@@ -90,12 +90,12 @@ static tw_status create_layer(const sdagc *self, size_t tensor)
     return tw_allocate(self->corrected.sparse.support[tensor].most, sizeof *l->undone, &l->undone);
 }
 
-static void take(tw_sparse *sparse, size_t tensor);
+static void sdagc_take(tw_sparse *sparse, size_t tensor);
 
-static tw_status create(tw_scheme *scheme)
+static tw_status sdagc_create(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
-    TW_TRY(tw_corrected_create(scheme, MOST_TIMES, self->revision == REVISION_RATE, take));
+    TW_TRY(tw_corrected_create(scheme, MOST_TIMES, self->revision == REVISION_RATE, sdagc_take));
     TW_TRY(tw_allocate(scheme->count, sizeof *self->layer, &self->layer));
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(create_layer(self, i));
@@ -133,7 +133,7 @@ static size_t pass_row(void *context, size_t at, size_t n, size_t listed, size_t
 }
 
 /* All of it while the block is in the cache: memory is streamed through once. */
-static size_t pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
+static size_t sdagc_pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
 {
     pass_context *tensor = context;
     pass_block block = {{&tensor->correction, first, threshold, index, value}, tensor};
@@ -148,7 +148,7 @@ static void update(sdagc *self, size_t tensor, const tw_correction *correction, 
     tw_support *support = &sparse->support[tensor];
     size_t n = sparse->scheme.tensors[tensor].count;
     pass_context context = {.correction = *correction, .of_gradient = self->statistics == STATISTICS_GRADIENT};
-    tw_select_source source = {.context = &context, .pass = pass};
+    tw_select_source source = {.context = &context, .pass = sdagc_pass};
     support->count = tw_select_above(&sparse->selector, &source, n, most, threshold, support->index, support->value);
     tw_moments_finish(&context.moments, n, &l->threshold.mean, &l->threshold.deviation);
     if (!context.of_gradient) return;
@@ -159,7 +159,7 @@ static void update(sdagc *self, size_t tensor, const tw_correction *correction, 
 /* Takes candidates into the support, the `most` largest at most. The threshold is known only when all elements have
  * been looked at, so the pass goes by the last step's moments; should these have promised too much, the residual is
  * read once more. */
-static void collect(sdagc *self, size_t tensor, size_t most)
+static void sdagc_collect(sdagc *self, size_t tensor, size_t most)
 {
     const float MARGIN = 0.95F; /* moments change little from step to step */
     layer *l = &self->layer[tensor];
@@ -199,8 +199,8 @@ static float share_sent(const sdagc *self, const layer *l, uint32_t index)
 }
 
 /* After an element was sent: the rest of it and its age go, and are noted for revert. */
-static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, tw_kept residual,
-                     const tw_noise *rounding)
+static undone sdagc_let_go(const sdagc *self, layer *l, uint32_t index, float sent, tw_kept residual,
+                           const tw_noise *rounding)
 {
     undone note = {0};
     float share = share_sent(self, l, index), before = tw_kept_get(residual, index);
@@ -214,7 +214,7 @@ static undone let_go(const sdagc *self, layer *l, uint32_t index, float sent, tw
     return note;
 }
 
-static void send(sdagc *self, size_t tensor)
+static void sdagc_send(sdagc *self, size_t tensor)
 {
     tw_sparse *sparse = &self->corrected.sparse;
     layer *l = &self->layer[tensor];
@@ -225,7 +225,7 @@ static void send(sdagc *self, size_t tensor)
     tw_sparse_send(sparse, tensor);
     for (size_t j = 0; j < support->count; j++) {
         uint32_t i = support->index[j];
-        l->undone[j] = let_go(self, l, i, support->value[j], residual, &rounding);
+        l->undone[j] = sdagc_let_go(self, l, i, support->value[j], residual, &rounding);
     }
     tw_corrected_mask(&self->corrected, tensor);
 }
@@ -238,7 +238,7 @@ static double lambda_now(const sdagc *self)
     return is_final && self->lambda > 0 ? self->lambda : tw_gaussian_quantile(head->sparse.density);
 }
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void sdagc_take(tw_sparse *sparse, size_t tensor)
 {
     sdagc *self = (sdagc *)sparse;
     layer *l = &self->layer[tensor];
@@ -248,18 +248,18 @@ static void take(tw_sparse *sparse, size_t tensor)
     tw_passage passage = {.density = sparse->density, .wanted = (double)wanted};
     l->correction_before = l->threshold.correction;
     l->threshold.lambda = lambda_now(self) * l->threshold.correction;
-    collect(self, tensor, tw_sparse_wanted(n, sparse->most_density, least));
+    sdagc_collect(self, tensor, tw_sparse_wanted(n, sparse->most_density, least));
     if (support->count >= wanted)
         passage.last = tw_select_kth(&sparse->selector, support->value, support->count, wanted);
     tw_deviation_filter(&l->threshold, support);
     passage.passed = (double)support->count;
     l->share = (float)fmin(fmax(passage.passed / passage.wanted, 1.0 / MOST_TIMES), 1);
     if (support->count < least) collect_largest(sparse, tensor, least);
-    send(self, tensor);
+    sdagc_send(self, tensor);
     if (self->guard) tw_deviation_steer(&l->threshold, self->kappa, &passage);
 }
 
-static void take_back(sdagc *self, size_t tensor)
+static void sdagc_take_back(sdagc *self, size_t tensor)
 {
     layer *l = &self->layer[tensor];
     const tw_support *support = &self->corrected.sparse.support[tensor];
@@ -273,11 +273,11 @@ static void take_back(sdagc *self, size_t tensor)
     }
 }
 
-static void revert(tw_scheme *scheme)
+static void sdagc_revert(tw_scheme *scheme)
 {
     tw_corrected_revert(scheme);
     for (size_t i = 0; scheme->taken && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) take_back((sdagc *)scheme, i);
+        if (scheme->tensors[i].compressed) sdagc_take_back((sdagc *)scheme, i);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
@@ -302,7 +302,7 @@ static tw_status walk_layer(const sdagc *self, tw_walk *visitor, size_t tensor)
     return l->silent_since ? visitor->visit(visitor, &silence) : TW_OK;
 }
 
-static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
+static tw_status sdagc_walk(tw_scheme *scheme, tw_walk *visitor)
 {
     sdagc *self = (sdagc *)scheme;
     TW_TRY(tw_corrected_walk(scheme, visitor));
@@ -311,7 +311,7 @@ static tw_status walk(tw_scheme *scheme, tw_walk *visitor)
     return TW_OK;
 }
 
-static void destroy(tw_scheme *scheme)
+static void sdagc_destroy(tw_scheme *scheme)
 {
     sdagc *self = (sdagc *)scheme;
     for (size_t i = 0; self->layer && i < scheme->count; i++) {
@@ -324,9 +324,9 @@ static void destroy(tw_scheme *scheme)
 
 #define SDAGC                                                                                                          \
     .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(sdagc), .options = options,                                \
-    .option_count = sizeof options / sizeof *options, .create = create, .next = tw_corrected_next, .revert = revert,   \
-    .walk = walk, .momentum = tw_corrected_momentum, .clip = tw_corrected_clip, .plan = tw_sparse_plan,                \
-    .destroy = destroy
+    .option_count = sizeof options / sizeof *options, .create = sdagc_create, .next = tw_corrected_next,               \
+    .revert = sdagc_revert, .walk = sdagc_walk, .momentum = tw_corrected_momentum, .clip = tw_corrected_clip,          \
+    .plan = tw_sparse_plan, .destroy = sdagc_destroy
 
 const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",

@@ -51,7 +51,7 @@ static void read_means(const tw_scheme *scheme, const unsigned char *section, fl
 }
 
 /* The mean as a float, which a sum of many can only leave if something has gone wrong before. */
-static float mean_of(double sum, size_t count)
+static float signs_mean_of(double sum, size_t count)
 {
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
@@ -60,10 +60,10 @@ static void write_means(const signs *self, size_t n, tw_sign_sums *sums, unsigne
 {
     double positive = tw_kernels_fold(sums->positive), negative = tw_kernels_fold(sums->negative);
     if (self->means == 2) {
-        tw_quantised_put_float(section, mean_of(positive, n - sums->negatives));
-        tw_quantised_put_float(section + sizeof(float), mean_of(negative, sums->negatives));
+        tw_quantised_put_float(section, signs_mean_of(positive, n - sums->negatives));
+        tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, sums->negatives));
     } else {
-        tw_quantised_put_float(section, mean_of(positive - negative, n));
+        tw_quantised_put_float(section, signs_mean_of(positive - negative, n));
     }
 }
 

@@ -31,7 +31,7 @@ static const tw_option options[] = {
 enum { BLOCK = TW_QUANTISED_BLOCK / TW_TRIT_GROUP * TW_TRIT_GROUP };
 
 /* A section is s, then the trits. */
-static size_t section_bytes(const tw_scheme *scheme, size_t n)
+static size_t terngrad_section_bytes(const tw_scheme *scheme, size_t n)
 {
     (void)scheme;
     return sizeof(float) + (n + 4) / 5;
@@ -75,7 +75,7 @@ static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *
 {
     const unsigned char *trits = section + sizeof(float);
     int wrong = 0;
-    for (size_t i = 0; i < section_bytes(scheme, n) - sizeof(float); i++) wrong |= trits[i] > 242;
+    for (size_t i = 0; i < terngrad_section_bytes(scheme, n) - sizeof(float); i++) wrong |= trits[i] > 242;
     *largest = tw_quantised_get_float(section);
     if (!(*largest >= 0 && *largest <= FLT_MAX)) return "its scale is negative or not finite";
     return wrong ? "a byte is not five trits" : NULL;
@@ -94,7 +94,7 @@ static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, 
 
 static const tw_quantised_ops sections = {
     .block = BLOCK,
-    .bytes = section_bytes,
+    .bytes = terngrad_section_bytes,
     .encode_block = terngrad_encode_block,
     .encode = terngrad_encode,
     .check = terngrad_check,

@@ -29,7 +29,7 @@ static const tw_option options[] = {
     TW_OPTIONS_STATE(threshold),
 };
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void threshold_take(tw_sparse *sparse, size_t tensor)
 {
     const tw_scheme *scheme = &sparse->scheme;
     float tau = (float)(((const threshold *)sparse)->tau / scheme->size);
@@ -43,7 +43,7 @@ static void take(tw_sparse *sparse, size_t tensor)
     tw_sparse_send(sparse, tensor); /* the mean of equal magnitudes is that magnitude, rounded as it travels */
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status threshold_create(tw_scheme *scheme)
 {
     const threshold *self = (const threshold *)scheme;
     tw_sparse_settings settings = {.density = self->most_density,
@@ -53,11 +53,11 @@ static tw_status create(tw_scheme *scheme)
                                    .state = self->state,
                                    .seed = self->seed,
                                    .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
-                                   .take = take};
+                                   .take = threshold_take};
     return tw_sparse_create(scheme, &settings);
 }
 
-static void plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
+static void threshold_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity)
 {
     const threshold *self = (const threshold *)scheme;
     snprintf(text, capacity, "threshold: those above %g, at most %zu of %zu elements%s", self->tau,
@@ -72,10 +72,10 @@ const tw_scheme_ops tw_scheme_threshold = {
     .struct_size = sizeof(threshold),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = threshold_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
     .walk = tw_sparse_walk,
-    .plan = plan,
+    .plan = threshold_plan,
     .destroy = tw_sparse_destroy,
 };

@@ -19,14 +19,14 @@ static const tw_option options[] = {
     TW_OPTION_SCATTER(topk),
 };
 
-static void take(tw_sparse *sparse, size_t tensor)
+static void topk_take(tw_sparse *sparse, size_t tensor)
 {
     tw_accumulation accumulation;
     tw_select_source source = tw_sparse_accumulate(sparse, tensor, &accumulation);
     tw_sparse_send_top(sparse, tensor, &source);
 }
 
-static tw_status create(tw_scheme *scheme)
+static tw_status topk_create(tw_scheme *scheme)
 {
     const topk *self = (const topk *)scheme;
     tw_sparse_settings settings = {.density = self->density,
@@ -37,7 +37,7 @@ static tw_status create(tw_scheme *scheme)
                                    .seed = self->seed,
                                    .scatter = self->exchange,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = take};
+                                   .take = topk_take};
     return tw_sparse_create(scheme, &settings);
 }
 
@@ -49,7 +49,7 @@ const tw_scheme_ops tw_scheme_topk = {
     .struct_size = sizeof(topk),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = topk_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
     .walk = tw_sparse_walk,

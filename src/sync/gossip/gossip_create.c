@@ -61,7 +61,7 @@ static tw_status start_thread(tw_gossip *gossip)
 }
 
 /* Who gossips, with which options, of what. */
-static tw_status describe(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count)
+static tw_status gossip_create_describe(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count)
 {
     TW_TRY(tw_gossip_find(spec, &gossip->ops)); /* again, for its text: the struct had to be made in any case */
     TW_TRY(tw_gossip_parse(gossip, spec));
@@ -80,12 +80,12 @@ static tw_status create_memories(tw_gossip *gossip)
 }
 
 /* All that can be done alone. */
-static tw_status prepare(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count,
-                         const float *const *weights, tw_gossip **out)
+static tw_status gossip_create_prepare(tw_gossip *gossip, const char *spec, const tw_tensor *tensors, size_t count,
+                                       const float *const *weights, tw_gossip **out)
 {
     TW_TRY(tw_need(out, "gossip"));
     TW_TRY(tw_isa_check());
-    TW_TRY(describe(gossip, spec, tensors, count));
+    TW_TRY(gossip_create_describe(gossip, spec, tensors, count));
     TW_TRY(check_weights(gossip, weights));
     TW_TRY(create_lock(gossip));
     gossip->ended = !tw_host_is_first(gossip); /* another gossips for it */
@@ -113,14 +113,14 @@ static tw_status spread_start(tw_gossip *gossip)
     return TW_OK;
 }
 
-static tw_status build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                       const float *const *weights, tw_gossip **out)
+static tw_status gossip_create_build(tw_gossip *gossip, tw_comm *comm, const char *spec, const tw_tensor *tensors,
+                                     size_t count, const float *const *weights, tw_gossip **out)
 {
     unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
     tw_status channel = tw_channel_create_again(comm, views + TW_MORE_CHANNELS, &gossip->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
     gossip->view = gossip->channel;
-    tw_status prepared = prepare(gossip, spec, tensors, count, weights, out);
+    tw_status prepared = gossip_create_prepare(gossip, spec, tensors, count, weights, out);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, 0, tensors, count));
     if (gossip->host.size > 1) TW_TRY(join_host(gossip, spec));
     tw_status status = tw_host_is_first(gossip) ? spread_start(gossip) : TW_OK;
@@ -139,7 +139,7 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
     gossip->rank = tw_comm_rank(comm);
     gossip->size = tw_comm_size(comm);
     gossip->rumour.stop = TW_NO_STOP;
-    status = build(gossip, comm, spec, tensors, count, weights, out);
+    status = gossip_create_build(gossip, comm, spec, tensors, count, weights, out);
     if (status != TW_OK) {
         tw_gossip_destroy(gossip);
         return status;
@@ -158,7 +158,7 @@ tw_status tw_gossip_sketch(const char *spec, const tw_tensor *tensors, size_t co
     TW_TRY(tw_allocate(1, ops->struct_size, &gossip));
     gossip->rank = rank;
     gossip->size = size;
-    tw_status status = describe(gossip, spec, tensors, count);
+    tw_status status = gossip_create_describe(gossip, spec, tensors, count);
     if (status == TW_OK) status = create_lock(gossip);
     if (status == TW_OK && tw_host_is_first(gossip)) status = create_memories(gossip);
     if (status == TW_OK)

@@ -27,7 +27,7 @@ static tw_status read_tensor(const regrouper *self, const char *what, const tw_t
     return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
 }
 
-static tw_status average(const regrouper *self, size_t memory, int old, const tw_state *state)
+static tw_status gossip_regroup_average(const regrouper *self, size_t memory, int old, const tw_state *state)
 {
     const tw_gossip *gossip = self->gossip;
     const tw_memory *m = &gossip->memories[memory];
@@ -51,7 +51,7 @@ static tw_status take_over(void *context, int old, const tw_state *state)
 {
     const regrouper *self = context;
     TW_TRY(need_state(state));
-    for (size_t m = 0; m < self->gossip->memory_count; m++) TW_TRY(average(self, m, old, state));
+    for (size_t m = 0; m < self->gossip->memory_count; m++) TW_TRY(gossip_regroup_average(self, m, old, state));
     return TW_OK;
 }
 

@@ -37,7 +37,7 @@ static tw_status keep_table(tw_outer *outer, const tw_tensor *tensors, size_t co
 
 /* Cuts the table where the parts come closest to equal sizes. Where there are fewer tensors than parts, the last ones
  * have none. */
-static tw_status cut(tw_outer *outer)
+static tw_status outer_cut(tw_outer *outer)
 {
     size_t wanted = outer->fragment_count, tensor = 0;
     TW_TRY(tw_allocate(wanted, sizeof *outer->fragments, &outer->fragments));
@@ -57,7 +57,7 @@ static tw_status cut(tw_outer *outer)
     return TW_OK;
 }
 
-static tw_status create_arrays(tw_outer *outer)
+static tw_status outer_create_arrays(tw_outer *outer)
 {
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
     TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
@@ -75,16 +75,16 @@ tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *
     TW_TRY(tw_outer_parse(outer->method, spec, &outer->options, exchange));
     TW_TRY(keep_table(outer, tensors, count));
     outer->fragment_count = (size_t)outer->options.fragments;
-    return cut(outer);
+    return outer_cut(outer);
 }
 
 /* All that can be done alone. */
-static tw_status prepare(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange,
-                         tw_outer **out)
+static tw_status outer_prepare(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count,
+                               char **exchange, tw_outer **out)
 {
     TW_TRY(tw_need(out, "outer"));
     TW_TRY(tw_outer_describe(outer, spec, tensors, count, exchange));
-    return create_arrays(outer);
+    return outer_create_arrays(outer);
 }
 
 /* Their momentum would go over the pseudo-gradients, beside the outer one. */
@@ -108,13 +108,13 @@ static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exc
     return check_momentum(outer, exchange);
 }
 
-static tw_status build(tw_outer *outer, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                       tw_outer **out)
+static tw_status outer_build(tw_outer *outer, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                             tw_outer **out)
 {
     char *exchange = NULL;
     tw_status channel = tw_channel_create_again(comm, 0, &outer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
-    tw_status status = prepare(outer, spec, tensors, count, &exchange, out);
+    tw_status status = outer_prepare(outer, spec, tensors, count, &exchange, out);
     status = tw_agree(outer->channel, "outer loop", status, spec, 0, tensors, count);
     if (status == TW_OK) status = create_reducers(outer, comm, exchange);
     tw_free(exchange);
@@ -130,7 +130,7 @@ tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tens
     outer->rank = tw_comm_rank(comm);
     outer->size = tw_comm_size(comm);
     outer->weight = 1;
-    status = build(outer, comm, spec, tensors, count, out);
+    status = outer_build(outer, comm, spec, tensors, count, out);
     if (status != TW_OK) {
         tw_outer_destroy(outer);
         return status;

@@ -1,6 +1,6 @@
-/* merge=rda: of each tensor directions and lengths are averaged apart (radial-directional averaging, of Decoupled DiLoCo,
- * arXiv 2604.21428; reconstructed from the public program yeto). With the workers' parts v and their weights w, which add
- * up to W:
+/* merge=rda: of each tensor directions and lengths are averaged apart (radial-directional averaging, of Decoupled
+ * DiLoCo, arXiv 2604.21428; reconstructed from the public program yeto). With the workers' parts v and their weights w,
+ * which add up to W:
  *     L = sum of w |v| / W,    u = sum of w v / |v| / W,    D = L * u / |u|
  * A mean of parts that point apart is short: this one is as long as they are. Each part goes into the exchange as
  * L * v / |v|, so that what a scheme holds back is as long as what goes in. Where directions cancel to nothing, nothing
@@ -13,16 +13,16 @@
 
 #include <math.h>
 
-static float *part_of(const tw_outer *outer, size_t tensor, size_t *count)
+static float *outer_merge_part_of(const tw_outer *outer, size_t tensor, size_t *count)
 {
     *count = outer->places[tensor + 1] - outer->places[tensor];
     return outer->delta + outer->places[tensor];
 }
 
-static double length_of(const tw_outer *outer, size_t tensor)
+static double outer_merge_length_of(const tw_outer *outer, size_t tensor)
 {
     size_t count;
-    const float *part = part_of(outer, tensor, &count);
+    const float *part = outer_merge_part_of(outer, tensor, &count);
     return sqrt(tw_kernels_best()->sum_squares(part, count));
 }
 
@@ -30,7 +30,7 @@ static double length_of(const tw_outer *outer, size_t tensor)
 static void stretch(const tw_outer *outer, size_t tensor, double length)
 {
     size_t count;
-    float *part = part_of(outer, tensor, &count);
+    float *part = outer_merge_part_of(outer, tensor, &count);
     if (length > 0) tw_kernels_best()->scale(part, (float)(outer->lengths[tensor] / length), count);
 }
 
@@ -51,7 +51,7 @@ static tw_status exchange_lengths(tw_outer *outer, double weights, double *own, 
 {
     const tw_fragment *fragment = tw_outer_current(outer);
     for (size_t i = 0; i < fragment->count; i++) {
-        own[i] = outer->given > 0 ? length_of(outer, fragment->first + i) : 0;
+        own[i] = outer->given > 0 ? outer_merge_length_of(outer, fragment->first + i) : 0;
         outer->lengths[fragment->first + i] = 0;
     }
     TW_TRY(tw_channel_gather_into(outer->channel, own, fragment->count * sizeof *own, (unsigned char *)all));
@@ -74,5 +74,6 @@ tw_status tw_outer_give_directions(tw_outer *outer, double weights)
 void tw_outer_take_directions(const tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) stretch(outer, i, length_of(outer, i));
+    for (size_t i = fragment->first; i < fragment->first + fragment->count; i++)
+        stretch(outer, i, outer_merge_length_of(outer, i));
 }

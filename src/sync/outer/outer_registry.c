@@ -122,7 +122,7 @@ static void read_exchange(const char *spec, const tw_outer_method *method, char 
 }
 
 /* To a spec. */
-static void append(char *spec, size_t room, const part *option)
+static void outer_registry_append(char *spec, size_t room, const part *option)
 {
     size_t used = strlen(spec);
     const char *between = strchr(spec, ':') ? "," : ":";
@@ -130,7 +130,8 @@ static void append(char *spec, size_t room, const part *option)
 }
 
 /* Options that neither knows stay the method's, whose parser says what is wrong with them. */
-static void divide(const tw_outer_method *method, const char *spec, char *own, char *exchange, size_t room)
+static void outer_registry_divide(const tw_outer_method *method, const char *spec, char *own, char *exchange,
+                                  size_t room)
 {
     const char *rest = options_of(spec);
     char scheme[64];
@@ -139,13 +140,13 @@ static void divide(const tw_outer_method *method, const char *spec, char *own, c
     snprintf(own, room, "%s", method->name);
     for (part next; next_part(&rest, &next);) {
         int is_own = method_takes(method, next.key) || !scheme_takes(scheme, next.key);
-        append(is_own ? own : exchange, room, &next);
+        outer_registry_append(is_own ? own : exchange, room, &next);
     }
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static tw_status check(const tw_outer_method *method, const tw_outer_options *o)
+static tw_status outer_registry_check(const tw_outer_method *method, const tw_outer_options *o)
 {
     if (o->every % o->fragments != 0)
         return tw_fail(TW_ERROR_SPEC,
@@ -187,10 +188,10 @@ static void fix(const tw_outer_method *method, tw_outer_options *o)
 static tw_status parse(const tw_outer_method *method, const char *spec, char *own, char *exchange, size_t room,
                        tw_outer_options *options)
 {
-    divide(method, spec, own, exchange, room);
+    outer_registry_divide(method, spec, own, exchange, room);
     TW_TRY(tw_list_parse(&outers, method, method->name, own, options));
     fix(method, options);
-    tw_status status = check(method, options);
+    tw_status status = outer_registry_check(method, options);
     tw_list_release(&outers, method, options); /* the exchange has been read */
     return status;
 }

@@ -103,7 +103,7 @@ static void end_round(tw_outer *outer)
 }
 
 /* NaN and infinity go to nobody, nor what no reducer takes. */
-static void drop(tw_outer *outer)
+static void outer_round_drop(tw_outer *outer)
 {
     outer->given = 0;
     outer->heals = 1;
@@ -124,7 +124,7 @@ static void subtract(tw_outer *outer, float *const *weights)
         tw_outer_subtract(outer->theta + place, weights[i], count, outer->delta + place);
         squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
     }
-    if (!(sqrt(squares) <= TW_FARTHEST)) drop(outer);
+    if (!(sqrt(squares) <= TW_FARTHEST)) outer_round_drop(outer);
 }
 
 /* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks
@@ -184,7 +184,7 @@ static void end_empty(tw_outer *outer, double weights)
     end_round(outer);
 }
 
-static tw_status exchange(tw_outer *outer)
+static tw_status outer_round_exchange(tw_outer *outer)
 {
     double weights = 0;
     tw_status status = TW_SKIPPED;
@@ -209,13 +209,13 @@ tw_status tw_outer_await(tw_outer *outer)
     TW_TRY(gather_words(outer));
     tw_status status = check_words(outer);
     if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
-    status = exchange(outer);
+    status = outer_round_exchange(outer);
     outer->stats.seconds_wait += tw_clock() - begun;
     return status;
 }
 
 /* An outer step that is too long throws the weights from one side to the other. */
-static void watch(tw_outer *outer, const tw_outer_sums *sums)
+static void outer_round_watch(tw_outer *outer, const tw_outer_sums *sums)
 {
     double lengths = sqrt(sums->mean) * sqrt(sums->momentum);
     outer->stats.cosine = lengths > 0 ? sums->both / lengths : 0;
@@ -227,7 +227,7 @@ static void watch(tw_outer *outer, const tw_outer_sums *sums)
                outer->method->name, UNSTABLE_ROUNDS);
 }
 
-static void descend(tw_outer *outer, float mixing, float *const *weights)
+static void outer_round_descend(tw_outer *outer, float mixing, float *const *weights)
 {
     tw_fragment *fragment = tw_outer_current(outer);
     tw_outer_sums sums = {0};
@@ -239,23 +239,23 @@ static void descend(tw_outer *outer, float mixing, float *const *weights)
     }
     fragment->moved = mixing > 0;
     fragment->lost = 0;
-    watch(outer, &sums);
+    outer_round_watch(outer, &sums);
 }
 
 /* Ends the round under way. *applied: the weights have changed. */
-static tw_status take(tw_outer *outer, float mixing, float *const *weights, int *applied)
+static tw_status outer_round_take(tw_outer *outer, float mixing, float *const *weights, int *applied)
 {
     TW_TRY(tw_outer_await(outer));
     *applied = outer->phase == TW_OUTER_ARRIVED;
     if (!*applied) return TW_OK;
-    descend(outer, outer->heals ? 0 : mixing, weights);
+    outer_round_descend(outer, outer->heals ? 0 : mixing, weights);
     end_round(outer);
     return TW_OK;
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-static tw_status check_call(const tw_outer *outer, float *const *tensors, const char *argument)
+static tw_status outer_round_check_call(const tw_outer *outer, float *const *tensors, const char *argument)
 {
     TW_TRY(tw_outer_need(outer));
     TW_TRY(tw_need(tensors, argument));
@@ -333,7 +333,7 @@ static void leave_out(tw_outer *outer, tw_traffic since)
 
 tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 {
-    TW_TRY(check_call(outer, weights, "weights"));
+    TW_TRY(outer_round_check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 0));
     tw_traffic before = outer->stats.steps ? tw_channel_traffic(outer->channel) : outer->start; /* with its making */
     tw_outer_digest(outer);
@@ -383,19 +383,19 @@ int tw_outer_is_due(const tw_outer *outer)
 tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event)
 {
     int applied = 0, started = 0;
-    TW_TRY(check_call(outer, weights, "weights"));
+    TW_TRY(outer_round_check_call(outer, weights, "weights"));
     TW_TRY(tw_need(event, "event"));
     TW_TRY(check_begun(outer, 1));
     const tw_outer_options *o = &outer->options;
     outer->stats.steps++;
     outer->since++;
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 1;
-    if (ends_round(outer, outer->since)) TW_TRY(take(outer, (float)o->mixing, weights, &applied));
+    if (ends_round(outer, outer->since)) TW_TRY(outer_round_take(outer, (float)o->mixing, weights, &applied));
     if (begins_round(outer, outer->since)) {
         outer->since = 0;
         started = 1;
         TW_TRY(give(outer, weights));
-        if (o->delay == 0) TW_TRY(take(outer, (float)o->mixing, weights, &applied));
+        if (o->delay == 0) TW_TRY(outer_round_take(outer, (float)o->mixing, weights, &applied));
     }
     *event = applied                                    ? TW_OUTER_APPLIED
              : outer->phase != TW_OUTER_IDLE && started ? TW_OUTER_STARTED
@@ -405,7 +405,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
-    TW_TRY(check_call(outer, shared, "shared"));
+    TW_TRY(outer_round_check_call(outer, shared, "shared"));
     copy_out(outer, shared);
     return TW_OK;
 }
@@ -414,10 +414,10 @@ tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 static tw_status meet_for_good(tw_outer *outer, float *const *weights)
 {
     int applied;
-    if (outer->phase != TW_OUTER_IDLE) TW_TRY(take(outer, (float)outer->options.mixing, weights, &applied));
+    if (outer->phase != TW_OUTER_IDLE) TW_TRY(outer_round_take(outer, (float)outer->options.mixing, weights, &applied));
     for (size_t fragments = 0; fragments < outer->fragment_count;) {
         TW_TRY(give(outer, weights));
-        TW_TRY(take(outer, 0, weights, &applied));
+        TW_TRY(outer_round_take(outer, 0, weights, &applied));
         fragments = outer->all_finish ? fragments + 1 : 0;
     }
     return TW_OK;
@@ -433,7 +433,7 @@ static int any_lost(const tw_outer *outer)
 
 tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
 {
-    TW_TRY(check_call(outer, weights, "weights"));
+    TW_TRY(outer_round_check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 1));
     outer->finishing = 1;
     TW_TRY(meet_for_good(outer, weights));

@@ -28,13 +28,13 @@ static size_t list_arrays(const tw_outer *outer, int arrived, saved_array arrays
 }
 
 /* Of `arrived` only the round's fragment counts. */
-static int holds(const tw_outer *outer, size_t array, size_t tensor)
+static int outer_state_holds(const tw_outer *outer, size_t array, size_t tensor)
 {
     const tw_fragment *current = tw_outer_current(outer);
     return array < 2 || (tensor >= current->first && tensor < current->first + current->count);
 }
 
-static tw_status join(char *name, size_t room, const char *prefix, const char *what, const char *tensor)
+static tw_status outer_state_join(char *name, size_t room, const char *prefix, const char *what, const char *tensor)
 {
     size_t length = (size_t)snprintf(name, room, "%s%s/%s", prefix, what, tensor);
     if (length < room) return TW_OK;
@@ -43,7 +43,7 @@ static tw_status join(char *name, size_t room, const char *prefix, const char *w
 
 tw_status tw_outer_join_numbers(char *name, size_t room, const char *prefix)
 {
-    return join(name, room, prefix, "outer", "numbers");
+    return outer_state_join(name, room, prefix, "outer", "numbers");
 }
 
 /* Each fragment's scheme has a name space of its own. */
@@ -70,8 +70,8 @@ static tw_status save_arrays(const tw_outer *outer, const char *prefix, tw_state
     for (size_t a = 0; a < count; a++)
         for (size_t i = 0; i < outer->count; i++) {
             const tw_tensor *tensor = &outer->tensors[i];
-            if (!holds(outer, a, i)) continue;
-            TW_TRY(join(name, sizeof name, prefix, arrays[a].what, tensor->name));
+            if (!outer_state_holds(outer, a, i)) continue;
+            TW_TRY(outer_state_join(name, sizeof name, prefix, arrays[a].what, tensor->name));
             TW_TRY(tw_state_put(state, name, TW_F32, tensor->dims, tensor->shape, arrays[a].values + outer->places[i]));
         }
     return TW_OK;
@@ -137,8 +137,8 @@ static tw_status read_arrays(const tw_outer *outer, const char *prefix, const tw
     size_t count = list_arrays(outer, arrived, arrays);
     for (size_t a = 0; a < count; a++)
         for (size_t i = 0; i < outer->count; i++) {
-            if (!holds(outer, a, i)) continue;
-            TW_TRY(join(name, sizeof name, prefix, arrays[a].what, outer->tensors[i].name));
+            if (!outer_state_holds(outer, a, i)) continue;
+            TW_TRY(outer_state_join(name, sizeof name, prefix, arrays[a].what, outer->tensors[i].name));
             TW_TRY(read_tensor(outer, i, name, state, read + a * outer->elements + outer->places[i]));
         }
     return TW_OK;
@@ -165,7 +165,7 @@ static void take_numbers(tw_outer *outer, const uint64_t numbers[TW_OUTER_NUMBER
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[TW_OUTER_MOVED] >> f & 1;
 }
 
-static tw_status load(tw_outer *outer, const char *prefix, const tw_state *state, float *read)
+static tw_status outer_state_load(tw_outer *outer, const char *prefix, const tw_state *state, float *read)
 {
     saved_array arrays[ARRAYS];
     uint64_t numbers[TW_OUTER_NUMBERS], round = outer->round;
@@ -189,7 +189,7 @@ tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_stat
     TW_TRY(check_state_call(outer, prefix, state));
     if (outer->begun) return tw_fail(TW_ERROR_ORDER, "load the state before tw_outer_begin");
     TW_TRY(tw_allocate(ARRAYS * outer->elements, sizeof *read, &read));
-    tw_status status = load(outer, prefix, state, read);
+    tw_status status = outer_state_load(outer, prefix, state, read);
     tw_free(read);
     return status;
 }

@@ -29,7 +29,8 @@ static double product(const float *a, const float *b, size_t count)
     return sum;
 }
 
-static void descend(float rate, float momentum, int nesterov, const float *mean, size_t count, float *v, float *theta)
+static void outer_update_descend(float rate, float momentum, int nesterov, const float *mean, size_t count, float *v,
+                                 float *theta)
 {
     for (size_t i = 0; i < count; i++) v[i] = momentum * v[i] + mean[i];
     if (nesterov)
@@ -49,7 +50,8 @@ void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t
         sums->mean += product(d, d, block);
         sums->momentum += product(velocity, velocity, block);
         sums->both += product(d, velocity, block);
-        descend((float)options->rate, (float)options->momentum, options->nesterov, d, block, velocity, weights);
+        outer_update_descend((float)options->rate, (float)options->momentum, options->nesterov, d, block, velocity,
+                             weights);
         digests[0] = tw_crc32c(digests[0], weights, block * sizeof *weights);
         digests[1] = tw_crc32c(digests[1], velocity, block * sizeof *velocity);
     }

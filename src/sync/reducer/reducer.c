@@ -67,7 +67,7 @@ size_t tw_message_elements(const tw_scheme *scheme)
 }
 
 /* Makes a message's gradients floats, and has them measured. With hosts, what is before the rounds has seen to it. */
-static void take_in(tw_reducer *reducer, const tw_message *message)
+static void reducer_take_in(tw_reducer *reducer, const tw_message *message)
 {
     if (reducer->host.size > 1) return;
     for (size_t i = message->first; i < message->first + message->count; i++) {
@@ -81,9 +81,9 @@ static void take_in(tw_reducer *reducer, const tw_message *message)
 /* All of the step's are, before the first message, where its norm has to be known by then. */
 static void take_message_in(tw_reducer *reducer, size_t number)
 {
-    if (!reducer->clips) take_in(reducer, &reducer->messages[number]);
+    if (!reducer->clips) reducer_take_in(reducer, &reducer->messages[number]);
     for (size_t m = 0; reducer->clips && number == 0 && m < reducer->message_count; m++)
-        take_in(reducer, &reducer->messages[m]);
+        reducer_take_in(reducer, &reducer->messages[m]);
 }
 
 /* The last of a step needs what was measured of the others: on the grounds of gradient_norm. */
@@ -98,7 +98,7 @@ static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
 }
 
 /* For the driver. */
-static tw_status begin(void *context, size_t number, tw_scheme **scheme)
+static tw_status reducer_begin(void *context, size_t number, tw_scheme **scheme)
 {
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
@@ -190,7 +190,7 @@ static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw
     return status;
 }
 
-static tw_status create_arrays(tw_reducer *reducer)
+static tw_status reducer_create_arrays(tw_reducer *reducer)
 {
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->message_of, &reducer->message_of));
     TW_TRY(tw_allocate(reducer->count, sizeof *reducer->submitted, &reducer->submitted));
@@ -211,7 +211,7 @@ static tw_status create_driver(tw_reducer *reducer)
                                    .threaded = common->overlap,
                                    .first_alone = reducer->clips, /* it has to do with all of the step */
                                    .ready = ask_ready,
-                                   .begin = begin,
+                                   .begin = reducer_begin,
                                    .end = host->size > 1 ? NULL : hand_back,
                                    .context = reducer};
     if (host->size > 1) {
@@ -223,7 +223,7 @@ static tw_status create_driver(tw_reducer *reducer)
 }
 
 /* All that can be done alone. */
-static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
+static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
     const tw_scheme_ops *ops;
     tw_common_options common = {0};
@@ -234,7 +234,7 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     tw_free(common.dense);
     TW_TRY(patterns);
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
-    TW_TRY(create_arrays(reducer));
+    TW_TRY(reducer_create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
     TW_TRY(create_messages(reducer, spec, tensors, least_message(ops, &common, tensors, reducer->count)));
     TW_TRY(tw_reducer_host_make_room(reducer));
@@ -242,11 +242,12 @@ static tw_status prepare(tw_reducer *reducer, const char *spec, const tw_tensor 
     return create_driver(reducer);
 }
 
-static tw_status build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors, tw_reducer **out)
+static tw_status reducer_build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors,
+                               tw_reducer **out)
 {
     tw_status channel = tw_channel_create_again(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
     if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
-    tw_status prepared = prepare(reducer, spec, tensors, out);
+    tw_status prepared = reducer_prepare(reducer, spec, tensors, out);
     uint32_t code = prepared == TW_OK ? tw_outside_digest(reducer->messages[0].scheme->ops) : 0;
     return tw_agree(reducer->channel, "reducer", prepared, spec, code, tensors, reducer->count);
 }
@@ -271,7 +272,7 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
     reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
-    status = build(reducer, comm, spec, tensors, out);
+    status = reducer_build(reducer, comm, spec, tensors, out);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
         return status;
@@ -328,7 +329,7 @@ uint64_t tw_reducer_state_bytes(const tw_reducer *reducer)
     return bytes;
 }
 
-static void add_traffic(tw_reducer_counts *stats, tw_traffic traffic)
+static void reducer_add_traffic(tw_reducer_counts *stats, tw_traffic traffic)
 {
     stats->bytes_sent += traffic.bytes_sent;
     stats->bytes_received += traffic.bytes_received;
@@ -343,9 +344,9 @@ tw_status tw_reducer_stats(const tw_reducer *reducer, tw_reducer_counts *stats)
     tw_reducer_counts now = reducer->stats;
     now.seconds_codec = spent.coding;
     now.seconds_exchange = spent.wire;
-    add_traffic(&now, tw_driver_traffic(driver));
+    reducer_add_traffic(&now, tw_driver_traffic(driver));
     now.bytes_between = tw_reducer_is_first(reducer) ? now.bytes_sent : 0;
-    add_traffic(&now, tw_driver_traffic_aside(driver));
-    if (reducer->host.between) add_traffic(&now, tw_channel_traffic(reducer->channel));
+    reducer_add_traffic(&now, tw_driver_traffic_aside(driver));
+    if (reducer->host.between) reducer_add_traffic(&now, tw_channel_traffic(reducer->channel));
     return tw_copy_sized(stats, &now, sizeof now, "tw_reducer_counts");
 }

@@ -90,7 +90,7 @@ static void find_absent(tw_reducer *reducer, const tw_message *message)
     }
 }
 
-static tw_status average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
+static tw_status reducer_host_average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
 {
     size_t count = tw_message_elements(message->scheme);
     pack(reducer, message, count);
@@ -106,9 +106,9 @@ static tw_status average(tw_reducer *reducer, const tw_message *message, tw_chan
 tw_status tw_reducer_host_average(void *context, size_t number, tw_channel *aside)
 {
     tw_reducer *reducer = context;
-    if (!reducer->clips) return average(reducer, &reducer->messages[number], aside);
+    if (!reducer->clips) return reducer_host_average(reducer, &reducer->messages[number], aside);
     for (size_t m = 0; number == 0 && m < reducer->message_count; m++)
-        TW_TRY(average(reducer, &reducer->messages[m], aside));
+        TW_TRY(reducer_host_average(reducer, &reducer->messages[m], aside));
     return TW_OK;
 }
 
@@ -157,7 +157,7 @@ static tw_status choose_form(const tw_message *message, float *values, size_t co
     return TW_OK;
 }
 
-static tw_status tell(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
+static tw_status reducer_host_tell(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
 {
     float *values = reducer->exchanged[message->first];
     const void *data;
@@ -168,7 +168,7 @@ static tw_status tell(tw_reducer *reducer, const tw_message *message, size_t cou
     return TW_OK;
 }
 
-static tw_status hear(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
+static tw_status reducer_host_hear(tw_reducer *reducer, const tw_message *message, size_t count, tw_channel *aside)
 {
     float *values = reducer->exchanged[message->first], word;
     const void *packet;
@@ -190,7 +190,8 @@ tw_status tw_reducer_host_spread(void *context, size_t number, tw_channel *aside
     tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
     size_t count = tw_message_elements(message->scheme);
-    TW_TRY(tw_reducer_is_first(reducer) ? tell(reducer, message, count, aside) : hear(reducer, message, count, aside));
+    TW_TRY(tw_reducer_is_first(reducer) ? reducer_host_tell(reducer, message, count, aside)
+                                        : reducer_host_hear(reducer, message, count, aside));
     tw_channel_release(aside);
     return TW_OK;
 }

@@ -43,7 +43,7 @@ static tw_status take_own(void *context, int old, const tw_state *state)
 }
 
 /* From one whose own is lost, what is the same on all ranks is still to be had. */
-static tw_status take(regrouper *self, int per_host, tw_state_source source, void *context)
+static tw_status reducer_regroup_take(regrouper *self, int per_host, tw_state_source source, void *context)
 {
     int as_many = self->to.size == self->to.old_size;
     TW_TRY(tw_regrouping_each(&self->to, 1, per_host, source, context, as_many ? take_own : take_over, self));
@@ -53,7 +53,7 @@ static tw_status take(regrouper *self, int per_host, tw_state_source source, voi
 static tw_status regroup(regrouper *self, int per_host, tw_state_source source, void *context, tw_state *state)
 {
     TW_TRY(make(self, self->to.rank, self->to.size, &self->scheme));
-    tw_status status = take(self, per_host, source, context);
+    tw_status status = reducer_regroup_take(self, per_host, source, context);
     if (status == TW_OK) status = tw_scheme_check_remembered(self->scheme, self->prefix);
     if (status == TW_OK) status = tw_scheme_save_state(self->scheme, self->prefix, state);
     tw_scheme_destroy(self->scheme);

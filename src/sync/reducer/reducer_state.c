@@ -12,7 +12,7 @@ static tw_status check_between_steps(const tw_reducer *reducer)
     return tw_fail(TW_ERROR_ORDER, "a step is under way; save and load between steps");
 }
 
-static tw_status check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
+static tw_status reducer_state_check_call(const tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
     TW_TRY(tw_reducer_need(reducer));
     TW_TRY(tw_need(prefix, "prefix"));
@@ -53,7 +53,7 @@ tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void
 
 tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state)
 {
-    TW_TRY(check_call(reducer, prefix, state));
+    TW_TRY(reducer_state_check_call(reducer, prefix, state));
     for (size_t m = 0; m < working_messages(reducer); m++)
         TW_TRY(tw_scheme_save_state(reducer->messages[m].scheme, prefix, state));
     return TW_OK;
@@ -61,7 +61,7 @@ tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_stat
 
 tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const tw_state *state)
 {
-    TW_TRY(check_call(reducer, prefix, state));
+    TW_TRY(reducer_state_check_call(reducer, prefix, state));
     for (size_t m = 0; m < working_messages(reducer); m++)
         TW_TRY(tw_scheme_check_state(reducer->messages[m].scheme, prefix, state));
     return TW_OK;

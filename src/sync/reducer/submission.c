@@ -4,7 +4,7 @@
 #include "error.h"
 #include "sized.h"
 
-static tw_status check(const tw_gradient *gradient, size_t index)
+static tw_status submission_check(const tw_gradient *gradient, size_t index)
 {
     int is_float = gradient->dtype == TW_F32 || gradient->dtype == TW_F64 || gradient->dtype == TW_F16 ||
                    gradient->dtype == TW_BF16;
@@ -24,7 +24,7 @@ tw_status tw_submission_read(const tw_gradient *gradient, size_t index, tw_submi
 {
     tw_gradient given;
     TW_TRY(tw_read_sized(&given, sizeof given, gradient, "tw_gradient"));
-    TW_TRY(check(&given, index));
+    TW_TRY(submission_check(&given, index));
     *submission = (tw_submission){given.data, given.dtype, given.absent != 0, given.ready, given.context};
     return TW_OK;
 }

@@ -19,7 +19,7 @@ static uint64_t mask_of(const block *values)
     return mask;
 }
 
-static size_t length_of(size_t start, size_t count)
+static size_t zeros_length_of(size_t start, size_t count)
 {
     return count - start < BLOCK ? count - start : BLOCK;
 }
@@ -29,7 +29,7 @@ size_t tw_zeros_pack(const float *values, size_t count, unsigned char *dst, size
     size_t written = 0;
     for (size_t start = 0; start < count; start += BLOCK) {
         block one = {{0}};
-        memcpy(&one, values + start, length_of(start, count) * sizeof *values);
+        memcpy(&one, values + start, zeros_length_of(start, count) * sizeof *values);
         uint64_t mask = mask_of(&one);
         if (capacity - written < sizeof mask + sizeof one) return 0;
         memcpy(dst + written, &mask, sizeof mask);
@@ -61,7 +61,7 @@ int tw_zeros_unpack(const unsigned char *src, size_t size, float *values, size_t
         if (size - read < sizeof mask) return 0;
         memcpy(&mask, src + read, sizeof mask);
         read += sizeof mask;
-        read += unpack_block(src + read, size - read, mask, values + start, length_of(start, count), &sound);
+        read += unpack_block(src + read, size - read, mask, values + start, zeros_length_of(start, count), &sound);
     }
     return sound && read == size;
 }

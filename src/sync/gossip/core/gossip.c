@@ -71,7 +71,7 @@ static tw_status check_pointers(const tw_gossip *gossip, const void *const *poin
 }
 
 /* The first call sets the communication thread going. */
-static void begin(tw_gossip *gossip)
+static void gossip_begin(tw_gossip *gossip)
 {
     if (gossip->begun) return;
     gossip->begun = 1;
@@ -94,7 +94,7 @@ tw_status tw_gossip_enter(tw_gossip *gossip)
     else if (gossip->finishing)
         status = tw_fail(TW_ERROR_ORDER, "the gossip is finished; nothing comes after tw_gossip_finish but destroy");
     if (status == TW_OK)
-        begin(gossip);
+        gossip_begin(gossip);
     else
         tw_mutex_unlock(&gossip->lock);
     return status;
@@ -291,7 +291,7 @@ tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights)
     return gossip->host.members ? tw_host_finish(gossip, weights) : tw_gossip_finish_alone(gossip, weights);
 }
 
-static void add_traffic(tw_gossip_counts *stats, const tw_channel *channel)
+static void gossip_add_traffic(tw_gossip_counts *stats, const tw_channel *channel)
 {
     tw_traffic traffic = channel ? tw_channel_traffic(channel) : (tw_traffic){0};
     stats->bytes_sent += traffic.bytes_sent;
@@ -307,9 +307,9 @@ tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stats)
     tw_gossip_counts now = gossip->stats;
     tw_mutex_unlock(lock);
     const tw_host *host = &gossip->host;
-    add_traffic(&now, gossip->channel);
-    if (host->members) add_traffic(&now, host->members->channel);
-    add_traffic(&now, host->everybody);
+    gossip_add_traffic(&now, gossip->channel);
+    if (host->members) gossip_add_traffic(&now, host->members->channel);
+    gossip_add_traffic(&now, host->everybody);
     now.ranks_lost *= (uint64_t)host->size; /* so far counted in hosts, as is the next */
     now.lowest_rank *= (uint64_t)host->size;
     uint64_t size = (uint64_t)tw_gossip_comm(gossip)->size;

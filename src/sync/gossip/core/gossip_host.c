@@ -218,7 +218,7 @@ static void set_step(tw_gossip *gossip, const float *const *steps, int moved)
 
 /* `values` becomes the mean of the members' steps, with the bits that a reducer gives. One float more counts those that
  * have come to their end (steps = NULL); *all_ended: every one. */
-static tw_status average(tw_gossip *gossip, const float *const *steps, int moved, int *all_ended)
+static tw_status gossip_host_average(tw_gossip *gossip, const float *const *steps, int moved, int *all_ended)
 {
     tw_host *host = &gossip->host;
     double start = tw_clock();
@@ -253,7 +253,7 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps, int mov
 {
     int first = tw_host_is_first(gossip);
     *refused = 0;
-    TW_TRY(average(gossip, steps, moved, all_ended));
+    TW_TRY(gossip_host_average(gossip, steps, moved, all_ended));
     if (*all_ended) return TW_OK;
     tw_status told = first ? move(gossip, refused) : TW_OK;
     TW_TRY(conclude(gossip, told, refused));
@@ -267,7 +267,7 @@ static tw_status take_step(tw_gossip *gossip, const float *const *steps, int mov
 
 /* Each call begins with tw_gossip_enter. When the gossip of the first rank has failed since its last call, this is
  * where it learns of it, and the other members are on their way to a step that it will not take. */
-static tw_status enter(tw_gossip *gossip)
+static tw_status gossip_host_enter(tw_gossip *gossip)
 {
     tw_status status = tw_gossip_enter(gossip);
     if (status != TW_OK && status != TW_ERROR_ORDER) tw_channel_give_up(gossip->host.everybody, status);
@@ -276,7 +276,7 @@ static tw_status enter(tw_gossip *gossip)
 
 tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(enter(gossip));
+    TW_TRY(gossip_host_enter(gossip));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     tw_mutex_unlock(&gossip->lock);
     gossip->was_read = 1;
@@ -287,7 +287,7 @@ tw_status tw_host_read(tw_gossip *gossip, float *const *weights)
 static tw_status step_together(tw_gossip *gossip, const float *const *steps, int moved, float *const *shown)
 {
     int refused, all_ended;
-    TW_TRY(enter(gossip));
+    TW_TRY(gossip_host_enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     TW_TRY(take_step(gossip, steps, moved, &refused, &all_ended));
     if (shown) tw_gossip_copy_out(gossip, gossip->host.values, shown);
@@ -308,7 +308,7 @@ tw_status tw_host_step(tw_gossip *gossip, float *const *weights)
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
 {
     int refused = 0, all_ended = 0;
-    TW_TRY(enter(gossip));
+    TW_TRY(gossip_host_enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     while (!all_ended) TW_TRY(take_step(gossip, NULL, 0, &refused, &all_ended));
     tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;

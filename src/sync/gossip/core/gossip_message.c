@@ -117,7 +117,7 @@ static void write_header(tw_gossip *gossip, uint64_t round)
     memcpy(message + HEADER, rumour->finished, mask_bytes(gossip));
 }
 
-static size_t shorter(size_t a, size_t b)
+static size_t gossip_message_shorter(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -139,7 +139,7 @@ static int copy_block(tw_gossip *gossip, size_t start, size_t count, uint32_t *c
     float *dst = tw_gossip_payload(gossip, gossip->outgoing);
     int finite = 1;
     for (size_t end = start + count; start < end; start += BLOCK) {
-        size_t some = shorter(end - start, BLOCK);
+        size_t some = gossip_message_shorter(end - start, BLOCK);
         memcpy(dst + start, gossip->weights + start, some * sizeof *dst);
         finite &= tw_kernels_best()->all_finite(dst + start, some);
         *check = tw_crc32c(*check, dst + start, some * sizeof *dst);
@@ -211,7 +211,7 @@ static tw_status check_message(const tw_gossip *gossip, const unsigned char *mes
 }
 
 /* Takes over what the sender knows and this rank does not. */
-static void hear(tw_gossip *gossip, const unsigned char *message)
+static void gossip_message_hear(tw_gossip *gossip, const unsigned char *message)
 {
     tw_rumour *own = &gossip->rumour;
     header head;
@@ -231,7 +231,7 @@ static tw_status read_messages(tw_gossip *gossip, uint64_t round, int partners, 
     for (int i = 0; i < partners; i++) {
         unsigned char *message = gossip->incoming[i];
         TW_TRY(check_message(gossip, message, gossip->received[i], gossip->partners[i], round));
-        hear(gossip, message);
+        gossip_message_hear(gossip, message);
         if (gossip->received[i] == full_bytes(gossip)) gossip->theirs[(*count)++] = tw_gossip_payload(gossip, message);
     }
     return TW_OK;
@@ -260,7 +260,7 @@ static tw_status check_theirs(const tw_gossip *gossip, const tw_average *average
 static tw_status draw_block(const tw_gossip *gossip, tw_average *average, float *dst, size_t start, size_t count)
 {
     for (size_t end = start + count; start < end; start += BLOCK) {
-        size_t some = shorter(end - start, BLOCK);
+        size_t some = gossip_message_shorter(end - start, BLOCK);
         TW_TRY(check_theirs(gossip, average, start, some));
         tw_kernels_best()->averaging->draw(average, dst, start, some, dst == gossip->weights);
     }
@@ -278,7 +278,7 @@ static double distance_of(const tw_average *average, int partners)
 /* Adds to dst, if these are the weights, or else sets it to, the sum over partners of (received - sent), times
  * 1/(partners + 1): uniform averaging in the difference form, which commutes with steps that are added meanwhile and
  * moves the mean of all by nothing. Those of the partners that sent no weights do not average with this rank. */
-static tw_status draw(tw_gossip *gossip, float *dst, int partners, size_t senders)
+static tw_status gossip_message_draw(tw_gossip *gossip, float *dst, int partners, size_t senders)
 {
     tw_pass pass;
     size_t start, count;
@@ -299,7 +299,7 @@ static tw_status draw(tw_gossip *gossip, float *dst, int partners, size_t sender
 
 /* --- the round ------------------------------------------------------------------------------------------------ */
 
-static tw_status exchange(tw_gossip *gossip, int partners, size_t size, uint32_t check)
+static tw_status gossip_message_exchange(tw_gossip *gossip, int partners, size_t size, uint32_t check)
 {
     for (int i = 0; i < partners; i++)
         tw_channel_start_receive(gossip->view, gossip->partners[i], gossip->incoming[i], full_bytes(gossip),
@@ -325,10 +325,10 @@ tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correc
     if (correction) *correction = NULL;
     if (partners == 0) return TW_OK;
     TW_TRY(write_message(gossip, round, bare, &check));
-    TW_TRY(exchange(gossip, partners, bare ? bare_bytes(gossip) : full_bytes(gossip), check));
+    TW_TRY(gossip_message_exchange(gossip, partners, bare ? bare_bytes(gossip) : full_bytes(gossip), check));
     tw_charge(gossip->elements, received_bytes(gossip, partners));
     TW_TRY(read_messages(gossip, round, partners, &senders));
     if (bare || senders == 0) return TW_OK;
     if (correction) *correction = gossip->theirs[0];
-    return draw(gossip, correction ? gossip->theirs[0] : gossip->weights, partners, senders);
+    return gossip_message_draw(gossip, correction ? gossip->theirs[0] : gossip->weights, partners, senders);
 }

@@ -67,7 +67,7 @@ static tw_status entry_name(const state_walk *walk, const tw_remembered *entry, 
     return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(walk->prefix));
 }
 
-static tw_status put(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
+static tw_status gossip_state_put(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
 {
     char name[1024];
     TW_TRY(entry_name(walk, entry, name, sizeof name));
@@ -84,13 +84,13 @@ static tw_status get(const state_walk *walk, const tw_remembered *entry, const t
     return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
 }
 
-static tw_status show(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
+static tw_status gossip_state_show(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
 {
     (void)tensor;
     return walk->show(walk->context, entry);
 }
 
-static tw_status check_call(const tw_gossip *gossip, const char *prefix, const tw_state *state)
+static tw_status gossip_state_check_call(const tw_gossip *gossip, const char *prefix, const tw_state *state)
 {
     TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(prefix, "prefix"));
@@ -113,19 +113,19 @@ static tw_status walk_alone(tw_gossip *gossip, state_walk walk)
 
 tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state)
 {
-    TW_TRY(check_call(gossip, prefix, state));
-    return walk_alone(gossip, (state_walk){.visit = put, .prefix = prefix, .dst = state});
+    TW_TRY(gossip_state_check_call(gossip, prefix, state));
+    return walk_alone(gossip, (state_walk){.visit = gossip_state_put, .prefix = prefix, .dst = state});
 }
 
 tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context)
 {
     TW_TRY(tw_gossip_need(gossip));
     if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
-    return walk_alone(gossip, (state_walk){.visit = show, .show = visit, .context = context});
+    return walk_alone(gossip, (state_walk){.visit = gossip_state_show, .show = visit, .context = context});
 }
 
 /* Everything is read before anything changes. */
-static tw_status load(tw_gossip *gossip, const char *prefix, const tw_state *state, float *read)
+static tw_status gossip_state_load(tw_gossip *gossip, const char *prefix, const tw_state *state, float *read)
 {
     TW_TRY(walk_memories(gossip, (state_walk){.visit = get, .prefix = prefix, .src = state, .read = read}));
     for (size_t m = 0; m < gossip->memory_count; m++)
@@ -139,14 +139,14 @@ static tw_status load_alone(tw_gossip *gossip, const char *prefix, const tw_stat
     float *read;
     if (gossip->begun) return tw_fail(TW_ERROR_ORDER, "load the state before the first read, add or finish");
     TW_TRY(tw_allocate(gossip->memory_count * gossip->elements, sizeof *read, &read));
-    tw_status status = load(gossip, prefix, state, read);
+    tw_status status = gossip_state_load(gossip, prefix, state, read);
     tw_free(read);
     return status;
 }
 
 tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state)
 {
-    TW_TRY(check_call(gossip, prefix, state));
+    TW_TRY(gossip_state_check_call(gossip, prefix, state));
     tw_status status = load_alone(gossip, prefix, state);
     return gossip->host.members ? tw_host_show(gossip, status) : status;
 }

@@ -57,7 +57,7 @@ tw_status tw_gossip_await(tw_gossip *gossip)
     return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
 }
 
-static void absorb(tw_gossip *gossip, const float *const *steps)
+static void gossip_steps_absorb(tw_gossip *gossip, const float *const *steps)
 {
     if (gossip->ops->absorb)
         gossip->ops->absorb(gossip, steps);
@@ -69,7 +69,7 @@ static void absorb(tw_gossip *gossip, const float *const *steps)
 static void step_and_ask(tw_gossip *gossip, const float *const *steps)
 {
     tw_mutex_unlock(&gossip->lock);
-    absorb(gossip, steps);
+    gossip_steps_absorb(gossip, steps);
     tw_mutex_lock(&gossip->lock);
     tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
 }

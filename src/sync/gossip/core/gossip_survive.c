@@ -20,7 +20,7 @@
 
 #define LONGEST_LOOK 0.125 /* of the deadline: as in waiting for messages */
 
-static tw_status look(void *context, int peer, int is_first)
+static tw_status gossip_survive_look(void *context, int peer, int is_first)
 {
     tw_members *members = context;
     TW_TRY(tw_members_tend(members));
@@ -49,7 +49,7 @@ static tw_status open_view(tw_gossip *gossip)
 {
     tw_members *members = &gossip->members;
     tw_channel *whole = gossip->channel;
-    tw_watch watch = {.context = members, .look = look, .lost = lose, .counters = &whole->counters};
+    tw_watch watch = {.context = members, .look = gossip_survive_look, .lost = lose, .counters = &whole->counters};
     unsigned number = whole->number + 2 + (unsigned)members->lost;
     int count = 0;
     TW_TRY(tw_allocate((size_t)members->size, sizeof *gossip->left, &gossip->left));
@@ -82,7 +82,7 @@ double tw_gossip_next_look(const tw_gossip *gossip)
 
 tw_status tw_gossip_look(tw_gossip *gossip)
 {
-    return look(&gossip->members, gossip->members.rank, 1);
+    return gossip_survive_look(&gossip->members, gossip->members.rank, 1);
 }
 
 /* --- a smaller group -------------------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static tw_status shrink(tw_gossip *gossip, uint64_t round)
 
 /* --- the end ---------------------------------------------------------------------------------------------------- */
 
-static float *mean_of(const tw_gossip *gossip)
+static float *gossip_survive_mean_of(const tw_gossip *gossip)
 {
     return tw_gossip_payload(gossip, gossip->outgoing);
 }
@@ -123,7 +123,7 @@ static float *mean_of(const tw_gossip *gossip)
 static tw_status accept_mean(tw_gossip *gossip, int all_know)
 {
     if (!all_know) TW_TRY(tw_members_spread(&gossip->members));
-    memcpy(gossip->weights, mean_of(gossip),
+    memcpy(gossip->weights, gossip_survive_mean_of(gossip),
            gossip->elements * sizeof *gossip->weights); /* all wait for it in finish */
     gossip->concluded = 1;
     return TW_OK;
@@ -131,8 +131,8 @@ static tw_status accept_mean(tw_gossip *gossip, int all_know)
 
 tw_status tw_gossip_conclude(tw_gossip *gossip)
 {
-    memcpy(mean_of(gossip), gossip->weights, gossip->elements * sizeof *gossip->weights);
-    TW_TRY(tw_gossip_mean(gossip, mean_of(gossip)));
+    memcpy(gossip_survive_mean_of(gossip), gossip->weights, gossip->elements * sizeof *gossip->weights);
+    TW_TRY(tw_gossip_mean(gossip, gossip_survive_mean_of(gossip)));
     TW_TRY(tw_channel_barrier(gossip->view));
     tw_members_commit(&gossip->members);
     return accept_mean(gossip, tw_channel_barrier(gossip->view) == TW_OK);

@@ -80,7 +80,7 @@ static int is_check(const tw_innovation *innovation)
     return (innovation->step + 1) % (uint64_t)innovation->options.check == 0;
 }
 
-static uint32_t checksum(const tw_innovation *innovation, const float *estimate)
+static uint32_t innovation_checksum(const tw_innovation *innovation, const float *estimate)
 {
     return tw_crc32c(0, estimate, innovation->gossip->elements * sizeof *estimate);
 }
@@ -105,13 +105,13 @@ static tw_status put_tensor(tw_innovation *innovation, tw_packet_writer *writer,
 static tw_status put_checksum(tw_innovation *innovation, tw_packet_writer *writer)
 {
     unsigned char *block;
-    uint32_t crc = checksum(innovation, innovation->own);
+    uint32_t crc = innovation_checksum(innovation, innovation->own);
     TW_TRY(tw_packet_put_block(writer, sizeof crc, &block));
     memcpy(block, &crc, sizeof crc);
     return TW_OK;
 }
 
-static tw_status write_packet(tw_innovation *innovation, size_t *size)
+static tw_status innovation_write_packet(tw_innovation *innovation, size_t *size)
 {
     const tw_gossip *gossip = innovation->gossip;
     tw_packet_writer writer;
@@ -139,7 +139,7 @@ static tw_status find_innovation(tw_innovation *innovation)
 static tw_status get_checksum(const tw_innovation *innovation, tw_packet_reader *reader, int partner)
 {
     const unsigned char *block;
-    uint32_t own = checksum(innovation, innovation->theirs[partner]);
+    uint32_t own = innovation_checksum(innovation, innovation->theirs[partner]);
     TW_TRY(tw_packet_get_block(reader, sizeof own, &block));
     if (memcmp(block, &own, sizeof own) == 0) return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "the estimate of rank %d's weights is not what rank %d itself keeps",
@@ -197,7 +197,7 @@ tw_status tw_innovation_exchange(tw_innovation *innovation)
 {
     size_t size;
     TW_TRY(find_innovation(innovation));
-    TW_TRY(write_packet(innovation, &size));
+    TW_TRY(innovation_write_packet(innovation, &size));
     TW_TRY(swap_packets(innovation, size));
     for (int i = 0; i < innovation->partners; i++) TW_TRY(read_packet(innovation, i));
     find_pull(innovation);

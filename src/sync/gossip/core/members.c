@@ -76,7 +76,7 @@ static tw_status open_peers(tw_members *members)
     return TW_OK;
 }
 
-static void take_back(const tw_members *members, void **request, int outgoing)
+static void members_take_back(const tw_members *members, void **request, int outgoing)
 {
     const tw_comm *comm = comm_of(members);
     size_t ignored;
@@ -89,8 +89,8 @@ static void take_back(const tw_members *members, void **request, int outgoing)
 
 static void end_talk(tw_members *members, tw_peer *peer)
 {
-    take_back(members, &peer->receive, 0);
-    take_back(members, &peer->send, 1);
+    members_take_back(members, &peer->receive, 0);
+    members_take_back(members, &peer->send, 1);
 }
 
 void tw_members_release(tw_members *members)
@@ -180,7 +180,7 @@ static int count_bits(const unsigned char *mask, size_t bytes)
 
 /* What one rank that is there knows, all know. (Who has committed may not have heard of the last losses, and need not.)
  */
-static tw_status hear(tw_members *members, int sender, size_t size)
+static tw_status members_hear(tw_members *members, int sender, size_t size)
 {
     tw_peer *peer = &members->peers[sender];
     const unsigned char *mask = peer->inbox + NEWS;
@@ -209,7 +209,7 @@ static tw_status listen(tw_members *members, int rank)
             status = comm->ops.start_recv(comm->self, rank, members->channel->number + 1, peer->inbox,
                                           message_bytes(members), &peer->receive);
         else if (is_done(members, &peer->receive, 0, &size, &status) && status == TW_OK)
-            status = hear(members, rank, size);
+            status = members_hear(members, rank, size);
         else if (peer->receive)
             return TW_OK;
         if (status == TW_ERROR_PEER)
@@ -250,7 +250,7 @@ static int may_speak(tw_members *members, int rank)
     return peer->delivered != members->news || tw_clock() - peer->told >= BEAT * members->deadline;
 }
 
-static tw_status speak(tw_members *members, int rank)
+static tw_status members_speak(tw_members *members, int rank)
 {
     const tw_comm *comm = comm_of(members);
     tw_peer *peer = &members->peers[rank];
@@ -286,7 +286,7 @@ tw_status tw_members_tend(tw_members *members)
     for (int rank = 0; rank < members->size; rank++)
         if (rank != members->rank) TW_TRY(listen(members, rank));
     for (int rank = 0; rank < members->size; rank++)
-        if (rank != members->rank) TW_TRY(speak(members, rank));
+        if (rank != members->rank) TW_TRY(members_speak(members, rank));
     return TW_OK;
 }
 
@@ -332,7 +332,7 @@ static tw_status check_self(const tw_members *members)
     void *request = NULL;
     unsigned char nothing;
     TW_TRY(comm->ops.start_recv(comm->self, members->rank, members->channel->number + 1, &nothing, 1, &request));
-    take_back(members, &request, 0);
+    members_take_back(members, &request, 0);
     return TW_OK;
 }
 

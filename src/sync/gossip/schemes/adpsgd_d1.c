@@ -28,7 +28,7 @@ static const tw_option options[] = {
      "what is one step late: the others' steps, the own gradient too, or all steps alike"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status adpsgd_d1_create(tw_gossip *gossip)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     TW_TRY(tw_allocate(gossip->elements, sizeof *self->mean, &self->mean));
@@ -38,7 +38,7 @@ static tw_status create(tw_gossip *gossip)
     return TW_OK;
 }
 
-static void destroy(tw_gossip *gossip)
+static void adpsgd_d1_destroy(tw_gossip *gossip)
 {
     tw_free(((adpsgd_d1 *)gossip)->mean);
 }
@@ -49,20 +49,20 @@ static size_t bytes_of(const tw_gossip *gossip)
 }
 
 /* There is no step before the first. */
-static void start(tw_gossip *gossip)
+static void adpsgd_d1_start(tw_gossip *gossip)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     if (self->mode == MODE_B) memcpy(self->kept, gossip->weights, bytes_of(gossip));
 }
 
-static tw_status exchange(tw_gossip *gossip)
+static tw_status adpsgd_d1_exchange(tw_gossip *gossip)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     memcpy(self->mean, self->mode == MODE_C ? self->kept : gossip->weights, bytes_of(gossip));
     return tw_gossip_mean(gossip, self->mean);
 }
 
-static void apply(tw_gossip *gossip)
+static void adpsgd_d1_apply(tw_gossip *gossip)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     if (self->mode == MODE_C) {
@@ -74,7 +74,7 @@ static void apply(tw_gossip *gossip)
     memcpy(gossip->weights, self->mean, bytes_of(gossip));
 }
 
-static void absorb(tw_gossip *gossip, const float *const *steps)
+static void adpsgd_d1_absorb(tw_gossip *gossip, const float *const *steps)
 {
     adpsgd_d1 *self = (adpsgd_d1 *)gossip;
     if (steps) tw_gossip_add_steps(self->mode == MODE_C ? self->kept : gossip->weights, gossip, steps);
@@ -86,10 +86,10 @@ const tw_gossip_ops tw_gossip_adpsgd_d1 = {
     .struct_size = sizeof(adpsgd_d1),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .start = start,
-    .destroy = destroy,
-    .exchange = exchange,
-    .apply = apply,
-    .absorb = absorb,
+    .create = adpsgd_d1_create,
+    .start = adpsgd_d1_start,
+    .destroy = adpsgd_d1_destroy,
+    .exchange = adpsgd_d1_exchange,
+    .apply = adpsgd_d1_apply,
+    .absorb = adpsgd_d1_absorb,
 };

@@ -14,7 +14,7 @@ static const tw_option options[] = {
      "average with one neighbour a round, in turn, or with both"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status adpsgd_fixed_create(tw_gossip *gossip)
 {
     int group = ((adpsgd_fixed *)gossip)->mixing == 0 ? 2 : 0;
     TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, group, 0, 0));
@@ -27,5 +27,5 @@ const tw_gossip_ops tw_gossip_adpsgd_fixed = {
     .struct_size = sizeof(adpsgd_fixed),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = adpsgd_fixed_create,
 };

@@ -15,7 +15,7 @@ static const tw_option options[] = {
     {"seed", TW_OPTION_INTEGER, offsetof(adpsgd_random, seed), "1", 0, 4294967295.0, NULL, "of the shuffles"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status adpsgd_random_create(tw_gossip *gossip)
 {
     const adpsgd_random *self = (const adpsgd_random *)gossip;
     int group = self->mixing == 0 ? 2 : 0;
@@ -29,5 +29,5 @@ const tw_gossip_ops tw_gossip_adpsgd_random = {
     .struct_size = sizeof(adpsgd_random),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = adpsgd_random_create,
 };

@@ -15,27 +15,27 @@ static const tw_option options[] = {
     TW_INNOVATION_OPTIONS(choco),
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status choco_create(tw_gossip *gossip)
 {
     return tw_innovation_create(&((choco *)gossip)->innovation, gossip);
 }
 
-static void start(tw_gossip *gossip)
+static void choco_start(tw_gossip *gossip)
 {
     tw_innovation_start(&((choco *)gossip)->innovation);
 }
 
-static void destroy(tw_gossip *gossip)
+static void choco_destroy(tw_gossip *gossip)
 {
     tw_innovation_destroy(&((choco *)gossip)->innovation);
 }
 
-static tw_status exchange(tw_gossip *gossip)
+static tw_status choco_exchange(tw_gossip *gossip)
 {
     return tw_innovation_exchange(&((choco *)gossip)->innovation);
 }
 
-static void apply(tw_gossip *gossip)
+static void choco_apply(tw_gossip *gossip)
 {
     tw_kernels_best()->add(gossip->weights, ((choco *)gossip)->innovation.pull, gossip->elements);
 }
@@ -46,10 +46,10 @@ const tw_gossip_ops tw_gossip_choco = {
     .struct_size = sizeof(choco),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .start = start,
-    .destroy = destroy,
+    .create = choco_create,
+    .start = choco_start,
+    .destroy = choco_destroy,
     .remembers_exchange = 1,
-    .exchange = exchange,
-    .apply = apply,
+    .exchange = choco_exchange,
+    .apply = choco_apply,
 };

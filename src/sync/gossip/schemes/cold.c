@@ -30,7 +30,7 @@ static const tw_option options[] = {
      "share of each pull that the duals learn from; 0: half the density"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status cold_create(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
     tw_innovation_options *chosen = &self->innovation.options;
@@ -42,29 +42,29 @@ static tw_status create(tw_gossip *gossip)
     return tw_innovation_create(&self->innovation, gossip);
 }
 
-static void start(tw_gossip *gossip)
+static void cold_start(tw_gossip *gossip)
 {
     tw_innovation_start(&((cold *)gossip)->innovation);
 }
 
-static void destroy(tw_gossip *gossip)
+static void cold_destroy(tw_gossip *gossip)
 {
     tw_innovation_destroy(&((cold *)gossip)->innovation);
 }
 
-static tw_status exchange(tw_gossip *gossip)
+static tw_status cold_exchange(tw_gossip *gossip)
 {
     return tw_innovation_exchange(&((cold *)gossip)->innovation);
 }
 
-static void absorb(tw_gossip *gossip, const float *const *steps)
+static void cold_absorb(tw_gossip *gossip, const float *const *steps)
 {
     if (steps) tw_gossip_add_steps(gossip->weights, gossip, steps);
     tw_kernels_best()->add(gossip->weights, ((cold *)gossip)->duals, gossip->elements);
 }
 
 /* The duals learn from a share of the pull. */
-static void apply(tw_gossip *gossip)
+static void cold_apply(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
     const tw_kernels *kernels = tw_kernels_best();
@@ -79,10 +79,10 @@ const tw_gossip_ops tw_gossip_cold = {
     .struct_size = sizeof(cold),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .start = start,
-    .destroy = destroy,
-    .exchange = exchange,
-    .apply = apply,
-    .absorb = absorb,
+    .create = cold_create,
+    .start = cold_start,
+    .destroy = cold_destroy,
+    .exchange = cold_exchange,
+    .apply = cold_apply,
+    .absorb = cold_absorb,
 };

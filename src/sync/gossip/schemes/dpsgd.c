@@ -19,20 +19,20 @@ static const tw_option options[] = {
      "exchange the weights before the step, while the gradient is computed, or after it"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status dpsgd_create(tw_gossip *gossip)
 {
     gossip->adapt_first = ((dpsgd *)gossip)->order == 1;
     TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, 0, 0, 0));
     return tw_gossip_create_messages(gossip);
 }
 
-static tw_status exchange(tw_gossip *gossip)
+static tw_status dpsgd_exchange(tw_gossip *gossip)
 {
     dpsgd *self = (dpsgd *)gossip;
     return tw_gossip_meet(gossip, self->round++, &self->correction);
 }
 
-static void apply(tw_gossip *gossip)
+static void dpsgd_apply(tw_gossip *gossip)
 {
     const float *correction = ((dpsgd *)gossip)->correction;
     if (correction) tw_kernels_best()->add(gossip->weights, correction, gossip->elements);
@@ -44,7 +44,7 @@ const tw_gossip_ops tw_gossip_dpsgd = {
     .struct_size = sizeof(dpsgd),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
-    .exchange = exchange,
-    .apply = apply,
+    .create = dpsgd_create,
+    .exchange = dpsgd_exchange,
+    .apply = dpsgd_apply,
 };

@@ -18,7 +18,7 @@ static const tw_option options[] = {
     {"seed", TW_OPTION_INTEGER, offsetof(prague, seed), "1", 0, 4294967295.0, NULL, "of order=random"},
 };
 
-static tw_status create(tw_gossip *gossip)
+static tw_status prague_create(tw_gossip *gossip)
 {
     const prague *self = (const prague *)gossip;
     TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, (int)self->group, self->order == 1,
@@ -32,5 +32,5 @@ const tw_gossip_ops tw_gossip_prague = {
     .struct_size = sizeof(prague),
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .create = create,
+    .create = prague_create,
 };
