@@ -1,9 +1,9 @@
-"""At its defaults a scheme trains the demo's network on small images, and tells at least 70 % of the test images.
+"""At its defaults a scheme trains the demo's network on small images, and tells at least 72 % of the test images.
 
 `learning.py PATH/thinwire SCHEME`; ctest runs it once for every scheme that the program lists. Of each image of Fashion-MNIST
 every fourth pixel of every fourth row is taken. From those the network learns in two seconds what tells a scheme that
-works from one that does not: without compression it reaches 77 %. A scheme that needs longer than four epochs gets
-sixteen; of those in NEED_LONGER this is known."""
+works from one that does not: without compression it reaches 77 %, and topk that remembers nothing of what it did not send
+71 %. Those in NEED_LONGER get sixteen epochs instead of four."""
 import gzip
 import json
 import pathlib
@@ -15,9 +15,8 @@ import tempfile
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 SIDE, EVERY = 28, 4  # pixels of an image's side, and which of them are taken
 IMAGES = {"train": 20000, "t10k": 2000}
-EPOCHS = ("4", "16")
 NEED_LONGER = ("randomk", "threshold")
-LEAST = 0.7
+LEAST = 0.72
 SKIPPED = 77
 
 
@@ -61,12 +60,9 @@ def main(program, scheme):
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         write_small_images(pathlib.Path(folder))
-        for epochs in EPOCHS[scheme in NEED_LONGER:]:
-            reached = accuracy(program, scheme, folder, epochs)
-            print(f"{scheme}: {100 * reached:.2f} % after {epochs} epochs", flush=True)
-            if reached >= LEAST:
-                return 0
-    return f"{scheme} reaches less than {100 * LEAST:.0f} %"
+        reached = accuracy(program, scheme, folder, "16" if scheme in NEED_LONGER else "4")
+    print(f"{scheme}: {100 * reached:.2f} %, want at least {100 * LEAST:.0f} %")
+    return int(reached < LEAST)
 
 
 if __name__ == "__main__":
