@@ -13,7 +13,7 @@ all: build
 
 help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
-	@echo "make test      install what is missing, build, run the tests but for the longest, in about seven minutes; in"
+	@echo "make test      install what is missing, build, run the tests but for the longest, in some five minutes; in"
 	@echo "               $(BUILD), ctest -L fast runs those that are done in seconds, -LE mpi those that need no mpirun,"
 	@echo "               -L cli those of the program"
 	@echo "make test-all  the same with every test"
@@ -140,9 +140,10 @@ tsan: deps-dev
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
 	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(JOBS)
 
+# A build of its own: what the fuzzer counts makes the tests slower by more than a second build takes.
 fuzz: deps-dev
 	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF
-	@cmake --build $(BUILD)-fuzz -j $(JOBS)
+	@cmake --build $(BUILD)-fuzz -j $(JOBS) --target fuzzers
 	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
 
 # Breaks the code in many ways, in a copy of the tree, and fails if no test notices one of them. Half an hour and more.

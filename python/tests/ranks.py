@@ -1,20 +1,22 @@
 """Runs a function on several ranks, each a process of its own with a Gloo group, and brings back what they returned.
 
-A test file is started once more for each rank, as `FILE --rank R SIZE FOLDER FUNCTION`. Nothing waits without a
-deadline, and nothing outlives the test."""
+The ranks are forks of the test, which has loaded torch: a process that loads it anew takes seconds. Nothing waits without
+a deadline, and nothing outlives the test."""
 
+import atexit
+import ctypes
 import gc
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import pickle
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import unittest
+import weakref
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent / "src"
 if "THINWIRE_LIBRARY" in os.environ:  # the library of a build folder, and so the sources beside it
@@ -40,30 +42,28 @@ class Crew:
         self.folder = tempfile.TemporaryDirectory()
         self.size = size
         path = pathlib.Path(self.folder.name)
-        (path / "arguments").write_bytes(pickle.dumps(arguments))
-        file = sys.modules[function.__module__].__file__
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path),
-                       "GLOO_SOCKET_IFNAME": "lo", "THINWIRE_BIND": "127.0.0.1"}
-        self.processes = [subprocess.Popen([sys.executable, file, "--rank", str(rank), str(size), self.folder.name,
-                                            function.__name__], env=environment, stdout=subprocess.PIPE,
-                                           stderr=subprocess.PIPE, text=True, start_new_session=True)
-                          for rank in range(size)]
+        start = multiprocessing.get_context("fork").Process
+        self.processes = [start(target=play, args=(rank, size, path, function, arguments)) for rank in range(size)]
+        sys.stdout.flush(), sys.stderr.flush()
+        for process in self.processes:
+            process.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *what):
         for process in self.processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            process.communicate()
+            process.kill()
+            process.join()
         self.folder.cleanup()
 
     def end(self, rank):
         """The exit code of a rank, and all that it wrote."""
-        out, err = self.processes[rank].communicate(timeout=SECONDS)
-        return self.processes[rank].returncode, out + err
+        self.processes[rank].join(SECONDS)
+        code, said = self.processes[rank].exitcode, pathlib.Path(self.folder.name, f"said{rank}").read_text()
+        if code is None:
+            raise AssertionError(f"rank {rank} of {self.size} has not ended within {SECONDS} seconds:\n{said[-4000:]}")
+        return code, said
 
     def result(self, rank):
         path = pathlib.Path(self.folder.name, f"result{rank}")
@@ -102,32 +102,48 @@ def wait_for(path, seconds=SECONDS):
 
 
 FOLDER, RANK = "", 0
+WHOLE_END = False  # whether this rank ends as Python does, with all that is left in it
 
 
 def main():
-    """At the end of each test file: this process is the test, or one of its ranks."""
+    """At the end of each test file. What is loaded here, no rank has to load."""
     skip_without_torch()
-    if "--rank" not in sys.argv:
-        unittest.main()
-    rank, size, folder, function = sys.argv[2:]
-    sys.modules["ranks"].FOLDER, sys.modules["ranks"].RANK = folder, int(rank)
-    play(int(rank), int(size), pathlib.Path(folder), getattr(sys.modules["__main__"], function))
+    import models  # noqa: F401
+    import thinwire.torch  # noqa: F401
+    unittest.main()
 
 
-def play(rank, size, folder, function):
+def play(rank, size, folder, function, arguments):
+    """A rank's whole life."""
+    global FOLDER, RANK
+    FOLDER, RANK = folder, rank
+    begin_process(folder / f"said{rank}")
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
-    arguments = pickle.loads((folder / "arguments").read_bytes())
     try:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
         result = function(rank, size, *arguments)
         (folder / f"writing{rank}").write_bytes(pickle.dumps(result))
         (folder / f"writing{rank}").rename(folder / f"result{rank}")
     except BaseException:
         traceback.print_exc()
-        sys.stderr.flush()
+        sys.stdout.flush(), sys.stderr.flush()
         os._exit(1)  # and so the others meet a rank that is gone, whatever they wait for
     gc.collect()  # a group that a cycle holds has threads of Gloo's, which must not meet the end of Python
     dist.destroy_process_group()
-    sys.exit(0)
+    if WHOLE_END:
+        ctypes.pythonapi.Py_Exit(0)
+    atexit._run_exitfuncs()
+    sys.stdout.flush(), sys.stderr.flush()
+    os._exit(0)  # taking Python down takes four times as long as all of this
+
+
+def begin_process(said):
+    """Of a fork: a session of its own, a file for what it writes, and what a new process would find in its environment."""
+    os.setsid()
+    weakref.finalize._registry.clear()  # the test's folders are not this process's to remove
+    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1), os.dup2(file, 2)
+    os.environ.update({"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo",
+                       "THINWIRE_BIND": "127.0.0.1"})

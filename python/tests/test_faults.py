@@ -217,6 +217,7 @@ def breaks_in_backward(rank, size):
 
 def ends_without_closing(rank, size):
     import models
+    ranks.WHOLE_END = True
     ddp, compressor = attached()
     models.backward(ddp, rank, 0)
     data = torch.utils.data.DataLoader(list(range(8)), num_workers=2, multiprocessing_context="fork")

@@ -1,18 +1,41 @@
-"""At its defaults a scheme trains the demo's network: two epochs, and at least 80 % of the test images.
+"""At its defaults a scheme trains the demo's network on small images, and tells at least 72 % of the test images.
 
-`learning.py PATH/thinwire SCHEME`; ctest runs it once for every scheme that the program lists. Most schemes reach it with
-a third of the training images, which is the shorter run and asks for more; where that is not enough all are taken. Of
-those in NEED_ALL this is known."""
+`learning.py PATH/thinwire SCHEME`; ctest runs it once for every scheme that the program lists. Of each image of Fashion-MNIST
+every fourth pixel of every fourth row is taken. From those the network learns in two seconds what tells a scheme that
+works from one that does not: without compression it reaches 77 %, and topk that remembers nothing of what it did not send
+71 %. Those in NEED_LONGER get sixteen epochs instead of four."""
+import gzip
 import json
 import pathlib
+import struct
 import subprocess
 import sys
+import tempfile
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-SHARES = ("20000", "60000")  # of the training images
-NEED_ALL = ("randomk",)
-LEAST = 0.8
+SIDE, EVERY = 28, 4  # pixels of an image's side, and which of them are taken
+IMAGES = {"train": 20000, "t10k": 2000}
+NEED_LONGER = ("randomk", "threshold")
+LEAST = 0.72
 SKIPPED = 77
+
+
+def read(name, count, header):
+    with gzip.open(DATA / f"{name}-ubyte.gz") as file:
+        file.read(header)
+        return file.read(count)
+
+
+def write_small_images(folder):
+    """The data set in IDX, 7 x 7 pixels an image."""
+    size, small = SIDE * SIDE, SIDE // EVERY
+    for part, count in IMAGES.items():
+        images = read(f"{part}-images-idx3", count * size, 16)
+        rows = range(EVERY // 2 * SIDE, count * size, EVERY * SIDE)  # images follow each other without a gap
+        pixels = b"".join(images[row:row + SIDE:EVERY] for row in rows)
+        labels = read(f"{part}-labels-idx1", count, 8)
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, count, small, small) + pixels)
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, count) + labels)
 
 
 def run(program, *words):
@@ -22,9 +45,9 @@ def run(program, *words):
     return done.stdout
 
 
-def accuracy(program, scheme, images):
+def accuracy(program, scheme, folder, epochs):
     """A scheme that waits for nobody learns what the moment makes of it: in a simulation that is always the same."""
-    options = ("--workers", "4", "--sync", scheme, "--epochs", "2", "--limit-train", images, "--quiet", "--json", "-")
+    options = ("--data", folder, "--workers", "4", "--sync", scheme, "--epochs", epochs, "--quiet", "--json", "-")
     if run(program, "schemes", scheme).startswith(f"{scheme} - asynchronous"):
         simulated = run(program, "simulate", "image", "--step-time", "0.04", *options)
         return json.loads(simulated)["runs"][0]["metric"]["value"]
@@ -35,12 +58,11 @@ def main(program, scheme):
     if not DATA.exists():
         print(f"skipped: there is no {DATA} (apt install dataset-fashion-mnist)")
         return SKIPPED
-    for images in SHARES[scheme in NEED_ALL:]:
-        reached = accuracy(program, scheme, images)
-        print(f"{scheme}: {100 * reached:.2f} % after two epochs of {images} images", flush=True)
-        if reached >= LEAST:
-            return 0
-    return f"{scheme} reaches less than {100 * LEAST:.0f} %"
+    with tempfile.TemporaryDirectory() as folder:
+        write_small_images(pathlib.Path(folder))
+        reached = accuracy(program, scheme, folder, "16" if scheme in NEED_LONGER else "4")
+    print(f"{scheme}: {100 * reached:.2f} %, want at least {100 * LEAST:.0f} %")
+    return int(reached < LEAST)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
-SIDE, TRAIN, TEST = 28, 192, 50
+SIDE, TRAIN, TEST = 12, 192, 50
 
 # Ranks of one machine need no TCP, whose lack of a usable network Open MPI 5 reports on stderr.
 # Without /sys, as in a root that a person changed to, hwloc complains on stderr unless its errors are hidden.
@@ -119,7 +119,7 @@ def write_split(folder, split, count, generator):
     labels = [generator.randrange(10) for _ in range(count)]
     pixels = bytearray(generator.randrange(60) for _ in range(count * SIDE * SIDE))
     for image, label in enumerate(labels):
-        at = (image * SIDE + 2 + 2 * label) * SIDE
+        at = (image * SIDE + 1 + label) * SIDE
         pixels[at:at + SIDE] = bytes([255] * SIDE)
     write_idx(folder / f"{split}-images-idx3-ubyte", (count, SIDE, SIDE), pixels)
     write_idx(folder / f"{split}-labels-idx1-ubyte", (count,), labels)

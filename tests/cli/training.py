@@ -19,7 +19,8 @@ class TrainingTest(CommandLineTest):
                             "seconds": ("wall", "compute", "codec", "exchange")}.items():
             for key in keys:
                 self.assertGreater(summary[group][key], 0, f"{group}.{key}")
-        self.assertAlmostEqual(summary["ratio"]["traffic"], summary["bytes"]["dense"] / summary["bytes"]["sent"])
+        exact = summary["bytes"]["dense"] / summary["ratio"]["traffic"]  # the mean of the workers
+        self.assertAlmostEqual(summary["bytes"]["sent"], exact, delta=0.5)
 
     def test_every_number_of_workers_and_kind_of_scheme_trains(self):
         for sync in ("allreduce", "dgc:density=0.01"):
