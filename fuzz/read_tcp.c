@@ -1,5 +1,6 @@
-/* What a peer over sockets can send once it is let in, and what a stranger can: frames, hellos, messages of a rendezvous and addresses
- * of any bytes. The first byte says which, and whether the headers of frames get the checksum that they should have. */
+/* What a peer over sockets can send once it is let in, and what a stranger can: frames, hellos, messages of a
+ * rendezvous and addresses of any bytes. The first byte says which, and whether the headers of frames get the checksum
+ * that they should have. */
 #include "fuzz.h"
 
 #include "address.h"

@@ -42,8 +42,8 @@ void tw_thread_join(tw_thread thread);
 /* Gives the processor away for about `seconds`: for polling a library that cannot wake us (MPI). */
 void tw_pause(double seconds);
 
-/* Working on so many elements, or on so many bytes that others sent, takes time that a virtual clock does not see: there
- * as much of it passes as the thread's owner says. Elsewhere this does nothing. */
+/* Working on so many elements, or on so many bytes that others sent, takes time that a virtual clock does not see:
+ * there as much of it passes as the thread's owner says. Elsewhere this does nothing. */
 void tw_charge(uint64_t elements, uint64_t bytes);
 
 #endif

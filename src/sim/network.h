@@ -4,8 +4,9 @@
  * outgoing line, holds it for the overhead and for size / bandwidth, and its bits follow one another through the switch
  * (cut-through), a latency behind: on an idle path it takes overhead + latency + size / bandwidth, the transfer counted
  * once. At the receiver it waits for its turn on the incoming line, in the order in which first bits come, and holds it
- * for size / bandwidth_down. Where that is less than its sender took, its bits come as slowly as they were sent, and the
- * line has room for those of others in between. Nothing a receiver does slows a sender down: the switch and the receiver have room for all. */
+ * for size / bandwidth_down. Where that is less than its sender took, its bits come as slowly as they were sent, and
+ * the line has room for those of others in between. Nothing a receiver does slows a sender down: the switch and the
+ * receiver have room for all. */
 #ifndef TW_COMM_NETWORK_H
 #define TW_COMM_NETWORK_H
 

@@ -1,5 +1,5 @@
-/* checksum.h - the checksums of a checkpoint's file, which safetensors lacks: over its tensors, and over its texts, that of
- * the tensors among them. */
+/* checksum.h - the checksums of a checkpoint's file, which safetensors lacks: over its tensors, and over its texts,
+ * that of the tensors among them. */
 #ifndef TRAINER_CHECKSUM_H
 #define TRAINER_CHECKSUM_H
 

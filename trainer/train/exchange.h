@@ -73,8 +73,8 @@ typedef struct exchange {
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);
     tw_status (*load)(worker *w, const char *prefix, const tw_state *state);
-    /* Takes over what `workers` others have saved, whose states `source` gives, by way of `state`, which is empty. NULL:
-     * each worker's is left with it. */
+    /* Takes over what `workers` others have saved, whose states `source` gives, by way of `state`, which is empty.
+     * NULL: each worker's is left with it. */
     tw_status (*regroup)(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
                          tw_state *state);
 } exchange;

@@ -8,7 +8,7 @@ typedef struct tcp_latecomers tcp_latecomers;
 
 /* Takes a lobby; its acceptor tells nobody any more. NULL: no memory, or no file descriptor: the port is closed. */
 tcp_latecomers *tcp_latecomers_create(tcp_lobby *lobby, int size);
-/* From here on a thread serves the acceptor. `is_whole` tells whether all ranks are there; it is called in that thread. */
+/* From here on a thread serves the acceptor, and asks `is_whole` whether all ranks are there. */
 void tcp_latecomers_begin(tcp_latecomers *latecomers, int (*is_whole)(void *context), void *context);
 /* The port is closed soon; the thread is not waited for. NULL: nothing. */
 void tcp_latecomers_stop(tcp_latecomers *latecomers);

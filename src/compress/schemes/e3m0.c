@@ -1,9 +1,9 @@
-/* e3m0 - each element in four bits: a sign, and three bits of exponent without a mantissa (Streaming DiLoCo; Douillard et
- * al. 2025, arXiv 2501.18512, which does not say how it scales; the blocks are reconstructed).
+/* e3m0 - each element in four bits: a sign, and three bits of exponent without a mantissa (Streaming DiLoCo; Douillard
+ * et al. 2025, arXiv 2501.18512, which does not say how it scales; the blocks are reconstructed).
  *
- * A block of 256 elements shares s, its largest magnitude, in fp32. An element is sent as 0 or as s times 2^-6, 2^-5 .. 1,
- * whichever is nearest; of two as near the smaller. So the error does not depend on how heavy the tails are: .04 of the
- * squares of normal values, and of Student's. */
+ * A block of 256 elements shares s, its largest magnitude, in fp32. An element is sent as 0 or as s times 2^-6, 2^-5 ..
+ * 1, whichever is nearest; of two as near the smaller. So the error does not depend on how heavy the tails are: .04 of
+ * the squares of normal values, and of Student's. */
 #include "quantised.h"
 
 #include <math.h>

@@ -105,8 +105,8 @@ tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, si
  * nothing. Whatever the phase was. */
 tw_status tw_outer_await(tw_outer *outer);
 
-/* outer_merge.c, with merge=rda: this rank's part, if it gives one, becomes as long as all ranks' are on the mean; and so
- * does D. `weights` is what those of the ranks add up to. The first is a collective. */
+/* outer_merge.c, with merge=rda: this rank's part, if it gives one, becomes as long as all ranks' are on the mean; and
+ * so does D. `weights` is what those of the ranks add up to. The first is a collective. */
 tw_status tw_outer_give_directions(tw_outer *outer, double weights);
 void tw_outer_take_directions(const tw_outer *outer);
 

@@ -55,8 +55,8 @@ size_t tw_message_elements(const tw_scheme *scheme);
 /* Whether tw_reducer_load_state would take it. */
 tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
-/* What the gradients are of, one array a tensor, the same on all ranks: for schemes that look at it in a step, and valid
- * as long as the reducer is. */
+/* What the gradients are of, one array a tensor, the same on all ranks: for schemes that look at it in a step, and
+ * valid as long as the reducer is. */
 void tw_reducer_show_weights(tw_reducer *reducer, const float *const *weights);
 
 /* What every call on a reducer begins with: it is there, and this is the process that made it. */

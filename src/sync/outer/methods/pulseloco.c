@@ -1,5 +1,5 @@
-/* pulseloco - diloco, of whose pseudo-gradients that is sent which would change the shared weights as bf16 has them; the
- * rest is added to what the next steps do (PULSELoCo; 2026, arXiv 2602.03839, which has 10 steps to a round). The
+/* pulseloco - diloco, of whose pseudo-gradients that is sent which would change the shared weights as bf16 has them;
+ * the rest is added to what the next steps do (PULSELoCo; 2026, arXiv 2602.03839, which has 10 steps to a round). The
  * smaller the inner learning rate is beside the weights, the less is sent: as in reinforcement learning and
  * fine-tuning. */
 #include "method.h"
