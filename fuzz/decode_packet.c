@@ -9,8 +9,8 @@
 
 enum { CHOICES = 2, HEADER = 24, BODY_AT = 8, CRC_AT = 20, MOST = 256, MOST_SECTIONS = 64, MOST_BOUND = 1 << 16 };
 
-/* Ascending below n and finite: all that put_sparse takes. Encodes and decodes it again; what the reader sees is what
- * rounding promised. */
+/* Ascending below n and finite: all that tw_packet_put_sparse takes. Encodes and decodes it again; what the reader sees
+ * is what rounding promised. */
 static void check_elements(size_t n, size_t k, const uint32_t *index, const float *value, tw_coding coding)
 {
     static unsigned char packet[MOST_BOUND];

@@ -86,7 +86,7 @@ static void put_tensor(tw_state *state, char *line)
     (void)tw_state_put(state, line, TW_F32, dims, shape, values);
 }
 
-static void seal(tw_state *state)
+static void put_checksum(tw_state *state)
 {
     uint32_t sum = 0;
     char text[16];
@@ -110,7 +110,7 @@ static void write_model(char *text)
             put_text(state, line + 1);
         else if (*line == '@')
             put_tensor(state, line + 1);
-    seal(state);
+    put_checksum(state);
     if (tw_state_save(state, model) != TW_OK) unlink(model); /* a text that is not UTF-8 */
     tw_state_destroy(state);
 }

@@ -85,7 +85,7 @@ static void read_schedule(const char *text)
     }
 }
 
-static void read_capture(const char *text)
+static void read_dump(const char *text)
 {
     gradient_dump c = {0};
     if (!accepted(dump_parse("folder", text, PASS, STEPS, &c))) return;
@@ -130,8 +130,8 @@ static void read_rows(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const readers[])(const char *text) = {read_reducer,  read_scheme,  read_gossip, read_slow, read_pause,
-                                                        read_schedule, read_capture, read_layout, read_link, read_rows};
+    static void (*const readers[])(const char *text) = {read_reducer,  read_scheme, read_gossip, read_slow, read_pause,
+                                                        read_schedule, read_dump,   read_layout, read_link, read_rows};
     if (size < 1) return 0;
     char *text = strndup((const char *)data + 1, size - 1);
     must(text != NULL);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Folders are layers: checks that no file includes a header of a layer it may not see.
 
-The build enforces this for src/ by its include paths; this check also covers the trainer, which may use public headers
-only, and catches a path smuggled into an include ("../comm/comm.h")."""
+The build enforces this by its include paths; this check also says what each layer may see in one table, and catches a
+path smuggled into an include ("../comm/comm.h")."""
 import pathlib
 import re
 import sys

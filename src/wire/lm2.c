@@ -120,7 +120,7 @@ static const char *lm2_read(const unsigned char *src, float *value, size_t k)
     return tw_bits_ended(&reader) ? NULL : "its codes have padding that is not zero";
 }
 
-/* What is not finite is left as it is, for put_sparse to refuse. */
+/* What is not finite is left as it is, for tw_packet_put_sparse to refuse. */
 static void lm2_round(float *value, size_t k)
 {
     if (k == 0 || !tw_values_finite(value, k)) return;

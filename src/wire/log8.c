@@ -140,7 +140,7 @@ static const char *log8_read(const unsigned char *src, float *value, size_t k)
     return NULL;
 }
 
-/* What is not finite is left as it is, for put_sparse to refuse. */
+/* What is not finite is left as it is, for tw_packet_put_sparse to refuse. */
 static void log8_round(float *value, size_t k)
 {
     unsigned char part[PART];

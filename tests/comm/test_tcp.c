@@ -352,7 +352,7 @@ static int is_port_free(void)
     return is_free;
 }
 
-static void begin_host(joiner *me, joiner what)
+static void begin_server(joiner *me, joiner what)
 {
     begin_joiner(me, what);
     for (double deadline = tw_clock() + 60; !is_listening();) {
@@ -361,66 +361,66 @@ static void begin_host(joiner *me, joiner what)
     }
 }
 
-/* Who cannot join is told why, and so is the host, while it waits; and the group comes together without him. */
+/* Who cannot join is told why, and so is the server, while it waits; and the group comes together without him. */
 static void who_may_not_join_is_told_to_both(void **state)
 {
     (void)state;
     const struct {
-        joiner guest;
+        joiner client;
         const char *reason;
     } cases[] = {{{.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
                  {{.rank = -1, .size = 3}, "has 2 ranks, not 3"},
                  {{.rank = 0}, "rank 0 is taken"}};
-    joiner host, wrong, right;
-    begin_host(&host, (joiner){.rank = 0});
+    joiner server, wrong, right;
+    begin_server(&server, (joiner){.rank = 0});
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        begin_joiner(&wrong, cases[i].guest);
+        begin_joiner(&wrong, cases[i].client);
         end_joiner(&wrong, TW_ERROR_PEER);
         assert_non_null(strstr(wrong.text, cases[i].reason));
-        wait_until_it_hears(&host, cases[i].reason);
+        wait_until_it_hears(&server, cases[i].reason);
     }
     begin_joiner(&right, (joiner){.rank = -1});
-    end_joiner(&host, TW_OK);
+    end_joiner(&server, TW_OK);
     end_joiner(&right, TW_OK);
     tw_comm_destroy(right.comm);
-    tw_comm_destroy(host.comm);
+    tw_comm_destroy(server.comm);
 }
 
 static void a_group_that_seals_lets_in_none_that_does_not(void **state)
 {
     (void)state;
     static const char reason[] = "seals its messages, and the process that came does not: seal on all ranks or on none";
-    joiner host, guest;
-    begin_host(&host, (joiner){.rank = 0, .sealed = 1});
-    begin_joiner(&guest, (joiner){.rank = -1});
-    end_joiner(&guest, TW_ERROR_PEER);
-    assert_non_null(strstr(guest.text, reason));
-    wait_until_it_hears(&host, reason);
-    begin_joiner(&guest, (joiner){.rank = -1, .sealed = 1});
-    end_joiner(&host, TW_OK);
-    end_joiner(&guest, TW_OK);
-    tw_comm_destroy(guest.comm);
-    tw_comm_destroy(host.comm);
+    joiner server, client;
+    begin_server(&server, (joiner){.rank = 0, .sealed = 1});
+    begin_joiner(&client, (joiner){.rank = -1});
+    end_joiner(&client, TW_ERROR_PEER);
+    assert_non_null(strstr(client.text, reason));
+    wait_until_it_hears(&server, reason);
+    begin_joiner(&client, (joiner){.rank = -1, .sealed = 1});
+    end_joiner(&server, TW_OK);
+    end_joiner(&client, TW_OK);
+    tw_comm_destroy(client.comm);
+    tw_comm_destroy(server.comm);
 }
 
-/* The host hears of it at the first trial, not when all of them are over. */
+/* The server hears of it at the first trial, not when all of them are over. */
 static void another_key_is_told_to_the_host_at_once(void **state)
 {
     (void)state;
-    joiner host, stranger;
-    begin_host(&host, (joiner){.rank = 0});
+    joiner server, stranger;
+    begin_server(&server, (joiner){.rank = 0});
     begin_joiner(&stranger, (joiner){.rank = -1, .secret = other_key});
-    wait_until_it_hears(&host, "did not prove that it knows this group and its key");
-    stranger.tired = host.tired = 1;
+    wait_until_it_hears(&server, "did not prove that it knows this group and its key");
+    stranger.tired = server.tired = 1;
     end_joiner(&stranger, TW_ERROR_PEER);
-    end_joiner(&host, TW_ERROR_PEER);
+    end_joiner(&server, TW_ERROR_PEER);
 }
 
 static void one_too_many_is_told_so_at_once(void **state)
 {
     (void)state;
     joiner group[2], late;
-    begin_host(&group[0], (joiner){.rank = 0});
+    begin_server(&group[0], (joiner){.rank = 0});
     begin_joiner(&group[1], (joiner){.rank = 1});
     for (int i = 0; i < 2; i++) end_joiner(&group[i], TW_OK);
     for (int rank = -1; rank < 2; rank++) {
@@ -438,7 +438,7 @@ static void the_next_group_waits_for_the_one_before(void **state)
 {
     (void)state;
     joiner first[2], next[2];
-    begin_host(&first[0], (joiner){.rank = 0});
+    begin_server(&first[0], (joiner){.rank = 0});
     begin_joiner(&first[1], (joiner){.rank = 1});
     for (int i = 0; i < 2; i++) end_joiner(&first[i], TW_OK);
     tw_comm_destroy(first[1].comm);
@@ -472,7 +472,7 @@ static void who_leaves_closes_the_port(void **state)
     (void)state;
     joiner group[2];
     char more;
-    begin_host(&group[0], (joiner){.rank = 0});
+    begin_server(&group[0], (joiner){.rank = 0});
     begin_joiner(&group[1], (joiner){.rank = 1});
     for (int i = 0; i < 2; i++) end_joiner(&group[i], TW_OK);
     int client = visit_meeting();
@@ -525,28 +525,28 @@ static void who_is_killed_is_gone_though_a_child_lives(void **state)
 #endif
 }
 
-/* The place of one that has gone before the group was complete. Rank 1 never takes it, so the guest does. */
-static void a_guest_takes_the_place_of_a_host_that_goes(void **state)
+/* The place of one that has gone before the group was complete. Rank 1 never takes it, so the client does. */
+static void a_client_takes_the_place_of_a_server_that_goes(void **state)
 {
     (void)state;
-    joiner host, guest, other;
-    begin_host(&host, (joiner){.rank = -1, .size = 3});
-    begin_joiner(&guest, (joiner){.rank = -1, .size = 3});
+    joiner server, client, other;
+    begin_server(&server, (joiner){.rank = -1, .size = 3});
+    begin_joiner(&client, (joiner){.rank = -1, .size = 3});
     begin_joiner(&other, (joiner){.rank = -1, .size = 2}); /* when it is refused, so much has been heard */
     end_joiner(&other, TW_ERROR_PEER);
-    host.tired = 1;
-    end_joiner(&host, TW_ERROR_PEER);
-    begin_joiner(&host, (joiner){.rank = 1, .size = 3});
+    server.tired = 1;
+    end_joiner(&server, TW_ERROR_PEER);
+    begin_joiner(&server, (joiner){.rank = 1, .size = 3});
     begin_joiner(&other, (joiner){.rank = 2, .size = 3});
-    end_joiner(&guest, TW_OK);
-    end_joiner(&host, TW_OK);
+    end_joiner(&client, TW_OK);
+    end_joiner(&server, TW_OK);
     end_joiner(&other, TW_OK);
-    assert_int_equal(tw_comm_rank(guest.comm), 0);
-    tw_comm_leave(guest.comm);
-    tw_comm_leave(host.comm);
+    assert_int_equal(tw_comm_rank(client.comm), 0);
+    tw_comm_leave(client.comm);
+    tw_comm_leave(server.comm);
     tw_comm_leave(other.comm);
-    tw_comm_destroy(guest.comm);
-    tw_comm_destroy(host.comm);
+    tw_comm_destroy(client.comm);
+    tw_comm_destroy(server.comm);
     tw_comm_destroy(other.comm);
 }
 
@@ -567,7 +567,7 @@ static void a_port_where_nobody_listens_is_told_of(void **state)
 /* --- a meeting point that the test plays --- */
 
 /* Hears a proof, and hangs up where it is not to be believed; else gives what both sign with. */
-static int receive_guest(int acceptor, int believed, unsigned char host_key[TCP_SECRET])
+static int receive_client(int acceptor, int believed, unsigned char server_key[TCP_SECRET])
 {
     unsigned char secret[TCP_SECRET], challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
     int fd = accept(acceptor, NULL, NULL);
@@ -578,7 +578,7 @@ static int receive_guest(int acceptor, int believed, unsigned char host_key[TCP_
     if (believed) {
         tcp_answer_make(secret, challenge, hello, answer);
         assert_int_equal(send(fd, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
-        tcp_session_make(secret, challenge, hello, 1, host_key);
+        tcp_session_make(secret, challenge, hello, 1, server_key);
         return fd;
     }
     close(fd);
@@ -591,25 +591,25 @@ static void trials_are_counted_from_the_last_proof_on(void **state)
     (void)state;
     enum { LOST = 6 }; /* twice as many are too many */
     static const char no[] = "this group has other plans";
-    unsigned char host_key[TCP_SECRET];
+    unsigned char server_key[TCP_SECRET];
     const struct sockaddr_in here = meeting_address();
     const struct timeval longest = {.tv_sec = 60};
     int acceptor = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     size_t size;
-    joiner guest;
+    joiner client;
     setsockopt(acceptor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
     setsockopt(acceptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     assert_int_equal(bind(acceptor, (const void *)&here, sizeof here), 0);
     assert_int_equal(listen(acceptor, 8), 0);
-    begin_joiner(&guest, (joiner){.rank = 1});
-    for (int i = 0; i < LOST; i++) receive_guest(acceptor, 0, host_key);
-    close(receive_guest(acceptor, 1, host_key));
-    for (int i = 0; i < LOST; i++) receive_guest(acceptor, 0, host_key);
-    int fd = receive_guest(acceptor, 1, host_key);
-    unsigned char *reply = tcp_reply_write(TCP_REFUSED, 0, no, host_key, &size);
+    begin_joiner(&client, (joiner){.rank = 1});
+    for (int i = 0; i < LOST; i++) receive_client(acceptor, 0, server_key);
+    close(receive_client(acceptor, 1, server_key));
+    for (int i = 0; i < LOST; i++) receive_client(acceptor, 0, server_key);
+    int fd = receive_client(acceptor, 1, server_key);
+    unsigned char *reply = tcp_reply_write(TCP_REFUSED, 0, no, server_key, &size);
     assert_int_equal(send(fd, reply, size, MSG_NOSIGNAL), size);
-    end_joiner(&guest, TW_ERROR_PEER);
-    assert_non_null(strstr(guest.text, no));
+    end_joiner(&client, TW_ERROR_PEER);
+    assert_non_null(strstr(client.text, no));
     free(reply);
     close(fd);
     close(acceptor);
@@ -647,15 +647,15 @@ static void a_host_is_found_at_the_second_address(void **state)
     const struct sockaddr_in6 first = {
         .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    joiner host, guest;
+    joiner server, client;
     if (fd < 0 || bind(fd, (const void *)&first, sizeof first) != 0) skip(); /* this machine has no IPv6 */
-    begin_host(&host, (joiner){.rank = 0});
+    begin_server(&server, (joiner){.rank = 0});
     snprintf(meeting, sizeof meeting, "both.test:%d", port);
-    begin_joiner(&guest, (joiner){.rank = -1});
-    end_joiner(&guest, TW_OK);
-    end_joiner(&host, TW_OK);
-    tw_comm_destroy(guest.comm);
-    tw_comm_destroy(host.comm);
+    begin_joiner(&client, (joiner){.rank = -1});
+    end_joiner(&client, TW_OK);
+    end_joiner(&server, TW_OK);
+    tw_comm_destroy(client.comm);
+    tw_comm_destroy(server.comm);
     close(fd);
 }
 
@@ -1373,7 +1373,7 @@ int main(void)
         cmocka_unit_test_setup(the_next_group_waits_for_the_one_before, choose_meeting),
         cmocka_unit_test_setup(who_leaves_closes_the_port, choose_meeting),
         cmocka_unit_test_setup(who_is_killed_is_gone_though_a_child_lives, choose_meeting),
-        cmocka_unit_test_setup(a_guest_takes_the_place_of_a_host_that_goes, choose_meeting),
+        cmocka_unit_test_setup(a_client_takes_the_place_of_a_server_that_goes, choose_meeting),
         cmocka_unit_test_setup(a_port_where_nobody_listens_is_told_of, choose_meeting),
         cmocka_unit_test_setup(trials_are_counted_from_the_last_proof_on, choose_meeting),
         cmocka_unit_test(a_name_of_two_addresses_has_one_host),

@@ -61,7 +61,7 @@ static tw_status hear_rank_two(crew_member *rank)
     stop_vote vote = {0};
     int any = rank->rank == 2, stop = 0;
     TW_TRY(crew_create_worker(rank));
-    rank->worker.lost = any;
+    rank->worker.spoilt = any;
     TW_TRY(agree_any(rank->comm, &any));
     TW_TRY(agree_to_stop(&rank->worker, &vote, &stop));
     ((int *)rank->context)[rank->rank] = any && stop;

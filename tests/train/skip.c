@@ -23,7 +23,7 @@ static tw_status take_steps(crew_member *self)
     worker *w = &self->worker;
     TW_TRY(crew_create_worker(self));
     TW_TRY(worker_begin(w));
-    while (w->step < w->steps && !w->lost) TW_TRY(worker_step(w, &loss));
+    while (w->step < w->steps && !w->spoilt) TW_TRY(worker_step(w, &loss));
     return worker_end(w);
 }
 
@@ -164,8 +164,8 @@ static void with_gossip_a_worker_says_that_it_is_lost(void **state)
     crew_must_succeed(o.crew, 2);
     assert_int_equal(o.run.toy.log[1].step_count, 2 + 10);
     assert_int_equal(o.run.toy.log[0].step_count, 30);
-    assert_int_equal(o.crew[1].worker.lost, 1);
-    assert_int_equal(o.crew[0].worker.lost, 0);
+    assert_int_equal(o.crew[1].worker.spoilt, 1);
+    assert_int_equal(o.crew[0].worker.spoilt, 0);
 }
 
 int main(void)

@@ -199,7 +199,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state, const place *fo
 /* --- writing -------------------------------------------------------------------------------------------------- */
 
 /* All of the model file but its place on the disk. */
-static tw_status seal_model(worker *w, uint64_t step, tw_state **out, stamp *s)
+static tw_status complete_model(worker *w, uint64_t step, tw_state **out, stamp *s)
 {
     TW_TRY(tw_state_create(out));
     TW_TRY(pack_model(w, step, *out));
@@ -233,7 +233,7 @@ static tw_status copy_model(worker *w, const stamp *s, uint64_t step, const char
 {
     stamp own = {0};
     tw_state *model = NULL;
-    tw_status status = seal_model(w, step, &model, &own);
+    tw_status status = complete_model(w, step, &model, &own);
     if (status == TW_OK && strcmp(own.model, s->model) != 0)
         status = tw_fail(TW_ERROR_STATE, "rank %d has another model than rank 0: %s would have checksum %s, not %s",
                          w->rank, path, own.model, s->model);
@@ -257,7 +257,7 @@ static tw_status write_files(worker *w, uint64_t step, const char *folder)
     tw_state *model = NULL;
     stamp s = {0};
     if (w->rank == 0 && !*w->run) stamp_name_run(w->run);
-    tw_status status = agree_status(w, w->rank == 0 ? seal_model(w, step, &model, &s) : TW_OK);
+    tw_status status = agree_status(w, w->rank == 0 ? complete_model(w, step, &model, &s) : TW_OK);
     if (status == TW_OK) status = tw_comm_broadcast(w->comm, 0, &s, sizeof s);
     if (status == TW_OK) memcpy(w->run, s.run, sizeof w->run);
     if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, step, folder));

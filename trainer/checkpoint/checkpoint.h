@@ -15,7 +15,7 @@
 #include "worker.h"
 
 /* Writes a checkpoint of the step `w` stands at. Every rank calls it, between steps (by gossip, after
- * gossip_leave), and all learn whether it succeeded; if it did not, nothing older is lost. Does nothing when the run
+ * worker_end), and all learn whether it succeeded; if it did not, nothing older is lost. Does nothing when the run
  * keeps no folder. */
 tw_status checkpoint_write(worker *w);
 

@@ -16,12 +16,12 @@ typedef struct stamp {
 } stamp;
 
 void stamp_name_run(char name[RUN_NAME]);
-/* For the model file; before it is sealed. */
+/* For the model file; before it has its checksum. */
 tw_status stamp_put_run(const char *run, tw_state *model);
-/* From a model file that is sealed. `workers`: how many there are where it does not say so. */
+/* From a model file that has its checksum. `workers`: how many there are where it does not say so. */
 void stamp_read(const tw_state *model, int workers, stamp *s);
 
-/* For a worker's file; before it is sealed. */
+/* For a worker's file; before it has its checksum. */
 tw_status stamp_put(const stamp *s, int rank, tw_state *state);
 /* TW_ERROR_STATE when a worker's file, from `path`, is not this rank's or of another checkpoint. */
 tw_status stamp_check(const stamp *s, int rank, const tw_state *state, const char *path);

@@ -1,4 +1,4 @@
-/* commands.h - the subcommands: one file each, one row each in main.c or, for benchmarks, in bench.c. */
+/* commands.h - the subcommands: a file or a folder each, one row each in main.c or, for benchmarks, in bench.c. */
 #ifndef TRAINER_COMMANDS_H
 #define TRAINER_COMMANDS_H
 

@@ -11,7 +11,7 @@ enum { CHECKSUM_TEXT = 16 }; /* room for a checksum as text */
 tw_status checksum_put(tw_state *state);
 /* The checksum of the texts, and so of all there is; NULL in files of the first versions. */
 const char *checksum_sum(const tw_state *state);
-/* Loads a file that was sealed. TW_ERROR_FORMAT when it is none, or when it is damaged. */
+/* Loads a file that has one. TW_ERROR_FORMAT when it is none, or when it is damaged. */
 tw_status checksum_load(const char *path, tw_state **out);
 
 #endif

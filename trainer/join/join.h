@@ -1,4 +1,5 @@
-/* join.h - workers that were started one by one, each by the same command, and meet at HOST:PORT. */
+/* join.h - workers that were started one by one, each by the same command, and meet at HOST:PORT. How they meet there
+ * is the library's: src/comm/tcp/rendezvous.h. */
 #ifndef TRAINER_JOIN_H
 #define TRAINER_JOIN_H
 

@@ -58,7 +58,7 @@ struct language_model {
     nn_affine decoder;
     parameter_set parameters;
     carried training, evaluation;
-    int evaluates;    /* since start_evaluation or start_writing */
+    int evaluates;    /* since language_model_start_evaluation or _writing */
     int32_t *written; /* a transformer that writes: the tokens that it remembers */
     size_t written_count;
     nn_buffer embedded;        /* and, in backward, their gradients */

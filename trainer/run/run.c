@@ -222,7 +222,7 @@ static tw_status run_begin(run *r)
         TW_TRY(init_from_take(w));
     }
     TW_TRY(choose_folder(w));
-    TW_TRY(agree_status(w, worker_plan_capture(w)));
+    TW_TRY(agree_status(w, worker_plan_dump(w)));
     TW_TRY(worker_begin(w));
     return open_journals(r);
 }
@@ -241,7 +241,7 @@ static tw_status wants_stop(run *r, int *wanted)
 {
     worker *w = &r->worker;
     if (w->synchronous) return agree_to_stop(w, &r->vote, wanted);
-    *wanted = interrupt_asked() || w->lost || w->stops;
+    *wanted = interrupt_asked() || w->spoilt || w->stops;
     return TW_OK;
 }
 
@@ -265,7 +265,7 @@ static tw_status run_meet(run *r, int *stopped)
 {
     worker *w = &r->worker;
     TW_TRY(worker_end(w));
-    TW_TRY(agree_status(w, w->lost ? worker_lost(w) : TW_OK));
+    TW_TRY(agree_status(w, w->spoilt ? worker_spoilt(w) : TW_OK));
     TW_TRY(agree_any(w->comm, stopped));
     return agree_replicas(w);
 }
@@ -311,7 +311,7 @@ static tw_status train_together(run *r, int *interrupted)
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return run_finish(r, interrupted);
-    tw_status lost = w->lost ? worker_lost(w) : TW_OK; /* with weights of its own: its gradients are spoilt */
+    tw_status lost = w->spoilt ? worker_spoilt(w) : TW_OK; /* with weights of its own: its gradients are spoilt */
     TW_TRY(agree_status(w, lost));
     TW_TRY(worker_show_shared(w));
     TW_TRY(run_save(r));

@@ -121,7 +121,7 @@ tw_status agree_to_stop(worker *w, stop_vote *vote, int *stop)
     *stop = 0;
     if (w->step < vote->next_step) return TW_OK;
     double now = tw_clock();
-    stop_word mine = {.asked = interrupt_asked() || w->lost || w->stops};
+    stop_word mine = {.asked = interrupt_asked() || w->spoilt || w->stops};
     if (vote->last_time > 0 && w->step > vote->last_step)
         mine.seconds_a_step = (float)((now - vote->last_time) / (double)(w->step - vote->last_step));
     void *gathered = NULL;

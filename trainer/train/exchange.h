@@ -1,5 +1,5 @@
 /* exchange.h - how the workers of a run come to agree. A way is a table of functions. To add one, write a file with a
- * table, NAME_exchange, and name it in EXCHANGES. Inside train/ and sim/ only. */
+ * table, NAME_exchange, and name it in EXCHANGES. */
 #ifndef TRAINER_EXCHANGE_H
 #define TRAINER_EXCHANGE_H
 

@@ -22,8 +22,8 @@ typedef struct train_settings {
     char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
     char *slow, *pause; /* see slowdown_parse */
-    char *join;         /* see joining.h; NULL: the workers are threads, or MPI's */
-    char *key_file;     /* see joining.h and sealing.h */
+    char *join;         /* see join.h; NULL: the workers are threads, or MPI's */
+    char *key_file;     /* see join.h and seal.h */
     char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
     char *resume;       /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
     char *init_from;    /* NULL: random weights; else a checkpoint or a run's folder to begin with */

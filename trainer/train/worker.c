@@ -205,7 +205,7 @@ const char *worker_plan(const worker *w, size_t index)
     return w->exchange->plan(w, index);
 }
 
-tw_status worker_plan_capture(worker *w)
+tw_status worker_plan_dump(worker *w)
 {
     const train_settings *s = &w->settings;
     if (!s->dump_gradients && s->dump_steps)
@@ -265,7 +265,7 @@ tw_status worker_diverged(const worker *w, const char *seen)
                    (unsigned long long)w->step, seen);
 }
 
-tw_status worker_lost(const worker *w)
+tw_status worker_spoilt(const worker *w)
 {
     char seen[96];
     snprintf(seen, sizeof seen, "the gradients of %d steps in a row were NaN or infinite", SKIPPED_LIMIT);
@@ -280,8 +280,8 @@ static tw_status worker_apply(worker *w, float rate)
         return status;
     }
     if (++w->skipped_in_a_row < SKIPPED_LIMIT) return TW_OK;
-    if (w->exchange->replicas) return worker_lost(w);
-    w->lost = 1;
+    if (w->exchange->replicas) return worker_spoilt(w);
+    w->spoilt = 1;
     return TW_OK;
 }
 

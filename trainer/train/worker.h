@@ -1,4 +1,4 @@
-/* worker.h - one worker of a run: its model, its optimiser, its place among the ranks. Inside train/ and sim/ only. */
+/* worker.h - one worker of a run: its model, its optimiser, its place among the ranks. */
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
@@ -103,7 +103,7 @@ typedef struct worker {
     task_score step_score;  /* this worker's of the last step */
     task_score epoch_score; /* this worker's training data of the epoch that the last step was in */
     int skipped_in_a_row;
-    int lost;           /* by gossip: this worker has diverged, and wants all to stop */
+    int spoilt;         /* by gossip: this worker has diverged, and wants all to stop */
     int stops;          /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
     char run[RUN_NAME]; /* which run the checkpoints are of; "" before the first */
     totals before;      /* brought from the checkpoint */
@@ -128,7 +128,7 @@ tw_status worker_show_own(worker *w);
 tw_status worker_read(worker *w);
 
 /* Settles which steps' gradients are kept, of those still to come, and makes the folder. */
-tw_status worker_plan_capture(worker *w);
+tw_status worker_plan_dump(worker *w);
 
 /* Each worker keeps batch-norm's running statistics of the images it saw; for evaluation, and in the model file of a
  * checkpoint, their mean over the workers stands. Leaves it in w->mean_buffers, on every rank. */
@@ -151,11 +151,11 @@ const char *worker_plan(const worker *w, size_t index);
 /* For when there is no point in going on: TW_ERROR_NONFINITE, saying what was seen and what may help. */
 tw_status worker_diverged(const worker *w, const char *seen);
 /* The same, of steps that were skipped one after the other. */
-tw_status worker_lost(const worker *w);
+tw_status worker_spoilt(const worker *w);
 
 /* One more step; worker.step counts on. A step skipped for NaN or infinity is no failure until ten follow each other
- * (TW_ERROR_NONFINITE; by gossip it is told in worker.lost, so that all may end in good order). `loss` is this worker's
- * own mean over its batch. */
+ * (TW_ERROR_NONFINITE; by gossip it is told in worker.spoilt, so that all may end in good order). `loss` is this
+ * worker's own mean over its batch. */
 tw_status worker_step(worker *w, double *loss);
 
 #endif

@@ -38,7 +38,7 @@ static int list_lines(char *text, const char **lines, int size)
     return count == size && !*text;
 }
 
-/* What tw_tcp_connect takes for its caller's mistake was said by the host. */
+/* What tw_tcp_connect takes for its caller's mistake was said by the server. */
 static tw_status check_group(const tcp_rendezvous *rendezvous, const tw_tcp *tcp, int rank,
                              const char *const *addresses)
 {
@@ -67,7 +67,7 @@ tw_status tcp_rendezvous_connect(const tcp_rendezvous *rendezvous, tw_tcp *tcp, 
     return status;
 }
 
-/* --- who is host --------------------------------------------------------------------------------------------- */
+/* --- who is server ------------------------------------------------------------------------------------------- */
 
 static int is_loopback(const struct sockaddr *address)
 {
@@ -107,9 +107,9 @@ static tw_status open_acceptor(const tcp_rendezvous *rendezvous, tcp_acceptor *a
     return status;
 }
 
-/* *open: NULL, where somebody else is the host: *is_taken, on this machine. Who wants another rank than 0 leaves it to
- * others: rank 0 would come too late. */
-static tw_status try_door(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken)
+/* *open: NULL, where somebody else is the server: *is_taken, on this machine. Who wants another rank than 0 leaves it
+ * to others: rank 0 would come too late. */
+static tw_status try_to_listen(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken)
 {
     int why = 0;
     *open = NULL;
@@ -126,13 +126,13 @@ static tw_status try_door(const tcp_rendezvous *rendezvous, tcp_acceptor **open,
     return why == EADDRINUSE || why == EADDRNOTAVAIL ? TW_OK : status;
 }
 
-/* A guest on the host's machine takes its place when it goes before the group is complete. */
+/* A client on the server's machine takes its place when it goes before the group is complete. */
 static tw_status rendezvous_meet(tcp_rendezvous *rendezvous, tw_comm **comm)
 {
     for (double pause = FIRST_PAUSE;; pause = fmin(pause * 1.5, LONGEST_PAUSE)) {
         tcp_acceptor *acceptor;
         int is_taken, is_free;
-        TRY(try_door(rendezvous, &acceptor, &is_taken));
+        TRY(try_to_listen(rendezvous, &acceptor, &is_taken));
         if (acceptor) return tcp_rendezvous_serve(rendezvous, acceptor, comm);
         TRY(tcp_rendezvous_ask(rendezvous, is_taken, &is_free, comm));
         if (!is_free) return TW_OK;

@@ -19,7 +19,7 @@ typedef struct client {
     const tcp_rendezvous *rendezvous;
     tcp_dial dial;
     tw_tcp *tcp; /* this rank's own listener */
-    unsigned char own_key[TCP_SECRET], host_key[TCP_SECRET];
+    unsigned char own_key[TCP_SECRET], server_key[TCP_SECRET];
     unsigned char *reply;
     size_t size, heard;
     int turned_away;
@@ -79,7 +79,7 @@ static tw_status reach_server(client *me)
     }
     me->turned_away = 0;
     tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 0, me->own_key);
-    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 1, me->host_key);
+    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 1, me->server_key);
     return TW_OK;
 }
 
@@ -117,7 +117,7 @@ static int rendezvous_client_make_room(client *me)
     return 1;
 }
 
-/* One look. *gone: the host is. */
+/* One look. *gone: the server is. */
 static void hear_some(client *me, int *gone)
 {
     ssize_t bytes = recv(me->dial.fd, me->reply + me->heard, me->size - me->heard, MSG_DONTWAIT);
@@ -174,7 +174,7 @@ static tw_status follow_reply(client *me, int *over, tw_comm **comm)
     int rank;
     char *text;
     *over = 1;
-    if (!tcp_reply_read(me->reply, me->size, me->host_key, &kind, &rank, &text))
+    if (!tcp_reply_read(me->reply, me->size, me->server_key, &kind, &rank, &text))
         return tw_fail(TW_ERROR_PACKET, "the answer from %s was changed on its way", me->rendezvous->meeting);
     if (kind == TCP_REFUSED) return tw_fail(TW_ERROR_PEER, "%s (said by %s)", text, me->rendezvous->meeting);
     if (kind == TCP_GROUP) return join_group(me, rank, text, comm);
@@ -196,7 +196,7 @@ static tw_status rendezvous_client_speak(client *me, int *over, tw_comm **comm)
     return TW_OK;
 }
 
-/* A host that goes away before it has answered may come again. */
+/* A server that goes away before it has answered may come again. */
 static tw_status visit(client *me, tw_comm **comm)
 {
     for (int over = 0; !over;) {

@@ -7,7 +7,7 @@
 
 enum { LONGEST_TEXT = 16384 * TCP_ADDRESS };
 
-/* Without a key anybody writes letters, and their texts come to a terminal. Addresses are told apart by line ends. */
+/* Without a key anybody writes messages, and their texts come to a terminal. Addresses are told apart by line ends. */
 static void make_printable(char *text, char allowed)
 {
     for (; *text; text++)

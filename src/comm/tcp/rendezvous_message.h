@@ -10,7 +10,7 @@ enum {
     TCP_REPLY_HEAD = 12                         /* kind, rank, length; behind it that many bytes and a signature */
 };
 
-/* What a guest wants. */
+/* What a client wants. */
 typedef struct tcp_wish {
     int size, rank; /* -1: any */
     int sealed;     /* 1: it seals what it will say to the other ranks */

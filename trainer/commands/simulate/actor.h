@@ -1,5 +1,5 @@
 /* actor.h - what plays a rank of the world: a trainee, which is a whole worker of `thinwire train`, or a phantom, which
- * exchanges gradients of no model. Inside sim/ only. */
+ * exchanges gradients of no model. */
 #ifndef TRAINER_ACTOR_H
 #define TRAINER_ACTOR_H
 

@@ -40,7 +40,7 @@ static tw_status trainee_step(void *self, uint64_t number, double *loss)
     w->step = number;
     pace_other(&t->pace);
     TW_TRY(worker_step(w, loss));
-    return w->lost ? worker_lost(w) : TW_OK;
+    return w->spoilt ? worker_spoilt(w) : TW_OK;
 }
 
 /* The gradients are done with: their array keeps the weights as they were before the workers met. */

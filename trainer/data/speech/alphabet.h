@@ -1,6 +1,6 @@
 /* alphabet.h - the letters a recogniser writes, and transcripts in them. */
-#ifndef TRAINER_AUDIO_ALPHABET_H
-#define TRAINER_AUDIO_ALPHABET_H
+#ifndef TRAINER_SPEECH_ALPHABET_H
+#define TRAINER_SPEECH_ALPHABET_H
 
 #include <stddef.h>
 #include <stdint.h>

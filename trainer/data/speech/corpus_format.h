@@ -1,7 +1,7 @@
 /* corpus_format.h - what a format of speech corpora offers: one file and one line in the list of speech_corpus.c.
  * Private to this folder. */
-#ifndef TRAINER_AUDIO_CORPUS_FORMAT_H
-#define TRAINER_AUDIO_CORPUS_FORMAT_H
+#ifndef TRAINER_SPEECH_CORPUS_FORMAT_H
+#define TRAINER_SPEECH_CORPUS_FORMAT_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  *
  * A file belongs to its settings and to each utterance's sound file, size, time of change and piece; to another list,
  * to other settings or to a sound that has changed belongs another file. Transcripts are no part of it. */
-#ifndef TRAINER_AUDIO_FEATURE_CACHE_H
-#define TRAINER_AUDIO_FEATURE_CACHE_H
+#ifndef TRAINER_SPEECH_FEATURE_CACHE_H
+#define TRAINER_SPEECH_FEATURE_CACHE_H
 
 #include <stdbool.h>
 

@@ -6,8 +6,8 @@
  *   key       the text that tells whose features these are
  *
  * Numbers are in the byte order of the machine that wrote them; one of the other order finds no file there. */
-#ifndef TRAINER_AUDIO_FEATURE_FILE_H
-#define TRAINER_AUDIO_FEATURE_FILE_H
+#ifndef TRAINER_SPEECH_FEATURE_FILE_H
+#define TRAINER_SPEECH_FEATURE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* feature_settings.h - how speech is turned into features, and the text by which a checkpoint remembers it. */
-#ifndef TRAINER_AUDIO_FEATURE_SETTINGS_H
-#define TRAINER_AUDIO_FEATURE_SETTINGS_H
+#ifndef TRAINER_SPEECH_FEATURE_SETTINGS_H
+#define TRAINER_SPEECH_FEATURE_SETTINGS_H
 
 #include <stddef.h>
 #include <thinwire/thinwire.h>

@@ -1,6 +1,6 @@
 /* frame_data.h - windows of speech with a class for every frame, as acoustic models of the hybrid kind learn them. */
-#ifndef TRAINER_AUDIO_FRAME_DATA_H
-#define TRAINER_AUDIO_FRAME_DATA_H
+#ifndef TRAINER_SPEECH_FRAME_DATA_H
+#define TRAINER_SPEECH_FRAME_DATA_H
 
 #include "speech_data.h"
 
@@ -28,7 +28,7 @@ tw_status frame_load(const speech_list *list, const char *alignment, const speec
                      size_t classes, frame_set *set);
 void frame_release(frame_set *set);
 
-/* Copies the windows order[0 .. count): features (length, count, width), targets (length, count). dataset_shuffle makes
+/* Copies the windows order[0 .. count): features (length, count, width), targets (length, count). data_shuffle makes
  * the order of an epoch. */
 void frame_fill(const frame_set *set, const uint32_t *order, size_t count, float *features, int32_t *targets);
 

@@ -1,6 +1,6 @@
 /* kaldi_table.h - Kaldi's text tables: a key, and the rest of the line. */
-#ifndef TRAINER_AUDIO_KALDI_TABLE_H
-#define TRAINER_AUDIO_KALDI_TABLE_H
+#ifndef TRAINER_SPEECH_KALDI_TABLE_H
+#define TRAINER_SPEECH_KALDI_TABLE_H
 
 #include "text_lines.h"
 

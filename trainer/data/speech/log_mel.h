@@ -1,6 +1,6 @@
 /* log_mel.h - log-mel features of speech. */
-#ifndef TRAINER_AUDIO_LOG_MEL_H
-#define TRAINER_AUDIO_LOG_MEL_H
+#ifndef TRAINER_SPEECH_LOG_MEL_H
+#define TRAINER_SPEECH_LOG_MEL_H
 
 #include "feature_settings.h"
 

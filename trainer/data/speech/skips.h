@@ -1,6 +1,6 @@
 /* skips.h - what was left out of a data set and why, for one line to a person. */
-#ifndef TRAINER_AUDIO_SKIPS_H
-#define TRAINER_AUDIO_SKIPS_H
+#ifndef TRAINER_SPEECH_SKIPS_H
+#define TRAINER_SPEECH_SKIPS_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* sound.h - sound files as one channel of floats at a wanted rate. */
-#ifndef TRAINER_AUDIO_SOUND_H
-#define TRAINER_AUDIO_SOUND_H
+#ifndef TRAINER_SPEECH_SOUND_H
+#define TRAINER_SPEECH_SOUND_H
 
 #include <stddef.h>
 #include <thinwire/thinwire.h>

@@ -1,6 +1,6 @@
 /* spec_augment.h - SpecAugment (Park and others, 2019): bands of frequency and spans of time are masked. */
-#ifndef TRAINER_AUDIO_SPEC_AUGMENT_H
-#define TRAINER_AUDIO_SPEC_AUGMENT_H
+#ifndef TRAINER_SPEECH_SPEC_AUGMENT_H
+#define TRAINER_SPEECH_SPEC_AUGMENT_H
 
 #include <stdint.h>
 

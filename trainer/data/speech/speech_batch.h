@@ -1,6 +1,6 @@
 /* speech_batch.h - the order of an epoch, and batches of utterances of like length. */
-#ifndef TRAINER_AUDIO_SPEECH_BATCH_H
-#define TRAINER_AUDIO_SPEECH_BATCH_H
+#ifndef TRAINER_SPEECH_SPEECH_BATCH_H
+#define TRAINER_SPEECH_SPEECH_BATCH_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* speech_corpus.h - which sounds there are to learn from, and what is said in them. */
-#ifndef TRAINER_AUDIO_SPEECH_CORPUS_H
-#define TRAINER_AUDIO_SPEECH_CORPUS_H
+#ifndef TRAINER_SPEECH_SPEECH_CORPUS_H
+#define TRAINER_SPEECH_SPEECH_CORPUS_H
 
 #include <stddef.h>
 #include <thinwire/thinwire.h>

@@ -3,8 +3,8 @@
  * Many utterances are shorter than a piece that is worth learning from. So a speaker's are joined, in an order that is
  * drawn anew for every epoch, and the row of them is cut into crops; what is left at its end rests. A crop is of one
  * speaker. How many there are does not depend on the order. */
-#ifndef TRAINER_AUDIO_SPEECH_CROPS_H
-#define TRAINER_AUDIO_SPEECH_CROPS_H
+#ifndef TRAINER_SPEECH_SPEECH_CROPS_H
+#define TRAINER_SPEECH_SPEECH_CROPS_H
 
 #include "speech_data.h"
 

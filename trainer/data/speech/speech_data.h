@@ -1,6 +1,6 @@
 /* speech_data.h - the features and the transcripts of utterances. */
-#ifndef TRAINER_AUDIO_SPEECH_DATA_H
-#define TRAINER_AUDIO_SPEECH_DATA_H
+#ifndef TRAINER_SPEECH_SPEECH_DATA_H
+#define TRAINER_SPEECH_SPEECH_DATA_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* speech_request.h - what is asked of the sounds of a corpus. */
-#ifndef TRAINER_AUDIO_SPEECH_REQUEST_H
-#define TRAINER_AUDIO_SPEECH_REQUEST_H
+#ifndef TRAINER_SPEECH_SPEECH_REQUEST_H
+#define TRAINER_SPEECH_SPEECH_REQUEST_H
 
 #include "feature_settings.h"
 #include "speech_corpus.h"

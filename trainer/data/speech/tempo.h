@@ -1,6 +1,6 @@
 /* tempo.h - utterances said faster or slower, made from their features: who speaks in training may be in no hurry. */
-#ifndef TRAINER_AUDIO_TEMPO_H
-#define TRAINER_AUDIO_TEMPO_H
+#ifndef TRAINER_SPEECH_TEMPO_H
+#define TRAINER_SPEECH_TEMPO_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* text_lines.h - a text file, line by line. */
-#ifndef TRAINER_AUDIO_TEXT_LINES_H
-#define TRAINER_AUDIO_TEXT_LINES_H
+#ifndef TRAINER_SPEECH_TEXT_LINES_H
+#define TRAINER_SPEECH_TEXT_LINES_H
 
 #include <stddef.h>
 #include <thinwire/thinwire.h>
