@@ -15,6 +15,8 @@ add_test(again sh -c "echo ran >>again")
 set_tests_properties(again PROPERTIES LABELS "mpi;extra")
 add_test(without sh -c "echo 'skipped: there is no torch here'; exit 77")
 set_tests_properties(without PROPERTIES LABELS fast SKIP_RETURN_CODE 77)
+add_test(lists ctest --show-only=json-v1)
+set_tests_properties(lists PROPERTIES LABELS fast DEPENDS without)
 """
 FAILS = """
 add_test(broken sh -c "exit 1")
