@@ -43,6 +43,7 @@ OTHER_PROCESSORS = valgrind
 endif
 deps-test: deps
 	@tools/install-packages $(OTHER_PROCESSORS) || echo "going on without them: the tests of other processors are skipped"
+	@tools/install-packages file || echo "going on without it: the Debian packages are not tried"
 	@tools/install-packages abigail-tools || echo "going on without it: the interface is not compared with releases"
 
 deps-dev: deps-test

@@ -2,7 +2,7 @@
 """The Debian packages of `make deb` hold what their names say, depend on each other and on what their files are linked
 with, and the program in them runs.
 
-`debian.py BUILD CPACK`: a build folder with the program, and CMake's cpack. Skipped where dpkg-shlibdeps is missing."""
+`debian.py BUILD CPACK`: a build folder with the program, and CMake's cpack. Skipped where dpkg-shlibdeps or file is missing."""
 import pathlib
 import shutil
 import subprocess
@@ -64,7 +64,8 @@ class PackagesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not shutil.which("dpkg-shlibdeps") or not shutil.which("dpkg-deb"):
-        print("skipped: no dpkg-shlibdeps; apt install dpkg-dev")
+    missing = [name for name in ("dpkg-shlibdeps", "dpkg-deb", "file") if not shutil.which(name)]
+    if missing:
+        print(f"skipped: there is no {missing[0]} here; apt install dpkg-dev file")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1])
