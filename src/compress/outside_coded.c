@@ -5,6 +5,7 @@
 #include "kernels.h"
 #include "memory.h"
 #include "quantised.h"
+#include "smaller.h"
 #include "sparse.h"
 
 #include <math.h>
@@ -24,11 +25,6 @@ static const tw_option options[] = {
     TW_OPTION_EXCHANGE,
 };
 
-static size_t outside_coded_smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
 static size_t bytes(const tw_scheme *scheme, size_t n)
@@ -47,7 +43,7 @@ static void settle_residual(const tw_scheme *scheme, const tw_quantised_part *pa
 {
     float sent[BLOCK];
     for (size_t first = 0; first < part->n; first += BLOCK) {
-        size_t count = outside_coded_smaller(part->n - first, BLOCK);
+        size_t count = tw_smaller(part->n - first, BLOCK);
         outside_coded_decode(scheme, section, part->n, first, count, sent);
         tw_kernels_best()->quantise->accumulate(part->residual + first, sent, count, -1);
     }
@@ -79,7 +75,7 @@ static const char *outside_coded_check(const tw_scheme *scheme, const unsigned c
     float values[BLOCK];
     *largest = 0;
     for (size_t first = 0; !wrong && first < n; first += BLOCK) {
-        size_t count = outside_coded_smaller(n - first, BLOCK);
+        size_t count = tw_smaller(n - first, BLOCK);
         outside_coded_decode(scheme, section, n, first, count, values);
         if (!tw_kernels_best()->all_finite(values, count)) return "it holds NaN or infinity";
         *largest = fmaxf(*largest, tw_kernels_best()->quantise->peak(values, count));

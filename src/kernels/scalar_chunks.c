@@ -1,13 +1,9 @@
 /* The reference of chunks.h. A NaN is above nothing, so that it is never the largest. */
 #include "chunks.h"
+#include "smaller.h"
 
 #include <math.h>
 #include <string.h>
-
-static size_t shorter(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static float top_of_chunk(float *v, const float *g, size_t n, float a, float b, uint32_t *position)
 {
@@ -27,7 +23,7 @@ static float accumulate_top(float *v, const float *g, size_t n, float a, float b
 {
     float largest = 0;
     for (size_t i = 0; i < n; i += chunk) {
-        float top = top_of_chunk(v + i, g + i, shorter(chunk, n - i), a, b, position++);
+        float top = top_of_chunk(v + i, g + i, tw_smaller(chunk, n - i), a, b, position++);
         if (top > largest) largest = top;
     }
     return largest;
@@ -60,7 +56,7 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i += chunk) {
-        size_t length = shorter(chunk, n - i);
+        size_t length = tw_smaller(chunk, n - i);
         float top = accumulate_chunk(v + i, g + i, length, a);
         if (!(top > 0)) continue;
         *largest += (double)top;

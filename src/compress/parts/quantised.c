@@ -4,6 +4,7 @@
 #include "error.h"
 #include "half.h"
 #include "memory.h"
+#include "smaller.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -11,11 +12,6 @@
 
 /* Ranks' magnitudes may add up to that much; half of what a float holds leaves room for the rounding of the sum. */
 static const double most_sum = FLT_MAX / 2;
-
-static size_t quantised_smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t quantised_section_bytes(const tw_quantised *quantised, size_t n)
 {
@@ -175,7 +171,7 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
 static void add_delivered(tw_quantised *quantised, size_t n, int count, float *sum)
 {
     for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t here = quantised_smaller(n - first, quantised->ops->block);
+        size_t here = tw_smaller(n - first, quantised->ops->block);
         memset(sum + first, 0, here * sizeof *sum);
         for (int i = 0; i < count; i++)
             quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
@@ -340,7 +336,7 @@ void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part
                                     part->scale,
                                     part->n,
                                     first,
-                                    quantised_smaller(part->n - first, quantised->ops->block),
+                                    tw_smaller(part->n - first, quantised->ops->block),
                                     noise};
         if (part->residual)
             encode_with_feedback(quantised, part, section, &block);
@@ -387,7 +383,7 @@ static void quantised_put_back(tw_quantised *quantised, const tw_quantised_part 
     float scratch[TW_QUANTISED_BLOCK];
     if (quantised->scheme.absent[part->tensor]) return;
     for (size_t first = 0; first < part->n; first += quantised->ops->block) {
-        size_t count = quantised_smaller(part->n - first, quantised->ops->block);
+        size_t count = tw_smaller(part->n - first, quantised->ops->block);
         quantised_decode(quantised, part, quantised->own[part->index], first, count, scratch);
         tw_kernels_best()->add(part->residual + first, scratch, count);
     }

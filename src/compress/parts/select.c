@@ -4,6 +4,7 @@
 #include "half.h"
 #include "kernels.h"
 #include "memory.h"
+#include "smaller.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,15 +19,10 @@ enum {
 
 static const float FIRST_MARGIN = 0.9F, LEAST_MARGIN = 0.1F, MOST_MARGIN = 0.97F, MOST_GROWTH = 2;
 
-static size_t select_smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Candidates that fit before a prune: enough that a good guess never prunes, plus the block being read. */
 static size_t capacity_for(size_t n, size_t k)
 {
-    return select_smaller(n, 2 * k + BLOCK) + BLOCK;
+    return tw_smaller(n, 2 * k + BLOCK) + BLOCK;
 }
 
 tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k)
@@ -34,7 +30,7 @@ tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k)
     selector->capacity = capacity_for(n, k);
     TW_TRY(tw_allocate(selector->capacity, sizeof(uint32_t), &selector->index));
     TW_TRY(tw_allocate(selector->capacity, sizeof(float), &selector->value));
-    size_t samples = select_smaller(n / 4, MAX_SAMPLES);
+    size_t samples = tw_smaller(n / 4, MAX_SAMPLES);
     TW_TRY(tw_allocate(samples, sizeof(float), &selector->sample));
     size_t magnitudes = selector->capacity > samples ? selector->capacity : samples;
     return tw_allocate(magnitudes, sizeof(uint32_t), &selector->magnitude);
@@ -129,7 +125,7 @@ static void select_prune(tw_selector *selector)
  * as they will be after the pass (a threshold from before it would be one step stale). 0 where it does not pay. */
 static float sample_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
 {
-    size_t samples = select_smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;
+    size_t samples = tw_smaller((size_t)((double)TOP_SAMPLES * (double)n / (double)k), MAX_SAMPLES) / LINE * LINE;
     if (samples == 0 || samples > n / 4) return 0;
     size_t lines = samples / LINE, stride = n / lines;
     for (size_t line = 0; line < lines; line++)
@@ -193,7 +189,7 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
     selector->threshold = threshold;
     for (size_t first = 0; first < n; first += BLOCK) {
         if (selector->capacity - selector->count < BLOCK) select_prune(selector);
-        size_t found = pass((void *)source, first, select_smaller(BLOCK, n - first), selector->threshold,
+        size_t found = pass((void *)source, first, tw_smaller(BLOCK, n - first), selector->threshold,
                             selector->index + selector->count, selector->value + selector->count);
         selector->count += found;
         selector->listed += found;

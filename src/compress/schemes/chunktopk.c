@@ -9,6 +9,7 @@
  * stands. */
 #include "error.h"
 #include "memory.h"
+#include "smaller.h"
 #include "sparse.h"
 
 #include <math.h>
@@ -46,11 +47,6 @@ typedef struct cut {
     size_t rows, columns, height, width;
 } cut;
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static cut cut_of(const chunktopk *self, const tw_scheme_tensor *tensor)
 {
     size_t chunk = (size_t)self->chunk, side = (size_t)sqrt((double)chunk);
@@ -61,7 +57,7 @@ static cut cut_of(const chunktopk *self, const tw_scheme_tensor *tensor)
 static size_t wanted_of_chunk(const chunktopk *self, size_t elements)
 {
     size_t wanted = (2 * elements * (size_t)self->k / (size_t)self->chunk + 1) / 2; /* to the nearest */
-    return wanted < 1 ? 1 : least(wanted, elements);
+    return wanted < 1 ? 1 : tw_smaller(wanted, elements);
 }
 
 static size_t chunktopk_wanted(const tw_sparse *sparse, size_t tensor)
@@ -71,7 +67,8 @@ static size_t chunktopk_wanted(const tw_sparse *sparse, size_t tensor)
     size_t sum = 0;
     for (size_t row = 0; row < by.rows; row += by.height)
         for (size_t column = 0; column < by.columns; column += by.width)
-            sum += wanted_of_chunk(self, least(by.height, by.rows - row) * least(by.width, by.columns - column));
+            sum +=
+                wanted_of_chunk(self, tw_smaller(by.height, by.rows - row) * tw_smaller(by.width, by.columns - column));
     return sum;
 }
 
@@ -87,7 +84,8 @@ static void chunktopk_accumulate(float *v, const float *g, size_t n, float decay
 static void chunktopk_choose(chunktopk *self, size_t tensor, const cut *by, size_t row, size_t column)
 {
     tw_sparse *sparse = &self->sparse;
-    size_t rows = least(by->height, by->rows - row), width = least(by->width, by->columns - column), n = rows * width;
+    size_t rows = tw_smaller(by->height, by->rows - row), width = tw_smaller(by->width, by->columns - column),
+           n = rows * width;
     size_t first = row * by->columns + column;
     float *v = tw_sparse_residual(sparse, tensor);
     const float *g = sparse->scheme.gradients[tensor];

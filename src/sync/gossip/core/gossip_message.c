@@ -5,6 +5,7 @@
 #include "gossip_pass.h"
 #include "kernels.h"
 #include "memory.h"
+#include "smaller.h"
 #include "thread.h"
 
 #include <math.h>
@@ -117,11 +118,6 @@ static void write_header(tw_gossip *gossip, uint64_t round)
     memcpy(message + HEADER, rumour->finished, mask_bytes(gossip));
 }
 
-static size_t gossip_message_shorter(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Nobody but the worker and this thread touches the weights; the worker of a synchronous scheme waits. */
 static void begin_pass(tw_gossip *gossip, tw_pass *pass)
 {
@@ -139,7 +135,7 @@ static int copy_block(tw_gossip *gossip, size_t start, size_t count, uint32_t *c
     float *dst = tw_gossip_payload(gossip, gossip->outgoing);
     int finite = 1;
     for (size_t end = start + count; start < end; start += BLOCK) {
-        size_t some = gossip_message_shorter(end - start, BLOCK);
+        size_t some = tw_smaller(end - start, BLOCK);
         memcpy(dst + start, gossip->weights + start, some * sizeof *dst);
         finite &= tw_kernels_best()->all_finite(dst + start, some);
         *check = tw_crc32c(*check, dst + start, some * sizeof *dst);
@@ -260,7 +256,7 @@ static tw_status check_theirs(const tw_gossip *gossip, const tw_average *average
 static tw_status draw_block(const tw_gossip *gossip, tw_average *average, float *dst, size_t start, size_t count)
 {
     for (size_t end = start + count; start < end; start += BLOCK) {
-        size_t some = gossip_message_shorter(end - start, BLOCK);
+        size_t some = tw_smaller(end - start, BLOCK);
         TW_TRY(check_theirs(gossip, average, start, some));
         tw_kernels_best()->averaging->draw(average, dst, start, some, dst == gossip->weights);
     }

@@ -1,4 +1,5 @@
 #include "gossip_pass.h"
+#include "smaller.h"
 
 /* Bytes enough that handing a block over costs little beside working on it, and few enough that nobody waits long. */
 enum { BLOCK = 64 << 10 /* elements */ };
@@ -18,17 +19,12 @@ static void take_out(tw_gossip *gossip, tw_pass *pass)
     if (gossip->last_pass == pass) gossip->last_pass = pass->ahead;
 }
 
-static size_t gossip_pass_shorter(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 size_t tw_pass_next(tw_gossip *gossip, tw_pass *pass, size_t *start)
 {
     tw_mutex_lock(&gossip->lock);
     *start = pass->left = pass->taken;
     if (pass->behind) tw_condition_wake_all(&gossip->changed);
-    size_t count = gossip_pass_shorter(gossip->elements - pass->left, BLOCK);
+    size_t count = tw_smaller(gossip->elements - pass->left, BLOCK);
     pass->taken += count;
     if (count == 0) take_out(gossip, pass);
     while (count && pass->ahead && pass->ahead->left < pass->taken) tw_condition_wait(&gossip->changed, &gossip->lock);
@@ -52,5 +48,5 @@ void tw_pass_break(tw_gossip *gossip, tw_pass *pass)
 size_t tw_place_here(const tw_gossip *gossip, tw_place *place, size_t most)
 {
     while (place->at == tw_tensor_count(&gossip->tensors[place->tensor])) *place = (tw_place){place->tensor + 1, 0};
-    return gossip_pass_shorter(tw_tensor_count(&gossip->tensors[place->tensor]) - place->at, most);
+    return tw_smaller(tw_tensor_count(&gossip->tensors[place->tensor]) - place->at, most);
 }
