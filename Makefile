@@ -110,6 +110,7 @@ deb: deps
 	@tools/install-packages dpkg-dev file
 	@tools/configure $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DTHINWIRE_TESTS=OFF $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)/deb -j $(JOBS)
+	@rm -rf $(BUILD)/deb/packages
 	@cd $(BUILD)/deb && cpack > cpack.log || { cat cpack.log >&2; exit 1; }
 	@mkdir -p dist && cp $(BUILD)/deb/packages/*.deb dist && ls dist/*.deb
 

@@ -35,8 +35,14 @@ class PackagesTest(unittest.TestCase):
     def files(self, package):
         return {line.split()[5].rpartition("/")[2] for line in run("dpkg-deb", "-c", self.packages[package]).splitlines()}
 
+    def links(self, package):
+        lines = [line.split() for line in run("dpkg-deb", "-c", self.packages[package]).splitlines()]
+        return [words[7].rpartition("/")[2] for words in lines if words[0].startswith("l")]
+
     def test_each_holds_what_its_name_says(self):
-        self.assertLessEqual({"libthinwire0", "libthinwire-dev", "thinwire"}, set(self.packages))
+        self.assertLessEqual({"libthinwire0", "libthinwire-dev"}, set(self.packages))
+        for package, file in (("thinwire", "thinwire"), ("libthinwire-mpi0", "libthinwire_mpi.so")):
+            self.assertEqual(package in self.packages, (pathlib.Path(BUILD) / file).exists(), package)
         self.assertIn("libthinwire.so.0", self.files("libthinwire0"))
         self.assertIn("thinwire.h", self.files("libthinwire-dev"))
         self.assertLessEqual({"thinwire", "thinwire.1", "_thinwire"}, self.files("thinwire"))
@@ -53,6 +59,13 @@ class PackagesTest(unittest.TestCase):
             self.assertNotIn("mpi", self.field(package, "Depends"))
         if "libthinwire-mpi0" in self.packages:
             self.assertIn("mpi", self.field("libthinwire-mpi0", "Depends").replace("libthinwire-mpi0", ""))
+
+    def test_no_link_leads_nowhere(self):
+        """libthinwire-dev has the links; the libraries are in packages that it depends on."""
+        there = {name for package in self.packages for name in self.files(package)}
+        self.assertEqual([file for package in self.packages for file in self.links(package) if file not in there], [])
+        for package in set(self.packages) & {"libthinwire0", "libthinwire-mpi0"}:
+            self.assertIn(package, self.field("libthinwire-dev", "Depends"))
 
     def test_the_program_runs_where_it_is_unpacked(self):
         for package in self.packages.values():
