@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <pthread.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
 
 enum { RANKS = 2, FLOATS = 16 << 20, ROUNDS = 12, WARM = 2, STEPS = 12, COPIES = 11 };

@@ -4,6 +4,7 @@
 #include "state.h"
 
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
 
 static void walk(const tw_state *state, size_t file_bytes)
 {

@@ -8,6 +8,8 @@
 
 #include <math.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_gossip.h>
 
 enum { STEPS = 1000, PASS = 10 /* steps of an epoch */, RANKS = 3 };
 

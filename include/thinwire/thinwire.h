@@ -1,8 +1,11 @@
 /* thinwire.h - train deep networks over thin wires.
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
- * possible. This header is everything a program needs; thinwire_mpi.h adds MPI, thinwire_plugin.h lets others add
- * transports, thinwire_scheme.h schemes, thinwire_sim.h runs many workers under a clock of its own.
+ * possible. This header is what most programs need, and what stays as it is (docs/abi.md).
+ * thinwire_mpi.h, thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody waiting,
+ * thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h let others
+ * add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -34,7 +37,7 @@
  * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
  *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
  * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive the reducers on it. Strings and
- *   tables passed in are copied unless stated otherwise. Section 8 says what a fork does.
+ *   tables passed in are copied unless stated otherwise. Section 6 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
@@ -387,206 +390,7 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 TW_API uint64_t tw_reducer_state_bytes(const tw_reducer *reducer);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 4. Gossip: decentralised agreement on weights, in which nobody waits for a slower one
- * ------------------------------------------------------------------------------------------------------------- */
-
-/* Where a reducer makes all workers take the same step, a gossip lets each worker walk by itself and draws the workers
- * together by averaging weights between a few of them at a time, on a communication thread of its own:
- *
- *     tw_gossip_create(comm, "adpsgd-random", table, count, weights, &gossip);
- *     for (;;) {
- *         tw_gossip_read(gossip, weights);           // the weights as they are now
- *         ... gradient at these weights; optimiser, with its momentum, gives a step: -learning_rate * direction
- *         tw_gossip_add(gossip, steps);              // weights += step; never lost, whatever is averaged meanwhile
- *     }
- *     tw_gossip_finish(gossip, weights);             // the consensus: the mean over all workers
- *
- * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
- * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
- * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which
- * overlaps with the computation between read and add; in these every rank must add as often as the others.
- *
- * Lost ranks. In a synchronous scheme, and with survive=off, a rank that is lost ends the gossip of the others:
- * TW_ERROR_PEER, as everywhere. The asynchronous schemes go on without it (survive=on, the default: where nobody waits
- * for a slow rank, nobody should fall with a lost one). A rank is lost when the transport says that it is gone, when it
- * leaves its gossip before finish, or when its communication thread, in whose way a computation never is, has been
- * silent for the comm's timeout (over sockets, where its process still answers, for the patience). The others agree on
- * who is lost, average among themselves from then on, and finish gives their mean. What is lost is the lost rank's
- * distance from them: of its weights nothing is kept but what averaging has taken. Those that go on are always more
- * than half of those that were there before, or half with the lowest rank among them, so that the two halves of a
- * broken network never both do: the others get TW_ERROR_PEER, and so does a rank that was given up and comes back. */
-typedef struct tw_gossip tw_gossip;
-
-/* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
- * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
- * "scheme:option=value,..."; tw_gossips_count() and its kin list them.
- *
- * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then
- * a collective of the host, which averages the steps of its members; all of them read the same bits, and one of them
- * talks to the other hosts. Members may call finish at different times. load_state is a collective of the host too. */
-TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                                  const float *const *weights, tw_gossip **gossip);
-/* Frees. Before finish it leaves without an agreement: an exchange under way is waited for, at most until the deadline,
- * and the others go on without this rank, or get TW_ERROR_PEER when it destroys its comm, or at their deadline. */
-TW_API void tw_gossip_destroy(tw_gossip *gossip);
-
-/* These four return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
- * when it found weights, its own or a partner's, that are not finite any more. The gossip is then finished, and so is
- * the comm, as with a reducer; destroy both. After finish they return TW_ERROR_ORDER. */
-
-/* Copies the weights out, all of one moment. */
-TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
-/* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_SKIPPED, and the gossip
- * goes on; for a synchronous scheme the step then counts as zero. */
-TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
-/* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved
- * by the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
- * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added: TW_SKIPPED, and
- * `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where tw_gossip_add was called: a
- * gossip's steps come one way or the other, on this rank. */
-TW_API tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights);
-/* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
- * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
-TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
-
-/* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. It takes the
- * place of the comm the gossip was made on, whose collectives would wait for ranks that were lost, and whose messages
- * could meet its own: that one is of no more use, but must outlive this one. A collective: all that finished call it,
- * or none. (Whoever is lost after finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time, and the
- * second time. */
-TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
-
-/* Counts since create. Set struct_size = sizeof(tw_gossip_counts) before the call. */
-typedef struct tw_gossip_counts {
-    size_t struct_size;
-    uint64_t steps;         /* added */
-    uint64_t steps_skipped; /* TW_SKIPPED */
-    uint64_t rounds;        /* of averaging this rank took part in */
-    uint64_t bytes_sent;    /* for this gossip, counted in the transport */
-    uint64_t bytes_received;
-    uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
-    double seconds_exchange; /* on the wire and waiting for peers, on the communication thread */
-    double seconds_wait;     /* that read, add and finish blocked their caller */
-    double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
-    uint64_t ranks_lost;     /* whom this rank and the others go on without: see survive=on */
-    uint64_t lowest_rank;    /* of those that go on */
-} tw_gossip_counts;
-TW_API tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stats);
-
-/* The gossip schemes of this library, as tw_schemes_count and its kin. */
-TW_API size_t tw_gossips_count(void);
-TW_API const char *tw_gossips_name(size_t index);
-TW_API const char *tw_gossips_summary(size_t index);
-TW_API size_t tw_gossips_option_count(size_t index);
-TW_API tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option);
-TW_API size_t tw_gossips_help(size_t index, char *text, size_t capacity);
-/* 1 for a scheme in which every rank must add as often as the others. */
-TW_API int tw_gossips_is_synchronous(size_t index);
-
-/* ---------------------------------------------------------------------------------------------------------------
- * 5. Outer loop: many local steps, then one meeting
- * ------------------------------------------------------------------------------------------------------------- */
-
-/* Where a reducer makes the workers agree in every step, an outer loop lets each take `every` steps of its own, with
- * any optimiser, and only then do they exchange what these steps came to: theta - weights, the pseudo-gradient, which
- * points uphill as a gradient does. The mean of it is the gradient of an outer optimiser on the shared weights, theta.
- * (DiLoCo; Douillard et al. 2023, arXiv 2311.08105.)
- *
- *     tw_outer_create(comm, "diloco:every=50", table, count, &outer);
- *     tw_outer_begin(outer, weights);                // rank 0's weights, on every rank
- *     for (;;) {
- *         ... gradient of this worker's own batch; its optimiser changes `weights` in place
- *         tw_outer_step(outer, weights, &event);     // once in `every` steps they become the shared ones
- *     }
- *     tw_outer_finish(outer, weights);               // the shared weights, on every rank
- *
- * theta and its momentum have the same bits on all ranks after every round: each rank makes them from the same mean,
- * and a digest of them goes with the next round. The optimiser's own state, the data and the random numbers are a
- * worker's own; the outer loop does not touch them. What is evaluated and kept is theta: tw_outer_read.
- *
- * Rounds are counted by all ranks together. A rank that has taken its steps waits for the others', so ranks may skip
- * steps, or have fewer of them: one that is at its end calls finish, and takes part in the others' rounds with nothing
- * of its own until all have. A round to which nobody gives anything is none. */
-typedef struct tw_outer tw_outer;
-
-/* A collective, with the same promises as tw_reducer_create. The spec is "method:option=value,..."; tw_outers_count()
- * and its kin list the methods. `exchange` is the scheme that carries the pseudo-gradients, any that tw_reducer_create
- * takes and that applies no momentum of its own; its options may stand beside the method's:
- * "diloco:every=50,exchange=topk,density=0.01". per_host=G is such an option: the mean inside a host is exact. */
-TW_API tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                                 tw_outer **outer);
-/* Frees. Before finish the others get TW_ERROR_PEER when this rank destroys its comm, or at their deadline. */
-TW_API void tw_outer_destroy(tw_outer *outer);
-
-/* A collective. theta, and `weights` on every rank, become rank 0's weights. After a load on all ranks (TW_ERROR_STATE
- * unless on all or none, or if the states are of different moments) theta is what was loaded, and `weights` stay: they
- * are this worker's, as it had them when it saved. After finish it may begin again; the momentum goes on. */
-TW_API tw_status tw_outer_begin(tw_outer *outer, float *const *weights);
-
-typedef enum tw_outer_event {
-    TW_OUTER_NOTHING = 0, /* the weights are as they were */
-    TW_OUTER_STARTED = 1, /* likewise; a round is under way, and is applied `delay` steps later */
-    TW_OUTER_APPLIED = 2  /* the weights have changed, of one fragment or all */
-} tw_outer_event;
-/* After each step of this worker's optimiser, with weights[i] where tensor i stands. When a round is due it is taken
- * part in, and others may be waited for. NaN or infinity in what this rank would give stays here: the round is the
- * others', and this rank's weights become theta. TW_ERROR_STATE, naming the tensor, when theta differs between ranks.
- * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the comm. */
-TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
-
-/* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the
- * library does not reach, or have another type. 0 before begin. */
-TW_API int tw_outer_is_due(const tw_outer *outer);
-
-/* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
- * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
- * 1e9; with a delay TW_ERROR_UNSUPPORTED unless it is 0 or 1, as parts are sent before weights are known. */
-TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
-
-/* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */
-TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);
-/* Ends the loop, as a collective: what was done since the last round is given, the others' rounds are taken part in
- * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost,
- * since some rank's part or the sum was too large for the exchange. */
-TW_API tw_status tw_outer_finish(tw_outer *outer, float *const *weights);
-
-/* What carries tensor `index`: as tw_reducer_plan. */
-TW_API const char *tw_outer_plan(const tw_outer *outer, size_t index);
-
-/* Counts since create, of this rank. Set struct_size = sizeof(tw_outer_counts) before the call. */
-typedef struct tw_outer_counts {
-    size_t struct_size;
-    uint64_t steps;          /* of this rank's optimiser */
-    uint64_t rounds;         /* ended, of any fragment; those of a state that was loaded come first */
-    uint64_t rounds_empty;   /* of them, that changed nothing: nobody gave anything, or their sum was not finite */
-    uint64_t offers_dropped; /* that this rank did not give, for NaN or infinity */
-    uint64_t bytes_sent;     /* in rounds, counted in the transport */
-    uint64_t bytes_received; /* likewise */
-    uint64_t bytes_between;  /* of bytes_sent, to other hosts: see per_host */
-    uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
-    uint64_t elements_sent;  /* these six as a reducer's, of whom a round is a step */
-    uint64_t elements_total;
-    uint64_t compressed_fp32;
-    uint64_t compressed_packet;
-    uint64_t message_fp32;
-    uint64_t message_packet;
-    double seconds_codec, seconds_exchange; /* as a reducer's */
-    double seconds_wait;                    /* that step and finish blocked their caller in rounds */
-    double cosine; /* of the last mean with the momentum before it; without momentum, with the mean before. Negative in
-                    * many rounds: the outer step is too long */
-} tw_outer_counts;
-TW_API tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats);
-
-/* The methods of this library, as tw_schemes_count and its kin. */
-TW_API size_t tw_outers_count(void);
-TW_API const char *tw_outers_name(size_t index);
-TW_API const char *tw_outers_summary(size_t index);
-TW_API size_t tw_outers_option_count(size_t index);
-TW_API tw_status tw_outers_option(size_t index, size_t number, tw_option_info *option);
-TW_API size_t tw_outers_help(size_t index, char *text, size_t capacity);
-
-/* ---------------------------------------------------------------------------------------------------------------
- * 6. State: named tensors, kept without loss
+ * 4. State: named tensors, kept without loss
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* A set of named tensors and text entries: what a scheme remembers, or a whole checkpoint. On disk it is a safetensors
@@ -688,147 +492,17 @@ TW_API tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *ten
                                           tw_state_source source, void *context, int rank, int size, const char *prefix,
                                           tw_state *state);
 
-/* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
- * others', and what a scheme holds back. load comes before the first read, add or finish (else TW_ERROR_ORDER).
- * A synchronous gossip whose ranks saved after the same step continues bit for bit. An asynchronous one continues from
- * weights of about one moment: what was on its way between two ranks may be in one file and not in the other, so their
- * mean is that of the run only to the size of one round's correction. Where it has to be exact: finish, save the
- * consensus, and create again from it. */
-TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
-TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
-/* Shows all that save would copy, where it lies. The communication thread works on it, too: it waits until the visit is
- * over, and the pointers are good for no longer. `visit` may not call the gossip. */
-TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
-/* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
- * No state may be lost: give those that are left as fewer old ranks. Its weights are the mean of those old ranks' that
- * lie where it lies, each by what they have in common, so that the mean over the ranks stays, to the rounding of fp32;
- * so is what else is a rank's own. What it keeps of its neighbours' has the same bits as theirs. */
-TW_API tw_status tw_gossip_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
-                                         tw_state_source source, void *context, int rank, int size, const char *prefix,
-                                         tw_state *state);
-
-/* Copies all that the outer loop remembers on this rank but its weights, which are the caller's to save: theta, its
- * momentum, the count of rounds, what the exchange holds back. A round that is under way is waited for (a collective
- * then), and kept for its step: so a run that loads goes on with the bits of one that did not stop. load comes before
- * begin (else TW_ERROR_ORDER), and changes nothing when it fails. */
-TW_API tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state);
-TW_API tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state);
-/* As tw_reducer_regroup_state. What is shared is anybody's; a rank of the new group begins with its weights at theta,
- * which the caller sees to. */
-TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
-                                        tw_state_source source, void *context, int rank, int size, const char *prefix,
-                                        tw_state *state);
-
 /* ---------------------------------------------------------------------------------------------------------------
- * 7. Schemes by hand: for programs that have their own collectives
+ * 5. The schemes there are
  * ------------------------------------------------------------------------------------------------------------- */
-
-/* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
- *
- *     tw_scheme_begin(scheme, gradients, norm);
- *     tw_round round = {0};                                     // all of it is zero before the first next
- *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
- *         ... do what the round says, on every rank ...
- *
- * When tw_scheme_next fails otherwise than by an argument (TW_ERROR_PACKET: a packet is damaged), the ranks no longer
- * agree: destroy the scheme. */
-typedef struct tw_scheme tw_scheme;
-
-typedef enum tw_round_kind {
-    TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
-    TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
-    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32, in rank order, then rounded to dtype */
-    TW_ROUND_BROADCAST = 3, /* give `root`'s packet to every rank */
-    TW_ROUND_ALLTOALL = 4   /* give rank r the packet that is meant for it: each rank has one for every rank */
-} tw_round_kind;
-
-typedef struct tw_round {
-    tw_round_kind kind;
-    int skipped;      /* DONE: 1 when some rank's gradient, or the sum, was not finite: see tw_reducer_wait */
-    int root;         /* BROADCAST */
-    const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
-    size_t size;      /* its bytes */
-    size_t capacity;  /* ALLGATHER, BROADCAST, ALLTOALL: no packet of this round is larger; the same on all ranks */
-    void *values;     /* ALLREDUCE */
-    size_t count;     /* ALLREDUCE: values */
-    tw_dtype dtype;   /* ALLREDUCE: TW_F32, TW_F16 or TW_BF16 */
-    /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
-     * included), BROADCAST the root's packet as entry 0. They must stay until that call returns, and it sets both to
-     * NULL. When they are NULL it is TW_ERROR_ARGUMENT, and the round can still be answered.
-     * ALLTOALL goes both ways. The scheme has set packets[r] and sizes[r] to what goes to rank r; both arrays and the
-     * packets are its own, and stay until the following tw_scheme_next. The caller answers with arrays of his own:
-     * packets[r] and sizes[r] are what rank r had for this rank, and entry [rank], which need not be copied, is what
-     * the scheme had there. When the scheme's own array of packets is still there, the round was not answered: that is
-     * TW_ERROR_ARGUMENT, too. */
-    const void *const *packets;
-    const size_t *sizes;
-    /* Where data, values and packets lie, and on what stream they become ready: host memory, and none. Another memory,
-     * or a stream, is TW_ERROR_UNSUPPORTED. */
-    tw_memory_kind memory;
-    void *stream;
-    void *reserved[2]; /* NULL */
-} tw_round;
-
-/* Makes rank `rank`'s side of a scheme for a group of `size`. */
-TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
-                                  tw_scheme **scheme);
-TW_API void tw_scheme_destroy(tw_scheme *scheme);
-/* Tells the learning rate of the steps to come, as tw_reducer_set_rate does. */
-TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
-/* A rate for each tensor, and what gradients are multiplied by, as the reducer's calls of these names tell them. */
-TW_API tw_status tw_scheme_set_rates(tw_scheme *scheme, const float *rates);
-TW_API tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale);
-/* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
- * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
- * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
- * 1e33 or no number skips the step. (topk, threshold, adacomp, scalecom, and dgc and sdagc without clip, look at the
- * gradients anyway, in their own pass: for them a negative value costs least.) */
-TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
-/* The same for a rank that has no gradient for some tensors: where absent[i] is not 0, what stands in gradients[i] is
- * not looked at, and it receives the mean all the same. See tw_gradient. `absent` may be NULL: none is. */
-TW_API tw_status tw_scheme_begin_without(tw_scheme *scheme, float *const *gradients, const unsigned char *absent,
-                                         double norm);
-TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
-/* After DONE, before the next begin and before the state is saved (else TW_ERROR_ORDER): takes the step back because
- * another message of the same step was skipped. What was sent returns to the residual and is sent later; for tensors
- * that travel as fp32 the step is dropped. Does nothing when there is no step to take back (none yet, or it was skipped
- * or taken back already). */
-TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
-/* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
- * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. A step that was saved
- * can no longer be taken back; a load that is refused changes nothing, not even that. */
-TW_API tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state);
-TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
-/* Shows it, as tw_reducer_visit_state; the pointers stay until the next begin. As after a save, the last step can no
- * longer be taken back. */
-TW_API tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context);
-/* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
-TW_API double tw_scheme_clip(const tw_scheme *scheme);
-/* The momentum it applies itself, what happens to tensor `index`, and the bytes that it remembers on this rank: as
- * tw_reducer_momentum, tw_reducer_plan and tw_reducer_state_bytes. */
-TW_API float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
-TW_API const char *tw_scheme_plan(const tw_scheme *scheme, size_t index);
-TW_API uint64_t tw_scheme_state_bytes(const tw_scheme *scheme);
-
-/* What this rank's side of the last step weighed. Set struct_size = sizeof(tw_cost) before the call. */
-typedef struct tw_cost {
-    size_t struct_size;
-    int warmup;             /* the step was part of the scheme's warm-up */
-    uint64_t elements_sent; /* of compressed tensors */
-    uint64_t packet_bytes;  /* that carried them, headers included */
-    uint64_t index_bytes;   /* of these, that said which elements they were */
-    uint64_t exact_bytes;   /* that carried the tensors that are not compressed */
-} tw_cost;
-TW_API tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost);
-
-/* Bytes of memory an element that scheme `index` cannot avoid touching when it compresses (DGC: momentum and residual
- * read and written, gradient read: 20). Its speed limit is streaming as many. */
-TW_API unsigned tw_schemes_floor_bytes(size_t index);
 
 /* The schemes of this library: names and one-line summaries. */
 TW_API size_t tw_schemes_count(void);
 TW_API const char *tw_schemes_name(size_t index);
 TW_API const char *tw_schemes_summary(size_t index);
+/* 1: what a spec of it says may still change with a release, as what gossips and outer loops take may. 0: its name, its
+ * options and what a value does stay as they are (docs/abi.md). Those that stay come first. */
+TW_API int tw_schemes_is_experimental(size_t index);
 /* Their options, those that schemes have in common behind a scheme's own. TW_ERROR_ARGUMENT unless number <
  * tw_schemes_option_count(index). */
 TW_API size_t tw_schemes_option_count(size_t index);
@@ -843,7 +517,7 @@ TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
 TW_API size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 8. The process: its memory, what it is told, and its children
+ * 6. The process: its memory, what it is told, and its children
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* Where the library's memory comes from. Both functions may be called from several threads at once. `alignment` is a

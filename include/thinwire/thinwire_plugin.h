@@ -1,4 +1,6 @@
-/* thinwire_plugin.h - what a transport, or a program built closely around thinwire, needs beyond thinwire.h. */
+/* thinwire_plugin.h - what a transport, or a program built closely around thinwire, needs beyond thinwire.h.
+ *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md). */
 #ifndef THINWIRE_PLUGIN_H
 #define THINWIRE_PLUGIN_H
 

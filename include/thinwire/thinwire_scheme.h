@@ -2,6 +2,8 @@
  * tw_plugin_load or by `thinwire train --plugin FILE`. From then on the scheme is as the library's own: a spec names
  * it, a reducer, a simulation and a benchmark run it, checkpoints keep what it remembers.
  *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
+ *
  * A scheme decides what of a gradient travels. The library does the rest: it parses the options, leaves small tensors,
  * biases and those that `dense=` names out of it, keeps residuals, writes and reads packets, refuses hostile ones, adds
  * up in rank order, skips a step on every rank when one has NaN, takes steps back, saves and loads. So a scheme is
@@ -21,7 +23,7 @@
 #ifndef THINWIRE_SCHEME_H
 #define THINWIRE_SCHEME_H
 
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_by_hand.h>
 
 #ifdef __cplusplus
 extern "C" {

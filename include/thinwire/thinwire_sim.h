@@ -1,5 +1,7 @@
 /* thinwire_sim.h - a world of many workers in one process, under a clock of its own.
  *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
+ *
  * The very code that trains for real (reducers, gossips, collectives) runs in it; only threads, waits, the clock and
  * the wires are the world's. One thread runs at a time and time passes only when all of them wait, so a run with the
  * same inputs has the same bits and the same times, always, on any machine.

@@ -13,6 +13,7 @@ from thinwire import _library, errors, outer, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = pathlib.Path(os.environ.get("THINWIRE_INCLUDE", ROOT / "include" / "thinwire"))
+HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_tcp", "_sealed")]
 PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_double, "float": c_float, "tw_dtype": c_int,
          "tw_status": c_int, "tw_memory_kind": c_int,
          "tw_option_kind": c_int,
@@ -21,7 +22,7 @@ TO_PLAIN = {"int": POINTER(c_int), "tw_outer_event": POINTER(c_int), "size_t": P
 
 
 def headers():
-    text = "\n".join((INCLUDE / name).read_text() for name in ("thinwire.h", "thinwire_tcp.h", "thinwire_sealed.h") if (INCLUDE / name).exists())
+    text = "\n".join((INCLUDE / name).read_text() for name in HEADERS if (INCLUDE / name).exists())
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S).replace("#define TW_API", "#define")
 
 

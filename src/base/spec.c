@@ -402,7 +402,8 @@ size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capaci
         capacity = 0;
     }
     if (entry.ops)
-        used = (size_t)snprintf(text, capacity, "%s - %s\n", entry.name, entry.summary);
+        used = (size_t)snprintf(text, capacity, "%s - %s%s\n", entry.name, entry.summary,
+                                entry.settled ? "" : " (experimental)");
     else if (capacity > 0)
         *text = 0;
     for (size_t s = 0; s < count; s++)

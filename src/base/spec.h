@@ -62,6 +62,7 @@ void tw_spec_release(const tw_option_set *sets, size_t count);
 typedef struct tw_named {
     const char *name, *summary;
     const void *ops;
+    int settled; /* what a spec of it may say stays what it is: otherwise it is experimental */
 } tw_named;
 enum { TW_OPTION_SETS = 5 };
 typedef struct tw_list {

@@ -80,7 +80,7 @@ const tw_scheme_ops *tw_scheme_at(size_t index)
 static tw_named scheme_named(size_t index)
 {
     const tw_scheme_ops *ops = tw_scheme_at(index);
-    return ops ? (tw_named){ops->name, ops->summary, ops} : (tw_named){0};
+    return ops ? (tw_named){ops->name, ops->summary, ops, tw_scheme_is_settled_at(index)} : (tw_named){0};
 }
 
 static const tw_list schemes = {"scheme", "schemes", scheme_named, scheme_option_sets};
@@ -180,6 +180,11 @@ size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t ste
 }
 
 /* ---- the public lists -------------------------------------------------------------------------------------------- */
+
+int tw_schemes_is_experimental(size_t index)
+{
+    return tw_scheme_at(index) && !tw_scheme_is_settled_at(index);
+}
 
 unsigned tw_schemes_floor_bytes(size_t index)
 {

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
 
 /* A spec's name says which kind of scheme it is, so one for gradients must not be called as one for weights. */
 static tw_status check_gossips(const tw_scheme_definition *definition)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_sim.h>
 #include <unistd.h>
 

@@ -4,6 +4,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_sim.h>
 
 enum { COUNT = 6 };

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_scheme.h>
 #include <unistd.h>

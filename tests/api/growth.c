@@ -2,6 +2,8 @@
  * transport that is older or newer than the library. */
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 

@@ -5,6 +5,7 @@
 hello_tcp.c, 1 with MPI, 1 with sockets."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -78,7 +79,17 @@ class InstalledTest(unittest.TestCase):
             paths = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "RUNPATH" in line]
             self.assertTrue(all(path for line in paths for path in line.split(":")), dynamic)
             names = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
-            self.assertTrue(all(name.endswith("THINWIRE_0.1") for name in names), names)
+            self.assertTrue(all(re.search(r"THINWIRE_(EXPERIMENTAL_)?0\.1$", name) for name in names), names)
+
+    def test_what_thinwire_h_declares_stays_and_nothing_else(self):
+        names = [line.split()[-1] for line in run("nm", "-D", "--defined-only", self.lib / "libthinwire.so").splitlines()]
+        header = re.sub(r"/\*.*?\*/|#define[^\n]*", " ", (self.prefix / "include/thinwire/thinwire.h").read_text(), flags=re.S)
+        declared = re.findall(r"TW_API\s[^;(]*?(\w+)\s*\(", header)
+        self.assertEqual(sorted(name.split("@@")[0] for name in names if name.endswith("@@THINWIRE_0.1")), sorted(declared))
+        for name in ("thinwire", "thinwire_tcp", "thinwire_sealed", "thinwire_mpi"):
+            text = (self.prefix / f"include/thinwire/{name}.h").read_text()
+            self.assertEqual(set(re.findall(r"#include <thinwire/(\w+)\.h>", text)) - {"thinwire"}, set(), name)
+            self.assertNotIn("EXPERIMENTAL:", text)
 
     def public(self):
         """What the shared library exports."""

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_gossip.h>
 
 #include "support/assert.h"
 

@@ -2,7 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 
 #include "support/assert.h"
 

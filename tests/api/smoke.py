@@ -195,6 +195,7 @@ class SmokeTest(unittest.TestCase):
                     self.assertIn(b"  " + option.name, page.value)
         self.assertIn(call("tw_gossips_is_synchronous", 0), (0, 1))
         self.assertGreater(call("tw_schemes_floor_bytes", 0), 0)
+        self.assertEqual({call("tw_schemes_is_experimental", i) for i in range(call("tw_schemes_count") + 1)}, {0, 1})
         spec = ctypes.create_string_buffer(64)
         call("tw_spec_for_run", b"dgc:density=0.5", 320, ctypes.addressof(spec), len(spec))
         self.assertEqual(spec.value, b"dgc:density=0.5,warmup_steps=16")

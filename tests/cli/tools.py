@@ -7,6 +7,7 @@ from support import PROGRAM, CommandLineTest
 
 import picture
 
+SETTLED = {"allreduce", "bf16", "dgc", "fp16", "powersgd", "qsgd", "topk"}  # docs/abi.md
 CODEC = ("bench", "codec", "--count", 20000, "--codec", "topk")
 STEPS = ("bench", "train", "--batch", 2, "--size", 8, "--steps", 2)
 
@@ -27,9 +28,13 @@ class ToolsTest(CommandLineTest):
                 self.assertIn("standard output", done.stderr)
 
     def listed_schemes(self):
-        """The names in the list: of schemes for gradients, of those for weights, and of methods of local updates."""
-        groups = [group for group in self.output("schemes").split("\n\n") if "\n  " in group]
-        return [[line.split()[0] for line in group.splitlines()[1:]] for group in groups]
+        """The names in the list: of schemes for gradients, those that stay first, of those for weights, and of methods of
+        local updates."""
+        groups = [group.splitlines() for group in self.output("schemes").split("\n\n") if "\n  " in group]
+        self.assertEqual([("experimental" in group[0]) for group in groups], [False, True, True, True])
+        settled, *others = [[line.split()[0] for line in group[1:]] for group in groups]
+        self.assertEqual(set(settled), SETTLED)
+        return settled + others[0], others[1], others[2]
 
     def test_json_goes_to_standard_output_or_to_a_file(self):
         path = self.folder / "figures.json"
@@ -139,6 +144,7 @@ class ToolsTest(CommandLineTest):
         for name in gradients + weights + updates:
             page = self.output("schemes", name)
             self.assertTrue(page.startswith(name))
+            self.assertEqual("(experimental)" in page, name not in SETTLED)
             self.assertEqual("message_kb" in page, name in gradients)
         self.assertIn("pace", self.output("schemes", "adpsgd-fixed"))
         self.assertIn("density", self.output("schemes", "dgc:density=0.1"))

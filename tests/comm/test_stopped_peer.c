@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
 

@@ -9,11 +9,12 @@ import sys
 def main(page, scheme_list, folder):
     text = pathlib.Path(page).read_text().partition("\n## src/compress/schemes/cyclic.c\n")[2]
     blocks = re.findall(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    alone, count = re.subn(r"#define SCHEMES\(X\).*?\n\n", "#define SCHEMES(X) X(cyclic)\n\n",
+    alone, count = re.subn(r"#define (SETTLED|EXPERIMENTAL)\(X\).*?\n\n",
+                           lambda found: f"#define {found[1]}(X) {'X(cyclic)' * (found[1] == 'EXPERIMENTAL')}\n\n",
                            pathlib.Path(scheme_list).read_text(), flags=re.DOTALL)
     pathlib.Path(folder, "cyclic.c").write_text("\n".join(blocks))
     pathlib.Path(folder, "scheme_list.c").write_text(alone)
-    return 0 if blocks and count == 1 else 1
+    return 0 if blocks and count == 2 else 1
 
 
 sys.exit(main(*sys.argv[1:]))

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_by_hand.h>
 
 enum { LOOPBACK_RANKS = 16 };
 

@@ -1,6 +1,7 @@
 /* AdaComp against a second implementation that sorts, and against what must hold of it. */
 #include <math.h>
 #include <stdio.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "support/cmocka.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "support/cmocka.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "support/cmocka.h"

@@ -8,6 +8,7 @@
 #include "loopback.h"
 #include "support/cmocka.h"
 
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 static const double MIB = 1024 * 1024;

@@ -3,6 +3,7 @@
  * workers ended with, and how many bytes they sent. These must be the same on any processor. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "support/cmocka.h"

@@ -2,6 +2,7 @@
  * not destroyed. The deadline is far beyond what ctest allows the whole; in a world, where waiting takes no time, the
  * clock tells. */
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
 
 #include "../comm/group.h"
 #include "memory.h"

@@ -3,6 +3,7 @@
 #include "gossip_players.h"
 
 #include <math.h>
+#include <thinwire/thinwire_gossip.h>
 
 enum { STEPS = 9 };
 

@@ -4,6 +4,8 @@
 
 #include "memory.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 enum { PLAYED = 12, AGREEMENT = 24 /* bytes to each rank that is a power of two away, when a gossip is made */ };
 
 typedef struct play {

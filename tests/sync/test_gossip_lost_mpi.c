@@ -1,5 +1,6 @@
 /* One of several processes is killed in the middle of a gossip, under a launcher that leaves the others alone: they
  * notice its silence, for MPI tells them nothing, go on, and hold the same mean. */
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_mpi.h>
 
 #include "gossip_players.h"

@@ -1,4 +1,5 @@
 /* Gossip between processes: ranks that mpirun started walk, finish, and hold the same mean. */
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_mpi.h>
 
 #include "gossip_players.h"

@@ -1,6 +1,8 @@
 /* How often workers average: about once in the time in which the fastest of them makes a gradient, whoever that is. */
 #include "gossip_world.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 enum { WORKERS = 4 };
 
 /* What a gradient takes, in seconds of virtual time. */

@@ -1,7 +1,7 @@
 /* docs/gossip.md keeps step with the code. */
 #include "options_page.h"
 
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_gossip.h>
 
 static void test_every_option_stands_there_with_its_default(void **state)
 {

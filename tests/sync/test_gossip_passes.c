@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_gossip.h>
 
 #include "support/cmocka.h"
 

@@ -2,6 +2,8 @@
  * it. Time is the world's, and messages take none, so that all counts are exact or bounded by what the rule says. */
 #include "gossip_world.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 enum { WORKERS = 4, STEPS = 20, OVERDUE = 32, HORIZON = 2 * WORKERS + 16 };
 
 typedef struct pause {

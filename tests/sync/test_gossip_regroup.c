@@ -1,6 +1,7 @@
 /* What the ranks of a gossip remember, taken over by groups of other sizes: the mean over the ranks stays, both ends of
  * an edge have the same bits, and no step is lost afterwards. */
 #include <math.h>
+#include <thinwire/thinwire_gossip.h>
 
 #include "gossip_players.h"
 #include "support/assert.h"

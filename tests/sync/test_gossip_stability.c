@@ -4,6 +4,8 @@
 
 #include "half.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 /* ---- the largest stable step ------------------------------------------------------------------------------------- */
 
 enum { WORKERS = 16, STEPS = 400 };

@@ -3,6 +3,8 @@
  * second. */
 #include "gossip_world.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 enum { WORKERS = 16, WIDTH = 64, SLOWED = 5, STEPS = 100, LONG = 200 /* seconds */ };
 
 #define BANDWIDTH (2.0 * (WORKERS - 1) / WORKERS * WIDTH * 4 / 0.2)

@@ -3,6 +3,7 @@
 #include "gossip_players.h"
 
 #include <math.h>
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_sim.h>
 
 #include "channel.h"

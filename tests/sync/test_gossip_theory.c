@@ -3,6 +3,8 @@
  */
 #include "gossip_world.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 #define PI 3.14159265358979323846
 #define NOISE 1e-9 /* of the spread: below, rounding is in what is seen */
 

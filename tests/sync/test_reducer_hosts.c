@@ -12,6 +12,7 @@
 #include "support/cmocka.h"
 #include "wire.h"
 
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_sim.h>
 
 enum { MOST = 24, STEPS = 6, TENSORS = 5, WIDEST = 400, TEXT = 256 };

@@ -3,6 +3,7 @@
 #include "settings.h"
 #include "support.h"
 #include <math.h>
+#include <thinwire/thinwire_gossip.h>
 
 static void assert_in_full(const char *spec, const char *part)
 {

@@ -6,6 +6,7 @@
 #include "toy.h"
 
 #include <math.h>
+#include <thinwire/thinwire_gossip.h>
 
 enum { RANKS = 4 };
 

@@ -29,18 +29,28 @@ static const option_page page = {
     .word_meaning = scheme_word_meaning,
 };
 
-static void print_group(const exchange *way)
+/* Those of one kind, under a heading where there are any. */
+static void print_part(const exchange *way, int experimental)
 {
     const scheme_list *list = &way->schemes;
-    printf("Workers exchange %s%s:\n", list->what, way->replicas || way->side_by_side ? "" : " (gossip)");
-    for (size_t i = 0; i < list->count(); i++) printf("  %-14s %s\n", list->name(i), list->summary(i));
-    printf("\n");
+    size_t shown = 0;
+    for (size_t i = 0; i < list->count(); i++) {
+        if ((!list->is_experimental || list->is_experimental(i)) != experimental) continue;
+        if (shown++ == 0)
+            printf("Workers exchange %s%s%s:\n", list->what, way->replicas || way->side_by_side ? "" : " (gossip)",
+                   experimental ? ", experimental" : "");
+        printf("  %-14s %s\n", list->name(i), list->summary(i));
+    }
+    if (shown) printf("\n");
 }
 
 static void print_list(void)
 {
-    for (size_t i = 0; exchange_at(i); i++) print_group(exchange_at(i));
-    printf("thinwire schemes NAME prints a scheme's options.\n");
+    for (size_t i = 0; exchange_at(i); i++) {
+        print_part(exchange_at(i), 0);
+        print_part(exchange_at(i), 1);
+    }
+    printf("What an experimental one is set by may change with a release. thinwire schemes NAME prints the options.\n");
 }
 
 static tw_status print_page(size_t (*help)(size_t, char *, size_t), size_t index)

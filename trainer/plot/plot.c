@@ -14,11 +14,11 @@ enum {
     CHARACTER = 8,
     LINE = 17,
     UNIT = 9,
-    LEFT = 9,
+    LEFT = 10,
     BOTTOM = 4,
     TOP = 3
 };
-enum { PATH = 4096, LABEL = 160, MOST_LABELS = 64, MOST_MARKS = 30 /* points that are seen as such */ };
+enum { PATH = 4096, LABEL = 160, MOST_LABELS = 64, MOST_MARKS = 30 /* points that are seen as such */, MOST_TICKS = 8 };
 /* Bytes of a curve's name. Longer ones would leave no room to draw. */
 enum { NAME_MOST = 28, NAME_HEAD = 10, NAME_TAIL = 15 };
 
@@ -131,10 +131,38 @@ static void set_axis(FILE *script, char axis, const range *r, const char *label,
     fputc('\n', script);
 }
 
-/* Where the first curve has its points, or where gnuplot likes. */
-static void set_ticks(FILE *script, const plot_panel *panel)
+/* 1, and where there is room 2 and 5, of every so manieth power of ten in the range. */
+static size_t find_marks(const range *r, double marks[MOST_TICKS])
 {
-    fputs("set xtics autofreq\n", script);
+    static const int digits[] = {1, 2, 5};
+    double decades = log10(r->high / r->low);
+    int step = decades > MOST_TICKS - 2 ? (int)ceil(decades / (MOST_TICKS - 2)) : 1;
+    size_t count = 0, digits_used = decades < 1.5 ? 3 : 1;
+    for (int power = (int)floor(log10(r->low)); pow(10, power) <= r->high; power += step)
+        for (size_t d = 0; d < digits_used && count < MOST_TICKS; d++) {
+            marks[count] = digits[d] * pow(10, power);
+            count += marks[count] >= r->low && marks[count] <= r->high;
+        }
+    return count;
+}
+
+/* gnuplot's own choice differs between its versions, and in 6 the numbers touch. */
+static void set_logarithmic_ticks(FILE *script, char axis, const range *r)
+{
+    double marks[MOST_TICKS];
+    size_t count = find_marks(r, marks);
+    if (count == 0) marks[count++] = sqrt(r->low * r->high);
+    fprintf(script, "set %ctics (", axis);
+    for (size_t i = 0; i < count; i++) fprintf(script, "%s%.2g", i ? "," : "", marks[i]);
+    fputs(")\n", script);
+}
+
+/* Where the first curve has its points, or where gnuplot likes. */
+static void set_ticks(FILE *script, const plot_panel *panel, const range *x, const range *y)
+{
+    fputs("set xtics autofreq\nset ytics autofreq\n", script);
+    if (y->logarithmic) set_logarithmic_ticks(script, 'y', y);
+    if (x->logarithmic) set_logarithmic_ticks(script, 'x', x);
     if (!panel->x_at_points) return;
     fputs("set xtics (", script);
     for (size_t i = 0; i < panel->curves[0].count; i++)
@@ -232,8 +260,8 @@ static void write_panel(FILE *script, const char *name, const plot_panel *panel,
     size_t drawn = 0;
     set_text(script, "title", panel->title);
     set_axis(script, 'x', &x, panel->x_label, panel->x_format);
-    set_ticks(script, panel);
     set_axis(script, 'y', &y, panel->y_label, panel->y_format);
+    set_ticks(script, panel, &x, &y);
     fprintf(script, "set lmargin %d\nset rmargin %zu\nset bmargin %d\nset tmargin %d\nunset label\nunset arrow\n", LEFT,
             margin_of(panel), BOTTOM, TOP);
     write_labels(script, panel, &x, &y);

@@ -20,6 +20,7 @@ typedef struct scheme_list {
     size_t (*option_count)(size_t scheme);
     tw_status (*option)(size_t scheme, size_t number, tw_option_info *option);
     size_t (*help)(size_t scheme, char *text, size_t capacity); /* NULL: its name and summary are its page */
+    int (*is_experimental)(size_t scheme);                      /* NULL: each of them is */
     int (*is_synchronous)(size_t scheme); /* whether all workers take a step together; NULL: with each of them */
 } scheme_list;
 

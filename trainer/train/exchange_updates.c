@@ -6,6 +6,7 @@
 #include "tensor_table.h"
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_outer.h>
 
 #define OWN "own/"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
 
 typedef struct weights_way {
     tw_gossip *gossip;            /* between begin and end */

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_by_hand.h>
 
 /* One tensor of the message. */
 typedef struct tw_scheme_tensor {
@@ -148,5 +148,7 @@ static inline int tw_leaves_tensors(const tw_scheme_ops *ops)
 
 /* The library's own schemes, in scheme_list.c; NULL past the end. */
 const tw_scheme_ops *tw_scheme_own_at(size_t index);
+/* Its spec stays what it is; those that stay come first. */
+int tw_scheme_is_settled_at(size_t index);
 
 #endif

@@ -1,38 +1,50 @@
 /* The schemes there are, in the order help shows them. A new one is a file beside this one that defines
- * `const tw_scheme_ops tw_scheme_NAME`, and NAME on a line here. */
+ * `const tw_scheme_ops tw_scheme_NAME`, and NAME on a line of EXPERIMENTAL. Those of SETTLED stay: their names, their
+ * options and what a value does (docs/abi.md). */
 #include "scheme.h"
 
-#define SCHEMES(X)                                                                                                     \
+#define SETTLED(X)                                                                                                     \
     X(allreduce)                                                                                                       \
     X(fp16)                                                                                                            \
     X(bf16)                                                                                                            \
     X(topk)                                                                                                            \
-    X(chunktopk)                                                                                                       \
-    X(pulse)                                                                                                           \
-    X(randomk)                                                                                                         \
-    X(threshold)                                                                                                       \
     X(dgc)                                                                                                             \
+    X(qsgd)                                                                                                            \
+    X(powersgd)
+
+#define EXPERIMENTAL(X)                                                                                                \
     X(dgc_bold)                                                                                                        \
     X(sdagc)                                                                                                           \
     X(sdagc_bold)                                                                                                      \
     X(scalecom)                                                                                                        \
     X(adacomp)                                                                                                         \
-    X(qsgd)                                                                                                            \
-    X(terngrad)                                                                                                        \
+    X(fp8)                                                                                                             \
+    X(natural)                                                                                                         \
+    X(e3m0)                                                                                                            \
     X(sign)                                                                                                            \
     X(onebit)                                                                                                          \
-    X(natural)                                                                                                         \
-    X(fp8)                                                                                                             \
-    X(e3m0)                                                                                                            \
-    X(powersgd)
+    X(terngrad)                                                                                                        \
+    X(chunktopk)                                                                                                       \
+    X(pulse)                                                                                                           \
+    X(randomk)                                                                                                         \
+    X(threshold)
 
 #define DECLARE(name) extern const tw_scheme_ops tw_scheme_##name;
-SCHEMES(DECLARE)
+SETTLED(DECLARE)
+EXPERIMENTAL(DECLARE)
 
 #define POINTER(name) &tw_scheme_##name,
-static const tw_scheme_ops *const schemes[] = {SCHEMES(POINTER)};
+static const tw_scheme_ops *const schemes[] = {SETTLED(POINTER) EXPERIMENTAL(POINTER)};
+
+#define ONE(name) +1
+enum { SETTLED_SCHEMES = 0 SETTLED(ONE) };
 
 const tw_scheme_ops *tw_scheme_own_at(size_t index)
 {
     return index < sizeof schemes / sizeof *schemes ? schemes[index] : NULL;
+}
+
+int tw_scheme_is_settled_at(size_t index)
+{
+    return index < SETTLED_SCHEMES;
 }

@@ -14,6 +14,8 @@
 #include "comm.h"
 #include "method.h"
 
+#include <thinwire/thinwire_outer.h>
+
 #define TW_FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
 
 enum { TW_MOST_FRAGMENTS = 32 };

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 
 typedef struct codec_settings {
     char *codec, *gradients, *plugin, *json;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <thinwire/thinwire_by_hand.h>
 
 enum { REPETITIONS = 9, WARMUP = 3 };
 

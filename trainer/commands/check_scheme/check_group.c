@@ -2,6 +2,7 @@
 #include "error.h"
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 
 const tw_tensor check_table[CHECK_TENSORS] = {{.name = "matrix", .dims = 2, .shape = {12, 12}},
                                               {.name = "bias", .dims = 1, .shape = {5}},

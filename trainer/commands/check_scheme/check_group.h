@@ -3,7 +3,7 @@
 #ifndef TRAINER_CHECK_GROUP_H
 #define TRAINER_CHECK_GROUP_H
 
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_by_hand.h>
 
 enum { CHECK_RANKS = 4, CHECK_TENSORS = 3, CHECK_ELEMENTS = 12 * 12 + 5 + 37 * 41 };
 extern const tw_tensor check_table[CHECK_TENSORS];

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 typedef struct check_settings {

@@ -16,6 +16,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <unistd.h>
 
 typedef struct doctor_settings {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 
 #define MBIT 125000.0 /* bytes */
 

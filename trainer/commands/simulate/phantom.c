@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 
 #define STEP_SIZE 1e-3f /* of a gossip's steps, as a learning rate */
 enum { PLACE = 16 };    /* floats: places are so far apart, for the processor's sake */

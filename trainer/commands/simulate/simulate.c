@@ -13,6 +13,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 
 #define AT(field) offsetof(simulate_settings, field)
 #define TRAIN(field) (offsetof(simulate_settings, train) + offsetof(train_settings, field))

@@ -9,6 +9,8 @@
 #include "spec.h"
 #include "thread.h"
 
+#include <thinwire/thinwire_gossip.h>
+
 #define TW_NO_STOP UINT64_MAX
 #define TW_OVERDUE 32 /* a gradient is, after so many times what one takes */
 

@@ -1,8 +1,11 @@
 /* thinwire.h - train deep networks over thin wires.
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
- * possible. This header is everything a program needs; thinwire_mpi.h adds MPI, thinwire_plugin.h lets others add
- * transports, thinwire_scheme.h schemes, thinwire_sim.h runs many workers under a clock of its own.
+ * possible. This header is what most programs need, and what stays as it is (docs/abi.md).
+ * thinwire_mpi.h, thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody waiting,
+ * thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h let others
+ * add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -25,16 +28,16 @@
  * - Every function that can fail returns a tw_status. Outputs come last and are written only on success.
  *   tw_last_error() then holds one sentence for a person: what was wrong, and what would be right.
  * - A NULL object, a NULL pointer that a call needs, or an index out of range is TW_ERROR_ARGUMENT, and the text names
- *   the argument. Data of 0 bytes may be NULL, and so may what is said to be. Functions that return no status return 0,
- *   or NULL where they return a pointer, or "" where it is said; destroy functions do nothing with NULL. Nothing has
- *   changed then. All headers of thinwire keep this.
+ *   the argument. Data of 0 bytes may be NULL, and so may the arguments whose comment allows it. Functions that return
+ *   no status then return 0, a NULL pointer, or "" if their comment says so; destroy functions do nothing with NULL.
+ *   Nothing has changed then. All headers of thinwire follow these rules.
  * - A struct_size is set to the struct's sizeof by the caller, who may be older or newer than the library: fields that
- *   only one of them knows are zero for the other. 0, or what is no size at all, is TW_ERROR_ARGUMENT.
- * - Structs without a struct_size have room that is reserved instead. It is zero until a later version gives it a
- *   meaning; anything else in it is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, see to that.
- * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive
- *   the reducers on it. Strings and tables passed in are copied unless stated otherwise. Section 7 says what a fork
- * does.
+ *   only one of them knows are zero for the other. A caller who sets one that the library does not know gets
+ *   TW_ERROR_UNSUPPORTED. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
+ * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
+ *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
+ * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive the reducers on it. Strings and
+ *   tables passed in are copied unless stated otherwise. Section 6 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
@@ -143,11 +146,19 @@ TW_API int tw_comm_size(const tw_comm *comm);
 /* "threads", "mpi", or the name a custom transport gave; "" for NULL. */
 TW_API const char *tw_comm_transport(const tw_comm *comm);
 
-/* The longest this rank waits for a peer, in seconds (default 600, must be > 0). When it passes, or a peer is known to
- * be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A peer that leaves or gives up is
- * known to be gone at once; one whose process dies over MPI is not. Time in which this process itself stood still is
- * not counted. Call it before anything runs. */
+/* The longest this rank waits for a peer of which it hears nothing, in seconds (default 600, must be > 0). When it
+ * passes, or a peer is known to be gone, the call returns TW_ERROR_PEER and so does every later call on the comm. A
+ * peer that leaves or gives up is known to be gone at once; one whose process dies over MPI is not. Time in which this
+ * process itself stood still is not counted. Call it before anything runs. */
 TW_API tw_status tw_comm_set_timeout(tw_comm *comm, double seconds);
+
+/* The longest this rank waits for a peer that is there but does something else, such as an evaluation of its own, in
+ * seconds (0, the default: 1800). It counts over sockets, where a peer's communication thread answers whatever its
+ * program does, and every byte that comes from it shows that it lives: a process that is dead or stopped, or whose line
+ * is cut, is lost after the timeout. Over MPI and threads a peer is heard of by its messages alone, so there is one
+ * limit: the timeout, or this one where it is set and longer. One below the timeout counts as the timeout. Call it
+ * before anything runs. */
+TW_API tw_status tw_comm_set_patience(tw_comm *comm, double seconds);
 
 /* Collectives: every rank calls them, in the same order, with the same counts. They may be called while a reducer is
  * exchanging on the same comm, from one thread at a time. Each message carries a checksum: TW_ERROR_PACKET when it does
@@ -177,7 +188,7 @@ TW_API tw_status tw_comm_traffic(const tw_comm *comm, tw_traffic *traffic);
 
 #define TW_MAX_DIMS 8
 
-/* One named tensor of the model. Names are unique, at most 255 bytes; they key saved state. Row-major. */
+/* One named tensor of the model. Names are unique, at most 255 bytes of UTF-8; they key saved state. Row-major. */
 typedef struct tw_tensor {
     const char *name;
     size_t dims;               /* 0 .. TW_MAX_DIMS; 0 is a scalar */
@@ -201,7 +212,7 @@ typedef enum tw_dtype {
 /* Whose memory a pointer points to. This version knows the host's alone. */
 typedef enum tw_memory_kind { TW_MEMORY_HOST = 0 } tw_memory_kind;
 
-/* Elements of a tensor: the product of its shape; 0 for NULL. */
+/* Elements of a tensor: the product of its shape; 0 for NULL, SIZE_MAX where that is too small for it. */
 TW_API size_t tw_tensor_count(const tw_tensor *tensor);
 
 /* What an option of a spec may be set to. */
@@ -280,15 +291,16 @@ typedef struct tw_gradient {
     tw_memory_kind memory; /* of data: the host's. Any other, or a stream, is TW_ERROR_UNSUPPORTED */
     void *stream;          /* none: NULL */
     /* 1: this rank has no gradient for the tensor in this step (an unused layer or expert, a rank that ran out of
-     * data), and what stands in data is not looked at. The rank adds nothing to the sum, which is still divided by the
-     * number of ranks, and receives the mean. All that it remembers for the tensor stays as it is, neither sent nor
-     * faded. For a tensor that is absent on all ranks the mean is 0 and nothing is lost, so it need not be applied. */
+     * data). What stands in data is not looked at; the mean goes there, so it is not NULL. The rank adds nothing to the
+     * sum, which is still divided by the number of ranks, and receives the mean. All that it remembers for the tensor
+     * stays as it is, neither sent nor faded. For a tensor that is absent on all ranks the mean is 0 and nothing is
+     * lost, so it need not be applied. */
     int absent;
     /* Asked before anything of the gradient is touched, with `context`: above 0 once it is there, 0 as long as it is
      * not, below 0 when it never will be. It is how a copy from a device or an event is waited for without a thread of
      * the caller's: from an exchange thread (from wait with overlap=off), after naps that grow to two milliseconds, and
      * no more once it has said yes. It must not call thinwire on this reducer or its comm. The messages behind wait,
-     * too. Below 0, or after the comm's timeout, wait returns TW_ERROR_SYSTEM, and the reducer is finished. */
+     * too. Below 0, or after the comm's patience, wait returns TW_ERROR_SYSTEM, and the reducer is finished. */
     int (*ready)(void *context);
     void *context;
 } tw_gradient;
@@ -311,7 +323,7 @@ TW_API tw_status tw_reducer_wait(tw_reducer *reducer);
  * ended, with TW_OK or TW_SKIPPED, and 0 when the time was over first: TW_OK, the step goes on, and nothing may happen
  * to it but another wait. An interpreter calls it in a loop and heeds its signals between. With overlap=off the
  * caller's thread does the work, and the clock is looked at when a message is over: a call then takes one message at
- * least, which may wait for peers up to the comm's timeout. TW_ERROR_ARGUMENT for seconds below 0 or NaN. */
+ * least, which may wait for peers up to the comm's patience. TW_ERROR_ARGUMENT for seconds below 0 or NaN. */
 TW_API tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done);
 
 /* Waits for one tensor, for at most about `seconds`: *done becomes 1 when its mean is in its buffer, and nobody touches
@@ -323,7 +335,8 @@ TW_API tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *d
 TW_API tw_status tw_reducer_wait_tensor(tw_reducer *reducer, size_t index, double seconds, int *done);
 
 /* Tells the learning rate of the step to come, before its first submit; whenever it changes is enough. A scheme may
- * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds.
+ * need it to keep what it holds back to the rate it was computed under (sdagc does); nobody else minds. At 0 what is
+ * held back stays as it is, until a rate above 0 is compared with the last that was.
  * TW_ERROR_ARGUMENT unless it is finite and not negative, TW_ERROR_ORDER while a step is under way. */
 TW_API tw_status tw_reducer_set_rate(tw_reducer *reducer, float rate);
 
@@ -377,104 +390,7 @@ TW_API const char *tw_reducer_plan(const tw_reducer *reducer, size_t index);
 TW_API uint64_t tw_reducer_state_bytes(const tw_reducer *reducer);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 4. Gossip: decentralised agreement on weights, in which nobody waits for a slower one
- * ------------------------------------------------------------------------------------------------------------- */
-
-/* Where a reducer makes all workers take the same step, a gossip lets each worker walk by itself and draws the workers
- * together by averaging weights between a few of them at a time, on a communication thread of its own:
- *
- *     tw_gossip_create(comm, "adpsgd-random", table, count, weights, &gossip);
- *     for (;;) {
- *         tw_gossip_read(gossip, weights);           // the weights as they are now
- *         ... gradient at these weights; optimiser, with its momentum, gives a step: -learning_rate * direction
- *         tw_gossip_add(gossip, steps);              // weights += step; never lost, whatever is averaged meanwhile
- *     }
- *     tw_gossip_finish(gossip, weights);             // the consensus: the mean over all workers
- *
- * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
- * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
- * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which
- * overlaps with the computation between read and add; in these every rank must add as often as the others.
- *
- * Lost ranks. In a synchronous scheme, and with survive=off, a rank that is lost ends the gossip of the others:
- * TW_ERROR_PEER, as everywhere. The asynchronous schemes go on without it (survive=on, the default: where nobody waits
- * for a slow rank, nobody should fall with a lost one). A rank is lost when the transport says that it is gone, when it
- * leaves its gossip before finish, or when its communication thread, in whose way a computation never is, has been
- * silent for the comm's timeout. The others agree on who is lost, average among themselves from then on, and get the
- * mean of themselves from finish. What is lost is the lost rank's distance from them: of its weights nothing is kept
- * but what it has given in averaging. Those that go on are always more than half of those that were there before, or
- * half with the lowest rank among them, so that the two halves of a broken network never both do: the others get
- * TW_ERROR_PEER, and so does a rank that was given up and comes back. */
-typedef struct tw_gossip tw_gossip;
-
-/* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
- * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
- * "scheme:option=value,..."; tw_gossips_count() and its kin list them.
- *
- * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then
- * a collective of the host, which averages the steps of its members; all of them read the same bits, and one of them
- * talks to the other hosts. Members may call finish at different times. load_state is a collective of the host too. */
-TW_API tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
-                                  const float *const *weights, tw_gossip **gossip);
-/* Frees. Before finish it leaves without an agreement: an exchange under way is waited for, at most until the deadline,
- * and the others go on without this rank, or get TW_ERROR_PEER when it destroys its comm, or at their deadline. */
-TW_API void tw_gossip_destroy(tw_gossip *gossip);
-
-/* These four return TW_ERROR_PEER or TW_ERROR_PACKET when the communication thread has met that, TW_ERROR_NONFINITE
- * when it found weights, its own or a partner's, that are not finite any more. The gossip is then finished, and so is
- * the comm, as with a reducer; destroy both. After finish they return TW_ERROR_ORDER. */
-
-/* Copies the weights out, all of one moment. */
-TW_API tw_status tw_gossip_read(tw_gossip *gossip, float *const *weights);
-/* weights += steps. If a step holds NaN or infinity it is not added, since it would spread: TW_SKIPPED, and the gossip
- * goes on; for a synchronous scheme the step then counts as zero. */
-TW_API tw_status tw_gossip_add(tw_gossip *gossip, const float *const *steps);
-/* The two in one, for an optimiser that updates weights in place: `weights` hold what the last read or step gave, moved
- * by the caller's own step, and receive the weights as they are with that step in them. It is an add of the difference,
- * and a read; the library keeps what it gave last. A difference that is NaN or infinite is not added: TW_SKIPPED, and
- * `weights` receive the weights without it. TW_ERROR_ORDER before the first read, and where tw_gossip_add was called: a
- * gossip's steps come one way or the other, on this rank. */
-TW_API tw_status tw_gossip_step(tw_gossip *gossip, float *const *weights);
-/* Ends the gossip, as a collective: waits until every rank that is not lost has called it, answering the others
- * meanwhile, then gives the mean of all these ranks' weights, the same bits on every one. */
-TW_API tw_status tw_gossip_finish(tw_gossip *gossip, float *const *weights);
-
-/* After a finish with survive=on: makes a comm of those that finished, numbered anew in order of rank. It takes the
- * place of the comm the gossip was made on, whose collectives would wait for ranks that were lost, and whose messages
- * could meet its own: that one is of no more use, but must outlive this one. A collective: all that finished call it,
- * or none. (Whoever is lost after finish ends the new comm as it does any.) TW_ERROR_ORDER at any other time, and the
- * second time. */
-TW_API tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors);
-
-/* Counts since create. Set struct_size = sizeof(tw_gossip_counts) before the call. */
-typedef struct tw_gossip_counts {
-    size_t struct_size;
-    uint64_t steps;         /* added */
-    uint64_t steps_skipped; /* TW_SKIPPED */
-    uint64_t rounds;        /* of averaging this rank took part in */
-    uint64_t bytes_sent;    /* for this gossip, counted in the transport */
-    uint64_t bytes_received;
-    uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
-    double seconds_exchange; /* on the wire and waiting for peers, on the communication thread */
-    double seconds_wait;     /* that read, add and finish blocked their caller */
-    double last_distance;    /* L2 distance to the partners' weights (their mean) in the last round: how far apart */
-    uint64_t ranks_lost;     /* whom this rank and the others go on without: see survive=on */
-    uint64_t lowest_rank;    /* of those that go on */
-} tw_gossip_counts;
-TW_API tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stats);
-
-/* The gossip schemes of this library, as tw_schemes_count and its kin. */
-TW_API size_t tw_gossips_count(void);
-TW_API const char *tw_gossips_name(size_t index);
-TW_API const char *tw_gossips_summary(size_t index);
-TW_API size_t tw_gossips_option_count(size_t index);
-TW_API tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option);
-TW_API size_t tw_gossips_help(size_t index, char *text, size_t capacity);
-/* 1 for a scheme in which every rank must add as often as the others. */
-TW_API int tw_gossips_is_synchronous(size_t index);
-
-/* ---------------------------------------------------------------------------------------------------------------
- * 5. State: named tensors, kept without loss
+ * 4. State: named tensors, kept without loss
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* A set of named tensors and text entries: what a scheme remembers, or a whole checkpoint. On disk it is a safetensors
@@ -556,7 +472,8 @@ typedef tw_status (*tw_state_visit)(void *context, const tw_remembered *entry);
  * can no longer be taken back. */
 TW_API tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context);
 
-/* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. */
+/* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. NULL: it is
+ * lost, with the machine that it was on, say. */
 typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **state);
 /* What a reducer's rank `rank` of `size` goes on with where `old_size` ranks have saved their states: puts into
  * `state`, under `prefix`, what load then takes; the old states have the same prefix. Nobody need be there: spec and
@@ -565,7 +482,9 @@ typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **s
  * where one number is a power of two times the other and nothing is denormal. What is the same on all ranks is copied;
  * what is a rank's own comes from the first old rank that lies there. As many ranks as before have exactly what they
  * had. `source` is asked for rank 0 and for those whose part this rank takes over, in order, and with per_host for the
- * first ranks of hosts alone. TW_ERROR_STATE says which old rank's state does not fit and where: what load refuses,
+ * first ranks of hosts alone. Where a state is lost, what was held back there is dropped, and the new rank in its place
+ * has only what is the same on all ranks; of rank 0's place the next ones are asked, and with none at all the call is
+ * TW_ERROR_ARGUMENT. TW_ERROR_STATE says which old rank's state does not fit and where: what load refuses,
  * what should be the same on all ranks and is not, and what has no place in the new group: when a tensor that was
  * compressed before travels exactly in the new group and nothing of it may be held back, or when a sum is too large to
  * be loaded. Nothing is put into `state` then. What source returns is passed on. */
@@ -573,135 +492,17 @@ TW_API tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *ten
                                           tw_state_source source, void *context, int rank, int size, const char *prefix,
                                           tw_state *state);
 
-/* Copies what this rank's side of the gossip remembers into or out of a state: its own weights, which differ from the
- * others', and what a scheme holds back. load comes before the first read, add or finish (else TW_ERROR_ORDER).
- * A synchronous gossip whose ranks saved after the same step continues bit for bit. An asynchronous one continues from
- * weights of about one moment: what was on its way between two ranks may be in one file and not in the other, so their
- * mean is that of the run only to the size of one round's correction. Where it has to be exact: finish, save the
- * consensus, and create again from it. */
-TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
-TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
-/* Shows all that save would copy, where it lies. The communication thread works on it, too: it waits until the visit is
- * over, and the pointers are good for no longer. `visit` may not call the gossip. */
-TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
-/* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
- * Its weights are the mean of those old ranks' that lie where it lies, each by what they have in common, so that the
- * mean over the ranks stays, to the rounding of fp32; so is what else is a rank's own. What it keeps of its neighbours'
- * has the same bits as theirs. */
-TW_API tw_status tw_gossip_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
-                                         tw_state_source source, void *context, int rank, int size, const char *prefix,
-                                         tw_state *state);
-
 /* ---------------------------------------------------------------------------------------------------------------
- * 6. Schemes by hand: for programs that have their own collectives
+ * 5. The schemes there are
  * ------------------------------------------------------------------------------------------------------------- */
-
-/* One message's worth of tensors, and the little protocol that agrees on them. A reducer does exactly this:
- *
- *     tw_scheme_begin(scheme, gradients, norm);
- *     tw_round round = {0};                                     // all of it is zero before the first next
- *     while (tw_scheme_next(scheme, &round) == TW_OK && round.kind != TW_ROUND_DONE)
- *         ... do what the round says, on every rank ...
- *
- * When tw_scheme_next fails otherwise than by an argument (TW_ERROR_PACKET: a packet is damaged), the ranks no longer
- * agree: destroy the scheme. */
-typedef struct tw_scheme tw_scheme;
-
-typedef enum tw_round_kind {
-    TW_ROUND_DONE = 0,      /* the mean is in the gradient buffers; `skipped` tells whether it may be applied */
-    TW_ROUND_ALLGATHER = 1, /* give every rank's packet to every rank */
-    TW_ROUND_ALLREDUCE = 2, /* sum `values` over the ranks, in place: in fp32, in rank order, then rounded to dtype */
-    TW_ROUND_BROADCAST = 3, /* give `root`'s packet to every rank */
-    TW_ROUND_ALLTOALL = 4   /* give rank r the packet that is meant for it: each rank has one for every rank */
-} tw_round_kind;
-
-typedef struct tw_round {
-    tw_round_kind kind;
-    int skipped;      /* DONE: 1 when some rank's gradient, or the sum, was not finite: see tw_reducer_wait */
-    int root;         /* BROADCAST */
-    const void *data; /* ALLGATHER, and BROADCAST on the root: this rank's packet */
-    size_t size;      /* its bytes */
-    size_t capacity;  /* ALLGATHER, BROADCAST, ALLTOALL: no packet of this round is larger; the same on all ranks */
-    void *values;     /* ALLREDUCE */
-    size_t count;     /* ALLREDUCE: values */
-    tw_dtype dtype;   /* ALLREDUCE: TW_F32, TW_F16 or TW_BF16 */
-    /* Filled in by the caller before the following tw_scheme_next: ALLGATHER every rank's packet in rank order (its own
-     * included), BROADCAST the root's packet as entry 0. They must stay until that call returns, and it sets both to
-     * NULL. When they are NULL it is TW_ERROR_ARGUMENT, and the round can still be answered.
-     * ALLTOALL goes both ways. The scheme has set packets[r] and sizes[r] to what goes to rank r; both arrays and the
-     * packets are its own, and stay until the following tw_scheme_next. The caller answers with arrays of his own:
-     * packets[r] and sizes[r] are what rank r had for this rank, and entry [rank], which need not be copied, is what
-     * the scheme had there. When the scheme's own array of packets is still there, the round was not answered: that is
-     * TW_ERROR_ARGUMENT, too. */
-    const void *const *packets;
-    const size_t *sizes;
-    /* Where data, values and packets lie, and on what stream they become ready: host memory, and none. Another memory,
-     * or a stream, is TW_ERROR_UNSUPPORTED. */
-    tw_memory_kind memory;
-    void *stream;
-    void *reserved[2]; /* NULL */
-} tw_round;
-
-/* Makes rank `rank`'s side of a scheme for a group of `size`. */
-TW_API tw_status tw_scheme_create(const char *spec, const tw_tensor *tensors, size_t count, int rank, int size,
-                                  tw_scheme **scheme);
-TW_API void tw_scheme_destroy(tw_scheme *scheme);
-/* Tells the learning rate of the steps to come, as tw_reducer_set_rate does. */
-TW_API tw_status tw_scheme_set_rate(tw_scheme *scheme, float rate);
-/* A rate for each tensor, and what gradients are multiplied by, as the reducer's calls of these names tell them. */
-TW_API tw_status tw_scheme_set_rates(tw_scheme *scheme, const float *rates);
-TW_API tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale);
-/* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
- * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
- * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
- * 1e33 or no number skips the step. (topk, threshold, dgc and sdagc without clip look at the gradients anyway, in their
- * own pass: for them a negative value costs least.) */
-TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
-/* The same for a rank that has no gradient for some tensors: where absent[i] is not 0, what stands in gradients[i] is
- * not looked at, and it receives the mean all the same. See tw_gradient. `absent` may be NULL: none is. */
-TW_API tw_status tw_scheme_begin_without(tw_scheme *scheme, float *const *gradients, const unsigned char *absent,
-                                         double norm);
-TW_API tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round);
-/* After DONE, before the next begin and before the state is saved (else TW_ERROR_ORDER): takes the step back because
- * another message of the same step was skipped. What was sent returns to the residual and is sent later; for tensors
- * that travel as fp32 the step is dropped. Does nothing when there is no step to take back (none yet, or it was skipped
- * or taken back already). */
-TW_API tw_status tw_scheme_revert(tw_scheme *scheme);
-/* Copies all that the scheme remembers on this rank into or out of a state, as tw_reducer_save_state does for a
- * reducer: the entries are called prefix, kind, "/" and the tensor's name. Between steps only. A step that was saved
- * can no longer be taken back; a load that is refused changes nothing, not even that. */
-TW_API tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *state);
-TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
-/* Shows it, as tw_reducer_visit_state; the pointers stay until the next begin. As after a save, the last step can no
- * longer be taken back. */
-TW_API tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context);
-/* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
-TW_API double tw_scheme_clip(const tw_scheme *scheme);
-/* The momentum it applies itself, what happens to tensor `index`, and the bytes that it remembers on this rank: as
- * tw_reducer_momentum, tw_reducer_plan and tw_reducer_state_bytes. */
-TW_API float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
-TW_API const char *tw_scheme_plan(const tw_scheme *scheme, size_t index);
-TW_API uint64_t tw_scheme_state_bytes(const tw_scheme *scheme);
-
-/* What this rank's side of the last step weighed. Set struct_size = sizeof(tw_cost) before the call. */
-typedef struct tw_cost {
-    size_t struct_size;
-    int warmup;             /* the step was part of the scheme's warm-up */
-    uint64_t elements_sent; /* of compressed tensors */
-    uint64_t packet_bytes;  /* that carried them, headers included */
-    uint64_t index_bytes;   /* of these, that said which elements they were */
-    uint64_t exact_bytes;   /* that carried the tensors that are not compressed */
-} tw_cost;
-TW_API tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost);
-
-/* Bytes of memory an element that scheme `index` cannot avoid touching when it compresses (DGC: momentum and residual
- * read and written, gradient read: 20). Its speed limit is streaming as many. */
-TW_API unsigned tw_schemes_floor_bytes(size_t index);
 
 /* The schemes of this library: names and one-line summaries. */
 TW_API size_t tw_schemes_count(void);
 TW_API const char *tw_schemes_name(size_t index);
 TW_API const char *tw_schemes_summary(size_t index);
+/* 1: what a spec of it says may still change with a release, as what gossips and outer loops take may. 0: its name, its
+ * options and what a value does stay as they are (docs/abi.md). Those that stay come first. */
+TW_API int tw_schemes_is_experimental(size_t index);
 /* Their options, those that schemes have in common behind a scheme's own. TW_ERROR_ARGUMENT unless number <
  * tw_schemes_option_count(index). */
 TW_API size_t tw_schemes_option_count(size_t index);
@@ -709,9 +510,14 @@ TW_API tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *
 /* The same as a page of text. Writes it for scheme `index` into text (always terminated; may be NULL); returns the
  * length it wanted, as snprintf does. */
 TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
+/* The spec as it suits a run of `steps` steps: what follows from the run's length, and the spec does not say, is
+ * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc and sdagc have such options,
+ * whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one too. Writes it into text
+ * (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
+TW_API size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 7. The process: its memory, what it is told, and its children
+ * 6. The process: its memory, what it is told, and its children
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* Where the library's memory comes from. Both functions may be called from several threads at once. `alignment` is a

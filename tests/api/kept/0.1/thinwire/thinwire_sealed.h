@@ -24,11 +24,12 @@ extern "C" {
 
 /* A program that opens its transport by name needs no more than tw_comm_open("sealed", &comm): the environment then
  * says which transport to open and seal (THINWIRE_SEAL_OVER=mpi), and where the key is (THINWIRE_KEY_FILE, as for
- * tw_seal_read_key). THINWIRE_SEAL_SECONDS, where it is set, becomes the timeout. */
+ * tw_seal_read_key). THINWIRE_SEAL_SECONDS, where it is set, becomes the timeout. To open the transport that
+ * THINWIRE_SEAL_OVER names by itself is TW_ERROR_ARGUMENT, because nothing would be sealed then. */
 
 /* Makes a comm of the ranks of `inner`, and seals what goes between them. A collective: every rank calls it, before
  * anything else is done with inner. `key` is the same on all ranks, key_bytes of it (16 to 4096), random, and a secret;
- * it is not kept. The new comm has inner's rank, size, timeout and transport's name.
+ * it is not kept. The new comm has inner's rank, size, timeout, patience and transport's name.
  *
  * inner is the sealed comm's from here on, and is destroyed with it, or in this call when it fails (except where inner
  * is NULL): TW_ERROR_PACKET when another rank does not know the key, or somebody stands in between: every rank gets it,
@@ -41,10 +42,10 @@ extern "C" {
  * tw_comm_traffic counts n, as ever. */
 TW_API tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm);
 
-/* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable; or a line
- * of text of 20 to 4096 characters, which is hashed slowly (Argon2id), so that guessing texts is slow. *exposed (may be
- * NULL) becomes 1 if others than its owner may read the file. TW_ERROR_IO if it cannot be read, TW_ERROR_FORMAT if it
- * is neither, TW_ERROR_MEMORY: hashing takes 64 MiB. */
+/* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable, or alike;
+ * or a line of text of 20 to 4096 characters, which is hashed slowly (Argon2id), so that guessing texts is slow.
+ * *exposed (may be NULL) becomes 1 if others than its owner may read the file. TW_ERROR_IO if it cannot be read, as a
+ * pipe that nobody writes to, TW_ERROR_FORMAT if it is neither, TW_ERROR_MEMORY: hashing takes 64 MiB. */
 TW_API tw_status tw_seal_read_key(const char *path, unsigned char key[TW_SEAL_KEY_BYTES], int *exposed);
 
 #ifdef __cplusplus

@@ -1,0 +1,126 @@
+/* thinwire_outer.h - many local steps, then one meeting.
+ *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md). */
+#ifndef THINWIRE_OUTER_H
+#define THINWIRE_OUTER_H
+
+#include <thinwire/thinwire.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a reducer makes the workers agree in every step, an outer loop lets each take `every` steps of its own, with
+ * any optimiser, and only then do they exchange what these steps came to: theta - weights, the pseudo-gradient, which
+ * points uphill as a gradient does. The mean of it is the gradient of an outer optimiser on the shared weights, theta.
+ * (DiLoCo; Douillard et al. 2023, arXiv 2311.08105.)
+ *
+ *     tw_outer_create(comm, "diloco:every=50", table, count, &outer);
+ *     tw_outer_begin(outer, weights);                // rank 0's weights, on every rank
+ *     for (;;) {
+ *         ... gradient of this worker's own batch; its optimiser changes `weights` in place
+ *         tw_outer_step(outer, weights, &event);     // once in `every` steps they become the shared ones
+ *     }
+ *     tw_outer_finish(outer, weights);               // the shared weights, on every rank
+ *
+ * theta and its momentum have the same bits on all ranks after every round: each rank makes them from the same mean,
+ * and a digest of them goes with the next round. The optimiser's own state, the data and the random numbers are a
+ * worker's own; the outer loop does not touch them. What is evaluated and kept is theta: tw_outer_read.
+ *
+ * Rounds are counted by all ranks together. A rank that has taken its steps waits for the others', so ranks may skip
+ * steps, or have fewer of them: one that is at its end calls finish, and takes part in the others' rounds with nothing
+ * of its own until all have. A round to which nobody gives anything is none. */
+typedef struct tw_outer tw_outer;
+
+/* A collective, with the same promises as tw_reducer_create. The spec is "method:option=value,..."; tw_outers_count()
+ * and its kin list the methods. `exchange` is the scheme that carries the pseudo-gradients, any that tw_reducer_create
+ * takes and that applies no momentum of its own; its options may stand beside the method's:
+ * "diloco:every=50,exchange=topk,density=0.01". per_host=G is such an option: the mean inside a host is exact. */
+TW_API tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                 tw_outer **outer);
+/* Frees. Before finish the others get TW_ERROR_PEER when this rank destroys its comm, or at their deadline. */
+TW_API void tw_outer_destroy(tw_outer *outer);
+
+/* A collective. theta, and `weights` on every rank, become rank 0's weights. After a load on all ranks (TW_ERROR_STATE
+ * unless on all or none, or if the states are of different moments) theta is what was loaded, and `weights` stay: they
+ * are this worker's, as it had them when it saved. After finish it may begin again; the momentum goes on. */
+TW_API tw_status tw_outer_begin(tw_outer *outer, float *const *weights);
+
+typedef enum tw_outer_event {
+    TW_OUTER_NOTHING = 0, /* the weights are as they were */
+    TW_OUTER_STARTED = 1, /* likewise; a round is under way, and is applied `delay` steps later */
+    TW_OUTER_APPLIED = 2  /* the weights have changed, of one fragment or all */
+} tw_outer_event;
+/* After each step of this worker's optimiser, with weights[i] where tensor i stands. When a round is due it is taken
+ * part in, and others may be waited for. NaN or infinity in what this rank would give stays here: the round is the
+ * others', and this rank's weights become theta. TW_ERROR_STATE, naming the tensor, when theta differs between ranks.
+ * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the comm. */
+TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
+
+/* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the
+ * library does not reach, or have another type. 0 before begin. */
+TW_API int tw_outer_is_due(const tw_outer *outer);
+
+/* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
+ * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
+ * 1e9; with a delay TW_ERROR_UNSUPPORTED unless it is 0 or 1, as parts are sent before weights are known. */
+TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
+
+/* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */
+TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);
+/* Ends the loop, as a collective: what was done since the last round is given, the others' rounds are taken part in
+ * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost,
+ * since some rank's part or the sum was too large for the exchange. */
+TW_API tw_status tw_outer_finish(tw_outer *outer, float *const *weights);
+
+/* What carries tensor `index`: as tw_reducer_plan. */
+TW_API const char *tw_outer_plan(const tw_outer *outer, size_t index);
+
+/* Counts since create, of this rank. Set struct_size = sizeof(tw_outer_counts) before the call. */
+typedef struct tw_outer_counts {
+    size_t struct_size;
+    uint64_t steps;          /* of this rank's optimiser */
+    uint64_t rounds;         /* ended, of any fragment; those of a state that was loaded come first */
+    uint64_t rounds_empty;   /* of them, that changed nothing: nobody gave anything, or their sum was not finite */
+    uint64_t offers_dropped; /* that this rank did not give, for NaN or infinity */
+    uint64_t bytes_sent;     /* in rounds, counted in the transport */
+    uint64_t bytes_received; /* likewise */
+    uint64_t bytes_between;  /* of bytes_sent, to other hosts: see per_host */
+    uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
+    uint64_t elements_sent;  /* these six as a reducer's, of whom a round is a step */
+    uint64_t elements_total;
+    uint64_t compressed_fp32;
+    uint64_t compressed_packet;
+    uint64_t message_fp32;
+    uint64_t message_packet;
+    double seconds_codec, seconds_exchange; /* as a reducer's */
+    double seconds_wait;                    /* that step and finish blocked their caller in rounds */
+    double cosine; /* of the last mean with the momentum before it; without momentum, with the mean before. Negative in
+                    * many rounds: the outer step is too long */
+} tw_outer_counts;
+TW_API tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats);
+
+/* The methods of this library, as tw_schemes_count and its kin. */
+TW_API size_t tw_outers_count(void);
+TW_API const char *tw_outers_name(size_t index);
+TW_API const char *tw_outers_summary(size_t index);
+TW_API size_t tw_outers_option_count(size_t index);
+TW_API tw_status tw_outers_option(size_t index, size_t number, tw_option_info *option);
+TW_API size_t tw_outers_help(size_t index, char *text, size_t capacity);
+
+/* Copies all that the outer loop remembers on this rank but its weights, which are the caller's to save: theta, its
+ * momentum, the count of rounds, what the exchange holds back. A round that is under way is waited for (a collective
+ * then), and kept for its step: so a run that loads goes on with the bits of one that did not stop. load comes before
+ * begin (else TW_ERROR_ORDER), and changes nothing when it fails. */
+TW_API tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state);
+TW_API tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state);
+/* As tw_reducer_regroup_state. What is shared is anybody's; a rank of the new group begins with its weights at theta,
+ * which the caller sees to. */
+TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                        tw_state_source source, void *context, int rank, int size, const char *prefix,
+                                        tw_state *state);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
