@@ -127,7 +127,6 @@ LEFT_OUT ?= slow
 SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE
 
 # Libraries without frame pointers need the slow unwinder, or lsan.supp does not see who allocated.
-asan: export ASAN_OPTIONS = fast_unwind_on_malloc=0
 asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: deps-dev

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -743,7 +744,61 @@ def told(rank, size):
 # ---- tests --------------------------------------------------------------------------------------------------------
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def apart(rank, size, port):
+    """The same run over a process group, and then over a meeting point, where the process group is gone."""
+    import torch.distributed as dist
+    ended = []
+    for joined in (False, True):
+        model = text_model()
+        model.register_buffer("seen", torch.tensor([float(rank + 1)]))
+        optimiser = adamw(model)
+        more = {"join": f"127.0.0.1:{port}", "workers": size} if joined else {}
+        if joined:
+            dist.destroy_process_group()
+        with looped(model, optimiser, "diloco:every=4", **more) as outer:
+            number, part = outer.rank, list(outer.shard(range(7)))
+            go_on(model, optimiser, outer, number, range(6))  # ranks are given by who comes first
+            with outer.averaged() as there:
+                seen = float(there.seen)
+            go_on(model, optimiser, outer, number, range(6, 9))
+            outer.finish()
+        ended.append((number, part, seen, bits(model)))
+    refused = {}
+    for name, words in {"half": {"join": "127.0.0.1:1"}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
+                        "no group": {}, "no key": {"join": "127.0.0.1:1", "workers": 2, "transport": thinwire.Tcp(seal=True)}}.items():
+        try:
+            looped(model, optimiser, "local:every=2", **words)
+        except thinwire.Error as error:
+            refused[name] = str(error)
+    try:  # one alone has another model
+        other = nn.Linear(3, 2 + rank)
+        looped(other, adamw(other), "local:every=2", join=f"127.0.0.1:{port}", workers=size)
+    except thinwire.Error as error:
+        refused["unlike"] = str(error)
+    dist.init_process_group("gloo", init_method=f"file://{ranks.FOLDER}/again", rank=rank, world_size=size)
+    return ended, refused
+
+
 class OuterTest(unittest.TestCase):
+    def test_programs_that_know_nothing_of_each_other_meet_and_have_the_same_bits(self):
+        results = ranks.on_ranks(2, apart, free_port())
+        parts = []
+        for (grouped, joined), refused in results:
+            self.assertTrue(same(grouped[3], joined[3]))
+            self.assertTrue(same(joined[3], results[0][0][1][3]))
+            self.assertEqual((grouped[2], joined[2]), (1.0, results[0][0][1][2]))  # with join, that of who came first
+            parts += joined[1]
+            for name, text in {"half": "give both or neither", "both": "nor another transport=", "no key": "wants key=",
+                               "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of ("}.items():
+                self.assertIn(text, refused[name])
+        self.assertEqual(sorted(parts), list(range(7)))
+
     def test_diloco_with_adamw_is_that_of_plain_torch(self):
         results = ranks.on_ranks(RANKS, both_trained, "diloco:every=4", 16)
         for tied in (False, True):

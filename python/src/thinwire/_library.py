@@ -98,6 +98,8 @@ FUNCTIONS = {
     "tw_comm_set_timeout": (Status, c_void_p, c_double),
     "tw_comm_set_patience": (Status, c_void_p, c_double),
     "tw_comm_barrier": (Status, c_void_p),
+    "tw_comm_broadcast": (Status, c_void_p, c_int, c_void_p, c_size_t),
+    "tw_comm_allgather": (Status, c_void_p, c_void_p, c_size_t, c_void_p),
     "tw_comm_traffic": (Status, c_void_p, POINTER(Traffic)),
     "tw_schemes_count": (c_size_t,),
     "tw_schemes_name": (c_char_p, c_size_t),
@@ -164,6 +166,7 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
     "tw_tcp_address": (c_char_p, c_void_p),
     "tw_tcp_connect": (Status, c_void_p, c_int, c_int, POINTER(c_char_p), c_double, POINTER(c_void_p)),
     "tw_tcp_destroy": (None, c_void_p),
+    "tw_tcp_join": (Status, c_char_p, c_int, c_int, POINTER(TcpOptions), c_double, POINTER(c_void_p)),
 }
 
 SEALED_FUNCTIONS = {  # of libthinwire_sealed

@@ -1,10 +1,15 @@
 """Who takes part: a group of ranks."""
 
 import ctypes
-from typing import Dict, List
+import threading
+from typing import Callable, Dict, List, TypeVar
 
 from ._library import Traffic, library
 from ._owned import Owned
+from .errors import Error
+
+LARGEST = 1 << 30  # bytes that a rank may have for the others
+Result = TypeVar("Result")
 
 
 class Comm(Owned):
@@ -55,6 +60,51 @@ class Comm(Owned):
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
         library.tw_comm_barrier(self._handle)
+
+    def allgather(self, data: bytes) -> List[bytes]:
+        """A collective: what each rank has for the others, in order of rank, of any size up to a gibibyte."""
+        sizes = [int.from_bytes(size, "little") for size in self._allgather_alike(len(data).to_bytes(8, "little"))]
+        for rank, size in enumerate(sizes):
+            if size > LARGEST:
+                raise Error(f"rank {rank} has {size} bytes for the others; want at most {LARGEST}")
+        rows = self._allgather_alike(data.ljust(max(sizes), b"\0"))
+        return [row[:size] for row, size in zip(rows, sizes)]
+
+    def _allgather_alike(self, data: bytes) -> List[bytes]:
+        there = ctypes.create_string_buffer(max(1, len(data) * self.size))
+        self.waited(lambda: library.tw_comm_allgather(self._handle, data, len(data), there))
+        return [there.raw[rank * len(data):][:len(data)] for rank in range(self.size)]
+
+    def broadcast(self, root: int, address: int, size: int) -> None:
+        """A collective: the `size` bytes at the address become those of rank `root`."""
+        self.waited(lambda: library.tw_comm_broadcast(self._handle, root, address, size))
+
+    def waited(self, call: Callable[[], Result]) -> Result:
+        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the
+        wait of all."""
+        results: List[Result] = []
+        failures: List[BaseException] = []
+        over = threading.Event()
+
+        def act() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:
+                failures.append(error)
+            over.set()
+
+        thread = threading.Thread(target=act, name="thinwire")
+        try:
+            thread.start()
+            over.wait()
+        except BaseException:  # Ctrl-C may come while the thread starts, too
+            self.leave()
+            if thread in threading.enumerate():
+                over.wait()
+            raise
+        if failures:
+            raise failures[0]
+        return results[0]
 
     def traffic(self) -> Dict[str, int]:
         """Bytes and messages that went over the wire, as the transport counted them."""

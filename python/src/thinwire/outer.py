@@ -2,15 +2,12 @@
 
 import ctypes
 import enum
-import threading
-from typing import Callable, Dict, List, Optional, Sequence, TypeVar
+from typing import Callable, Dict, Optional, Sequence
 
 from . import _regroup, table
 from ._library import OuterCounts, library
 from ._owned import Owned
 from .comm import Comm
-
-Result = TypeVar("Result")
 
 
 class Event(enum.IntEnum):
@@ -38,7 +35,7 @@ class OuterLoop(Owned):
 
     def begin(self, weights: Sequence[int]) -> None:
         """A collective: theta, and all ranks' weights, become rank 0's. After load_state both stay as they are."""
-        self._waited(lambda: library.tw_outer_begin(self._handle, self._addresses(weights)))
+        self._comm.waited(lambda: library.tw_outer_begin(self._handle, self._addresses(weights)))
 
     @property
     def is_due(self) -> bool:
@@ -52,7 +49,7 @@ class OuterLoop(Owned):
         def act() -> None:
             library.tw_outer_step(self._handle, self._addresses(weights), ctypes.byref(event))
 
-        self._waited(act) if self.is_due else act()
+        self._comm.waited(act) if self.is_due else act()
         return Event(event.value)
 
     def set_weight(self, weight: float) -> None:
@@ -66,7 +63,7 @@ class OuterLoop(Owned):
     def finish(self, weights: Sequence[int]) -> None:
         """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
         become theta."""
-        self._waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
+        self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
 
     def plan(self) -> Dict[str, str]:
         """What carries each tensor."""
@@ -78,7 +75,7 @@ class OuterLoop(Owned):
 
     def state(self) -> Dict[str, table.Entry]:
         """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
-        return self._waited(lambda: table.saved(library.tw_outer_save_state, self._handle))
+        return self._comm.waited(lambda: table.saved(library.tw_outer_save_state, self._handle))
 
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave, before begin."""
@@ -86,33 +83,6 @@ class OuterLoop(Owned):
 
     def _addresses(self, weights: Sequence[int]) -> ctypes.Array:
         return table.addresses(weights, len(self.tensors))
-
-    def _waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the
-        wait of all."""
-        results: List[Result] = []
-        failures: List[BaseException] = []
-        over = threading.Event()
-
-        def act() -> None:
-            try:
-                results.append(call())
-            except BaseException as error:
-                failures.append(error)
-            over.set()
-
-        thread = threading.Thread(target=act, name="thinwire")
-        try:
-            thread.start()
-            over.wait()
-        except BaseException:  # Ctrl-C may come while the thread starts, too
-            self._comm.leave()
-            if thread in threading.enumerate():
-                over.wait()
-            raise
-        if failures:
-            raise failures[0]
-        return results[0]
 
 
 def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],

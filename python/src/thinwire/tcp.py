@@ -1,15 +1,16 @@
-"""A group over TCP, of processes that can tell each other a line of text."""
+"""A group over TCP, of processes that can tell each other a line of text, or that know one meeting point."""
 
 import ctypes
 import functools
 import os
 from dataclasses import dataclass, field
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, load_part
 from ._owned import Owned
 from .comm import Comm
 from .errors import Error
+from .seal import sealed
 
 
 @functools.cache
@@ -40,19 +41,53 @@ class Tcp:
     def listen(self) -> "Listener":
         return Listener(self)
 
+    def join(self, meeting: str, workers: int, rank: int = -1, seconds: float = 300.0) -> Comm:
+        """A collective of `workers` processes that know nothing of each other but one HOST:PORT: the one that runs on
+        HOST brings them together there. `rank` -1: any. With `seal` a key is needed, and without a key anybody who
+        reaches the port may take part. PeerError: the others did not come within `seconds`, or this process may not
+        take part."""
+        if self.seal and not self.key:
+            raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
+        handle = ctypes.c_void_p()
+        interrupt = Interrupt()
+        options = options_of(self, interrupt, sealed=int(self.seal))
+        interrupt.heed(lambda: tcp_library().tw_tcp_join(meeting.encode(), rank, workers, ctypes.byref(options), seconds,
+                                                         ctypes.byref(handle)))
+        comm = Comm(handle)
+        return sealed(comm, self.key) if self.seal else comm
+
+
+class Interrupt:
+    """Ctrl-C while a call waits. Python handles signals when it runs, so it comes up in what such a call asks."""
+
+    def __init__(self) -> None:
+        self._error: Optional[BaseException] = None
+        self.stopped = Stopped(self._is_stopped)
+
+    def heed(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Error:
+            if self._error is not None:
+                raise self._error
+            raise
+
+    def _is_stopped(self, context: Any) -> int:
+        try:
+            for _ in range(2):
+                pass
+        except BaseException as error:
+            self._error = error
+        return self._error is not None
+
 
 class Listener(Owned):
     """A rank that listens, until it is connected with the others."""
 
     def __init__(self, tcp: Tcp):
-        self._interrupted: Optional[BaseException] = None
-        self._stopped = Stopped(self._is_stopped)
-        options = TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
-                             advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
-                             last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),
-                             stopped=self._stopped)
+        self._interrupt = Interrupt()
         handle = ctypes.c_void_p()
-        tcp_library().tw_tcp_listen(ctypes.byref(options), ctypes.byref(handle))
+        tcp_library().tw_tcp_listen(ctypes.byref(options_of(tcp, self._interrupt)), ctypes.byref(handle))
         self._own(handle, tcp_library().tw_tcp_destroy)
 
     @property
@@ -64,22 +99,16 @@ class Listener(Owned):
         """A collective of all whose addresses these are, in order of rank."""
         lines = (ctypes.c_char_p * len(addresses))(*(line.encode() for line in addresses))
         handle = ctypes.c_void_p()
-        try:
-            tcp_library().tw_tcp_connect(self._handle, rank, len(addresses), lines, seconds, ctypes.byref(handle))
-        except Error:
-            if self._interrupted is not None:
-                raise self._interrupted
-            raise
+        self._interrupt.heed(lambda: tcp_library().tw_tcp_connect(self._handle, rank, len(addresses), lines, seconds,
+                                                                  ctypes.byref(handle)))
         return Comm(handle)
 
-    def _is_stopped(self, context: Any) -> int:
-        """Asked while a call waits. Python handles signals when it runs, so Ctrl-C comes up in here."""
-        try:
-            for _ in range(2):
-                pass
-        except BaseException as error:
-            self._interrupted = error
-        return self._interrupted is not None
+
+def options_of(tcp: Tcp, interrupt: Interrupt, **more: int) -> TcpOptions:
+    return TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
+                      advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
+                      last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),
+                      stopped=interrupt.stopped, **more)
 
 
 def text(given: Optional[str], variable: str) -> Optional[bytes]:

@@ -3,9 +3,9 @@
 from typing import Any, Dict, List
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
+from . import _transport
 from ._transport import device_of
 
 
@@ -28,10 +28,9 @@ def described(module: nn.Module) -> List[str]:
 
 def spread(module: nn.Module, group: Any) -> None:
     """Gives all ranks those of rank 0."""
-    first = dist.get_global_rank(group, 0) if group is not None else 0
     for buffer in floating(module).values():
-        sent = buffer.detach().to(device_of(group)).contiguous()
-        dist.broadcast(sent, first, group=group)
+        sent = buffer.detach().to(device_of(group)).contiguous().clone()
+        _transport.broadcast_first(sent, group)
         put(buffer, sent)
 
 
@@ -42,8 +41,7 @@ def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
     if not buffers:
         return []
     flat = torch.cat([buffer.detach().reshape(-1).double() for buffer in buffers]).to(device_of(group))
-    rows = [torch.empty_like(flat) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(rows, flat, group=group)
+    rows = _transport.rows_of_all(flat, group)
     total = rows[0]
     for row in rows[1:]:
         total = total + row

@@ -1,6 +1,7 @@
 """A thinwire group of the ranks of a torch process group, with connections of its own."""
 
 import contextlib
+import json
 import pickle
 import secrets
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Protocol, TypeVar, Union
@@ -34,13 +35,27 @@ class Limits(NamedTuple):
         comm.set_patience(self.patience)
 
 
+def rank_of(group: Any) -> int:
+    """A group is a process group of torch's, or a thinwire.Comm of processes that have none between them."""
+    return group.rank if isinstance(group, Comm) else dist.get_rank(group)
+
+
+def size_of(group: Any) -> int:
+    return group.size if isinstance(group, Comm) else dist.get_world_size(group)
+
+
 def device_of(group: Any) -> torch.device:
     """What is sent through the group has to be on it."""
+    if isinstance(group, Comm):
+        return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
 
 
 def gathered(group: Any, mine: Any) -> List[Any]:
-    """What each rank of the group has. torch's all_gather_object needs numpy, which torch does not bring along."""
+    """What each rank of the group has. torch's all_gather_object needs numpy, which torch does not bring along. What
+    comes over a Comm may be anybody's, and is never unpickled."""
+    if isinstance(group, Comm):
+        return [read_json(rank, row) for rank, row in enumerate(group.allgather(json.dumps(mine).encode()))]
     device = device_of(group)
     data = pickle.dumps(mine)
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size(group))]
@@ -52,6 +67,33 @@ def gathered(group: Any, mine: Any) -> List[Any]:
     return [pickle.loads(bytes(row.tolist())) for row in rows]  # it ends where it ends, whatever comes after
 
 
+def read_json(rank: int, row: bytes) -> Any:
+    try:
+        return json.loads(row)
+    except (ValueError, RecursionError):
+        raise Error(f"rank {rank} sends what is no JSON: give all ranks the same version of thinwire") from None
+
+
+def broadcast_first(tensor: torch.Tensor, group: Any) -> None:
+    """The contiguous tensor, on device_of(group), becomes that of the group's rank 0."""
+    if isinstance(group, Comm):
+        group.broadcast(0, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    else:
+        dist.broadcast(tensor, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
+
+
+def rows_of_all(flat: torch.Tensor, group: Any) -> List[torch.Tensor]:
+    """What each rank has of such a tensor, of one shape on all."""
+    rows = [torch.empty_like(flat) for _ in range(size_of(group))]
+    if isinstance(group, Comm):
+        for rank, row in enumerate(rows):
+            row.copy_(flat)
+            group.broadcast(rank, row.data_ptr(), row.numel() * row.element_size())
+    else:
+        dist.all_gather(rows, flat, group=group)
+    return rows
+
+
 def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     """What make() gave on each rank. Where it failed on one it fails on all, so that nobody waits for anybody."""
     mine: Any = None
@@ -59,15 +101,16 @@ def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     try:
         mine = make()
     except Error as error:
-        failure = error if type(error) in (Error, SpecError, PeerError) else Error(str(error))  # which can be pickled
+        failure = error if type(error) in (Error, SpecError, PeerError) else Error(str(error))
     except Exception as error:  # such as a library of another version on this machine: the others are not left to wait
         failure = Error(f"{type(error).__name__}: {error}")
-    outcomes = gathered(group, (mine, failure))
+    told = (type(failure).__name__, str(failure), failure.status, failure.name) if failure else None
+    outcomes = gathered(group, (mine, told))
     if failure and not isinstance(failure, PeerError):
         raise failure
-    failures = [(rank, told) for rank, (_, told) in enumerate(outcomes) if told]
-    for rank, told in sorted(failures, key=lambda one: isinstance(one[1], PeerError)):  # a cause before what came of it
-        raise type(told)(f"rank {rank}: {told}", told.status, told.name)
+    failures = [(rank, *what) for rank, (_, what) in enumerate(outcomes) if what]
+    for rank, kind, text, status, name in sorted(failures, key=lambda one: one[1] == "PeerError"):  # a cause comes first
+        raise {"SpecError": SpecError, "PeerError": PeerError}.get(kind, Error)(f"rank {rank}: {text}", status, name)
     return [value for value, _ in outcomes]
 
 
@@ -140,7 +183,7 @@ def by_tcp(tcp: Tcp, group: Any, limits: Limits, listening: contextlib.ExitStack
 
 
 def refuse_other_numbers(comm: Comm, group: Any) -> None:
-    wanted = dist.get_rank(group), dist.get_world_size(group)
+    wanted = rank_of(group), size_of(group)
     if (comm.rank, comm.size) != wanted:
         raise Error("rank %d of %d in torch's process group is rank %d of %d of the transport; both have to be numbered "
                     "alike" % (*wanted, comm.rank, comm.size))

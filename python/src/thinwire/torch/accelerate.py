@@ -7,15 +7,17 @@
 
 The hooks that Accelerate knows by name are PyTorch's own; its argument for them takes no other."""
 
+import contextlib
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from torch.nn.parallel import DistributedDataParallel
 
 from . import ddp
 from ._checkpoints import Checkpoints, Place, tell_dropped
 from .compressor import Compressor
+from .outer import OuterLoop
 
 
 def attach(accelerator: Any, model: DistributedDataParallel, spec: str, *, forget_lost: bool = False,
@@ -36,6 +38,47 @@ def attach(accelerator: Any, model: DistributedDataParallel, spec: str, *, forge
     accelerator.register_save_state_pre_hook(lambda models, weights, folder: _save(accelerator, Path(folder), checkpoints))
     accelerator.register_load_state_pre_hook(lambda models, folder: checkpoints.load(Place(Path(folder))))
     return compressor
+
+
+class LocalSGD:
+    """Accelerate's LocalSGD, with the same arguments and calls: between two averages every process takes
+    `local_sgd_steps` steps of its own.
+
+        with LocalSGD(accelerator=accelerator, model=model, local_sgd_steps=8, enabled=True) as local_sgd:
+            for batch in loader:
+                ...
+                optimizer.step()
+                local_sgd.step()
+
+    `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". The further
+    arguments are those of `OuterLoop`. Of parameters that are trained the average is taken, and at the end of buffers."""
+
+    def __init__(self, accelerator: Any, model: Any, local_sgd_steps: int, enabled: bool = True, spec: str = "local",
+                 **more: Any):
+        self.enabled = enabled and accelerator.num_processes > 1
+        self._accelerator, self._model, self._more = accelerator, model, more
+        self._spec = f"{spec}{',' if ':' in spec else ':'}every={local_sgd_steps}"
+        self.loop: Optional[OuterLoop] = None
+        self._without_sync = contextlib.ExitStack()
+
+    def __enter__(self) -> "LocalSGD":
+        if self.enabled:
+            optimizers = list(self._accelerator._optimizers)
+            self.loop = OuterLoop(self._accelerator.unwrap_model(self._model), optimizers, self._spec, hook=False, **self._more)
+            self._without_sync.enter_context(self._model.no_sync())
+        return self
+
+    def step(self) -> None:
+        """After each step of the optimizer."""
+        if self.loop is not None:
+            self.loop.step()
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._without_sync.close()
+        if self.loop is not None:
+            if kind is None:
+                self.loop.finish()
+            self.loop.close()
 
 
 def _forget(place: Place) -> None:

@@ -4,9 +4,11 @@
 
     Trainer(strategy="ddp", callbacks=[Thinwire("dgc")])
 
-A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it."""
+A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it.
+LocalUpdates is for programs that train on a machine each, and exchange once in many steps."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -14,11 +16,12 @@ from lightning.pytorch import Callback
 
 from ..errors import Error
 from ..spec import for_run
+from . import _local
 from ._checkpoints import Checkpoints, Record, beside, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
 
-KEY = "thinwire_checkpoint"  # in Lightning's own
+KEY, KEY_OF_ROUNDS = "thinwire_checkpoint", "thinwire_local_updates"  # in Lightning's own
 
 
 class Thinwire(Callback):
@@ -87,6 +90,69 @@ class Thinwire(Callback):
                 print(self.compressor.summary(), flush=True)
             self.compressor.close()
         self.compressor = self._checkpoints = None
+
+
+class LocalUpdates(Callback):
+    """Has several Trainers, each of a program and a machine of its own, train one module together: each takes steps of
+    its own, and once in a while they go on from shared weights.
+
+        Trainer(callbacks=[LocalUpdates("diloco:every=50", join="10.0.0.5:7000", workers=2)])
+
+    The further arguments are those of `OuterLoop`. The programs should read different data and have the same number of
+    steps. What is validated and saved are the shared weights; the checkpoint has what the loop keeps, too, and
+    fit(ckpt_path=...) goes on bit for bit, on all machines from the same step. When fit() ends, all have the same
+    weights. The trainer's loggers get the stats as thinwire/..."""
+
+    def __init__(self, spec: str, **more: Any):
+        self.spec, self._more = spec, more
+        self._local: Optional[_local.Local] = None
+        self._saved: Optional[Dict[str, Any]] = None
+        self._logged = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if len(trainer.optimizers) != 1:
+            raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
+        self._local = _local.Local(pl_module, trainer.optimizers[0], self.spec, self._saved, **self._more)
+        self._saved = None
+        self._local.loop.begin()  # training_step is no forward pass of the module's
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        if self._local is not None:
+            self._local.show()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._local is not None:
+            self._local.hide()
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
+        if self._local is None:
+            return
+        checkpoint[KEY_OF_ROUNDS] = self._local.state()
+        self._local.show()
+        shared = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
+        self._local.hide()
+        checkpoint["state_dict"].update(shared)
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
+        self._saved = checkpoint.get(KEY_OF_ROUNDS)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if self._local is None or step == self._logged or step % trainer.log_every_n_steps:
+            return
+        self._logged = step
+        for logger in trainer.loggers:
+            logger.log_metrics(self._local.scalars(), step=step - 1)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._local is not None:
+            self._local.finish()
+            print(self._local.loop.summary(), file=sys.stderr, flush=True)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if self._local is not None:
+            self._local.close()
+        self._local = None
 
 
 def _save_with(strategy: Any, checkpoints: Checkpoints) -> None:

@@ -41,6 +41,14 @@ class OuterLoop:
     buffers of rank 0. Parameters that require a gradient travel, and others never do. The shared weights are fp32,
     whatever the parameters are.
 
+    Programs that train on a machine each, and know nothing of each other, need no process group: `workers` of them give
+    the same `join`, an address of the first one and a port, and each is a rank of its own:
+
+        outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000", workers=2)
+
+    join          "HOST:PORT", where the processes meet; instead of `group`. `transport` may be a Tcp with a key
+    workers       how many processes meet there
+    rank          the number that this one takes among them; None: any
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
@@ -48,9 +56,24 @@ class OuterLoop:
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
 
-    def __init__(self, model: nn.Module, optimizer: Any, spec: str, *, group: Any = None,
+    def __init__(self, model: nn.Module, optimizer: Any, spec: str, *, group: Any = None, join: Optional[str] = None,
+                 workers: Optional[int] = None, rank: Optional[int] = None,
                  transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
                  hook: Optional[bool] = None, banner: bool = True):
+        limits = _transport.Limits(timeout, patience)
+        refuse_half_joined(group, join, workers, transport)
+        with contextlib.ExitStack() as unless_made:
+            if join is not None and workers is not None:
+                group = transport = joined_group(join, workers, rank, transport, limits)
+                unless_made.callback(group.close)
+            self._make(model, optimizer, spec, group, transport, limits, hook)
+            unless_made.pop_all()
+        self._owns_comm = self._comm is not transport or join is not None
+        if banner and self._comm.rank == 0:
+            print(self.banner(), file=sys.stderr, flush=True)
+
+    def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
+              limits: _transport.Limits, hook: Optional[bool]) -> None:
         self._group, self._module = group, unwrapped(model)
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
@@ -68,10 +91,10 @@ class OuterLoop:
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
 
         def made(comm: Comm) -> core.OuterLoop:
-            self._comm, self._owns_comm = comm, comm is not transport
+            self._comm = comm
             return core.OuterLoop(comm, spec, [(row.name, row.shape) for row in self._rows])
 
-        self._loop = _transport.with_comm(transport, group, _transport.Limits(timeout, patience), made)
+        self._loop = _transport.with_comm(transport, group, limits, made)
         self._begun = self._inside = self._finished = False
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
@@ -81,8 +104,20 @@ class OuterLoop:
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
-        if banner and dist.get_rank(group) == 0:
-            print(self.banner(), file=sys.stderr, flush=True)
+
+    @property
+    def rank(self) -> int:
+        """This worker's number, from 0."""
+        return self._comm.rank
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return self._comm.size
+
+    def shard(self, dataset: Any) -> Any:
+        """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has."""
+        return torch.utils.data.Subset(dataset, range(self.rank, len(dataset), self.size))
 
     # ---- the loop ----
 
@@ -303,6 +338,30 @@ class OuterLoop:
         self.close()
 
 
+# ---- a group of programs that know nothing of each other ----
+
+
+def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], transport: Any) -> None:
+    if (join is None) != (workers is None):
+        raise Error("join= is where the processes meet, and workers= how many they are: give both or neither")
+    if join is None:
+        if group is None and not (dist.is_available() and dist.is_initialized()):
+            raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "
+                        'join="HOST:PORT", workers=N to meet other programs')
+        return
+    if group is not None or not (transport == "tcp" or isinstance(transport, Tcp)):
+        raise Error("join= makes a group of its own, over TCP: give neither group= nor another transport= with it")
+
+
+def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
+                 limits: _transport.Limits) -> Comm:
+    limits.refuse_wrong()
+    tcp = transport if isinstance(transport, Tcp) else Tcp()
+    comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
+    limits.set_on(comm)
+    return comm
+
+
 # ---- what is refused ----
 
 
@@ -334,6 +393,8 @@ def members(group: Any) -> List[int]:
 
 def averages_all(of_gradients: Any, group: Any) -> bool:
     """Whether all ranks of `group` have the mean gradient of all of them in every step."""
+    if isinstance(group, Comm):  # it lies between programs, and a process group inside one
+        return False
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 

@@ -5,20 +5,25 @@
     trainer = Trainer(model, arguments, ...)
     trainer.add_callback(Thinwire(trainer, "powersgd:rank=16"))
 
-The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place."""
+The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place. LocalUpdates is for
+programs that train on a machine each, and exchange once in many steps."""
 
+import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
+from ..errors import Error
 from ..spec import for_run
+from . import _local
 from ._checkpoints import Checkpoints, Place, Record, say, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
 
 KEY = "thinwire"  # in trainer_state.json, among the states of callbacks
 LOGGED = [f"thinwire/{name}" for name in ("fallback", "steps_skipped", "bytes_sent", "seconds_wait", "ratio")]  # on the screen, too
+LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "bytes_sent", "seconds_wait", "cosine")]
 
 
 class Thinwire(TrainerCallback):
@@ -97,3 +102,86 @@ class Thinwire(TrainerCallback):
                 print(self.compressor.summary(), flush=True)
             self.compressor.close()
         self.compressor = self._checkpoints = None
+
+
+class LocalUpdates(TrainerCallback):
+    """Has several Trainers, each of a program and a machine of its own, train one model together: each takes steps of its
+    own, and once in a while they go on from shared weights.
+
+        trainer.add_callback(LocalUpdates(trainer, "diloco:every=50", join="10.0.0.5:7000", workers=2))
+
+    The further arguments are those of `OuterLoop`. Under torchrun, which has one process group for all machines, the
+    trainer would average gradients in every step: start each machine's program by itself. The programs should read
+    different data, such as ``dataset.shard(workers, machine)``, and have the same number of steps.
+
+    What is evaluated, saved and chosen as the best model are the shared weights. Each program writes what its loop keeps
+    into its own checkpoints, as thinwire.pt, and goes on bit for bit with trainer.train(resume_from_checkpoint=True), on
+    all machines from the same step. When the training ends, all have the same weights. The trainer's loggers get the
+    stats as thinwire/... Other callbacks that ask for an evaluation or a checkpoint are to be added before this one."""
+
+    def __init__(self, trainer: Any, spec: str, **more: Any):
+        self.spec, self._trainer, self._more = spec, trainer, more
+        self._local: Optional[_local.Local] = None
+        self._saved: Optional[Dict[str, Any]] = None
+        self._is_shown = False
+
+    @staticmethod
+    def _path(args: Any, state: Any) -> Path:
+        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "thinwire.pt"
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        trainer, path = self._trainer, self._path(args, state)
+        saved = _local.read(path) if state.global_step else None
+        if state.global_step and saved is None:
+            print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
+        self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, self.spec, saved, **self._more)
+        self._stats = _Stats(self._local)  # what it adds to the logs is for those after it
+        trainer.callback_handler.callbacks = [self._stats, *trainer.callback_handler.callbacks]  # the old list is being walked
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self._local is not None:
+            self._local.hide()
+            self._is_shown = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Before the trainer evaluates and saves."""
+        if self._local is None:
+            return
+        if control.should_training_stop:
+            self._local.finish()
+        if control.should_save:
+            self._saved = self._local.state()
+        if control.should_save or control.should_evaluate or control.should_training_stop:
+            self._local.show()
+            self._is_shown = True
+
+    on_epoch_begin, on_epoch_end = on_step_begin, on_step_end
+
+    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self._local is None:
+            return
+        if not self._is_shown:
+            raise Error("a callback behind LocalUpdates asked for this checkpoint, which has the weights of one worker alone: "
+                        "add LocalUpdates after it")
+        _local.write(self._path(args, state), self._saved)
+        self._saved = None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Where the best checkpoint is in the model by now, the loop has finished before."""
+        if self._local is not None:
+            self._local.finish()
+            print(self._local.loop.summary(), file=sys.stderr, flush=True)
+            self._local.close()
+            handler = self._trainer.callback_handler
+            handler.callbacks = [one for one in handler.callbacks if one is not self._stats]
+        self._local = None
+
+
+class _Stats(TrainerCallback):
+    def __init__(self, local: _local.Local):
+        self._local = local
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, float]] = None, **more: Any) -> None:
+        if logs is not None:
+            scalars = self._local.scalars()
+            logs.update({name: scalars[name] for name in LOGGED_OF_ROUNDS if name in scalars})

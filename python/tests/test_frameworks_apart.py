@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Local steps in Lightning, Accelerate and the Trainer of transformers, beside the same steps by hand: programs that know
+nothing of each other but where they meet, or for Accelerate the two processes of one run.
+
+    test_frameworks_apart.py NAME
+
+Each machine has one batch of its own, so that all that is random is out of it. Whatever the framework evaluates and saves
+in the middle of a round are the shared weights of the round before, and a run that is resumed there has the same bits."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import launched
+import ranks
+
+NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
+MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
+
+
+def model_of(seen):
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        """With `seen`, it notes the weights that it is evaluated with."""
+
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.layers = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+        def forward(self, x, labels):
+            if not self.training:
+                seen.append(flat(self).tolist())
+            return {"loss": nn.functional.cross_entropy(self.layers(x), labels)}
+
+    return Model()
+
+
+def rows(machine):
+    import torch
+    generator = torch.Generator().manual_seed(machine)
+    return [{"x": torch.randn(6, generator=generator), "labels": torch.randint(3, (), generator=generator)} for _ in range(8)]
+
+
+def flat(module):
+    import torch
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+
+
+def by_hand():
+    """The shared weights after each round, of which the last one ends early."""
+    import torch
+    models = [model_of(None) for _ in range(MACHINES)]
+    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model in models]
+    shared = [flat(models[0])]
+    for step in range(1, STEPS + 1):
+        for machine, (model, optimiser) in enumerate(zip(models, optimisers)):
+            optimiser.zero_grad()
+            model(**torch.utils.data.default_collate(rows(machine)))["loss"].backward()
+            optimiser.step()
+        if step % EVERY == 0 or step == STEPS:
+            mean = sum(flat(model) for model in models) / MACHINES
+            shared.append(mean)
+            for model in models:
+                torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
+    return shared
+
+
+# ---- a machine's program: trains to the end and returns the weights that it has then, and those that it has saved -----
+
+
+def trainer(model, machine, out, resume, more):
+    from safetensors.torch import load_file
+    from thinwire.torch.transformers import LocalUpdates
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    logged = []
+
+    class Logger(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **more):
+            logged.append(logs.get("thinwire/rounds"))
+
+    arguments = TrainingArguments(
+        output_dir=str(out), max_steps=STEPS, per_device_train_batch_size=8, learning_rate=RATE, weight_decay=0.0,
+        lr_scheduler_type="constant", save_steps=SAVED, eval_steps=SAVED, eval_strategy="steps", logging_steps=1, report_to=[],
+        disable_tqdm=True, use_cpu=True, max_grad_norm=0.0, save_total_limit=3)
+    one = Trainer(model, arguments, train_dataset=rows(machine), eval_dataset=rows(machine), callbacks=[Logger()])
+    one.add_callback(LocalUpdates(one, **more))
+    one.train(resume_from_checkpoint=str(out / f"checkpoint-{SAVED}") if resume else None)
+    assert resume or (logged[0], logged[-1]) == (0, 3), logged
+    saved = load_file(out / f"checkpoint-{SAVED}/model.safetensors")
+    return [saved[name] for name, _ in model.named_parameters()]
+
+
+def lightning(model, machine, out, resume, more):
+    import torch
+    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from thinwire.torch.lightning import LocalUpdates
+
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def training_step(self, batch, index):
+            return self.model(**batch)["loss"]
+
+        def validation_step(self, batch, index):
+            self.model(**batch)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), RATE, weight_decay=0.0)
+
+    path = out / f"step={SAVED}.ckpt"
+    saves = ModelCheckpoint(out, filename="{step}", every_n_train_steps=SAVED, save_top_k=-1)
+    one = Trainer(accelerator="cpu", devices=1, max_steps=STEPS, max_epochs=-1, check_val_every_n_epoch=SAVED, logger=False,
+                  num_sanity_val_steps=0, enable_progress_bar=False, enable_model_summary=False,
+                  callbacks=[saves, LocalUpdates(**more)])
+    one.fit(Module(), *(torch.utils.data.DataLoader(rows(machine), batch_size=8) for _ in range(2)),
+            ckpt_path=path if resume else None)
+    saved = torch.load(path, weights_only=False)["state_dict"]
+    return [saved[f"model.{name}"] for name, _ in model.named_parameters()]
+
+
+def accelerate(model, machine, out, resume, more):
+    import torch
+    from accelerate import Accelerator
+    from thinwire.torch.accelerate import LocalSGD
+    accelerator = Accelerator(cpu=True)
+    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0)
+    wrapped, optimiser = accelerator.prepare(model, optimiser)
+    with LocalSGD(accelerator=accelerator, model=wrapped, local_sgd_steps=EVERY, enabled=True, banner=False) as local_sgd:
+        for _ in range(STEPS):
+            optimiser.zero_grad()
+            accelerator.backward(wrapped(**torch.utils.data.default_collate(rows(machine)))["loss"])
+            optimiser.step()
+            local_sgd.step()
+    return None
+
+
+def play(name, folder, machine, port, resume):
+    seen, folder = [], pathlib.Path(folder)
+    model = model_of(seen)
+    more = {"spec": f"local:every={EVERY}", "join": f"127.0.0.1:{port}", "workers": MACHINES, "timeout": ranks.SECONDS}
+    saved = globals()[name](model, int(machine), folder / f"machine{machine}", bool(resume), more)
+    there = {"end": flat(model).tolist(), "seen": seen, "saved": saved and [x for one in saved for x in one.reshape(-1).tolist()]}
+    (folder / f"{'again' if resume else 'first'}{machine}.json").write_text(json.dumps(there))
+
+
+# ---- the test ----------------------------------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ApartTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def played(self, resume=""):
+        """What each machine has left."""
+        port = free_port()
+        words = [[sys.executable, "-B", __file__, NAME, "--play", self.folder, str(machine), str(port), resume] for machine in range(MACHINES)]
+        processes = [subprocess.Popen(list(map(str, one)), env=launched.environment(THINWIRE_BIND="127.0.0.1"), text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) for one in words]
+        try:
+            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        self.assertEqual([process.returncode for process in processes], [0] * MACHINES, "\n".join(text[-5000:] for text in said))
+        return self.left("again" if resume else "first")
+
+    def left(self, name):
+        return [json.loads((self.folder / f"{name}{machine}.json").read_text()) for machine in range(MACHINES)]
+
+    def close(self, values, wanted):
+        self.assertEqual(len(values), len(wanted))
+        self.assertLess(max(abs(a - b) for a, b in zip(values, wanted)), 1e-5)
+
+    def test_the_shared_weights_are_those_by_hand(self):
+        shared = [one.tolist() for one in by_hand()]
+        if NAME == "accelerate":
+            ends = launched.started_as_torchrun_does([__file__, NAME, "--process", self.folder], MACHINES)
+            self.assertEqual([code for code, _, _ in ends], [0] * MACHINES, "\n".join(err[-5000:] for _, _, err in ends))
+            first = self.left("first")
+        else:
+            first = self.played()
+        for one in first:
+            self.assertEqual(one["end"], first[0]["end"])
+            self.close(one["end"], shared[-1])
+        if NAME == "accelerate":
+            return
+        for one in first:
+            self.assertEqual(one["saved"], first[0]["saved"])
+            self.close(one["saved"], shared[SAVED // EVERY])
+            self.close(one["seen"][0], shared[SAVED // EVERY])
+        for one in self.played("resume"):
+            self.assertEqual(one["end"], first[0]["end"])
+
+
+if __name__ == "__main__":
+    NAME, *words = sys.argv[1:]
+    if not importlib.util.find_spec(NEEDS[NAME]) or ranks.torch_is_missing():
+        print(f"skipped: there is no {NEEDS[NAME]} here")
+        sys.exit(77)
+    if words[:1] == ["--play"]:
+        play(NAME, *words[1:])
+    elif words[:1] == ["--process"]:
+        play(NAME, words[1], os.environ["RANK"], 0, "")
+    else:
+        unittest.main(argv=sys.argv[:1])
