@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How the ranks of a torch process group get connections of their own: addresses, keys, and who is told what went wrong."""
 
+import threading
 import unittest
 import unittest.mock
 
@@ -95,6 +96,36 @@ class TransportTest(unittest.TestCase):
     def test_a_comm_with_other_numbers_is_refused(self):
         for rank, text in enumerate(ranks.on_ranks(2, numbered_otherwise)):
             self.assertIn(f"rank {rank} of 2 in torch's process group is rank 0 of 1 of the transport", text)
+
+    def test_why_is_told_before_who_is_gone_and_what_is_no_json_is_refused(self):
+        import thinwire
+        from thinwire.torch import _transport
+        told = [None] * 3
+
+        def act(rank, comm):
+            failures = {0: thinwire.PeerError("somebody is gone", 7, "TW_ERROR_PEER"), 1: thinwire.SpecError("no such spec", 2, "TW_ERROR_SPEC")}
+
+            def make():
+                if rank in failures:
+                    raise failures[rank]
+                return ["value", rank]
+            told[rank] = [refused(lambda: _transport.gathered_by_all(comm, make)), _transport.gathered_by_all(comm, lambda: rank)]
+            if rank == 2:  # as a peer that means no good
+                comm.allgather(b"\x80pickle")
+            else:
+                told[rank].append(refused(lambda: _transport.gathered(comm, "good")))
+
+        threads = [threading.Thread(target=act, args=one) for one in enumerate(thinwire.Comm.threads(3))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(ranks.SECONDS)
+        self.assertEqual([one[0] for one in told], ["SpecError TW_ERROR_SPEC: rank 1: no such spec",
+                                                    "SpecError TW_ERROR_SPEC: no such spec",
+                                                    "SpecError TW_ERROR_SPEC: rank 1: no such spec"])
+        self.assertEqual([one[1] for one in told], [[0, 1, 2]] * 3)
+        for one in told[:2]:
+            self.assertIn("rank 2 sends what is no JSON", one[2])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Fine-tuning with LoRA by programs on machines of their own, over a slow line: what they learn, send and wait for.
+
+    sudo bench/apart.py --base-text shakespeare.txt --text letters.txt > apart.json
+
+Each worker is a process in a network namespace of its own (bench/link.sh), and runs AdamW on adapters (peft) of a small
+Llama of transformers, on a part of the text that no other has. The base was trained before on another text. Prints one
+JSON object: of each way and seed the loss on text that nobody trained on, in nats a byte, what a worker has sent by the
+count of its network card, the seconds of the training and the part of them that it waited. "alone" is one worker with its
+own part of the text, "ddp" PyTorch's DistributedDataParallel, which averages gradients in every step. Needs torch,
+transformers and peft, and what bench/link.sh needs."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import link
+
+PORTS = {"thinwire": 29700, "torch": 29701}
+FIRST = "10.77.0.1"  # link.sh's first host
+HELD_OUT = 20  # batches
+
+
+def options(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", default=["alone", "ddp", "local:every=16", "diloco:every=16", "local:every=100000"],
+                        help="alone, ddp, or a spec of OuterLoop's; a period beyond the steps is one average at the end")
+    parser.add_argument("--base-text", type=Path, required=True)
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=0.1, help="of a line, Gbit/s")
+    parser.add_argument("--delay", type=float, default=40, help="of a round trip, ms; needs build/bench_relay")
+    parser.add_argument("--base-steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=320)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=96)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--relay", type=Path, default=Path("build/bench_relay"))
+    parser.add_argument("--seconds", type=float, default=1800, help="that one way may take")
+    parser.add_argument("--worker", nargs=3, metavar=("WAY", "SEED", "BASE"), help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def tokens(path):
+    import torch
+    return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).long()
+
+
+def batch(text, generator, o):
+    import torch
+    at = torch.randint(len(text) - o.length, (o.batch,), generator=generator)
+    rows = torch.stack([text[i:i + o.length] for i in at.tolist()])
+    return {"input_ids": rows, "labels": rows}
+
+
+def train_base(o, path):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(
+        vocab_size=256, hidden_size=128, intermediate_size=344, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=o.length, bos_token_id=0, eos_token_id=0))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    generator, text = torch.Generator().manual_seed(0), tokens(o.base_text)
+    for step in range(o.base_steps):
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, step / 50, (o.base_steps - step) / o.base_steps * 2)
+        optimizer.zero_grad()
+        model(**batch(text, generator, o)).loss.backward()
+        optimizer.step()
+    model.save_pretrained(path)
+
+
+def sent():
+    """Bytes that left this namespace's card."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counts = line.partition(":")
+        if name.strip() == "eth0":
+            return int(counts.split()[8])
+    return 0
+
+
+def work(o):
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaForCausalLM
+    torch.set_num_threads(1)
+    way, seed, base = o.worker[0], int(o.worker[1]), o.worker[2]
+    rank, size = (int(os.environ.get(f"OMPI_COMM_WORLD_{name}", default)) for name, default in (("RANK", 0), ("SIZE", 1)))
+    torch.manual_seed(seed)
+    model = get_peft_model(LlamaForCausalLM.from_pretrained(base), LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=o.lr)
+    whole = tokens(o.text)
+    learnt, unseen = whole[:len(whole) * 9 // 10], whole[len(whole) * 9 // 10:]
+    part = learnt[len(learnt) * rank // o.workers:][:len(learnt) // o.workers]
+    loop, trained = None, model
+    if way == "ddp":
+        torch.distributed.init_process_group("gloo", init_method=f"tcp://{FIRST}:{PORTS['torch']}", rank=rank, world_size=size)
+        trained = torch.nn.parallel.DistributedDataParallel(model)
+    elif way != "alone":
+        import thinwire.torch
+        loop = thinwire.torch.OuterLoop(model, optimizer, way, join=f"{FIRST}:{PORTS['thinwire']}", workers=size, rank=rank)
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    if loop:
+        loop.begin()
+    begin, before = time.monotonic(), sent()
+    for step in range(o.steps):
+        optimizer.param_groups[0]["lr"] = o.lr * min(1, (step + 1) / 20, 1.1 - step / o.steps)
+        optimizer.zero_grad()
+        trained(**batch(part, generator, o)).loss.backward()
+        optimizer.step()
+    if loop:
+        loop.finish()
+    seconds, bytes_sent = time.monotonic() - begin, sent() - before
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        losses = [float(model(**batch(unseen, generator, o)).loss) for _ in range(HELD_OUT)]
+    if rank == 0:
+        waited = loop.stats()["seconds_wait"] / seconds if loop else None
+        print(json.dumps({"way": way, "seed": seed, "loss": sum(losses) / len(losses), "bytes_sent": bytes_sent,
+                          "seconds": round(seconds, 2), "waited": waited,
+                          "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)}), flush=True)
+
+
+def main():
+    o = options()
+    if o.worker:
+        return work(o)
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        train_base(o, folder)
+        for seed in range(1, o.seeds + 1):
+            for way in o.ways:
+                words = [sys.executable, __file__, *sys.argv[1:], "--worker", way, seed, folder]
+                row = json.loads(link.run("1" if way == "alone" else str(o.workers), o.rate, words, o.seconds, o.delay,
+                                          o.relay).strip().splitlines()[-1])
+                rows.append(row)
+                print(row, file=sys.stderr, flush=True)
+    means = {way: sum(row["loss"] for row in rows if row["way"] == way) / o.seeds for way in o.ways}
+    print(json.dumps({"workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "loss": means, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
