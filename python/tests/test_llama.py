@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A transformer that thinwire trained, in transformers: its folder loads as a LlamaForCausalLM that gives the same logits,
-with a tokenizer that gives the same tokens, and writes the same text.
+with a tokenizer that gives the same tokens, and writes the same text. And one of transformers, which a run begins with.
 
     test_llama.py PROGRAM NETWORK_OUTPUTS"""
 
@@ -103,6 +103,26 @@ class LlamaTest(unittest.TestCase):
         run = self.train("few", "--unit", "word", "--vocabulary", 8)
         tokenizer = self.load(run)[1]
         self.assertEqual(tokenizer.decode(tokenizer.encode("zebra")), "<unk>")
+
+    def test_a_run_begins_with_a_network_of_transformers(self):
+        """Random weights and grouped heads, in fp32 and bf16, in one file and in several."""
+        import torch
+        import transformers
+        known = self.train("known", "--unit", "word")  # has the tokens
+        tokens = len(self.load(known)[1].get_vocab())
+        for number, (tied, dtype, shard) in enumerate(((False, torch.float32, "1GB"), (True, torch.bfloat16, "20KB"))):
+            torch.manual_seed(number)
+            config = transformers.LlamaConfig(
+                vocab_size=tokens, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+                num_key_value_heads=2, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, rope_theta=10000.0,
+                initializer_range=0.3, tie_word_embeddings=tied)
+            folder, run = self.folder / f"random-{number}", self.folder / f"begun-{number}"
+            transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(folder, max_shard_size=shard)
+            self.assertEqual((folder / "model.safetensors").exists(), shard == "1GB")
+            self.succeed("train", "lm", "--data", self.folder / "text.txt", "--init-from", folder, "--tokenizer",
+                         known.with_suffix(".llama"), "--batch", 4, "--lr", 0, "--warmup", 0, "--steps", 1, "--quiet", "--out", run)
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            self.check_logits(run, model.eval())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 /* Hand-made texts, and exactly the streams they must become. */
 #include "support.h"
 
+#include <thinwire/thinwire.h>
+
 static const corpus_options words = {.unit = TEXT_WORDS}, characters = {.unit = TEXT_CHARACTERS};
 
 /* The text that stays in its file is the same as the one in memory. */
@@ -55,6 +57,50 @@ static void reads_characters(void **state)
     assert_tokens(c.vocabulary, &c.valid, LIST("a", " ", "a"));
     assert_tokens(c.vocabulary, &c.test, LIST("\n", "é"));
     corpus_release(&c);
+}
+
+static vocabulary *made_of(const char *const *tokens)
+{
+    vocabulary *v;
+    uint32_t id;
+    assert_int_equal(vocabulary_create(TEXT_WORDS, &v), TW_OK);
+    for (; *tokens; tokens++) assert_int_equal(vocabulary_add(v, *tokens, strlen(*tokens), &id), TW_OK);
+    return v;
+}
+
+/* Whatever the text's frequencies are; what it lacks is counted in every stream. */
+static void a_vocabulary_that_is_given_numbers_the_text(void **state)
+{
+    static const char *const tokens[] = {"<eos>", "dog", "<unk>", "cat", NULL};
+    (void)state;
+    write_folder("cat cat ox cat\n", "dog\n", "hen dog\n");
+    for (size_t most_bytes = 0; most_bytes < 2; most_bytes++) { /* in memory, and in its files */
+        const corpus_options options = {.unit = TEXT_WORDS, .vocabulary = made_of(tokens), .most_bytes = most_bytes};
+        corpus c;
+        assert_int_equal(corpus_load(test_folder, &options, &c), TW_OK);
+        assert_vocabulary(c.vocabulary, LIST("<eos>", "dog", "<unk>", "cat"));
+        assert_int_equal(c.train.count, 5);
+        assert_int_equal(c.train.unknown, 1);
+        assert_int_equal(c.test.unknown, 1);
+        const uint32_t ids[] = {3, 3, 2, 3, 0};
+        assert_int_equal(c.sum, tw_crc32c(0, ids, sizeof ids));
+        corpus_release(&c);
+    }
+}
+
+/* It is released with the corpus that could not be made. */
+static void a_vocabulary_that_lacks_a_word_is_refused(void **state)
+{
+    static const char *const tokens[] = {"<eos>", "cat", NULL};
+    (void)state;
+    write_folder("cat ox\n", "cat\n", "cat\n");
+    for (size_t most_bytes = 0; most_bytes < 2; most_bytes++) {
+        const corpus_options options = {.unit = TEXT_WORDS, .vocabulary = made_of(tokens), .most_bytes = most_bytes};
+        corpus c;
+        assert_int_equal(corpus_load(test_folder, &options, &c), TW_ERROR_FORMAT);
+        assert_non_null(strstr(tw_last_error(), "train"));
+        assert_non_null(strstr(tw_last_error(), "\"ox\""));
+    }
 }
 
 static void a_cap_makes_the_unknown(void **state)
@@ -125,8 +171,14 @@ int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        CASE(reads_the_layout_of_ptb), CASE(reads_the_layout_of_wikitext), CASE(reads_characters),
-        CASE(a_cap_makes_the_unknown), CASE(one_file_is_cut_at_line_ends), CASE(one_line_is_cut_too),
+        CASE(reads_the_layout_of_ptb),
+        CASE(reads_the_layout_of_wikitext),
+        CASE(reads_characters),
+        CASE(a_vocabulary_that_is_given_numbers_the_text),
+        CASE(a_vocabulary_that_lacks_a_word_is_refused),
+        CASE(a_cap_makes_the_unknown),
+        CASE(one_file_is_cut_at_line_ends),
+        CASE(one_line_is_cut_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

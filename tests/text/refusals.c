@@ -76,7 +76,7 @@ static void unknown_tokens(void **state)
     (void)state;
     write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
-                        "\"zwei\" is not in the training text");
+                        "\"zwei\" is not in the vocabulary");
     write_folder("a b\n", "a\n", "a\n\nb\x1b[m\xc2\x9bm\n"); /* what could steer a terminal is shown, not sent */
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt: line 3", "\"b\\x1b[m\\xc2\\x9bm\"");
     write_folder("ab", "a", "b\na");

@@ -4,6 +4,7 @@
 #include "error.h"
 #include "folder.h"
 #include "regular_file.h"
+#include "task.h"
 #include <stdlib.h>
 
 tw_status model_file_named(const char *path, tw_status status)
@@ -99,18 +100,41 @@ static bool is_checkpoint(const char *path)
     return folder_names_checkpoint(path) || access(file, F_OK) == 0;
 }
 
+/* Of other programs, which has a config.json of their own. */
+static bool is_foreign(const char *path)
+{
+    char file[CHECKPOINT_PATH];
+    snprintf(file, sizeof file, "%s/config.json", path);
+    return !folder_names_checkpoint(path) && access(file, F_OK) == 0;
+}
+
 static tw_status find_model(const char *path, const model_choice *meant, char file[CHECKPOINT_PATH])
 {
     struct stat about;
     if (stat(path, &about) != 0) return tw_fail(TW_ERROR_IO, "%s: cannot open it: %s", path, strerror(errno));
     int is_file = S_ISREG(about.st_mode);
-    if (!is_file && !is_checkpoint(path)) return find_in_run(path, meant, file);
+    int is_whole = is_file || is_foreign(path);
+    if (!is_whole && !is_checkpoint(path)) return find_in_run(path, meant, file);
     TW_TRY(check_no_choice(path, meant));
-    if (is_file)
+    if (is_whole)
         snprintf(file, CHECKPOINT_PATH, "%s", path);
     else
         folder_model(path, file);
     return TW_OK;
+}
+
+static tw_status load_foreign(const char *folder, tw_state **state)
+{
+    for (size_t i = 0; task_at(i); i++)
+        if (task_at(i)->read_folder) return model_file_named(folder, task_at(i)->read_folder(folder, state));
+    return tw_fail(TW_ERROR_UNSUPPORTED, "%s: no task reads the folders of transformers", folder);
+}
+
+static tw_status load(const char *file, tw_state **state)
+{
+    struct stat about;
+    const bool is_folder = stat(file, &about) == 0 && S_ISDIR(about.st_mode);
+    return is_folder ? load_foreign(file, state) : checksum_load(file, state);
 }
 
 tw_status model_file_read(const char *path, const model_choice *meant,
@@ -119,8 +143,9 @@ tw_status model_file_read(const char *path, const model_choice *meant,
     char file[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(find_model(path, meant, file));
-    TW_TRY(checksum_load(file, &state));
-    tw_status status = model_file_named(file, read(reader, state));
+    TW_TRY(load(file, &state));
+    tw_status status = tw_state_put_text(state, TASK_FILE, file);
+    if (status == TW_OK) status = model_file_named(file, read(reader, state));
     tw_state_destroy(state);
     return status;
 }

@@ -16,7 +16,8 @@ typedef struct model_choice {
 } model_choice;
 
 /* Has `read` read the model.safetensors of a checkpoint, of the one in a run's folder that is meant (NULL: the last),
- * or of that path itself. The text of its failure gets the file's name put before it. */
+ * or of that path itself, which may also be a folder of
+ * transformers. The text of its failure gets the file's name put before it. */
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader);
 

@@ -7,6 +7,7 @@
 #include "share.h"
 #include "strips.h"
 #include "task.h"
+#include "tokenizer_json.h"
 #include "transformer_folder.h"
 #include "transformer_text.h"
 #include "words.h"
@@ -16,7 +17,8 @@
 #include <string.h>
 
 typedef struct lm_settings {
-    char *data; /* a folder, or a file */
+    char *data;      /* a folder, or a file */
+    char *tokenizer; /* NULL: the training text's tokens; else a file of them */
     char *model;
     int unit; /* text_unit */
     long vocabulary, bptt, memory_mb;
@@ -43,6 +45,10 @@ static const option_row rows[] = {
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
      .help = "Keep the N most frequent words or characters, <unk> for the others among them", .stands_for = "all",
      .binding = true},
+    {"tokenizer", "FILE", OPTION_TEXT, AT(tokenizer),
+     .help = "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
+             "writes it, or the model.safetensors of a language model",
+     .stands_for = "those of --init-from, where it is given", .path = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "
              "the same. Ranks that mpirun starts on one machine divide it"},
@@ -223,7 +229,7 @@ static void describe_text(const lm_settings *s, lm_data *d)
     task *t = &d->base;
     const corpus *c = &d->corpus;
     const char *unit = s->unit == TEXT_WORDS ? "words" : "characters";
-    size_t unknown = c->valid.unknown + c->test.unknown;
+    size_t unknown = c->train.unknown + c->valid.unknown + c->test.unknown;
     int used =
         snprintf(t->description, sizeof t->description, "%zu, %zu and %zu %s to train, validate and test, %zu types",
                  c->train.count, c->valid.count, c->test.count, unit, vocabulary_count(c->vocabulary));
@@ -232,16 +238,33 @@ static void describe_text(const lm_settings *s, lm_data *d)
     snprintf(t->path, sizeof t->path, "%s", s->data);
 }
 
+/* Its tokens are of the unit that a person thinks they are. */
+static tw_status read_tokenizer(const lm_settings *s, vocabulary **v)
+{
+    TW_TRY(tokenizer_file_read(s->tokenizer, v));
+    if (vocabulary_unit(*v) == (text_unit)s->unit) return TW_OK;
+    vocabulary_destroy(*v);
+    const bool words = s->unit == TEXT_WORDS;
+    return tw_fail(TW_ERROR_ARGUMENT, "--unit %s, but the tokens of %s are %s; write --unit %s",
+                   words ? "word" : "char", s->tokenizer, words ? "characters" : "words", words ? "char" : "word");
+}
+
 static tw_status fill_data(const lm_settings *s, lm_data *d)
 {
     corpus_options wanted = {
         .unit = (text_unit)s->unit, .most = (size_t)s->vocabulary, .most_bytes = share_of_memory(s->memory_mb)};
     if (!s->data) return tw_fail(TW_ERROR_ARGUMENT, "--data is missing: the folder of the texts, or a text file");
+    if (s->tokenizer && s->vocabulary > 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--vocabulary %ld is of the training text's own tokens, and --tokenizer %s has others; leave "
+                       "one of them out",
+                       s->vocabulary, s->tokenizer);
     if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
     TW_TRY(choose_recipe(s->model, &d->recipe));
     d->network = language_model_find(d->recipe->network);
     TW_TRY(check_heads(s, d->network));
     strips any;
+    if (s->tokenizer) TW_TRY(read_tokenizer(s, &wanted.vocabulary));
     TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
     TW_TRY(strips_cut(&d->corpus.valid, "validation", 1, 1, &any));
     TW_TRY(strips_cut(&d->corpus.test, "test", 1, 1, &any));
@@ -477,6 +500,7 @@ const task_ops lm_task = {
     .row_count = sizeof rows / sizeof *rows,
     .settings_bytes = sizeof(lm_settings),
     .fallback = lm_fallback,
+    .take_sizes = lm_take_sizes,
     .load = lm_load,
     .release = lm_release,
     .fits = lm_fits,
@@ -493,6 +517,7 @@ const task_ops lm_task = {
     .predict = lm_predict,
     .describe_network = lm_describe_network,
     .describe_folder = lm_describe_folder,
+    .read_folder = lm_read_folder,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
     .use_bytes = sizeof(lm_use),

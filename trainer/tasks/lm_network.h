@@ -26,5 +26,7 @@ tw_status lm_predictor_open(const tw_state *state, size_t elements, task_predict
 void lm_predictor_close(task_predictor *p);
 tw_status lm_predict(task_predictor *p, const void *use, const char *path, const task_answer *answer);
 tw_status lm_describe_network(const task_predictor *p, cJSON *network, tw_state *tensors);
+/* In lm_sizes.c. */
+tw_status lm_take_sizes(options *set, const void *settings, const tw_state *state);
 
 #endif

@@ -17,6 +17,9 @@
 
 typedef struct task_ops task_ops;
 
+/* The text of a checkpoint that says where it was read from. */
+#define TASK_FILE "file"
+
 /* What was seen of a data set, as sums: ranks add theirs. Whole numbers stay below 2^53, so doubles hold them. */
 enum { TASK_PARTS = 24 };
 typedef struct task_score {
@@ -156,7 +159,7 @@ struct task_ops {
     /* Another task whose checkpoints a run may begin with, too: it takes what it has of them. NULL: none. */
     const char *begins_with;
     /* Before the data are read: gives options that shape the network, and that nobody has set, the values of the
-     * checkpoint whose weights the run begins with. TW_ERROR_ARGUMENT and TW_ERROR_STATE say what does not go with it.
+     * checkpoint whose weights the run begins with; its text TASK_FILE is where it was read. TW_ERROR_ARGUMENT and TW_ERROR_STATE say what does not go with it.
      * NULL: options alone shape the network. */
     tw_status (*take_sizes)(options *set, const void *settings, const tw_state *state);
 
@@ -205,6 +208,8 @@ struct task_ops {
     /* For Hugging Face's transformers, which has a network like this under these names of tensors. NULL, or
      * TW_ERROR_UNSUPPORTED with a sentence, where it has none. */
     tw_status (*describe_folder)(const task_predictor *p, const task_folder *folder);
+    /* The other way: such a folder, of which nothing is trusted, as the task's checkpoint. NULL where there is none. */
+    tw_status (*read_folder)(const char *folder, tw_state **state);
 
     const option_row *use_rows; /* of using a network, offsets into structs of their own */
     size_t use_row_count;

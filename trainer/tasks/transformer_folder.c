@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "rotary.h"
+#include "tokenizer_json.h"
 
 #include <string.h>
 
@@ -51,42 +52,7 @@ static void describe_config(const lm_predictor *p, cJSON *config)
     cJSON_AddNullToObject(config, "pad_token_id");
 }
 
-/* ---- tokenizer.json ---- */
-
-static void add_split(cJSON *parent, const char *expression, const char *behaviour)
-{
-    cJSON *split = cJSON_AddObjectToObject(parent, "pre_tokenizer");
-    cJSON_AddStringToObject(split, "type", "Split");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(split, "pattern"), "Regex", expression);
-    cJSON_AddStringToObject(split, "behavior", behaviour);
-    cJSON_AddBoolToObject(split, "invert", 0);
-}
-
-/* An end of a line is a word. */
-static void add_end_of_line(cJSON *tokenizer)
-{
-    cJSON *replace = cJSON_AddObjectToObject(tokenizer, "normalizer");
-    cJSON_AddStringToObject(replace, "type", "Replace");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(replace, "pattern"), "String", "\n");
-    cJSON_AddStringToObject(replace, "content", " " TOKEN_END_OF_LINE " ");
-}
-
-/* Words are joined by spaces where there is no decoder; characters are not. */
-static void describe_tokenizer(const vocabulary *v, cJSON *tokenizer)
-{
-    const int words = vocabulary_unit(v) == TEXT_WORDS;
-    cJSON_AddStringToObject(tokenizer, "version", "1.0");
-    cJSON_AddArrayToObject(tokenizer, "added_tokens");
-    if (words) add_end_of_line(tokenizer);
-    add_split(tokenizer, words ? "[ \\t\\r\\x0b\\x0c]+" : "[\\s\\S]", words ? "Removed" : "Isolated");
-    if (!words) cJSON_AddStringToObject(cJSON_AddObjectToObject(tokenizer, "decoder"), "type", "Fuse");
-    cJSON *model = cJSON_AddObjectToObject(tokenizer, "model");
-    cJSON_AddStringToObject(model, "type", "WordLevel");
-    cJSON_AddStringToObject(model, "unk_token", TOKEN_UNKNOWN);
-    cJSON *all = cJSON_AddObjectToObject(model, "vocab");
-    for (uint32_t i = 0; i < vocabulary_count(v); i++)
-        cJSON_AddItemToObject(all, vocabulary_token(v, i), cJSON_CreateNumber(i));
-}
+/* ---- the folder ---- */
 
 static void describe_tokenizer_config(const lm_predictor *p, cJSON *config)
 {
@@ -101,7 +67,7 @@ tw_status lm_describe_folder(const task_predictor *base, const task_folder *fold
     if (p->config.heads == 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "transformers has no LSTMs like this network's; leave out --transformers");
     describe_config(p, folder->config);
-    describe_tokenizer(p->vocabulary, folder->tokenizer);
+    tokenizer_json_describe(p->vocabulary, folder->tokenizer);
     describe_tokenizer_config(p, folder->tokenizer_config);
     return TW_OK;
 }

@@ -17,7 +17,7 @@ const char *transformer_text(const language_model_config *c, size_t context, cha
 static int is_moderate(const language_model_config *c, size_t context)
 {
     return c->heads >= 1 && c->heads <= 1024 && c->kv_heads >= 1 && c->kv_heads <= 1024 && context >= 1 &&
-           context <= 65536;
+           context <= TRANSFORMER_CONTEXT_MOST;
 }
 
 static tw_status transformer_text_parse(const char *text, language_model_config *c, size_t *context)

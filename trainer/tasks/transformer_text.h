@@ -7,7 +7,7 @@
 /* The text's name in a checkpoint. */
 #define TRANSFORMER_TEXT_NAME "transformer"
 
-enum { TRANSFORMER_TEXT = 96 };
+enum { TRANSFORMER_TEXT = 96, TRANSFORMER_CONTEXT_MOST = 65536 };
 /* "heads=4,kv_heads=2,context=128"; context: the steps that it was trained with. */
 const char *transformer_text(const language_model_config *config, size_t context, char text[TRANSFORMER_TEXT]);
 

@@ -115,28 +115,20 @@ static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *s
     return status;
 }
 
-static tw_status encode_training(const piece *p, const corpus_options *options, corpus *c)
-{
-    vocabulary *met;
-    TW_TRY(vocabulary_create(options->unit, &met));
-    tw_status status = meet_tokens(p, options->limit ? options->limit : LIMIT, met, &c->train);
-    if (status == TW_OK) status = rank_tokens(met, options->most, &c->train, &c->vocabulary);
-    vocabulary_destroy(met);
-    return status;
-}
-
 /* The reader stands behind the token. */
 static tw_status corpus_refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
 {
     char shown[TOKEN_SHOWN];
-    return tw_fail(TW_ERROR_FORMAT,
-                   "%s: line %zu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
-                   "--vocabulary N, with N below the number of different %s, makes one of the rarest",
-                   p->path, line_at(p, reader->at - 1), code_point_show(token, length, shown, TOKEN_SHOWN),
-                   unit_names[reader->unit]);
+    return tw_fail(
+        TW_ERROR_FORMAT,
+        "%s: line %zu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, "
+        "or make one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number "
+        "of different %s",
+        p->path, line_at(p, reader->at - 1), code_point_show(token, length, shown, TOKEN_SHOWN),
+        unit_names[reader->unit]);
 }
 
-/* Numbers the tokens by the vocabulary of the training stream. */
+/* Numbers the tokens by a vocabulary. */
 static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream *stream)
 {
     token_reader reader = {p->at, p->end, vocabulary_unit(v)};
@@ -153,6 +145,17 @@ static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream
         stream->tokens[stream->count++] = id;
     }
     return TW_OK;
+}
+
+static tw_status encode_training(const piece *p, const corpus_options *options, corpus *c)
+{
+    vocabulary *met;
+    if (c->vocabulary) return corpus_encode(p, c->vocabulary, &c->train);
+    TW_TRY(vocabulary_create(options->unit, &met));
+    tw_status status = meet_tokens(p, options->limit ? options->limit : LIMIT, met, &c->train);
+    if (status == TW_OK) status = rank_tokens(met, options->most, &c->train, &c->vocabulary);
+    vocabulary_destroy(met);
+    return status;
 }
 
 /* ---- files ---- */
@@ -198,7 +201,7 @@ static tw_status number_stream(const vocabulary *v, token_stream *stream, uint32
     return TW_OK;
 }
 
-static tw_status rank_long(const corpus_options *options, vocabulary *met, corpus *c)
+static tw_status rank_met(const corpus_options *options, vocabulary *met, corpus *c)
 {
     uint64_t *often = NULL;
     uint32_t *id_of = NULL;
@@ -213,19 +216,25 @@ static tw_status rank_long(const corpus_options *options, vocabulary *met, corpu
     return status;
 }
 
-static tw_status number_long(const part parts[3], const corpus_options *options, corpus *c)
+static tw_status rank_long(const corpus_options *options, corpus *c)
 {
     vocabulary *met;
+    TW_TRY(vocabulary_create(options->unit, &met));
+    tw_status status = rank_met(options, met, c);
+    vocabulary_destroy(met);
+    return status;
+}
+
+static tw_status number_long(const part parts[3], const corpus_options *options, corpus *c)
+{
     uint32_t sum;
+    const bool given = c->vocabulary != NULL;
     TW_TRY(open_stream(&parts[0], &c->train));
     TW_TRY(open_stream(&parts[1], &c->valid));
     TW_TRY(open_stream(&parts[2], &c->test));
-    TW_TRY(vocabulary_create(options->unit, &met));
-    tw_status status = rank_long(options, met, c);
-    vocabulary_destroy(met);
-    TW_TRY(status);
+    if (!given) TW_TRY(rank_long(options, c));
     TW_TRY(number_stream(c->vocabulary, &c->train, &c->sum));
-    c->train.unknown = 0; /* those that gave way to <unk> are not missed */
+    if (!given) c->train.unknown = 0; /* those that gave way to <unk> are not missed */
     TW_TRY(number_stream(c->vocabulary, &c->valid, &sum));
     return number_stream(c->vocabulary, &c->test, &sum);
 }
@@ -301,7 +310,7 @@ tw_status corpus_load(const char *path, const corpus_options *options, corpus *o
     bool stays = is_long(path, folder, options->most_bytes);
     tw_status (*const load[2][2])(const char *, const corpus_options *,
                                   corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
-    *out = (corpus){0};
+    *out = (corpus){.vocabulary = options->vocabulary};
     tw_status status = load[stays][folder](path, options, out);
     if (status != TW_OK) corpus_release(out);
     return status;

@@ -9,18 +9,19 @@ typedef struct token_stream {
     uint32_t *tokens; /* NULL: they are read from `text` when they are wanted */
     long_text *text;
     size_t count;
-    size_t unknown; /* of the validation and test streams: tokens the vocabulary lacks, which became <unk> */
+    size_t unknown; /* tokens the vocabulary lacks, which became <unk>; of the training stream: where it was given */
 } token_stream;
 
 typedef struct corpus {
-    vocabulary *vocabulary; /* of the training stream */
+    vocabulary *vocabulary;
     token_stream train, valid, test;
     uint32_t sum; /* of the training tokens */
 } corpus;
 
 typedef struct corpus_options {
-    text_unit unit;
-    size_t most;       /* tokens of the vocabulary, <unk> for the rarest beyond; 0: all */
+    text_unit unit;         /* the vocabulary's, where there is one */
+    vocabulary *vocabulary; /* what to number the text by, the corpus's from now on; NULL: that of the training text */
+    size_t most;            /* tokens of the training text's, <unk> for the rarest beyond; 0: all */
     size_t most_bytes; /* of texts and their tokens in memory, where larger ones stay in their files; 0: no limit */
     size_t limit;      /* different tokens from which on a text is refused; 0: 4,194,304 */
 } corpus_options;
@@ -33,7 +34,7 @@ typedef struct corpus_options {
  * are not packed, no token has more than a MiB, and they must not change while they are in use.
  *
  * TW_ERROR_IO or TW_ERROR_FORMAT name the file and the line: one that is missing, there twice, empty, not UTF-8, of too
- * many different tokens; a token of validation or test that training lacks, where there is no <unk>. */
+ * many different tokens; a token that the vocabulary lacks, where it has no <unk>. */
 tw_status corpus_load(const char *path, const corpus_options *options, corpus *out);
 void corpus_release(corpus *c);
 

@@ -345,11 +345,13 @@ static tw_status number(void *context, const text_window *w, const char *token, 
     }
     n->sum = tw_crc32c(n->sum, &id, sizeof id);
     if (id != VOCABULARY_NONE) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT,
-                   "%s: line %llu: \"%s\" is not in the training text, and there is no <unk> to stand for it; "
-                   "--vocabulary N, with N below the number of different %s, makes one of the rarest",
-                   w->text->path, (unsigned long long)line_before(w),
-                   code_point_show(token, length, shown, TOKEN_SHOWN), unit_name(w));
+    return tw_fail(
+        TW_ERROR_FORMAT,
+        "%s: line %llu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, "
+        "or make one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number "
+        "of different %s",
+        w->text->path, (unsigned long long)line_before(w), code_point_show(token, length, shown, TOKEN_SHOWN),
+        unit_name(w));
 }
 
 tw_status long_text_number(long_text *t, const vocabulary *known, uint32_t *sum)

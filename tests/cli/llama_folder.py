@@ -1,0 +1,235 @@
+"""Beginning with a LlamaForCausalLM of transformers: its sizes, its weights in any type and in any number of files, its
+tokens, and what is refused. Whether its logits are those of transformers is asked in python/tests/test_llama.py."""
+import json
+import pathlib
+import random
+import shutil
+import struct
+import unittest
+
+from lm import LanguageTest, write_source
+from support import unless_kept
+
+STILL = ("--lr", 0, "--warmup", 0, "--steps", 1)
+SIZES = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--bptt", 10)
+
+
+def read_tensors(path):
+    """Name to type, shape and bytes."""
+    whole = pathlib.Path(path).read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:begin])
+    return {name: (entry["dtype"], entry["shape"], whole[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def write_tensors(path, tensors):
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def halved(values, dtype):
+    """The values in two bytes each, and what these are in four."""
+    count = len(values) // 4
+    if dtype == "BF16":
+        halves = b"".join(values[4 * i + 2:4 * i + 4] for i in range(count))
+        return halves, b"".join(b"\0\0" + halves[2 * i:2 * i + 2] for i in range(count))
+    halves = struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", values))
+    return halves, struct.pack(f"<{count}f", *struct.unpack(f"<{count}e", halves))
+
+
+class LlamaFolderTest(LanguageTest):
+    def setUp(self):
+        super().setUp()
+        self.run_folder, self.llama = self.folder / "run", self.folder / "llama"
+
+    def train_words(self, *options):
+        return ["train", "lm", "--data", self.texts, "--batch", 4, *options, *unless_kept(options)]
+
+    def succeed(self, *words):
+        done = self.run_program(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+
+    def make_folder(self, *options):
+        self.train("--model", "transformer", *SIZES, "--lr", 0.01, "--steps", 5, "--out", self.run_folder, *options)
+        self.succeed("export", self.run_folder, self.llama, "--transformers")
+
+    def begun_from(self, begin, *options):
+        """The tensors of a run that begins so and does not move."""
+        again, out = self.folder / "again", self.folder / "again.llama"
+        for path in (again, out):
+            shutil.rmtree(path, ignore_errors=True)
+        self.train(*STILL, "--init-from", begin, "--out", again, *options)
+        self.succeed("export", again, out, "--transformers")
+        return out
+
+    def change_config(self, **values):
+        path = self.llama / "config.json"
+        config = {key: value for key, value in {**json.loads(path.read_text()), **values}.items() if value != "absent"}
+        path.write_text(json.dumps(config))
+
+    def refuse_folder(self, *culprits, options=()):
+        self.refuse(2, culprits, *self.train_words(*STILL, "--quiet", "--init-from", self.llama, *options))
+
+
+class TakingTest(LlamaFolderTest):
+    def test_what_is_exported_again_is_the_same(self):
+        for options in ((), ("--tied",), ("--unit", "char", "--inner", 24)):
+            with self.subTest(options=options):
+                self.make_folder(*options)
+                for begin in (self.llama, self.run_folder):
+                    out = self.begun_from(begin)
+                    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+                        self.assertEqual((out / name).read_bytes(), (self.llama / name).read_bytes(), name)
+                for path in (self.run_folder, self.llama):
+                    shutil.rmtree(path)
+
+    def test_half_precision_becomes_fp32(self):
+        self.make_folder()
+        path = self.llama / "model.safetensors"
+        tensors = read_tensors(path)
+        for dtype in ("F16", "BF16"):
+            both = {name: halved(values, dtype) for name, (_, _, values) in tensors.items()}
+            write_tensors(path, {name: (dtype, tensors[name][1], both[name][0]) for name in tensors})
+            found = read_tensors(self.begun_from(self.llama) / "model.safetensors")
+            self.assertEqual({name: values for name, (_, _, values) in found.items()}, {name: both[name][1] for name in both})
+
+    def test_several_files_in_any_order(self):
+        self.make_folder("--tied")
+        tensors = list(read_tensors(self.llama / "model.safetensors").items())
+        expected = (self.llama / "model.safetensors").read_bytes()
+        (self.llama / "model.safetensors").unlink()
+        random.Random(1).shuffle(tensors)
+        tensors.append(("lm_head.weight", dict(tensors)["model.embed_tokens.weight"]))  # some write tied weights twice
+        parts = [dict(tensors[i::3]) for i in range(3)]
+        for i, part in enumerate(parts):
+            write_tensors(self.llama / f"model-{i}.safetensors", part)
+        places = {name: f"model-{i}.safetensors" for i, part in enumerate(parts) for name in part}
+        (self.llama / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        self.assertEqual((self.begun_from(self.llama) / "model.safetensors").read_bytes(), expected)
+
+    def test_the_tokens_are_those_of_the_weights(self):
+        """Of a text with other frequencies, whose own vocabulary would be another."""
+        self.make_folder()
+        for begin in (self.llama, self.run_folder):
+            other = self.folder / "other.txt"
+            generator = random.Random(7)
+            write_source(other, 3000, generator)
+            other.write_text("w3 " * 500 + other.read_text())
+            self.begun_from(begin, "--data", other)
+            self.assertEqual(self.metadata(self.folder / "again")["vocabulary.txt"],
+                             self.metadata(self.run_folder)["vocabulary.txt"])
+            other.write_text(other.read_text() + "zebra\n")
+            self.refuse(2, ["other.txt", "zebra"], *self.train_words(*STILL, "--quiet", "--init-from", begin, "--data", other))
+
+    def test_a_run_that_began_so_goes_on(self):
+        self.make_folder()
+        options = ("--init-from", self.llama, "--lr", 0.01, "--checkpoint-every", 4)
+        whole = self.train(*options, "--steps", 8, "--out", self.folder / "whole")
+        self.train(*options, "--steps", 4, "--schedule", "constant", "--out", self.folder / "part")
+        whole = self.train(*options, "--steps", 8, "--schedule", "constant", "--out", self.folder / "straight")
+        resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
+        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def summary_of(self, *words):
+        done = self.run_program(*words, "--quiet", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_a_folder_writes_text(self):
+        self.make_folder()
+        texts = [self.run_program("generate", path, "--tokens", 30, "--seed", 2) for path in (self.run_folder, self.llama)]
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+        self.assertEqual(texts[1].returncode, 0, texts[1].stderr)
+
+
+class RefusalTest(LlamaFolderTest):
+    def test_options_that_contradict(self):
+        self.make_folder()
+        for option, wanted, has in (("--layers", 3, 2), ("--hidden", 32, 16), ("--heads", 2, 4), ("--kv-heads", 4, 2),
+                                    ("--inner", 32, 64), ("--unit", "char", "word"), ("--model", "small", "transformer")):
+            for begin in (self.llama, self.run_folder):
+                self.refuse(2, [f"{option} {wanted},", f"has {has};", begin], *self.train_words(
+                    *STILL, "--quiet", "--init-from", begin, option, wanted))
+        self.refuse_folder("--tied true", "has false", options=("--tied",))
+        self.refuse_folder("--vocabulary 9", "--tokenizer", options=("--vocabulary", 9))
+
+    def test_what_this_transformer_has_not(self):
+        self.make_folder()
+        config = (self.llama / "config.json").read_text()
+        for key, value in (("rope_scaling", {"rope_type": "llama3", "factor": 8}), ("attention_bias", True),
+                           ("rope_parameters", {"rope_type": "yarn"}), ("rope_theta", 500000),
+                           ("rms_norm_eps", 1e-6), ("mlp_bias", True), ("hidden_act", "gelu"),
+                           ("model_type", "mistral"), ("head_dim", 8), ("quantization_config", {"bits": 4})):
+            self.change_config(**{key: value})
+            self.refuse_folder(self.llama, key)
+            (self.llama / "config.json").write_text(config)
+        self.change_config(rope_parameters={"rope_type": "default", "rope_theta": 5e5})
+        self.refuse_folder("rope_theta 500000", "10000")
+        self.change_config(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, rope_scaling=None)
+        self.begun_from(self.llama)
+
+    def test_a_config_that_is_not_of_its_weights(self):
+        self.make_folder()
+        config = (self.llama / "config.json").read_text()
+        for key, value in (("vocab_size", 14), ("hidden_size", 32), ("intermediate_size", 65), ("num_hidden_layers", 3),
+                           ("num_hidden_layers", 0), ("num_attention_heads", 3), ("num_attention_heads", 1e300),
+                           ("vocab_size", "13"), ("hidden_size", "absent"), ("num_attention_heads", 17)):
+            self.change_config(**{key: value})
+            self.refuse_folder(self.llama, key if key != "num_attention_heads" else "heads")
+            (self.llama / "config.json").write_text(config)
+        self.change_config(num_key_value_heads=4)
+        self.refuse_folder("k_proj.weight", "8x16", "16x16")
+
+    def test_weights_that_cannot_be(self):
+        self.make_folder()
+        path = self.llama / "model.safetensors"
+        tensors, norm = read_tensors(path), "model.layers.1.input_layernorm.weight"
+        def refuse_with(changed, *culprits):
+            write_tensors(path, {name: entry for name, entry in {**tensors, **changed}.items() if entry})
+            self.refuse_folder(self.llama, *culprits)
+        refuse_with({norm: None}, norm)
+        refuse_with({norm: ("I32", *tensors[norm][1:])}, norm, "bf16")
+        refuse_with({norm: ("F32", [15], tensors[norm][2][4:])}, norm, "15", "16")
+        refuse_with({"another.weight": tensors[norm]}, "another.weight")
+        refuse_with({norm: ("F32", [16], b"\0\0\xc0\x7f" * 16)}, norm, "NaN")
+        refuse_with({"lm_head.weight": None}, "lm_head.weight", "tie_word_embeddings")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:len(whole) // 2])
+        self.refuse_folder("model.safetensors")
+        path.unlink()
+        self.refuse_folder("model.safetensors")
+
+    def test_a_list_that_cannot_be(self):
+        self.make_folder()
+        index = self.llama / "model.safetensors.index.json"
+        for text, culprit in (("[]", "index.json"), ("{", "index.json"), ("{}", "embed_tokens"),
+                              ('{"weight_map": {"a": "../run/x"}}', "for a"), ('{"weight_map": {"a": 1}}', "for a"),
+                              ('{"weight_map": {"a": "missing.safetensors"}}', "missing.safetensors")):
+            index.write_text(text)
+            self.refuse_folder(culprit)
+
+    def test_tokens_that_cannot_be(self):
+        self.make_folder()
+        path = self.llama / "tokenizer.json"
+        good = json.loads(path.read_text())
+        def refuse_with(model, *culprits):
+            path.write_text(json.dumps({**good, "model": {**good["model"], **model}}))
+            self.refuse_folder(*culprits)
+        words = good["model"]["vocab"]
+        refuse_with({"type": "BPE"}, "--tokenizer")
+        refuse_with({"vocab": {word: 0 for word in words}}, "tokenizer.json", "numbers")
+        refuse_with({"vocab": {word: number for word, number in words.items() if number < 5}}, "--tokenizer 5")
+        refuse_with({"vocab": {}}, "tokenizer.json", "two tokens")
+        path.unlink()
+        self.refuse_folder("tokenizer.json", "--tokenizer")
+        (self.folder / "mine.json").write_text(json.dumps(good))
+        self.begun_from(self.llama, "--tokenizer", self.folder / "mine.json")
+
+
+if __name__ == "__main__":
+    unittest.main()

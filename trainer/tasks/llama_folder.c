@@ -1,0 +1,307 @@
+/* llama_folder.c - a LlamaForCausalLM of transformers, as a checkpoint of thinwire train lm would have it. */
+#include "error.h"
+#include "file.h"
+#include "rms_norm.h"
+#include "rotary.h"
+#include "tokenizer_json.h"
+#include "transformer_folder.h"
+#include "transformer_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct llama_folder {
+    const char *path;
+    const cJSON *config;
+    language_model_config sizes; /* as config.json has them */
+    size_t types, context;
+    tw_state *state;
+} llama_folder;
+
+/* ---- config.json ------------------------------------------------------------------------------------------------- */
+
+static tw_status read_object(const char *folder, const char *name, cJSON **object)
+{
+    char path[FILE_PATH_MOST];
+    uint8_t *bytes;
+    size_t size;
+    TW_TRY(file_read(file_path(path, folder, name), &bytes, &size));
+    *object = cJSON_ParseWithLength((const char *)bytes, size);
+    free(bytes);
+    if (cJSON_IsObject(*object)) return TW_OK;
+    cJSON_Delete(*object);
+    return tw_fail(TW_ERROR_FORMAT, "%s is not a JSON object", path);
+}
+
+/* NULL where it is not there, or null. */
+static const cJSON *find_value(const cJSON *object, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNull(value) ? NULL : value;
+}
+
+/* What the program's transformer is, whatever the config: another value is refused by its name. */
+static tw_status refuse_value(const char *key, const cJSON *value, const char *own)
+{
+    char *text = cJSON_PrintUnformatted(value);
+    tw_status status =
+        tw_fail(TW_ERROR_UNSUPPORTED, "config.json has %s %.80s; the transformer of thinwire train lm has %s", key,
+                text ? text : "?", own);
+    free(text);
+    return status;
+}
+
+static tw_status check_text(const llama_folder *f, const char *key, const char *own)
+{
+    const cJSON *value = find_value(f->config, key);
+    const char *text = cJSON_GetStringValue(value);
+    if (!value || (text && strcmp(text, own) == 0)) return TW_OK;
+    return refuse_value(key, value, own);
+}
+
+static tw_status check_false(const llama_folder *f, const char *key)
+{
+    const cJSON *value = find_value(f->config, key);
+    return !value || cJSON_IsFalse(value) ? TW_OK : refuse_value(key, value, "none");
+}
+
+static tw_status check_number(const cJSON *object, const char *key, double own)
+{
+    const cJSON *value = find_value(object, key);
+    char text[32];
+    if (!value || fabs(cJSON_GetNumberValue(value) / own - 1) < 1e-6) return TW_OK;
+    snprintf(text, sizeof text, "%g", own);
+    return refuse_value(key, value, text);
+}
+
+/* transformers 5 has them in an object of their own, of which older versions have the other key. */
+static tw_status check_positions(const llama_folder *f)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const cJSON *rope = find_value(f->config, keys[i]), *kind = find_value(rope, "rope_type");
+        if (!kind) kind = find_value(rope, "type");
+        const char *name = cJSON_GetStringValue(kind);
+        if (rope && (!cJSON_IsObject(rope) || (kind && (!name || strcmp(name, "default") != 0))))
+            return refuse_value(keys[i], rope, "plain rotary positions");
+        TW_TRY(check_number(rope, "rope_theta", NN_ROTARY_BASE));
+    }
+    return check_number(f->config, "rope_theta", NN_ROTARY_BASE);
+}
+
+static tw_status check_kind(const llama_folder *f)
+{
+    if (!find_value(f->config, "model_type"))
+        return tw_fail(TW_ERROR_FORMAT, "config.json does not say its model_type");
+    TW_TRY(check_text(f, "model_type", "llama"));
+    TW_TRY(check_text(f, "hidden_act", "silu"));
+    TW_TRY(check_false(f, "attention_bias"));
+    TW_TRY(check_false(f, "mlp_bias"));
+    TW_TRY(check_false(f, "quantization_config"));
+    TW_TRY(check_number(f->config, "rms_norm_eps", (double)NN_RMS_EPSILON));
+    return check_positions(f);
+}
+
+/* `usual`: where it is not said; 0: it has to be. */
+static tw_status read_size(const llama_folder *f, const char *key, size_t usual, size_t *size)
+{
+    const cJSON *value = find_value(f->config, key);
+    const double number = cJSON_GetNumberValue(value);
+    *size = usual;
+    if (!value && usual > 0) return TW_OK;
+    if (!(number >= 1 && number <= INT32_MAX) || number != floor(number))
+        return tw_fail(TW_ERROR_FORMAT, "config.json has no %s that is a whole number from 1 to 2^31 - 1", key);
+    *size = (size_t)number;
+    return TW_OK;
+}
+
+static tw_status read_sizes(llama_folder *f)
+{
+    language_model_config *c = &f->sizes;
+    size_t head;
+    TW_TRY(read_size(f, "vocab_size", 0, &f->types));
+    TW_TRY(read_size(f, "hidden_size", 0, &c->hidden));
+    TW_TRY(read_size(f, "intermediate_size", 0, &c->inner));
+    TW_TRY(read_size(f, "num_hidden_layers", 0, &c->layers));
+    TW_TRY(read_size(f, "num_attention_heads", 0, &c->heads));
+    TW_TRY(read_size(f, "num_key_value_heads", c->heads, &c->kv_heads));
+    TW_TRY(read_size(f, "max_position_embeddings", 2048, &f->context));
+    TW_TRY(read_size(f, "head_dim", c->hidden / c->heads, &head));
+    c->tied = cJSON_IsTrue(find_value(f->config, "tie_word_embeddings"));
+    if (f->context > TRANSFORMER_CONTEXT_MOST) f->context = TRANSFORMER_CONTEXT_MOST;
+    if (head * c->heads == c->hidden) return TW_OK;
+    return tw_fail(
+        TW_ERROR_UNSUPPORTED,
+        "config.json has head_dim %zu, and %zu heads of hidden_size %zu; the transformer of thinwire train lm "
+        "divides hidden_size among the heads",
+        head, c->heads, c->hidden);
+}
+
+/* ---- the weights ------------------------------------------------------------------------------------------------- */
+
+static float from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float from_half(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    if (exponent == 0) return (sign ? -1.0f : 1.0f) * ldexpf((float)mantissa, -24);
+    return from_bits(sign | (uint32_t)(exponent == 31 ? 255 : exponent + 112) << 23 | (uint32_t)mantissa << 13);
+}
+
+static tw_status put_widened(const tw_state_entry *entry, tw_state *state)
+{
+    const uint16_t *halves = entry->data;
+    const size_t count = entry->bytes / sizeof *halves;
+    float *values = malloc(count * sizeof *values + 1);
+    if (!values) return tw_fail(TW_ERROR_MEMORY, "no memory for its %s", entry->name);
+    for (size_t i = 0; i < count; i++)
+        values[i] = entry->dtype == TW_F16 ? from_half(halves[i]) : from_bits((uint32_t)halves[i] << 16);
+    tw_status status = tw_state_put(state, entry->name, TW_F32, entry->dims, entry->shape, values);
+    free(values);
+    return status;
+}
+
+/* Old files have waves of the positions; some have the output of tied weights, too. */
+static bool is_needless(const llama_folder *f, const char *name)
+{
+    return strstr(name, "rotary_emb.inv_freq") || (f->sizes.tied && strcmp(name, "lm_head.weight") == 0);
+}
+
+static tw_status take_entry(const llama_folder *f, const tw_state_entry *entry)
+{
+    if (is_needless(f, entry->name)) return TW_OK;
+    if (entry->dtype == TW_F32)
+        return tw_state_put(f->state, entry->name, TW_F32, entry->dims, entry->shape, entry->data);
+    if (entry->dtype == TW_F16 || entry->dtype == TW_BF16) return put_widened(entry, f->state);
+    return tw_fail(TW_ERROR_UNSUPPORTED, "its %s is neither fp32 nor fp16 nor bf16, the types that are read",
+                   entry->name);
+}
+
+static tw_status take_file(const llama_folder *f, const char *name)
+{
+    char path[FILE_PATH_MOST];
+    tw_state *part;
+    tw_status status = TW_OK;
+    TW_TRY(tw_state_load(file_path(path, f->path, name), &part));
+    for (size_t i = 0; i < tw_state_count(part) && status == TW_OK; i++) {
+        tw_state_entry entry;
+        status = tw_state_at(part, i, &entry);
+        if (status == TW_OK) status = take_entry(f, &entry);
+    }
+    tw_state_destroy(part);
+    return status;
+}
+
+/* A file beside the list, wherever a list of somebody's leads. */
+static tw_status check_part(const cJSON *part)
+{
+    const char *name = cJSON_GetStringValue(part);
+    if (name && *name && strlen(name) < FILE_NAME_MOST && !strchr(name, '/')) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "model.safetensors.index.json names no file of the folder for %.80s", part->string);
+}
+
+static bool comes_before(const cJSON *map, const cJSON *part)
+{
+    const cJSON *other;
+    cJSON_ArrayForEach(other, map)
+    {
+        if (other == part) return false;
+        if (strcmp(other->valuestring, part->valuestring) == 0) return true;
+    }
+    return false;
+}
+
+static tw_status take_listed(const llama_folder *f, const cJSON *map)
+{
+    const cJSON *part;
+    cJSON_ArrayForEach(part, map) TW_TRY(check_part(part));
+    cJSON_ArrayForEach(part, map) if (!comes_before(map, part)) TW_TRY(take_file(f, part->valuestring));
+    return TW_OK;
+}
+
+static tw_status take_weights(const llama_folder *f)
+{
+    static const char index[] = "model.safetensors.index.json";
+    cJSON *list;
+    if (!file_exists(f->path, index)) return take_file(f, "model.safetensors");
+    TW_TRY(read_object(f->path, index, &list));
+    tw_status status = take_listed(f, find_value(list, "weight_map"));
+    cJSON_Delete(list);
+    return status;
+}
+
+/* ---- together ---------------------------------------------------------------------------------------------------- */
+
+/* What the shapes of the tensors say is what config.json says. */
+static tw_status compare_sizes(const llama_folder *f)
+{
+    language_model_config found;
+    size_t types, context;
+    TW_TRY(transformer_read(f->state, &found, &types, &context));
+    const struct {
+        const char *name;
+        size_t told, found;
+    } sizes[] = {{"vocab_size", f->types, types},
+                 {"hidden_size", f->sizes.hidden, found.hidden},
+                 {"intermediate_size", f->sizes.inner, found.inner},
+                 {"num_hidden_layers", f->sizes.layers, found.layers}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].told != sizes[i].found)
+            return tw_fail(TW_ERROR_FORMAT, "config.json has %s %zu, and its tensors %zu", sizes[i].name, sizes[i].told,
+                           sizes[i].found);
+    if (found.tied == f->sizes.tied) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it has no lm_head.weight, though config.json does not say tie_word_embeddings");
+}
+
+/* A tokenizer of another kind is none. */
+static tw_status put_vocabulary(const llama_folder *f)
+{
+    vocabulary *v;
+    char *text;
+    if (!file_exists(f->path, "tokenizer.json")) return TW_OK;
+    tw_status status = tokenizer_file_read(f->path, &v);
+    if (status == TW_ERROR_UNSUPPORTED) return TW_OK;
+    TW_TRY(status);
+    status = vocabulary_write(v, &text);
+    vocabulary_destroy(v);
+    TW_TRY(status);
+    status = tw_state_put_text(f->state, "vocabulary.txt", text);
+    free(text);
+    return status;
+}
+
+static tw_status fill_state(llama_folder *f)
+{
+    char text[TRANSFORMER_TEXT];
+    TW_TRY(check_kind(f));
+    TW_TRY(read_sizes(f));
+    TW_TRY(tw_state_put_text(f->state, "task", "lm"));
+    TW_TRY(tw_state_put_text(f->state, TRANSFORMER_TEXT_NAME, transformer_text(&f->sizes, f->context, text)));
+    TW_TRY(take_weights(f));
+    TW_TRY(compare_sizes(f));
+    return put_vocabulary(f);
+}
+
+tw_status lm_read_folder(const char *path, tw_state **state)
+{
+    cJSON *config;
+    llama_folder f = {.path = path};
+    TW_TRY(read_object(path, "config.json", &config));
+    f.config = config;
+    tw_status status = tw_state_create(&f.state);
+    if (status == TW_OK) status = fill_state(&f);
+    cJSON_Delete(config);
+    if (status == TW_OK)
+        *state = f.state;
+    else
+        tw_state_destroy(f.state);
+    return status;
+}

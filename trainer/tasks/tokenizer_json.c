@@ -1,0 +1,159 @@
+#include "tokenizer_json.h"
+
+#include "error.h"
+#include "file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What a text is split at, which also tells the units apart. */
+static const char *const splits[] = {[TEXT_WORDS] = "[ \\t\\r\\x0b\\x0c]+", [TEXT_CHARACTERS] = "[\\s\\S]"};
+
+/* ---- writing ---- */
+
+static void add_split(cJSON *parent, const char *expression, const char *behaviour)
+{
+    cJSON *split = cJSON_AddObjectToObject(parent, "pre_tokenizer");
+    cJSON_AddStringToObject(split, "type", "Split");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(split, "pattern"), "Regex", expression);
+    cJSON_AddStringToObject(split, "behavior", behaviour);
+    cJSON_AddBoolToObject(split, "invert", 0);
+}
+
+/* An end of a line is a word. */
+static void add_end_of_line(cJSON *tokenizer)
+{
+    cJSON *replace = cJSON_AddObjectToObject(tokenizer, "normalizer");
+    cJSON_AddStringToObject(replace, "type", "Replace");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(replace, "pattern"), "String", "\n");
+    cJSON_AddStringToObject(replace, "content", " " TOKEN_END_OF_LINE " ");
+}
+
+/* Words are joined by spaces where there is no decoder; characters are not. */
+void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
+{
+    const int words = vocabulary_unit(v) == TEXT_WORDS;
+    cJSON_AddStringToObject(tokenizer, "version", "1.0");
+    cJSON_AddArrayToObject(tokenizer, "added_tokens");
+    if (words) add_end_of_line(tokenizer);
+    add_split(tokenizer, splits[vocabulary_unit(v)], words ? "Removed" : "Isolated");
+    if (!words) cJSON_AddStringToObject(cJSON_AddObjectToObject(tokenizer, "decoder"), "type", "Fuse");
+    cJSON *model = cJSON_AddObjectToObject(tokenizer, "model");
+    cJSON_AddStringToObject(model, "type", "WordLevel");
+    cJSON_AddStringToObject(model, "unk_token", TOKEN_UNKNOWN);
+    cJSON *all = cJSON_AddObjectToObject(model, "vocab");
+    for (uint32_t i = 0; i < vocabulary_count(v); i++)
+        cJSON_AddItemToObject(all, vocabulary_token(v, i), cJSON_CreateNumber(i));
+}
+
+/* ---- reading ---- */
+
+/* "" where it is no text. */
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return text ? text : "";
+}
+
+static tw_status find_unit(const char *path, const cJSON *tokenizer, text_unit *unit)
+{
+    const cJSON *split = cJSON_GetObjectItemCaseSensitive(tokenizer, "pre_tokenizer");
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(tokenizer, "model");
+    const char *expression = text_of(cJSON_GetObjectItemCaseSensitive(split, "pattern"), "Regex");
+    for (*unit = TEXT_WORDS; *unit <= TEXT_CHARACTERS; (*unit)++)
+        if (strcmp(expression, splits[*unit]) == 0 && strcmp(text_of(model, "type"), "WordLevel") == 0) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s: its model is of type \"%.40s\"; only whole words or characters are read, as thinwire export "
+                   "--transformers writes them",
+                   path, text_of(model, "type"));
+}
+
+/* The tokens in the order of their numbers, which have to be 0, 1, 2 and on. */
+static tw_status sort_tokens(const char *path, const cJSON *all, const char **tokens, size_t count)
+{
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, all)
+    {
+        const double id = cJSON_GetNumberValue(entry);
+        if (!(id >= 0 && id < (double)count) || id != (double)(size_t)id || tokens[(size_t)id])
+            return tw_fail(TW_ERROR_FORMAT, "%s: \"%.40s\" has not one of the numbers 0 to %zu for itself", path,
+                           entry->string, count - 1);
+        tokens[(size_t)id] = entry->string;
+    }
+    return TW_OK;
+}
+
+static tw_status add_tokens(const char *path, const char **tokens, size_t count, vocabulary *v)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id;
+        if (!*tokens[i]) return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty", path, i);
+        TW_TRY(vocabulary_add(v, tokens[i], strlen(tokens[i]), &id));
+        if (id != i) return tw_fail(TW_ERROR_FORMAT, "%s: \"%.40s\" comes twice", path, tokens[i]);
+    }
+    return TW_OK;
+}
+
+static tw_status take_tokens(const char *path, const cJSON *tokenizer, vocabulary *v)
+{
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(tokenizer, "model");
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(model, "vocab");
+    const int count = cJSON_IsObject(all) ? cJSON_GetArraySize(all) : 0;
+    if (count < 2) return tw_fail(TW_ERROR_FORMAT, "%s: its vocab has fewer than two tokens", path);
+    const char **tokens = calloc((size_t)count, sizeof *tokens);
+    if (!tokens) return tw_fail(TW_ERROR_MEMORY, "no memory for %d tokens", count);
+    tw_status status = sort_tokens(path, all, tokens, (size_t)count);
+    if (status == TW_OK) status = add_tokens(path, tokens, (size_t)count, v);
+    free(tokens);
+    return status;
+}
+
+static tw_status read_tokenizer(const char *path, const cJSON *tokenizer, vocabulary **out)
+{
+    text_unit unit;
+    TW_TRY(find_unit(path, tokenizer, &unit));
+    TW_TRY(vocabulary_create(unit, out));
+    tw_status status = take_tokens(path, tokenizer, *out);
+    if (status != TW_OK) vocabulary_destroy(*out);
+    return status;
+}
+
+static tw_status read_json(const char *path, vocabulary **out)
+{
+    uint8_t *bytes;
+    size_t size;
+    TW_TRY(file_read(path, &bytes, &size));
+    cJSON *tokenizer = cJSON_ParseWithLength((const char *)bytes, size);
+    free(bytes);
+    tw_status status =
+        tokenizer ? read_tokenizer(path, tokenizer, out) : tw_fail(TW_ERROR_FORMAT, "%s is not JSON", path);
+    cJSON_Delete(tokenizer);
+    return status;
+}
+
+static tw_status read_model(const char *path, vocabulary **out)
+{
+    tw_state *state;
+    TW_TRY(tw_state_load(path, &state));
+    const char *text = tw_state_text(state, "vocabulary.txt");
+    tw_status status = text ? vocabulary_read(text, out)
+                            : tw_fail(TW_ERROR_FORMAT,
+                                      "%s has no tokens; a tokenizer is a tokenizer.json, or the model.safetensors "
+                                      "of a language model that thinwire trained",
+                                      path);
+    tw_state_destroy(state);
+    return status;
+}
+
+tw_status tokenizer_file_read(const char *path, vocabulary **out)
+{
+    struct stat about;
+    char file[4096];
+    const char *ending = strrchr(path, '.');
+    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    snprintf(file, sizeof file, "%s/tokenizer.json", path);
+    if (folder) return read_json(file, out);
+    return ending && strcmp(ending, ".json") == 0 ? read_json(path, out) : read_model(path, out);
+}
