@@ -120,7 +120,8 @@ class LlamaTest(unittest.TestCase):
             transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(folder, max_shard_size=shard)
             self.assertEqual((folder / "model.safetensors").exists(), shard == "1GB")
             self.succeed("train", "lm", "--data", self.folder / "text.txt", "--init-from", folder, "--tokenizer",
-                         known.with_suffix(".llama"), "--batch", 4, "--lr", 0, "--warmup", 0, "--steps", 1, "--quiet", "--out", run)
+                         known.with_suffix(".llama"), "--batch", 4, "--lr", 0, "--warmup", 0, "--steps", 1, "--quiet",
+                         "--out", run)
             model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             self.check_logits(run, model.eval())
 

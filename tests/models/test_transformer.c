@@ -221,6 +221,136 @@ static void every_call_is_a_text_by_itself(void **state)
     free(s);
 }
 
+/* ---- adapters ---- */
+
+enum { Q = 1, V = 4, ALL = 127 };
+
+static language_model_config adapted(unsigned targets, float keep, float adapter_keep)
+{
+    language_model_config config = tiny(0, keep);
+    config.lora = (nn_lora_options){.rank = 3, .alpha = 6.0f, .keep = adapter_keep, .targets = targets};
+    return config;
+}
+
+/* B, which begins at zero, somewhere else. */
+static void fill_adapters(const language_model *m)
+{
+    const parameter_set *set = language_model_adapters(m);
+    for (size_t i = 0; i < set->table->elements; i++) {
+        uint32_t words[4];
+        tw_random(11, 0, i, words);
+        set->values[i] = (float)words[0] * 0x1p-32f - 0.5f;
+    }
+}
+
+static void adapters_are_named_as_in_peft(void **state)
+{
+    language_model *m = make(adapted(Q | V, 1.0f, 1.0f), STEPS, BATCH);
+    const nn_table *table = language_model_adapters(m)->table;
+    (void)state;
+    assert_int_equal(table->count, 2 * 2 * 2);
+    assert_string_equal(table->tensors[0].name, "model.layers.0.self_attn.q_proj.lora_A.weight");
+    assert_string_equal(table->tensors[7].name, "model.layers.1.self_attn.v_proj.lora_B.weight");
+    assert_int_equal(table->tensors[6].shape[0], 3);
+    assert_int_equal(table->tensors[6].shape[1], 8);
+    assert_int_equal(table->tensors[7].shape[0], 4);
+    assert_int_equal(table->tensors[7].shape[1], 3);
+    assert_null(language_model_parameters(m)->gradients);
+    language_model_destroy(m);
+    m = make(adapted(ALL, 1.0f, 1.0f), STEPS, BATCH);
+    assert_int_equal(language_model_adapters(m)->table->count, 2 * 7 * 2);
+    language_model_destroy(m);
+}
+
+/* A is drawn as peft draws it, and B is zero. */
+static void new_adapters_change_nothing(void **state)
+{
+    sample *s = make_sample();
+    language_model *plain = make(tiny(0, 0.6f), STEPS, BATCH), *m = make(adapted(ALL, 0.6f, 0.5f), STEPS, BATCH);
+    const parameter_set *set = language_model_adapters(m);
+    (void)state;
+    for (size_t t = 0; t < set->table->count; t++) {
+        const float *values = set->values + set->table->offsets[t];
+        const double range = t % 2 ? 0.0 : 1.0 / sqrt((double)set->table->tensors[t].shape[1]);
+        double most = 0.0;
+        for (size_t i = 0; i < nn_table_elements(set->table, t); i++) most = fmax(most, fabs((double)values[i]));
+        assert_true(most <= range && most >= 0.7 * range);
+    }
+    assert_true(step(m, &s->text).loss == step(plain, &s->text).loss);
+    assert_ok(language_model_start_evaluation(m, BATCH));
+    assert_ok(language_model_start_evaluation(plain, BATCH));
+    assert_true(evaluate(m, &s->text).loss == evaluate(plain, &s->text).loss);
+    language_model_destroy(m);
+    language_model_destroy(plain);
+    free(s);
+}
+
+static void gradients_of_adapters_agree_with_differences(void **state)
+{
+    static const unsigned targets[] = {ALL, V, 1 << 5, ALL}; /* the second and the third do not begin at column 0 */
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        sample *s = make_sample();
+        probe p = {make(adapted(targets[i], i == 3 ? 0.6f : 1.0f, i == 3 ? 0.7f : 1.0f), STEPS, BATCH), &s->text};
+        const parameter_set *set = language_model_adapters(p.m);
+        fill_adapters(p.m);
+        memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
+        mean_loss(&p);
+        check_gradients(set, mean_loss, &p);
+        language_model_destroy(p.m);
+        free(s);
+    }
+}
+
+static void gradients_of_adapters_are_announced(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(adapted(ALL, 1.0f, 1.0f), STEPS, BATCH);
+    announcements a = announcements_open(language_model_adapters(m));
+    language_model_result result;
+    (void)state;
+    assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
+    assert_int_equal(a.next, 0);
+    assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
+    free(a.copy);
+    language_model_destroy(m);
+    free(s);
+}
+
+/* W += alpha / rank * B A, of every matrix. */
+static void merge(const parameter_set *adapters, const parameter_set *weights)
+{
+    for (size_t t = 0; t < adapters->table->count; t += 2) {
+        const tw_tensor *a = &adapters->table->tensors[t], *b = a + 1;
+        const float *values_a = adapters->values + adapters->table->offsets[t],
+                    *values_b = adapters->values + adapters->table->offsets[t + 1];
+        const size_t length = strlen(a->name) - strlen("lora_A.weight"), inputs = a->shape[1];
+        size_t w = 0;
+        while (strncmp(weights->table->tensors[w].name, a->name, length) != 0) w++;
+        float *values = weights->values + weights->table->offsets[w];
+        for (size_t o = 0; o < b->shape[0]; o++)
+            for (size_t i = 0; i < inputs; i++)
+                for (size_t r = 0; r < 3; r++)
+                    values[o * inputs + i] += 2.0f * values_b[o * 3 + r] * values_a[r * inputs + i];
+    }
+}
+
+static void merged_weights_give_the_same_logits(void **state)
+{
+    sample *s = make_sample();
+    language_model *m = make(adapted(ALL, 1.0f, 0.5f), STEPS, BATCH), *merged = make(tiny(0, 1.0f), STEPS, BATCH);
+    (void)state;
+    fill_adapters(m);
+    merge(language_model_adapters(m), language_model_parameters(merged));
+    float *found = logits_with(m, *s, ROWS), *expected = logits_with(merged, *s, ROWS);
+    for (size_t i = 0; i < ROWS * VOCABULARY; i++) assert_near((double)found[i], (double)expected[i], 1e-5);
+    free(found);
+    free(expected);
+    language_model_destroy(m);
+    language_model_destroy(merged);
+    free(s);
+}
+
 /* ---- writing ---- */
 
 enum { WRITTEN = 40, ROOM = 12 };
@@ -338,7 +468,8 @@ static void refused(language_model_config config, const char *because)
 
 static void impossible_models_are_refused(void **state)
 {
-    language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f);
+    language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
+                          recurrent = adapted(ALL, 1.0f, 1.0f);
     (void)state;
     odd.heads = 3;
     refused(odd, "3 heads must divide 8 features into even parts");
@@ -350,6 +481,8 @@ static void impossible_models_are_refused(void **state)
     refused(wide, "6 and 8");
     flat.inner = 0;
     refused(flat, "inner feature");
+    recurrent.heads = 0;
+    refused(recurrent, "not with LSTMs");
 }
 
 int main(void)
@@ -365,6 +498,11 @@ int main(void)
         cmocka_unit_test(writing_is_reading_what_is_remembered),
         cmocka_unit_test(pieces_of_a_text_can_be_read_at_once),
         cmocka_unit_test(a_training_step_ends_writing),
+        cmocka_unit_test(adapters_are_named_as_in_peft),
+        cmocka_unit_test(new_adapters_change_nothing),
+        cmocka_unit_test(gradients_of_adapters_agree_with_differences),
+        cmocka_unit_test(gradients_of_adapters_are_announced),
+        cmocka_unit_test(merged_weights_give_the_same_logits),
         cmocka_unit_test(learns_to_copy),
         cmocka_unit_test(impossible_models_are_refused),
     };

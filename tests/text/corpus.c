@@ -1,7 +1,7 @@
 /* Hand-made texts, and exactly the streams they must become. */
 #include "support.h"
 
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_plugin.h>
 
 static const corpus_options words = {.unit = TEXT_WORDS}, characters = {.unit = TEXT_CHARACTERS};
 

@@ -79,13 +79,14 @@ static tw_status read_best(void *context, const tw_state *state)
     worker *w = context;
     learner *l = w->learner;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
+    if (l->based) return TW_OK; /* they are what they were */
     return tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers);
 }
 
 static tw_status read_file(worker *w, const char *folder)
 {
     char path[CHECKPOINT_PATH], text[1024];
-    tw_status status = model_file_read(folder_model(folder, path), NULL, read_best, w);
+    tw_status status = model_file_read_own(folder_model(folder, path), NULL, read_best, w);
     if (status == TW_OK) return TW_OK;
     snprintf(text, sizeof text, "%s", tw_last_error());
     return tw_fail(status, "%s; it was the best by validation: remove %s, and --resume %s tests the last weights", text,

@@ -1,5 +1,6 @@
 #include "checkpoint.h"
 #include "agree.h"
+#include "base.h"
 #include "best.h"
 #include "checkpoint_files.h"
 #include "error.h"
@@ -58,6 +59,12 @@ static tw_status put_unseen(const worker *w, tw_state *state)
     return w->unseen ? tw_state_put(state, UNSEEN, TW_U64, 0, NULL, &(uint64_t){1}) : TW_OK;
 }
 
+/* Of the learner's buffers, those that a checkpoint holds. */
+static size_t kept_buffers(const learner *l)
+{
+    return l->based ? 0 : l->buffer_tensor_count;
+}
+
 /* `step`: the checkpoint's, where by gossip each worker has one of its own. */
 static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
 {
@@ -72,9 +79,10 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(best_put(&w->best, state));
     TW_TRY(put_unseen(w, state));
+    TW_TRY(base_put(w, state));
     TW_TRY(tensor_table_put(state, "", l->tensors, l->tensor_count, l->parameters));
     if (w->exchange->replicas) TW_TRY(optimiser_save(w->optimiser, state));
-    return tensor_table_put(state, "", l->buffer_tensors, l->buffer_tensor_count, w->mean_buffers);
+    return tensor_table_put(state, "", l->buffer_tensors, kept_buffers(l), w->mean_buffers);
 }
 
 /* Where the file does not say what its text meant, it means what it does today. */
@@ -120,6 +128,7 @@ static tw_status unpack_model(worker *w, const tw_state *state)
     w->schedule.best_loss = plateau[0];
     w->schedule.falls = plateau[1];
     TW_TRY(best_get(state, w->step, &w->best));
+    TW_TRY(base_get(w, state));
     w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
     return w->exchange->replicas ? optimiser_load(w->optimiser, state) : TW_OK;
@@ -148,7 +157,7 @@ static tw_status pack_worker(worker *w, tw_state *state)
     TW_TRY(worker_totals(w, &sums));
     TW_TRY(put_step(state, w->step));
     TW_TRY(worker_file_put_sums(state, &sums, epoch));
-    TW_TRY(tensor_table_put(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    TW_TRY(tensor_table_put(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->save) TW_TRY(w->task->ops->save(l, TASK, state));
     return pack_own(w, state);
 }
@@ -190,7 +199,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state, const place *fo
         return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
                        (unsigned long long)w->step);
     TW_TRY(worker_file_get_sums(state, &w->before, epoch));
-    TW_TRY(tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    TW_TRY(tensor_table_get(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
     worker_file_resume_epoch(w, epoch);
     return unpack_own(w, state);
@@ -388,8 +397,8 @@ static tw_status join_late(worker *w, const char *folder)
     tw_state *state;
     const learner *l = w->learner;
     TW_TRY(checksum_load(folder_model(folder, path), &state));
-    tw_status status = model_file_named(
-        path, tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, w->learner->buffers));
+    tw_status status =
+        model_file_named(path, tensor_table_get(state, "", l->buffer_tensors, kept_buffers(l), w->learner->buffers));
     tw_state_destroy(state);
     return status;
 }
@@ -567,6 +576,7 @@ tw_status checkpoint_resume(worker *w)
     place found = {0};
     checkpoint_files files = {0};
     tw_status status = resume(w, &found, &files);
+    if (status == TW_OK) status = base_load(w);
     checkpoint_files_release(&files);
     return status == TW_ERROR_FORMAT && w->rank == 0 ? name_older(w, &found, status) : status;
 }

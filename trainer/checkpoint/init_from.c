@@ -1,5 +1,6 @@
 #include "init_from.h"
 #include "agree.h"
+#include "base.h"
 #include "error.h"
 #include "model_file.h"
 #include "tensor_table.h"
@@ -165,17 +166,25 @@ static void tell_taken(const worker *w, const tw_state *state)
             count, count ? " (" : "", left, count ? ")" : "", fresh);
 }
 
+/* Adapters are new; what they are beside is taken. */
+static size_t taken_tensors(const learner *l)
+{
+    return l->based ? 0 : l->tensor_count;
+}
+
 static tw_status take(void *context, const tw_state *state)
 {
     worker *w = context;
     learner *l = w->learner;
+    const size_t count = taken_tensors(l);
     TW_TRY(check_task(w->task->ops, state));
     int another = strcmp(tw_state_text(state, "task"), w->task->ops->name) != 0, differs = another;
-    for (size_t i = 0; i < l->tensor_count; i++) TW_TRY(check_tensor(l, &l->tensors[i], state, &differs));
+    for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(l, &l->tensors[i], state, &differs));
     for (size_t i = 0; i < l->buffer_tensor_count; i++) TW_TRY(check_tensor(l, &l->buffer_tensors[i], state, &differs));
     if (!another) TW_TRY(check_rest(l, state));
-    TW_TRY(take_table(l, state, l->tensors, l->tensor_count, l->parameters, differs));
+    TW_TRY(take_table(l, state, l->tensors, count, l->parameters, differs));
     TW_TRY(take_table(l, state, l->buffer_tensors, l->buffer_tensor_count, l->buffers, 0));
+    if (l->based) TW_TRY(base_take(w, state));
     if (another && !w->settings.quiet) tell_taken(w, state);
     if (differs && !another && !w->settings.quiet)
         fprintf(stderr, "thinwire: the weights are those of %s, but for a new last layer (%s): its shape differs\n",
@@ -187,6 +196,10 @@ tw_status init_from_take(worker *w)
 {
     learner *l = w->learner;
     const model_choice best = {MODEL_BEST, w->settings.quiet};
+    if (!w->settings.init_from)
+        return agree_status(w, tw_fail(TW_ERROR_ARGUMENT, "adapters are trained beside the weights of a network that "
+                                                          "is there; --init-from RUN names it"));
     TW_TRY(agree_status(w, w->rank == 0 ? model_file_read(w->settings.init_from, &best, take, w) : TW_OK));
+    TW_TRY(base_share(w));
     return l->buffer_count > 0 ? tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)) : TW_OK;
 }

@@ -1,10 +1,10 @@
 #include "model_file.h"
+#include "base.h"
 #include "best.h"
 #include "checksum.h"
 #include "error.h"
 #include "folder.h"
 #include "regular_file.h"
-#include "task.h"
 #include <stdlib.h>
 
 tw_status model_file_named(const char *path, tw_status status)
@@ -137,17 +137,64 @@ static tw_status load(const char *file, tw_state **state)
     return is_folder ? load_foreign(file, state) : checksum_load(file, state);
 }
 
+/* Adapters may be beside the merged weights of others, but not for ever. */
+enum { BASES_MOST = 8 };
+
+static tw_status load_whole(const char *file, int bases, tw_state **state);
+
+static tw_status load_base(const char *file, const tw_state *adapters, int bases, tw_state **merged)
+{
+    char text[1024];
+    tw_state *weights;
+    if (bases == 0) return tw_fail(TW_ERROR_FORMAT, "%s: more than %d runs of adapters in a row", file, BASES_MOST);
+    tw_status status = load_whole(tw_state_text(adapters, BASE), bases - 1, &weights);
+    if (status != TW_OK && bases < BASES_MOST) return status; /* named already */
+    if (status != TW_OK) {
+        snprintf(text, sizeof text, "%s", tw_last_error());
+        return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, text);
+    }
+    status = model_file_named(file, base_merge(adapters, weights, merged));
+    tw_state_destroy(weights);
+    return status;
+}
+
+static tw_status load_whole(const char *file, int bases, tw_state **state)
+{
+    TW_TRY(load(file, state));
+    if (!tw_state_text(*state, BASE)) return TW_OK;
+    tw_state *adapters = *state;
+    tw_status status = load_base(file, adapters, bases, state);
+    tw_state_destroy(adapters);
+    return status;
+}
+
+static tw_status read_loaded(const char *file, tw_state *state, tw_status (*read)(void *reader, const tw_state *state),
+                             void *reader)
+{
+    tw_status status = tw_state_put_text(state, TASK_FILE, file);
+    if (status == TW_OK) status = model_file_named(file, read(reader, state));
+    tw_state_destroy(state);
+    return status;
+}
+
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
     char file[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(find_model(path, meant, file));
+    TW_TRY(load_whole(file, BASES_MOST, &state));
+    return read_loaded(file, state, read, reader);
+}
+
+tw_status model_file_read_own(const char *path, const model_choice *meant,
+                              tw_status (*read)(void *reader, const tw_state *state), void *reader)
+{
+    char file[CHECKPOINT_PATH];
+    tw_state *state;
+    TW_TRY(find_model(path, meant, file));
     TW_TRY(load(file, &state));
-    tw_status status = tw_state_put_text(state, TASK_FILE, file);
-    if (status == TW_OK) status = model_file_named(file, read(reader, state));
-    tw_state_destroy(state);
-    return status;
+    return read_loaded(file, state, read, reader);
 }
 
 tw_status model_file_elements(const tw_state *state, size_t *elements)

@@ -17,9 +17,13 @@ typedef struct model_choice {
 
 /* Has `read` read the model.safetensors of a checkpoint, of the one in a run's folder that is meant (NULL: the last),
  * or of that path itself, which may also be a folder of
- * transformers. The text of its failure gets the file's name put before it. */
+ * transformers. Adapters are merged into the weights that they belong to. The text of its failure gets the file's name put
+ * before it. */
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader);
+/* The same of what the file itself holds: adapters alone. */
+tw_status model_file_read_own(const char *path, const model_choice *meant,
+                              tw_status (*read)(void *reader, const tw_state *state), void *reader);
 
 /* How many fp32 values a file's tensors have: a network is not made larger than that, since a small file can say much.
  */

@@ -4,6 +4,7 @@
 #include "error.h"
 #include "exit.h"
 #include "export_folder.h"
+#include "export_peft.h"
 #include "launcher.h"
 #include "regular_file.h"
 #include "trained.h"
@@ -16,7 +17,7 @@
 
 typedef struct export_settings {
     char *loader, *checkpoint;
-    bool transformers;
+    bool transformers, peft;
 } export_settings;
 
 static const option_row rows[] = {
@@ -26,6 +27,8 @@ static const option_row rows[] = {
      .help =
          "Make FILE a folder that transformers loads: a transformer of thinwire train lm as a LlamaForCausalLM, with "
          "its tokenizer"},
+    {"peft", NULL, OPTION_FLAG, offsetof(export_settings, peft),
+     .help = "Make FILE a folder that peft loads: the adapters of thinwire train lm --lora alone"},
     TRAINED_ROW(offsetof(export_settings, checkpoint)),
 };
 
@@ -133,10 +136,19 @@ static tw_status export(const trained *t, const export_settings *s, const char *
     return s->loader ? whole_file_write(s->loader, write_loader, s->loader) : TW_OK;
 }
 
+static tw_status export_adapters(const export_settings *s, char **arguments)
+{
+    if (s->loader || s->transformers)
+        return tw_fail(TW_ERROR_ARGUMENT, "--peft writes adapters alone; leave out --%s",
+                       s->loader ? "loader" : "transformers");
+    return export_peft(arguments[0], s->checkpoint, arguments[1]);
+}
+
 static int export_run(void *settings, options *set)
 {
     trained t;
     const export_settings *s = settings;
+    if (s->peft) return export_adapters(s, set->arguments) == TW_OK ? EXIT_DONE : launcher_refuse();
     if (trained_open(set->arguments[0], s->checkpoint, &t) != TW_OK) return launcher_refuse();
     tw_status status = export(&t, s, set->arguments[1]);
     trained_close(&t);

@@ -26,12 +26,11 @@ static tw_status export_folder_describe(const trained *t, const task_folder *fol
     return TW_OK;
 }
 
-/* The folder is new: nothing of anybody's is lost, and no file of another network stays. */
-static tw_status make_folder(const char *path)
+tw_status export_make_folder(const char *path, const char *whose)
 {
     char part[FOLDERS_PATH];
     if (path_exists(path))
-        return tw_fail(TW_ERROR_ARGUMENT, "%s is there already; name a folder that is not, for --transformers", path);
+        return tw_fail(TW_ERROR_ARGUMENT, "%s is there already; name a folder that is not, for --%s", path, whose);
     const int error = folders_make(path, part);
     return error ? tw_fail(TW_ERROR_IO, "%s: cannot make the folder: %s", part, strerror(error)) : TW_OK;
 }
@@ -58,7 +57,7 @@ static tw_status write_tensors(const trained *t, const char *folder)
 static tw_status write_folder(const trained *t, const task_folder *folder, const char *path)
 {
     TW_TRY(export_folder_describe(t, folder));
-    TW_TRY(make_folder(path));
+    TW_TRY(export_make_folder(path, "transformers"));
     TW_TRY(write_json(path, "tokenizer.json", folder->tokenizer));
     TW_TRY(write_json(path, "tokenizer_config.json", folder->tokenizer_config));
     TW_TRY(write_tensors(t, path));

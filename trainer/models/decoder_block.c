@@ -30,11 +30,24 @@ static tw_status declare_affine(declaring *d, const char *part, size_t inputs, s
     return nn_affine_declare_plain(&options, d->table, affine);
 }
 
-/* A matrix by itself, and its rows among those of the joint one. */
+static tw_status adapt(const declaring *d, size_t inputs, size_t outputs, size_t column, nn_affine *affine)
+{
+    return nn_lora_declare(d->options->lora, d->name, inputs, outputs, column, &affine->lora);
+}
+
+/* A matrix by itself, with its adapter. */
+static tw_status declare_whole(declaring *d, const char *part, size_t inputs, size_t outputs, nn_affine *affine)
+{
+    TW_TRY(declare_affine(d, part, inputs, outputs, d->options->out_range, affine));
+    return adapt(d, inputs, outputs, 0, affine);
+}
+
+/* A matrix, and its rows among those of the joint one. */
 static tw_status declare_part(declaring *d, const char *part, size_t outputs, nn_affine *joint)
 {
     nn_affine alone;
     TW_TRY(declare_affine(d, part, d->options->width, outputs, d->options->range, &alone));
+    TW_TRY(adapt(d, d->options->width, outputs, joint->outputs, joint));
     joint->outputs += outputs;
     return TW_OK;
 }
@@ -55,7 +68,7 @@ static tw_status declare_attention(declaring *d, decoder_block *b)
     TW_TRY(declare_part(d, "self_attn.q_proj", o->width, &b->joint));
     TW_TRY(declare_part(d, "self_attn.k_proj", o->kv_heads * head, &b->joint));
     TW_TRY(declare_part(d, "self_attn.v_proj", o->kv_heads * head, &b->joint));
-    return declare_affine(d, "self_attn.o_proj", o->width, o->width, o->out_range, &b->out);
+    return declare_whole(d, "self_attn.o_proj", o->width, o->width, &b->out);
 }
 
 static tw_status declare_feed(declaring *d, decoder_block *b)
@@ -66,7 +79,7 @@ static tw_status declare_feed(declaring *d, decoder_block *b)
     b->gates = joint_here(d);
     TW_TRY(declare_part(d, "mlp.gate_proj", o->inner, &b->gates));
     TW_TRY(declare_part(d, "mlp.up_proj", o->inner, &b->gates));
-    return declare_affine(d, "mlp.down_proj", o->inner, o->width, o->out_range, &b->down);
+    return declare_whole(d, "mlp.down_proj", o->inner, o->width, &b->down);
 }
 
 tw_status decoder_declare(const decoder_options *options, nn_table *table, decoder_block *block)

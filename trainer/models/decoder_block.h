@@ -24,7 +24,8 @@ typedef struct decoder_options {
     size_t heads, kv_heads; /* heads divide width into even parts, kv_heads divide heads */
     size_t inner;           /* width of the feed-forward part */
     float range, out_range; /* weights begin uniformly between -range and range; those that end a branch, out_range */
-    nn_engine *engine;      /* lives as long as the block */
+    nn_engine *engine;      /* lives as long as the block; so does */
+    nn_lora *lora;          /* which gets the block's adapters; NULL: there are none */
 } decoder_options;
 
 typedef struct decoder_block {
@@ -66,7 +67,8 @@ typedef struct decoder_room {
 } decoder_room;
 void decoder_room_free(decoder_room *room);
 
-/* For the last forward, with its pass and x. `gradient`, of y, becomes that of x. The parameters' are written. */
+/* For the last forward, with its pass and x. `gradient`, of y, becomes that of x. The parameters' are written, unless
+ * `gradients` is NULL. */
 tw_status decoder_backward(decoder_block *block, const decoder_pass *pass, const float *x, float *gradient,
                            float *gradients, decoder_room *room);
 

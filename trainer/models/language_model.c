@@ -57,6 +57,8 @@ struct language_model {
     transformer *blocks; /* of a transformer: the other is NULL */
     nn_affine decoder;
     parameter_set parameters;
+    nn_lora lora; /* the adapters, and */
+    parameter_set adapters;
     carried training, evaluation;
     int evaluates;    /* since language_model_start_evaluation or _writing */
     int32_t *written; /* a transformer that writes: the tokens that it remembers */
@@ -107,6 +109,8 @@ static tw_status language_model_check(const language_model_config *c, const lang
             "not %zu, %zu and %zu",
             c->layers, c->hidden, c->embedding);
     if (c->heads > 0) TW_TRY(check_transformer(c));
+    if (c->lora.rank > 0 && c->heads == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "adapters go with a transformer, and not with LSTMs");
     if (c->tied && c->embedding != c->hidden)
         return tw_fail(TW_ERROR_ARGUMENT, "tied weights need embedding = hidden, not %zu and %zu", c->embedding,
                        c->hidden);
@@ -142,7 +146,8 @@ static tw_status declare_layers(language_model *m)
                                         .kv_heads = c->kv_heads,
                                         .inner = c->inner,
                                         .range = c->range,
-                                        .engine = m->engine};
+                                        .engine = m->engine,
+                                        .lora = c->lora.rank ? &m->lora : NULL};
     return c->heads ? transformer_create(&blocks, &m->table, &m->blocks)
                     : recurrent_create(&lstms, &m->table, &m->stack);
 }
@@ -172,11 +177,24 @@ static tw_status language_model_declare(language_model *m)
     return declare_decoder(m);
 }
 
+/* Weights that do not learn have no gradients. */
+static tw_status allocate_parameters(language_model *m)
+{
+    if (m->config.lora.rank == 0) return parameter_set_allocate(&m->table, &m->parameters);
+    m->parameters = (parameter_set){.table = &m->table, .values = parameter_array(m->table.elements)};
+    if (!m->parameters.values) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu parameters", m->table.elements);
+    TW_TRY(parameter_set_allocate(&m->lora.table, &m->adapters));
+    m->lora.values = m->adapters.values;
+    m->lora.gradients = m->adapters.gradients;
+    return TW_OK;
+}
+
 static tw_status language_model_fill(language_model *m)
 {
     TW_TRY(nn_engine_create(m->shape.precision, &m->engine));
+    m->lora.options = m->config.lora;
     TW_TRY(language_model_declare(m));
-    TW_TRY(parameter_set_allocate(&m->table, &m->parameters));
+    TW_TRY(allocate_parameters(m));
     return allocate_state(&m->config, m->shape.batch, &m->training);
 }
 
@@ -204,6 +222,8 @@ void language_model_destroy(language_model *m)
     nn_engine_destroy(m->engine);
     parameter_set_free(&m->parameters);
     nn_table_free(&m->table);
+    parameter_set_free(&m->adapters);
+    nn_lora_free(&m->lora);
     free(m->training.values);
     free(m->evaluation.values);
     free(m->written);
@@ -218,9 +238,15 @@ const parameter_set *language_model_parameters(const language_model *m)
     return &m->parameters;
 }
 
+const parameter_set *language_model_adapters(const language_model *m)
+{
+    return m->config.lora.rank ? &m->adapters : NULL;
+}
+
 void language_model_initialise(language_model *m, uint64_t seed)
 {
     nn_table_initialise(&m->table, seed, m->parameters.values);
+    nn_table_initialise(&m->lora.table, seed, m->adapters.values);
 }
 
 /* ---- state ---- */
@@ -268,7 +294,7 @@ tw_status language_model_start_writing(language_model *m)
 typedef struct pass {
     const language_model_text *text;
     const carried *state;
-    float keep;
+    float keep, adapter_keep; /* of dropout; in training below 1 */
     nn_noise noise;
     size_t rows;
     const float *hidden; /* the stack's output */
@@ -315,6 +341,8 @@ static tw_status language_model_forward(language_model *m, pass *p)
 {
     const float *values = m->parameters.values;
     p->rows = p->text->steps * p->state->batch;
+    m->lora.noise = p->noise;
+    m->lora.keep = p->adapter_keep;
     TW_TRY(check_tokens(m, p));
     TW_TRY(language_model_reserve(m, p));
     nn_engine_enter();
@@ -334,7 +362,7 @@ static tw_status backward_layers(language_model *m, nn_gradient_ready ready, voi
 }
 
 /* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
-static tw_status language_model_backward(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+static tw_status backward_all(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
 {
     float *gradients = m->parameters.gradients;
     const float *values = m->parameters.values;
@@ -348,10 +376,29 @@ static tw_status language_model_backward(language_model *m, const pass *p, nn_gr
     return nn_table_announce(&m->table, m->encoder, gradients, ready, context);
 }
 
+/* Adapters lie above the embedding, and are so few that they can wait for each other. */
+static tw_status backward_adapters(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+{
+    const nn_range all = {0, m->lora.table.count};
+    TW_TRY(nn_affine_backward_source(&m->decoder, m->parameters.values, p->rows, m->logits.values,
+                                     m->hidden_gradient.values));
+    TW_TRY(backward_layers(m, NULL, NULL));
+    return nn_table_announce(&m->lora.table, all, m->lora.gradients, ready, context);
+}
+
+static tw_status language_model_backward(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+{
+    return m->config.lora.rank ? backward_adapters(m, p, ready, context) : backward_all(m, p, ready, context);
+}
+
 tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result)
 {
-    pass p = {.text = text, .state = &m->training, .keep = m->config.keep, .noise = *noise};
+    pass p = {.text = text,
+              .state = &m->training,
+              .keep = m->config.keep,
+              .adapter_keep = m->config.lora.keep,
+              .noise = *noise};
     if (text->steps > m->shape.steps)
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
@@ -370,7 +417,7 @@ static tw_status forget_half(language_model *m)
     m->written_count = kept;
     TW_TRY(transformer_remember(m->blocks, m->shape.steps));
     const language_model_text again = {.tokens = m->written, .steps = kept};
-    pass p = {.text = &again, .state = &m->evaluation, .keep = 1.0f};
+    pass p = {.text = &again, .state = &m->evaluation, .keep = 1.0f, .adapter_keep = 1.0f};
     return kept > 0 ? language_model_forward(m, &p) : TW_OK;
 }
 
@@ -390,7 +437,7 @@ static tw_status language_model_make_room(language_model *m, const language_mode
 
 tw_status language_model_evaluate(language_model *m, const language_model_text *text, language_model_result *result)
 {
-    pass p = {.text = text, .state = &m->evaluation, .keep = 1.0f};
+    pass p = {.text = text, .state = &m->evaluation, .keep = 1.0f, .adapter_keep = 1.0f};
     if (!m->evaluates)
         return tw_fail(TW_ERROR_ORDER, "language_model_start_evaluation comes before language_model_evaluate");
     if (m->written) TW_TRY(language_model_make_room(m, text));

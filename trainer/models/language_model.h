@@ -13,6 +13,7 @@
 #define TRAINER_LANGUAGE_MODEL_H
 
 #include "dropout.h"
+#include "lora.h"
 #include "parameters.h"
 #include "precision.h"
 
@@ -27,6 +28,7 @@ typedef struct language_model_config {
     size_t heads;     /* of a transformer, which has embedding = hidden; 0: LSTMs */
     size_t kv_heads;  /* of its keys and values, divides heads */
     size_t inner;     /* width of its feed-forward part */
+    nn_lora_options lora; /* adapters of a transformer, which are then all that learns */
 } language_model_config;
 
 /* The inner width that Llama has: two thirds of 4 hidden, for SwiGLU has three matrices, up to a multiple of 32. */
@@ -56,8 +58,11 @@ tw_status language_model_create(const language_model_config *config, const langu
                                 language_model **model);
 void language_model_destroy(language_model *m);
 
+/* Its gradients are NULL where adapters learn in their place. */
 const parameter_set *language_model_parameters(const language_model *m);
-/* Draws the initial parameters: the same on every worker. */
+/* NULL where there are none. */
+const parameter_set *language_model_adapters(const language_model *m);
+/* Draws the initial parameters, and the adapters': the same on every worker. */
 void language_model_initialise(language_model *m, uint64_t seed);
 
 /* Tokens in the order they are computed in: (steps, batch). */
@@ -74,7 +79,7 @@ typedef struct language_model_result {
 } language_model_result;
 
 /* Forward and backward; carries the training state on. Gradients of the MEAN loss over the counted tokens are written
- * (not added). `ready` may be NULL. */
+ * (not added): those of the adapters, where there are some. `ready` may be NULL. */
 tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result);
 

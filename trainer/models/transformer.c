@@ -37,7 +37,8 @@ static tw_status declare_block(transformer *t, nn_table *table, size_t index)
                                    .inner = o->inner,
                                    .range = o->range,
                                    .out_range = o->range / sqrtf(2.0f * (float)o->layers),
-                                   .engine = o->engine};
+                                   .engine = o->engine,
+                                   .lora = o->lora};
     return decoder_declare(&block, table, &t->blocks[index]);
 }
 

@@ -5,6 +5,7 @@
 
 #include "dropout.h"
 #include "engine.h"
+#include "lora.h"
 #include "table.h"
 
 typedef struct transformer transformer;
@@ -14,6 +15,7 @@ typedef struct transformer_options {
     size_t heads, kv_heads, inner; /* as in decoder_options */
     float range;                   /* likewise; weights that end a branch have range / sqrt(2 layers) (GPT-2) */
     nn_engine *engine;
+    nn_lora *lora; /* as in decoder_options */
 } transformer_options;
 
 /* Declares the tensors in `table`, which lives as long. */
@@ -37,7 +39,7 @@ tw_status transformer_forward(transformer *stack, const float *values, const tra
 typedef struct transformer_gradients {
     const float *y;    /* as y */
     float *x;          /* as x, and may be the batch's; not y's */
-    float *parameters; /* the table's flat array */
+    float *parameters; /* the table's flat array; NULL: they do not learn */
     nn_gradient_ready ready;
     void *context;
 } transformer_gradients;

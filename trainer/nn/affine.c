@@ -44,11 +44,18 @@ tw_status nn_affine_declare(const nn_affine_options *options, nn_table *table, n
     return TW_OK;
 }
 
+static nn_lora_rows rows_of(const nn_affine *a, size_t rows)
+{
+    return (nn_lora_rows){rows, a->inputs, a->outputs};
+}
+
 tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y)
 {
     nn_product product = {.transpose_b = 1, .m = rows, .n = a->outputs, .k = a->inputs, .beta = a->plain ? 0.0f : 1.0f};
     for (size_t i = 0; i < rows && !a->plain; i++) memcpy(y + i * a->outputs, values + a->bias, a->outputs * sizeof *y);
-    return nn_multiply(a->engine, &product, x, values + a->weight, y);
+    TW_TRY(nn_multiply(a->engine, &product, x, values + a->weight, y));
+    const nn_lora_rows size = rows_of(a, rows);
+    return nn_lora_forward(&a->lora, &size, x, y);
 }
 
 void nn_sum_rows(const float *rows, size_t count, size_t columns, float *sum)
@@ -62,13 +69,17 @@ tw_status nn_affine_backward_parameters(const nn_affine *a, size_t rows, const f
                                         float *gradients)
 {
     nn_product product = {.transpose_a = 1, .m = a->outputs, .n = a->inputs, .k = rows};
-    if (!a->plain) nn_sum_rows(y_gradient, rows, a->outputs, gradients + a->bias);
-    return nn_multiply(a->engine, &product, y_gradient, x, gradients + a->weight);
+    const nn_lora_rows size = rows_of(a, rows);
+    if (gradients && !a->plain) nn_sum_rows(y_gradient, rows, a->outputs, gradients + a->bias);
+    if (gradients) TW_TRY(nn_multiply(a->engine, &product, y_gradient, x, gradients + a->weight));
+    return nn_lora_backward_parameters(&a->lora, &size, x, y_gradient);
 }
 
 tw_status nn_affine_backward_source(const nn_affine *a, const float *values, size_t rows, const float *y_gradient,
                                     float *x_gradient)
 {
     nn_product product = {.m = rows, .n = a->inputs, .k = a->outputs};
-    return nn_multiply(a->engine, &product, y_gradient, values + a->weight, x_gradient);
+    const nn_lora_rows size = rows_of(a, rows);
+    TW_TRY(nn_multiply(a->engine, &product, y_gradient, values + a->weight, x_gradient));
+    return nn_lora_backward_source(&a->lora, &size, y_gradient, x_gradient);
 }

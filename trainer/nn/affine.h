@@ -3,6 +3,7 @@
 #define NN_AFFINE_H
 
 #include "engine.h"
+#include "lora.h"
 #include "table.h"
 
 #include <stddef.h>
@@ -13,6 +14,7 @@ typedef struct nn_affine {
     nn_range parameters; /* the tensors of a table that were declared for it; none where others declared them */
     nn_engine *engine;   /* computes the products; lives as long as the layer */
     int plain;           /* y = x W': there is no bias */
+    nn_lora_pairs lora;  /* what it adds to y besides */
 } nn_affine;
 
 /* Weights begin uniformly between -range and range, biases between -bias_range and bias_range. */
@@ -32,7 +34,8 @@ tw_status nn_affine_declare_plain(const nn_affine_options *options, nn_table *ta
 
 /* y (rows, outputs) of x (rows, inputs). */
 tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y);
-/* Writes, and does not add, the gradients of weight and bias into the flat array. */
+/* Writes, and does not add, the gradients of weight and bias into the flat array, unless that is NULL: they do not learn.
+ * Those of adapters are written where these are. */
 tw_status nn_affine_backward_parameters(const nn_affine *a, size_t rows, const float *x, const float *y_gradient,
                                         float *gradients);
 tw_status nn_affine_backward_source(const nn_affine *a, const float *values, size_t rows, const float *y_gradient,

@@ -58,12 +58,12 @@ static inline float rms_norm_project(size_t width, const float *weight, const fl
 NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight, const float *x, const float *scales,
                                   const float *dy, float *dweight, float *dx)
 {
-    memset(dweight, 0, width * sizeof *dweight);
+    if (dweight) memset(dweight, 0, width * sizeof *dweight);
     for (size_t r = 0; r < rows; r++, x += width, dy += width, dx += width) {
         const float scale = scales[r], along = rms_norm_project(width, weight, x, dy, scale);
         for (size_t i = 0; i < width; i++) {
             const float normal = x[i] * scale;
-            dweight[i] += dy[i] * normal;
+            if (dweight) dweight[i] += dy[i] * normal;
             dx[i] += (dy[i] * weight[i] - normal * along) * scale;
         }
     }
@@ -72,6 +72,6 @@ NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight
 void nn_rms_norm_backward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x,
                           const float *scales, const float *y_gradient, float *gradients, float *x_gradient)
 {
-    backward_rows(rows, norm->width, values + norm->weight, x, scales, y_gradient, gradients + norm->weight,
-                  x_gradient);
+    backward_rows(rows, norm->width, values + norm->weight, x, scales, y_gradient,
+                  gradients ? gradients + norm->weight : NULL, x_gradient);
 }

@@ -20,8 +20,8 @@ tw_status nn_rms_norm_declare(const char *name, size_t width, nn_table *table, n
 /* `scales` (rows): 1 / root mean square of each row, for backward. y may not be x. */
 void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x, float *y,
                          float *scales);
-/* Writes the gradient of the weight, and ADDS that of x to x_gradient, for a norm stands at the beginning of a branch.
- */
+/* Writes the gradient of the weight, unless `gradients` is NULL, and ADDS that of x to x_gradient, for a norm stands at
+ * the beginning of a branch. */
 void nn_rms_norm_backward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x,
                           const float *scales, const float *y_gradient, float *gradients, float *x_gradient);
 

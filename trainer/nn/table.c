@@ -133,6 +133,7 @@ void nn_table_initialise(const nn_table *table, uint64_t seed, float *values)
 tw_status nn_table_announce(const nn_table *table, nn_range range, float *gradients, nn_gradient_ready ready,
                             void *context)
 {
-    for (size_t i = range.end; ready && i-- > range.first;) TW_TRY(ready(context, i, gradients + table->offsets[i]));
+    if (!ready || !gradients) return TW_OK;
+    for (size_t i = range.end; i-- > range.first;) TW_TRY(ready(context, i, gradients + table->offsets[i]));
     return TW_OK;
 }

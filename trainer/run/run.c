@@ -218,7 +218,7 @@ static tw_status run_begin(run *r)
         TW_TRY(checkpoint_resume(w));
         r->saved_step = w->unseen ? NEVER : w->step;
         tell_finished(w);
-    } else if (s->init_from) {
+    } else if (s->init_from || w->learner->based) {
         TW_TRY(init_from_take(w));
     }
     TW_TRY(choose_folder(w));

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "language_model.h"
 #include "lm_network.h"
+#include "lora_text.h"
 #include "recurrent_learner.h"
 #include "share.h"
 #include "strips.h"
@@ -24,6 +25,7 @@ typedef struct lm_settings {
     long vocabulary, bptt, memory_mb;
     long layers, hidden; /* 0: the model's */
     long heads, kv_heads, inner;
+    char *lora;            /* see lora_text.h; NULL: no adapters */
     double dropout, range; /* below 0: the model's */
     bool tied;
 } lm_settings;
@@ -73,6 +75,10 @@ static const option_row rows[] = {
      .stands_for = "8/3 of --hidden, up to a multiple of 32", .binding = true, .older = "0"},
     {"tied", NULL, OPTION_FLAG, AT(tied),
      .help = "Use one matrix for the words that come in and those that are predicted", .binding = true},
+    {"lora", "SPEC", OPTION_TEXT, AT(lora),
+     .help = "Train adapters of low rank beside the transformer of --init-from, and not its weights: rank=R, alpha=16, "
+             "dropout=0, targets=q+k+v+o+gate+up+down, with commas between them. Only adapters travel and are saved",
+     .stands_for = "train all weights", .binding = true, .in_full = lora_in_full},
     {"dropout", "P", OPTION_REAL, AT(dropout), "-1", -1, 0.99,
      .help = "The share of values that are dropped between layers", .stands_for = "the model's", .binding = true},
     {"init", "R", OPTION_REAL, AT(range), "-1", -1, 10, .help = "Draw the first weights uniformly between -R and R",
@@ -187,11 +193,12 @@ static language_model_config configure(const lm_settings *s, const language_mode
 
 static tw_status check_heads(const lm_settings *s, const language_model_definition *network)
 {
-    if (network->config.heads > 0 || s->heads + s->kv_heads + s->inner == 0) return TW_OK;
+    if (network->config.heads > 0 || (s->heads + s->kv_heads + s->inner == 0 && !s->lora)) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
                    s->heads      ? "heads"
                    : s->kv_heads ? "kv-heads"
-                                 : "inner");
+                   : s->inner    ? "inner"
+                                 : "lora");
 }
 
 /* ---- metrics ---- */
@@ -222,6 +229,7 @@ typedef struct lm_data {
     corpus corpus;
     const recipe *recipe;
     const language_model_definition *network;
+    nn_lora_options lora;
 } lm_data;
 
 static void describe_text(const lm_settings *s, lm_data *d)
@@ -263,6 +271,7 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
     TW_TRY(choose_recipe(s->model, &d->recipe));
     d->network = language_model_find(d->recipe->network);
     TW_TRY(check_heads(s, d->network));
+    TW_TRY(lora_parse(s->lora, &d->lora));
     strips any;
     if (s->tokenizer) TW_TRY(read_tokenizer(s, &wanted.vocabulary));
     TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
@@ -347,15 +356,26 @@ static tw_status cut_text(lm_learner *l)
     return TW_OK;
 }
 
+/* Where there are adapters, they are what learns. */
+static void show_network(lm_learner *l, const char *model)
+{
+    const parameter_set *weights = language_model_parameters(l->net), *adapters = language_model_adapters(l->net);
+    show_parameters(&l->base, model, adapters ? adapters : weights);
+    if (!adapters) return;
+    show_buffers(&l->base, weights);
+    l->base.based = true;
+}
+
 static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = lm_data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->base.place.batch,
                                   l->base.place.precision};
+    config.lora = d->lora;
     TW_TRY(language_model_create(&config, &shape, &l->net));
     language_model_initialise(l->net, l->base.place.seed);
-    show_parameters(&l->base, d->recipe->model, language_model_parameters(l->net));
+    show_network(l, d->recipe->model);
     size_t most = l->base.place.batch > EVALUATION_STRIPS ? l->base.place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
     l->targets = malloc(l->bptt * most * sizeof *l->targets);
@@ -470,11 +490,18 @@ static tw_status restore(learner *base, const char *prefix, const tw_state *stat
     return tw_state_get(state, state_name(prefix, name), TW_F32, count, values);
 }
 
+static tw_status put_scale(const nn_lora_options *o, tw_state *state)
+{
+    if (o->rank == 0) return TW_OK;
+    return tw_state_put(state, TASK_ADAPTER_SCALE, TW_F64, 0, NULL, &(double){o->alpha / (double)o->rank});
+}
+
 static tw_status describe_transformer(const lm_learner *l, tw_state *state)
 {
     char text[TRANSFORMER_TEXT];
     language_model_config config = configure(l->base.task->settings, lm_data_of(l)->network);
     if (config.heads == 0) return TW_OK;
+    TW_TRY(put_scale(&lm_data_of(l)->lora, state));
     return tw_state_put_text(state, TRANSFORMER_TEXT_NAME, transformer_text(&config, l->bptt, text));
 }
 

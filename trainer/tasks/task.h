@@ -19,6 +19,8 @@ typedef struct task_ops task_ops;
 
 /* The text of a checkpoint that says where it was read from. */
 #define TASK_FILE "file"
+/* What a checkpoint's adapters are multiplied by, a number in fp64. */
+#define TASK_ADAPTER_SCALE "adapters.scale"
 
 /* What was seen of a data set, as sums: ranks add theirs. Whole numbers stay below 2^53, so doubles hold them. */
 enum { TASK_PARTS = 24 };
@@ -84,6 +86,8 @@ typedef struct learner {
     size_t buffer_tensor_count;
     float *buffers;
     size_t buffer_count;
+    bool based; /* they are another network's, which --init-from names, and the tensors are adapters beside them:
+                 * checkpoints say which network, and do not hold them */
     bool buffers_stand;  /* nobody changes them: all workers have the same ones, always */
     size_t held_tensors; /* the first so many do not move in the step that was just taken; their gradients are zeros */
     uint64_t steps_per_epoch;

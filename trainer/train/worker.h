@@ -56,6 +56,11 @@ typedef struct best_checkpoint {
     task_score score;
 } best_checkpoint;
 
+/* The weights that adapters are trained beside: see base.h. */
+typedef struct base_weights {
+    char path[4096], sum[16];
+} base_weights;
+
 enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
 
 typedef struct worker {
@@ -93,6 +98,8 @@ typedef struct worker {
     int first_on_disk; /* this worker writes what is to be there once on each disk: see disk.h */
 
     double last_pass; /* seconds; 0 before the second step: the first is like no other */
+
+    base_weights base; /* of a learner that has one; the same on all ranks */
 
     int unseen; /* what an evaluation left out is still to be looked at: the same on all ranks, and in a checkpoint */
 
