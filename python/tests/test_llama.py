@@ -110,11 +110,13 @@ class LlamaTest(unittest.TestCase):
         import transformers
         known = self.train("known", "--unit", "word")  # has the tokens
         tokens = len(self.load(known)[1].get_vocab())
-        for number, (tied, dtype, shard) in enumerate(((False, torch.float32, "1GB"), (True, torch.bfloat16, "20KB"))):
+        for number, (tied, dtype, shard, epsilon, theta) in enumerate((
+                (False, torch.float32, "1GB", 1e-5, 10000.0), (True, torch.bfloat16, "20KB", 1e-3, 300.0))):
             torch.manual_seed(number)
             config = transformers.LlamaConfig(
                 vocab_size=tokens, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
-                num_key_value_heads=2, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, rope_theta=10000.0,
+                num_key_value_heads=2, max_position_embeddings=CONTEXT, rms_norm_eps=epsilon,
+                rope_parameters={"rope_type": "default", "rope_theta": theta},
                 initializer_range=0.3, tie_word_embeddings=tied)
             folder, run = self.folder / f"random-{number}", self.folder / f"begun-{number}"
             transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(folder, max_shard_size=shard)

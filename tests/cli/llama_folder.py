@@ -88,6 +88,21 @@ class TakingTest(LlamaFolderTest):
                 for path in (self.run_folder, self.llama):
                     shutil.rmtree(path)
 
+    def test_positions_and_norms_are_the_folders(self):
+        """The base of the positions and the norms' epsilon, which shapes do not tell."""
+        self.make_folder()
+        for values in ({"rope_theta": 500000}, {"rope_theta": "absent", "rope_parameters": {"rope_theta": 5e5}}):
+            self.change_config(rms_norm_eps=1e-6, **values)
+            config = json.loads((self.begun_from(self.llama) / "config.json").read_text())
+            self.assertEqual((config["rope_theta"], config["rms_norm_eps"]), (500000, 1e-6))
+            self.assertEqual(self.metadata(self.folder / "again")["transformer"],
+                             "heads=4,kv_heads=2,context=10,theta=500000,epsilon=9.99999997e-07")
+        self.refuse_folder("--rope-theta 10000,", "has 500000", options=("--rope-theta", 10000))
+        for key, value in (("rms_norm_eps", 0), ("rms_norm_eps", "x"), ("rope_theta", -1), ("rope_theta", 0.5)):
+            self.change_config(**{key: value})
+            self.refuse_folder(key.replace("rope_theta", "rope"))
+            self.change_config(rms_norm_eps=1e-6, rope_theta=500000)
+
     def test_half_precision_becomes_fp32(self):
         self.make_folder()
         path = self.llama / "model.safetensors"
@@ -162,15 +177,12 @@ class RefusalTest(LlamaFolderTest):
         self.make_folder()
         config = (self.llama / "config.json").read_text()
         for key, value in (("rope_scaling", {"rope_type": "llama3", "factor": 8}), ("attention_bias", True),
-                           ("rope_parameters", {"rope_type": "yarn"}), ("rope_theta", 500000),
-                           ("rms_norm_eps", 1e-6), ("mlp_bias", True), ("hidden_act", "gelu"),
+                           ("rope_parameters", {"rope_type": "yarn"}), ("mlp_bias", True), ("hidden_act", "gelu"),
                            ("model_type", "mistral"), ("head_dim", 8), ("quantization_config", {"bits": 4})):
             self.change_config(**{key: value})
             self.refuse_folder(self.llama, key)
             (self.llama / "config.json").write_text(config)
-        self.change_config(rope_parameters={"rope_type": "default", "rope_theta": 5e5})
-        self.refuse_folder("rope_theta 500000", "10000")
-        self.change_config(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, rope_scaling=None)
+        self.change_config(rope_parameters={"rope_type": "default"}, rope_scaling=None)
         self.begun_from(self.llama)
 
     def test_a_config_that_is_not_of_its_weights(self):

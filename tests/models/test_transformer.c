@@ -19,7 +19,9 @@ static language_model_config tiny(int tied, float keep)
                                    .range = 0.5f,
                                    .heads = 4,
                                    .kv_heads = 2,
-                                   .inner = 12};
+                                   .inner = 12,
+                                   .theta = 10000.0,
+                                   .epsilon = 1e-5f};
 }
 
 static language_model *make(language_model_config config, size_t steps, size_t batch)
@@ -435,7 +437,9 @@ static void learns_to_copy(void **state)
                                     .range = 0.1f,
                                     .heads = 2,
                                     .kv_heads = 1,
-                                    .inner = 64};
+                                    .inner = 64,
+                                    .theta = 10000.0,
+                                    .epsilon = 1e-5f};
     language_model *m = make(config, LENGTH, STRIPS);
     adam optimiser = adam_open(language_model_parameters(m), 3e-3f);
     double reached = INFINITY;
@@ -469,7 +473,7 @@ static void refused(language_model_config config, const char *because)
 static void impossible_models_are_refused(void **state)
 {
     language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
-                          recurrent = adapted(ALL, 1.0f, 1.0f);
+                          turning = tiny(0, 1.0f), recurrent = adapted(ALL, 1.0f, 1.0f);
     (void)state;
     odd.heads = 3;
     refused(odd, "3 heads must divide 8 features into even parts");
@@ -481,6 +485,8 @@ static void impossible_models_are_refused(void **state)
     refused(wide, "6 and 8");
     flat.inner = 0;
     refused(flat, "inner feature");
+    turning.theta = 1.0;
+    refused(turning, "not 1 and 1e-05");
     recurrent.heads = 0;
     refused(recurrent, "not with LSTMs");
 }

@@ -194,7 +194,7 @@ static void test_rms_norm(void **state)
                  .expect = rms_expect,
                  .forward = rms_forward,
                  .backward = rms_backward};
-    assert_ok(nn_rms_norm_declare("norm", WIDTH, &s.table, &s.rms_norm));
+    assert_ok(nn_rms_norm_declare("norm", WIDTH, NN_RMS_EPSILON, &s.table, &s.rms_norm));
     assert_int_equal(s.table.elements, WIDTH);
     check(&s);
 }
@@ -521,7 +521,7 @@ static void test_reading_on_is_reading_at_once(void **state)
 
 /* ---- rotary positions ---- */
 
-static nn_rotary rotary = {.width = 6};
+static nn_rotary rotary = {.width = 6, .base = NN_ROTARY_BASE};
 
 static void rotary_expect(const subject *s, const double *values, const double *x, double *y)
 {

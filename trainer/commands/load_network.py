@@ -111,25 +111,25 @@ class LanguageModel(nn.Module):
 
 
 class RmsNorm(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, d: dict) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        self.weight, self.epsilon = nn.Parameter(torch.ones(d["hidden"])), d["epsilon"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * (x.pow(2).mean(-1, keepdim=True) + 1e-5).rsqrt() * self.weight
+        return x * (x.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.weight
 
 
 class CausalAttention(nn.Module):
     """Grouped heads with rotary positions, in which the halves of a head turn together."""
-    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int, theta: float) -> None:
         super().__init__()
-        self.width, self.group = width // heads, heads // kv_heads
+        self.width, self.group, self.theta = width // heads, heads // kv_heads, theta
         for name, outputs in (("q", width), ("k", kv_heads * self.width), ("v", kv_heads * self.width), ("o", width)):
             self.add_module(f"{name}_proj", nn.Linear(width, outputs, bias=False))
 
     def turn(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, heads, rows, width of a head)."""
-        falling = 10000.0 ** (-torch.arange(0, self.width, 2).double() / self.width)
+        falling = self.theta ** (-torch.arange(0, self.width, 2).double() / self.width)
         angles = (torch.arange(x.shape[2])[:, None] * falling).repeat(1, 2)
         left, right = x.chunk(2, -1)
         return x * angles.cos().to(x.dtype) + torch.cat((-right, left), -1) * angles.sin().to(x.dtype)
@@ -158,8 +158,8 @@ class Decoder(nn.Module):
     """A block."""
     def __init__(self, d: dict) -> None:
         super().__init__()
-        self.input_layernorm, self.post_attention_layernorm = RmsNorm(d["hidden"]), RmsNorm(d["hidden"])
-        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"])
+        self.input_layernorm, self.post_attention_layernorm = RmsNorm(d), RmsNorm(d)
+        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"], d["theta"])
         self.mlp = SwiGlu(d["hidden"], d["inner"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         super().__init__()
         count, width = len(d["vocabulary"]), d["hidden"]
         layers = nn.ModuleList(Decoder(d) for _ in range(d["layers"]))
-        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(count, width), "layers": layers, "norm": RmsNorm(width)})
+        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(count, width), "layers": layers, "norm": RmsNorm(d)})
         self.lm_head = nn.Linear(width, count, bias=False)
         if d["tied"]:
             self.lm_head.weight = self.model["embed_tokens"].weight

@@ -63,7 +63,8 @@ static tw_status declare_attention(declaring *d, decoder_block *b)
     const decoder_options *o = d->options;
     const size_t head = o->width / o->heads;
     b->attention = (nn_grouped_attention){.heads = o->heads, .kv_heads = o->kv_heads, .width = head};
-    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "input_layernorm"), o->width, d->table, &b->norms[ATTENTION]));
+    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "input_layernorm"), o->width, o->epsilon, d->table,
+                               &b->norms[ATTENTION]));
     b->joint = joint_here(d);
     TW_TRY(declare_part(d, "self_attn.q_proj", o->width, &b->joint));
     TW_TRY(declare_part(d, "self_attn.k_proj", o->kv_heads * head, &b->joint));
@@ -74,8 +75,8 @@ static tw_status declare_attention(declaring *d, decoder_block *b)
 static tw_status declare_feed(declaring *d, decoder_block *b)
 {
     const decoder_options *o = d->options;
-    TW_TRY(
-        nn_rms_norm_declare(decoder_block_name_of(d, "post_attention_layernorm"), o->width, d->table, &b->norms[FEED]));
+    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "post_attention_layernorm"), o->width, o->epsilon, d->table,
+                               &b->norms[FEED]));
     b->gates = joint_here(d);
     TW_TRY(declare_part(d, "mlp.gate_proj", o->inner, &b->gates));
     TW_TRY(declare_part(d, "mlp.up_proj", o->inner, &b->gates));

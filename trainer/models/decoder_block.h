@@ -23,6 +23,7 @@ typedef struct decoder_options {
     size_t width;
     size_t heads, kv_heads; /* heads divide width into even parts, kv_heads divide heads */
     size_t inner;           /* width of the feed-forward part */
+    float epsilon;          /* of the norms */
     float range, out_range; /* weights begin uniformly between -range and range; those that end a branch, out_range */
     nn_engine *engine;      /* lives as long as the block; so does */
     nn_lora *lora;          /* which gets the block's adapters; NULL: there are none */

@@ -7,6 +7,8 @@
 #include "embedding.h"
 #include "engine.h"
 #include "recurrent.h"
+#include "rms_norm.h"
+#include "rotary.h"
 #include "transformer.h"
 
 #include <stdlib.h>
@@ -31,7 +33,9 @@ const language_model_definition language_model_definitions[] = {
                 .range = 0.0346f,
                 .heads = 4,
                 .kv_heads = 4,
-                .inner = 704},
+                .inner = 704,
+                .theta = NN_ROTARY_BASE,
+                .epsilon = NN_RMS_EPSILON},
      .steps = 128, .batch = 20},
     {0},
 };
@@ -90,6 +94,12 @@ static tw_status check_transformer(const language_model_config *c)
                        "a transformer needs at least one head, key head and inner feature, and fewer than 2^31, not "
                        "%zu, %zu and %zu",
                        c->heads, c->kv_heads, c->inner);
+    if (!(c->theta > 1.0 && c->theta <= 1e12 && c->epsilon > 0.0f && c->epsilon < 1.0f))
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "a transformer's positions have a base from 1 to 1e12, and its norms an epsilon from 0 to 1, not "
+            "%g and %g",
+            c->theta, (double)c->epsilon);
     if (c->embedding != c->hidden)
         return tw_fail(TW_ERROR_ARGUMENT, "a transformer's tokens have as many features as its layers, not %zu and %zu",
                        c->embedding, c->hidden);
@@ -145,6 +155,8 @@ static tw_status declare_layers(language_model *m)
                                         .heads = c->heads,
                                         .kv_heads = c->kv_heads,
                                         .inner = c->inner,
+                                        .theta = c->theta,
+                                        .epsilon = c->epsilon,
                                         .range = c->range,
                                         .engine = m->engine,
                                         .lora = c->lora.rank ? &m->lora : NULL};

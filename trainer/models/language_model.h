@@ -28,6 +28,8 @@ typedef struct language_model_config {
     size_t heads;     /* of a transformer, which has embedding = hidden; 0: LSTMs */
     size_t kv_heads;  /* of its keys and values, divides heads */
     size_t inner;     /* width of its feed-forward part */
+    double theta;     /* base of its rotary positions, above 1 */
+    float epsilon;    /* of its norms, above 0 */
     nn_lora_options lora; /* adapters of a transformer, which are then all that learns */
 } language_model_config;
 

@@ -35,6 +35,7 @@ static tw_status declare_block(transformer *t, nn_table *table, size_t index)
                                    .heads = o->heads,
                                    .kv_heads = o->kv_heads,
                                    .inner = o->inner,
+                                   .epsilon = o->epsilon,
                                    .range = o->range,
                                    .out_range = o->range / sqrtf(2.0f * (float)o->layers),
                                    .engine = o->engine,
@@ -48,7 +49,7 @@ static tw_status transformer_fill(transformer *t, nn_table *table)
     t->heard = calloc(t->options.layers, sizeof *t->heard);
     if (!t->blocks || !t->heard) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu blocks", t->options.layers);
     for (size_t i = 0; i < t->options.layers; i++) TW_TRY(declare_block(t, table, i));
-    return nn_rms_norm_declare("model.norm", t->options.width, table, &t->norm);
+    return nn_rms_norm_declare("model.norm", t->options.width, t->options.epsilon, table, &t->norm);
 }
 
 tw_status transformer_create(const transformer_options *options, nn_table *table, transformer **stack)
@@ -58,6 +59,7 @@ tw_status transformer_create(const transformer_options *options, nn_table *table
     made->table = table;
     made->options = *options;
     made->rotary.width = options->width / options->heads;
+    made->rotary.base = options->theta;
     tw_status status = transformer_fill(made, table);
     if (status == TW_OK)
         *stack = made;

@@ -13,7 +13,9 @@ typedef struct transformer transformer;
 typedef struct transformer_options {
     size_t layers, width;
     size_t heads, kv_heads, inner; /* as in decoder_options */
-    float range;                   /* likewise; weights that end a branch have range / sqrt(2 layers) (GPT-2) */
+    double theta;                  /* base of the rotary positions */
+    float epsilon;
+    float range; /* likewise; weights that end a branch have range / sqrt(2 layers) (GPT-2) */
     nn_engine *engine;
     nn_lora *lora; /* as in decoder_options */
 } transformer_options;

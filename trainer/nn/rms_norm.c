@@ -5,10 +5,10 @@
 
 enum { LANES = 16 }; /* running sums side by side: their order is fixed, and a vector unit can follow it */
 
-tw_status nn_rms_norm_declare(const char *name, size_t width, nn_table *table, nn_rms_norm *norm)
+tw_status nn_rms_norm_declare(const char *name, size_t width, float epsilon, nn_table *table, nn_rms_norm *norm)
 {
     const nn_declaration weight = {name, "weight", 1, {width}, NN_INITIAL_ONE, 0.0f};
-    *norm = (nn_rms_norm){width, table->elements, {table->count, table->count + 1}};
+    *norm = (nn_rms_norm){width, epsilon, table->elements, {table->count, table->count + 1}};
     return nn_table_declare(table, &weight);
 }
 
@@ -19,21 +19,21 @@ static inline float sum_lanes(const float lanes[LANES])
     return sum;
 }
 
-static inline float scale_of(const float *x, size_t width)
+static inline float scale_of(const float *x, size_t width, float epsilon)
 {
     float lanes[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= width; i += LANES)
         for (size_t k = 0; k < LANES; k++) lanes[k] += x[i + k] * x[i + k];
     for (; i < width; i++) lanes[0] += x[i] * x[i];
-    return 1.0f / sqrtf(sum_lanes(lanes) / (float)width + NN_RMS_EPSILON);
+    return 1.0f / sqrtf(sum_lanes(lanes) / (float)width + epsilon);
 }
 
-NN_WIDE static void forward_rows(size_t rows, size_t width, const float *weight, const float *x, float *y,
-                                 float *scales)
+NN_WIDE static void forward_rows(size_t rows, size_t width, float epsilon, const float *weight, const float *x,
+                                 float *y, float *scales)
 {
     for (size_t r = 0; r < rows; r++, x += width, y += width) {
-        const float scale = scales[r] = scale_of(x, width);
+        const float scale = scales[r] = scale_of(x, width, epsilon);
         for (size_t i = 0; i < width; i++) y[i] = x[i] * scale * weight[i];
     }
 }
@@ -41,7 +41,7 @@ NN_WIDE static void forward_rows(size_t rows, size_t width, const float *weight,
 void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x, float *y,
                          float *scales)
 {
-    forward_rows(rows, norm->width, values + norm->weight, x, y, scales);
+    forward_rows(rows, norm->width, norm->epsilon, values + norm->weight, x, y, scales);
 }
 
 /* The mean, over a row, of dy * weight times the normalised x. */

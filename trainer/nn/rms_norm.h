@@ -5,17 +5,18 @@
 
 #include "table.h"
 
-/* What is added to the mean square. */
+/* What is added to the mean square, as a rule. */
 #define NN_RMS_EPSILON 1e-5f
 
 typedef struct nn_rms_norm {
     size_t width;
+    float epsilon;
     size_t weight; /* where it begins in the flat array */
     nn_range parameters;
 } nn_rms_norm;
 
 /* Declares "<name>.weight". */
-tw_status nn_rms_norm_declare(const char *name, size_t width, nn_table *table, nn_rms_norm *norm);
+tw_status nn_rms_norm_declare(const char *name, size_t width, float epsilon, nn_table *table, nn_rms_norm *norm);
 
 /* `scales` (rows): 1 / root mean square of each row, for backward. y may not be x. */
 void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x, float *y,

@@ -11,7 +11,7 @@ tw_status nn_rotary_prepare(nn_rotary *r, size_t positions)
     TW_TRY(nn_buffer_reserve(&r->waves, positions * r->width));
     for (size_t p = 0; p < positions; p++)
         for (size_t i = 0; i < half; i++) {
-            const double angle = (double)p * pow(NN_ROTARY_BASE, -2.0 * (double)i / (double)r->width);
+            const double angle = (double)p * pow(r->base, -2.0 * (double)i / (double)r->width);
             r->waves.values[p * r->width + i] = (float)cos(angle);
             r->waves.values[p * r->width + half + i] = (float)sin(angle);
         }

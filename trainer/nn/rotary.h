@@ -1,16 +1,17 @@
 /* rotary.h - positions as angles (Su et al. 2021): value i of a head's first half and value i of its second half turn
- * together, by position * 10000^(-2 i / width), as in Llama. What two rows have in common then depends on how far apart
+ * together, by position * base^(-2 i / width), as in Llama. What two rows have in common then depends on how far apart
  * they are. */
 #ifndef NN_ROTARY_H
 #define NN_ROTARY_H
 
 #include "buffer.h"
 
-#define NN_ROTARY_BASE 10000.0
+#define NN_ROTARY_BASE 10000.0 /* the usual one */
 
-/* All zero, but for the width: one that knows no position yet. */
+/* All zero, but for the first two: one that knows no position yet. */
 typedef struct nn_rotary {
-    size_t width;    /* of a head; even */
+    size_t width; /* of a head; even */
+    double base;
     nn_buffer waves; /* of each position the cosines, then the sines: (positions, width) */
     size_t positions;
 } nn_rotary;

@@ -1,7 +1,6 @@
 /* llama_folder.c - a LlamaForCausalLM of transformers, as a checkpoint of thinwire train lm would have it. */
 #include "error.h"
 #include "file.h"
-#include "rms_norm.h"
 #include "rotary.h"
 #include "tokenizer_json.h"
 #include "transformer_folder.h"
@@ -67,17 +66,20 @@ static tw_status check_false(const llama_folder *f, const char *key)
     return !value || cJSON_IsFalse(value) ? TW_OK : refuse_value(key, value, "none");
 }
 
-static tw_status check_number(const cJSON *object, const char *key, double own)
+/* *number stays what it is where nothing is said. */
+static tw_status read_number(const cJSON *object, const char *key, double most, double *number)
 {
     const cJSON *value = find_value(object, key);
-    char text[32];
-    if (!value || fabs(cJSON_GetNumberValue(value) / own - 1) < 1e-6) return TW_OK;
-    snprintf(text, sizeof text, "%g", own);
-    return refuse_value(key, value, text);
+    const double found = cJSON_GetNumberValue(value);
+    if (!value) return TW_OK;
+    if (!(found > 0 && found <= most))
+        return tw_fail(TW_ERROR_FORMAT, "config.json has no %s that is a number up to %g", key, most);
+    *number = found;
+    return TW_OK;
 }
 
 /* transformers 5 has them in an object of their own, of which older versions have the other key. */
-static tw_status check_positions(const llama_folder *f)
+static tw_status read_positions(llama_folder *f)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -86,9 +88,9 @@ static tw_status check_positions(const llama_folder *f)
         const char *name = cJSON_GetStringValue(kind);
         if (rope && (!cJSON_IsObject(rope) || (kind && (!name || strcmp(name, "default") != 0))))
             return refuse_value(keys[i], rope, "plain rotary positions");
-        TW_TRY(check_number(rope, "rope_theta", NN_ROTARY_BASE));
+        TW_TRY(read_number(rope, "rope_theta", 1e12, &f->sizes.theta));
     }
-    return check_number(f->config, "rope_theta", NN_ROTARY_BASE);
+    return read_number(f->config, "rope_theta", 1e12, &f->sizes.theta);
 }
 
 static tw_status check_kind(const llama_folder *f)
@@ -100,8 +102,7 @@ static tw_status check_kind(const llama_folder *f)
     TW_TRY(check_false(f, "attention_bias"));
     TW_TRY(check_false(f, "mlp_bias"));
     TW_TRY(check_false(f, "quantization_config"));
-    TW_TRY(check_number(f->config, "rms_norm_eps", (double)NN_RMS_EPSILON));
-    return check_positions(f);
+    return TW_OK;
 }
 
 /* `usual`: where it is not said; 0: it has to be. */
@@ -121,6 +122,11 @@ static tw_status read_sizes(llama_folder *f)
 {
     language_model_config *c = &f->sizes;
     size_t head;
+    double epsilon = 1e-6; /* which transformers takes where nothing is said */
+    c->theta = NN_ROTARY_BASE;
+    TW_TRY(read_positions(f));
+    TW_TRY(read_number(f->config, "rms_norm_eps", 0.1, &epsilon));
+    c->epsilon = (float)epsilon;
     TW_TRY(read_size(f, "vocab_size", 0, &f->types));
     TW_TRY(read_size(f, "hidden_size", 0, &c->hidden));
     TW_TRY(read_size(f, "intermediate_size", 0, &c->inner));

@@ -27,6 +27,7 @@ typedef struct lm_settings {
     long heads, kv_heads, inner;
     char *lora;            /* see lora_text.h; NULL: no adapters */
     double dropout, range; /* below 0: the model's */
+    double theta, epsilon;
     bool tied;
 } lm_settings;
 
@@ -73,6 +74,10 @@ static const option_row rows[] = {
      .stands_for = "as many as --heads", .binding = true, .older = "0"},
     {"inner", "N", OPTION_INTEGER, AT(inner), "0", 0, 262144, .help = "Width of the transformer's feed-forward part",
      .stands_for = "8/3 of --hidden, up to a multiple of 32", .binding = true, .older = "0"},
+    {"rope-theta", "T", OPTION_REAL, AT(theta), "10000", 1, 1e12,
+     .help = "The base of the transformer's rotary positions", .binding = true, .older = "10000"},
+    {"norm-epsilon", "E", OPTION_REAL, AT(epsilon), "1e-05", 1e-12, 0.1,
+     .help = "What the transformer's norms add to the mean square", .binding = true, .older = "1e-05"},
     {"tied", NULL, OPTION_FLAG, AT(tied),
      .help = "Use one matrix for the words that come in and those that are predicted", .binding = true},
     {"lora", "SPEC", OPTION_TEXT, AT(lora),
@@ -177,6 +182,8 @@ static void configure_decoder(const lm_settings *s, language_model_config *c)
     if (s->heads > 0) c->heads = (size_t)s->heads;
     c->kv_heads = s->kv_heads > 0 ? (size_t)s->kv_heads : c->heads;
     c->inner = s->inner > 0 ? (size_t)s->inner : language_model_inner(c->hidden);
+    c->theta = s->theta;
+    c->epsilon = (float)s->epsilon;
 }
 
 static language_model_config configure(const lm_settings *s, const language_model_definition *network)

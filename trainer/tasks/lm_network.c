@@ -239,6 +239,8 @@ static void describe_heads(const lm_predictor *p, cJSON *network)
     cJSON_AddNumberToObject(network, "heads", (double)p->config.heads);
     cJSON_AddNumberToObject(network, "kv_heads", (double)p->config.kv_heads);
     cJSON_AddNumberToObject(network, "inner", (double)p->config.inner);
+    cJSON_AddNumberToObject(network, "theta", p->config.theta);
+    cJSON_AddNumberToObject(network, "epsilon", (double)p->config.epsilon);
     cJSON_AddNumberToObject(network, "context", (double)p->context);
 }
 

@@ -33,6 +33,13 @@ static tw_status take_number(options *set, const char *name, size_t number)
     return take_value(set, name, text);
 }
 
+static tw_status take_real(options *set, const char *name, const char *form, double number)
+{
+    char text[32];
+    snprintf(text, sizeof text, form, number);
+    return take_value(set, name, text);
+}
+
 static tw_status take_transformer(options *set, const tw_state *state, size_t *types)
 {
     language_model_config c;
@@ -44,6 +51,8 @@ static tw_status take_transformer(options *set, const tw_state *state, size_t *t
     TW_TRY(take_number(set, "heads", c.heads));
     TW_TRY(take_number(set, "kv-heads", c.kv_heads));
     TW_TRY(take_number(set, "inner", c.inner));
+    TW_TRY(take_real(set, "rope-theta", "%.17g", c.theta));
+    TW_TRY(take_real(set, "norm-epsilon", "%.7g", (double)c.epsilon));
     TW_TRY(take_value(set, "tied", c.tied ? "true" : "false"));
     return options_given(set, "bptt") ? TW_OK : take_number(set, "bptt", context); /* positions may stay unused */
 }

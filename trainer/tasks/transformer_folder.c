@@ -1,9 +1,10 @@
 #include "transformer_folder.h"
 
 #include "error.h"
-#include "rotary.h"
 #include "tokenizer_json.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- config.json ---- */
@@ -32,17 +33,26 @@ static void add_sizes(const lm_predictor *p, cJSON *config)
         cJSON_AddNumberToObject(config, sizes[i].name, (double)sizes[i].value);
 }
 
+/* 1e-05, and not what is nearest to it in fp32. */
+static double shortest(float value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)value);
+    return strtod(text, NULL);
+}
+
 /* A text begins with the end of a line, as when thinwire generate writes one; and nothing ends it. */
 static void describe_config(const lm_predictor *p, cJSON *config)
 {
+    const language_model_config *c = &p->config;
     const uint32_t begins = end_of_line(p->vocabulary);
     cJSON *architectures = cJSON_AddArrayToObject(config, "architectures");
     cJSON_AddItemToArray(architectures, cJSON_CreateString("LlamaForCausalLM"));
     cJSON_AddStringToObject(config, "model_type", "llama");
     add_sizes(p, config);
     cJSON_AddStringToObject(config, "hidden_act", "silu");
-    cJSON_AddNumberToObject(config, "rms_norm_eps", 1e-5);
-    cJSON_AddNumberToObject(config, "rope_theta", NN_ROTARY_BASE);
+    cJSON_AddNumberToObject(config, "rms_norm_eps", shortest(c->epsilon));
+    cJSON_AddNumberToObject(config, "rope_theta", c->theta);
     cJSON_AddBoolToObject(config, "attention_bias", 0);
     cJSON_AddBoolToObject(config, "mlp_bias", 0);
     cJSON_AddBoolToObject(config, "tie_word_embeddings", p->config.tied);

@@ -1,15 +1,21 @@
 #include "transformer_text.h"
 
 #include "error.h"
+#include "rms_norm.h"
+#include "rotary.h"
 #include "state_matrix.h"
 
 #include <stdio.h>
 
 #define FORM "heads=%zu,kv_heads=%zu,context=%zu"
+#define MORE ",theta=%.17g,epsilon=%.9g"
+#define MORE_READ ",theta=%lf,epsilon=%f"
 
 const char *transformer_text(const language_model_config *c, size_t context, char text[TRANSFORMER_TEXT])
 {
-    snprintf(text, TRANSFORMER_TEXT, FORM, c->heads, c->kv_heads, context);
+    int used = snprintf(text, TRANSFORMER_TEXT, FORM, c->heads, c->kv_heads, context);
+    if (c->theta != NN_ROTARY_BASE || c->epsilon != NN_RMS_EPSILON)
+        snprintf(text + used, TRANSFORMER_TEXT - (size_t)used, MORE, c->theta, (double)c->epsilon);
     return text;
 }
 
@@ -23,8 +29,13 @@ static int is_moderate(const language_model_config *c, size_t context)
 static tw_status transformer_text_parse(const char *text, language_model_config *c, size_t *context)
 {
     char end;
-    if (text && sscanf(text, FORM "%c", &c->heads, &c->kv_heads, context, &end) == 3 && is_moderate(c, *context))
-        return TW_OK;
+    int found = text ? sscanf(text, FORM "%c", &c->heads, &c->kv_heads, context, &end) : 0;
+    c->theta = NN_ROTARY_BASE;
+    c->epsilon = NN_RMS_EPSILON;
+    if (found == 4 &&
+        sscanf(text, FORM MORE_READ "%c", &c->heads, &c->kv_heads, context, &c->theta, &c->epsilon, &end) == 5)
+        found = 3;
+    if (found == 3 && is_moderate(c, *context)) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "its transformer cannot be: %.80s", text ? text : "its heads are not told");
 }
 

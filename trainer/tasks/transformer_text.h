@@ -7,8 +7,9 @@
 /* The text's name in a checkpoint. */
 #define TRANSFORMER_TEXT_NAME "transformer"
 
-enum { TRANSFORMER_TEXT = 96, TRANSFORMER_CONTEXT_MOST = 65536 };
-/* "heads=4,kv_heads=2,context=128"; context: the steps that it was trained with. */
+enum { TRANSFORMER_TEXT = 160, TRANSFORMER_CONTEXT_MOST = 65536 };
+/* "heads=4,kv_heads=2,context=128", and behind it ",theta=500000,epsilon=1e-06" where these are not the usual ones;
+ * context: the steps that it was trained with. */
 const char *transformer_text(const language_model_config *config, size_t context, char text[TRANSFORMER_TEXT]);
 
 /* The same and the shapes of the tensors, of a checkpoint that may be anybody's. TW_ERROR_FORMAT says what is missing.
