@@ -79,7 +79,7 @@ test-python: build
 
 # The same with a PyTorch of the registry and the frameworks of the recipes, in a virtual environment in $(BUILD), which is
 # large, and kept. TORCH2 is what pip is to install.
-TORCH2 ?= torch==2.13.0 lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0
+TORCH2 ?= torch==2.13.0 lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0 peft==0.21.2
 TORCH2_TESTS ?= ^python_
 torch2:
 	@tools/install-packages python3-venv mypy

@@ -6,7 +6,7 @@ import shutil
 import struct
 import unittest
 
-from checkpoint_file import crc32c, join_file, split_file
+from checkpoint_file import crc32c, join_file, spoil_tensor, split_file
 from llama_folder import SIZES, LlamaFolderTest, read_tensors
 
 COUNTS = {"q": (16, 16), "k": (16, 8), "v": (16, 8), "o": (16, 16), "gate": (16, 64), "up": (16, 64), "down": (64, 16)}
@@ -181,6 +181,10 @@ class CheckpointTest(AdapterTest):
         self.refuse(2, ["--lora"], "export", self.base, self.folder / "new", "--peft")
         self.refuse(2, [folder, "--peft"], "export", self.out, folder, "--peft")
         self.refuse(2, ["--transformers"], "export", self.out, self.folder / "new", "--peft", "--transformers")
+        name = "model.layers.1.self_attn.q_proj.lora_B.weight"
+        spoil_tensor(self.newest(self.out), name, float("nan"))
+        for option in ("--peft", "--transformers"):
+            self.refuse(2, ["NaN", self.newest(self.out)], "export", self.out, self.folder / "new", option)
 
 
 class RefusalTest(AdapterTest):
@@ -193,7 +197,8 @@ class RefusalTest(AdapterTest):
 
     def test_what_does_not_go_together(self):
         self.refuse_training(2, ["--init-from"], "--model", "transformer", "--lora", "rank=2", "--steps", 1, "--out", "none")
-        self.refuse_training(2, ["--lora", "transformer"], "--model", "small", "--lora", "rank=2", "--steps", 1, "--out", "none")
+        self.refuse_training(2, ["--lora", "transformer"], "--model", "small", "--lora", "rank=2", "--steps", 1, "--out",
+                             "none")
         self.train(*self.begin("--steps", 2))
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
 

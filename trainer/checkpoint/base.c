@@ -122,9 +122,9 @@ static bool find_beside(const tw_state *state, const char *name, const char *par
 {
     char other[512];
     const size_t length = strlen(name), stem = length - strlen(WEIGHT);
-    if (length < strlen(WEIGHT) || strcmp(name + stem, WEIGHT) != 0 || stem + strlen(part) >= sizeof other)
-        return false;
-    memcpy(other, name, stem);
+    if (length < strlen(WEIGHT) || strcmp(name + stem, WEIGHT) != 0) return false;
+    if (length >= sizeof other || stem + strlen(part) >= sizeof other) return false;
+    memcpy(other, name, length + 1);
     strcpy(other + stem, part);
     return find_tensor(state, other, entry);
 }

@@ -6,6 +6,7 @@
 #include "folders.h"
 #include "json_file.h"
 #include "model_file.h"
+#include "tensor_table.h"
 
 #include <cJSON.h>
 #include <stdio.h>
@@ -36,6 +37,9 @@ static tw_status put_tensor(peft_folder *f, const tw_state_entry *entry)
     char name[512];
     if (!strstr(entry->name, ".lora_") || entry->dtype != TW_F32 || entry->dims != 2) return TW_OK;
     if (strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) == 0) return TW_OK;
+    if (!tensor_table_is_finite(entry->data, entry->bytes / sizeof(float)))
+        return tw_fail(TW_ERROR_FORMAT, "its %s has values that are NaN or infinite, so its run had diverged",
+                       entry->name);
     if (strstr(entry->name, BESIDE)) {
         add_target(f, entry->name);
         f->rank = entry->shape[0];

@@ -113,7 +113,7 @@ class LanguageModel(nn.Module):
 class RmsNorm(nn.Module):
     def __init__(self, d: dict) -> None:
         super().__init__()
-        self.weight, self.epsilon = nn.Parameter(torch.ones(d["hidden"])), d["epsilon"]
+        self.weight, self.epsilon = nn.Parameter(torch.ones(d["hidden"])), d.get("epsilon", 1e-5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * (x.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.weight
@@ -159,7 +159,7 @@ class Decoder(nn.Module):
     def __init__(self, d: dict) -> None:
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = RmsNorm(d), RmsNorm(d)
-        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"], d["theta"])
+        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"], d.get("theta", 10000.0))
         self.mlp = SwiGlu(d["hidden"], d["inner"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

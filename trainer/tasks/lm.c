@@ -500,7 +500,8 @@ static tw_status restore(learner *base, const char *prefix, const tw_state *stat
 static tw_status put_scale(const nn_lora_options *o, tw_state *state)
 {
     if (o->rank == 0) return TW_OK;
-    return tw_state_put(state, TASK_ADAPTER_SCALE, TW_F64, 0, NULL, &(double){o->alpha / (double)o->rank});
+    const double scale = (double)o->alpha / (double)o->rank;
+    return tw_state_put(state, TASK_ADAPTER_SCALE, TW_F64, 0, NULL, &scale);
 }
 
 static tw_status describe_transformer(const lm_learner *l, tw_state *state)

@@ -89,7 +89,7 @@ static tw_status add_tokens(const char *path, const char **tokens, size_t count,
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t id;
-        if (!*tokens[i]) return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty", path, i);
+        if (!tokens[i] || !*tokens[i]) return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty", path, i);
         TW_TRY(vocabulary_add(v, tokens[i], strlen(tokens[i]), &id));
         if (id != i) return tw_fail(TW_ERROR_FORMAT, "%s: \"%.40s\" comes twice", path, tokens[i]);
     }
