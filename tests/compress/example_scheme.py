@@ -10,7 +10,7 @@ def main(page, scheme_list, folder):
     text = pathlib.Path(page).read_text().partition("\n## src/compress/schemes/cyclic.c\n")[2]
     blocks = re.findall(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     alone, count = re.subn(r"#define (SETTLED|EXPERIMENTAL)\(X\).*?\n\n",
-                           lambda found: f"#define {found[1]}(X) {'X(cyclic)' * (found[1] == 'EXPERIMENTAL')}\n\n",
+                           lambda found: f"#define {found[1]}(X) {'X(cyclic)' * (found[1] == 'SETTLED')}\n\n",
                            pathlib.Path(scheme_list).read_text(), flags=re.DOTALL)
     pathlib.Path(folder, "cyclic.c").write_text("\n".join(blocks))
     pathlib.Path(folder, "scheme_list.c").write_text(alone)
