@@ -3,6 +3,7 @@
  * clock tells. */
 #include <string.h>
 #include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 
 #include "../comm/group.h"
 #include "memory.h"
@@ -159,6 +160,54 @@ static void a_gossip_that_fails_alone_is_noticed(void **state)
     for_groups(3, 5, gossip_until_it_fails, &survivors);
 }
 
+/* --- an outer loop ----------------------------------------------------------------------------------------------- */
+
+/* The last number of a message, whatever it is of, becomes NaN. */
+static void spoil(wire *through, unsigned char *message, size_t size, uint32_t *check)
+{
+    (void)through;
+    for (size_t i = 1; i <= 8 && i <= size; i++) message[size - i] = 0xFF;
+    *check = tw_crc32c(0, message, size);
+}
+
+static tw_status walk_rounds(tw_outer *outer)
+{
+    float weights[2][COUNT] = {{0}}, *parts[2] = {weights[0], weights[1]};
+    tw_outer_event event;
+    tw_status status = tw_outer_begin(outer, parts);
+    for (int step = 0; status == TW_OK && step < 4; step++) {
+        for (size_t i = 0; i < COUNT; i++) weights[0][i] += 1, weights[1][i] -= 1;
+        status = tw_outer_step(outer, parts, &event);
+    }
+    return status == TW_OK ? tw_outer_finish(outer, parts) : status;
+}
+
+/* The message that is spoilt is the fatal one of those that come after create. */
+static void spoil_an_outer_loop(tw_comm *comm, const void *context)
+{
+    const int *fatal = context;
+    tw_outer *outer = NULL;
+    wire through = {.change = spoil};
+    double begun = start(comm);
+    if (is_victim(comm)) put_between(&through, comm);
+    CHECK(tw_outer_create(comm, "diloco:every=2,merge=rda", table, 2, &outer) == TW_OK);
+    through.fatal = through.received + *fatal;
+    (void)walk_rounds(outer); /* a part that is NaN is skipped by all */
+    CHECK(tw_clock() - begun < DEADLINE);
+    group_meet();
+    tw_outer_destroy(outer);
+    if (is_victim(comm)) take_away(&through, comm);
+    group_meet();
+    tw_comm_destroy(comm);
+}
+
+/* Words, lengths, parts and sums: whatever a rank cannot go on with, it does not leave the others alone. */
+static void an_outer_loop_that_fails_alone_is_noticed(void **state)
+{
+    (void)state;
+    for (int fatal = 1; fatal <= 16; fatal++) for_groups(2, 3, spoil_an_outer_loop, &fatal);
+}
+
 /* --- a create without memory ------------------------------------------------------------------------------------- */
 
 typedef struct famine {
@@ -232,6 +281,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reducer_that_fails_alone_is_noticed),
         cmocka_unit_test(a_collective_without_memory_is_noticed),
         cmocka_unit_test(a_gossip_that_fails_alone_is_noticed),
+        cmocka_unit_test(an_outer_loop_that_fails_alone_is_noticed),
         cmocka_unit_test(a_create_without_memory_is_noticed),
         cmocka_unit_test(a_refused_state_ends_nothing),
     };

@@ -427,6 +427,24 @@ static void test_rda_averages_directions_and_lengths_apart(void **state)
     check_merge("diloco:every=2,merge=rda,outer_lr=0.5,outer_momentum=0", across, even, (double[]){1.2374, 1.2374});
 }
 
+/* What rounding leaves of parts that cancel has no direction, in many elements and in a single one; and a part that is
+ * nothing beside the other does not spoil it. */
+static void test_rda_takes_no_direction_from_nothing(void **state)
+{
+    (void)state;
+    const float against[2][2] = {{0.7F, 0.1F}, {-0.21F, -0.03F}}, tiny[2][2] = {{1e-40F, 0}, {3, 4}};
+    const double even[] = {1, 1};
+    check_merge("local:every=2,merge=rda", against, even, (double[]){0, 0});
+    check_merge("local:every=2,merge=rda", tiny, even, (double[]){1.5, 2});
+    for (int i = 1; i < 20; i++) { /* one element of each tensor: deltas of i / 7 and -0.2 */
+        scene all;
+        quadratic(&all, "local:every=1,merge=rda", 1, 0, 1, (double[]){-i / 7.0, 0.2});
+        play_well(&all);
+        for (int t = 0; t < TENSORS; t++) assert_near(all.actors[1].shared[t], 0, 0);
+        free(all.actors);
+    }
+}
+
 /* ---- what bf16 would notice -------------------------------------------------------------------------------------- */
 
 static float as_bf16(float x)
@@ -1111,6 +1129,7 @@ int main(void)
         cmocka_unit_test(test_methods_that_are_the_same),
         cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
         cmocka_unit_test(test_rda_averages_directions_and_lengths_apart),
+        cmocka_unit_test(test_rda_takes_no_direction_from_nothing),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
         cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
         cmocka_unit_test(test_local_takes_the_mean),

@@ -62,7 +62,8 @@ static tw_status outer_create_arrays(tw_outer *outer)
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
     TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
     for (size_t i = 0; i < outer->count; i++) outer->shown[i] = outer->theta + outer->places[i];
-    TW_TRY(tw_allocate(outer->count, sizeof *outer->lengths, &outer->lengths));
+    if (outer->options.merge)
+        TW_TRY(tw_allocate(outer->count * ((size_t)outer->size + 2), sizeof *outer->lengths, &outer->lengths));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->delta, &outer->delta));
     TW_TRY(tw_allocate(2 * outer->count, sizeof *outer->digests, &outer->digests));

@@ -67,7 +67,7 @@ struct tw_outer {
     uint32_t *digests;        /* of each tensor's theta and v */
     tw_outer_word *words;     /* one a rank */
     double weight;            /* of what this rank gives */
-    double *lengths;          /* with merge=rda: of each tensor's parts, on the mean */
+    double *lengths;          /* with merge=rda: of each tensor's parts, on the mean; then room to exchange them */
 
     int begun, loaded;
     uint64_t round; /* the next, or the one under way */

@@ -4,14 +4,16 @@
  *     L = sum of w |v| / W,    u = sum of w v / |v| / W,    D = L * u / |u|
  * A mean of parts that point apart is short: this one is as long as they are. Each part goes into the exchange as
  * L * v / |v|, so that what a scheme holds back is as long as what goes in. Where directions cancel to nothing, nothing
- * moves. */
+ * moves: what rounding leaves of them is no direction, nor has a part one that is nothing beside the others. */
 #include "channel.h"
 #include "error.h"
 #include "kernels.h"
-#include "memory.h"
 #include "outer.h"
 
+#include <float.h>
 #include <math.h>
+
+#define SHORTEST 1e-30 /* beside the mean length: what is shorter has no direction */
 
 static float *outer_merge_part_of(const tw_outer *outer, size_t tensor, size_t *count)
 {
@@ -26,12 +28,13 @@ static double outer_merge_length_of(const tw_outer *outer, size_t tensor)
     return sqrt(tw_kernels_best()->sum_squares(part, count));
 }
 
-/* To the mean length, unless it has none of its own. */
-static void stretch(const tw_outer *outer, size_t tensor, double length)
+/* To the mean length; to nothing, if it is not longer than so many times that. */
+static void stretch(const tw_outer *outer, size_t tensor, double length, double least)
 {
     size_t count;
     float *part = outer_merge_part_of(outer, tensor, &count);
-    if (length > 0) tw_kernels_best()->scale(part, (float)(outer->lengths[tensor] / length), count);
+    double mean = outer->lengths[tensor];
+    tw_kernels_best()->scale(part, length > least * mean ? (float)(mean / length) : 0, count);
 }
 
 /* What others say is not trusted. */
@@ -47,9 +50,10 @@ static tw_status add_lengths(tw_outer *outer, int rank, const double *lengths, d
     return TW_OK;
 }
 
-static tw_status exchange_lengths(tw_outer *outer, double weights, double *own, double *all)
+static tw_status exchange_lengths(tw_outer *outer, double weights, double *own)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
+    double *all = own + fragment->count;
     for (size_t i = 0; i < fragment->count; i++) {
         own[i] = outer->given > 0 ? outer_merge_length_of(outer, fragment->first + i) : 0;
         outer->lengths[fragment->first + i] = 0;
@@ -62,18 +66,17 @@ static tw_status exchange_lengths(tw_outer *outer, double weights, double *own, 
 tw_status tw_outer_give_directions(tw_outer *outer, double weights)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    double *lengths;
-    TW_TRY(tw_allocate(((size_t)outer->size + 1) * fragment->count, sizeof *lengths, &lengths));
-    tw_status status = exchange_lengths(outer, weights, lengths, lengths + fragment->count);
-    for (size_t i = 0; status == TW_OK && outer->given > 0 && i < fragment->count; i++)
-        stretch(outer, fragment->first + i, lengths[i]);
-    tw_free(lengths);
-    return status;
+    double *own = outer->lengths + outer->count;
+    TW_TRY(exchange_lengths(outer, weights, own));
+    for (size_t i = 0; outer->given > 0 && i < fragment->count; i++)
+        stretch(outer, fragment->first + i, own[i], SHORTEST);
+    return TW_OK;
 }
 
 void tw_outer_take_directions(const tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
+    double rounding = (outer->size + 4) * (double)FLT_EPSILON; /* of the parts and their sum, beside their length */
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++)
-        stretch(outer, i, outer_merge_length_of(outer, i));
+        stretch(outer, i, outer_merge_length_of(outer, i), rounding);
 }

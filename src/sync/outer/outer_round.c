@@ -208,10 +208,9 @@ tw_status tw_outer_await(tw_outer *outer)
     double begun = tw_clock();
     TW_TRY(gather_words(outer));
     tw_status status = check_words(outer);
-    if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
-    status = outer_round_exchange(outer);
+    if (status == TW_OK) status = outer_round_exchange(outer);
     outer->stats.seconds_wait += tw_clock() - begun;
-    return status;
+    return status == TW_OK ? TW_OK : tw_channel_give_up(outer->channel, status);
 }
 
 /* An outer step that is too long throws the weights from one side to the other. */
@@ -331,17 +330,24 @@ static void leave_out(tw_outer *outer, tw_traffic since)
     outer->start.bytes_received += now.bytes_received - since.bytes_received;
 }
 
+/* All ranks know what they share. */
+static tw_status agree_on_start(tw_outer *outer, float *const *weights)
+{
+    tw_outer_digest(outer);
+    TW_TRY(check_loaded(outer));
+    if (outer->loaded) return TW_OK;
+    TW_TRY(spread_start(outer, weights));
+    tw_outer_digest(outer);
+    return TW_OK;
+}
+
 tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 {
     TW_TRY(outer_round_check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 0));
     tw_traffic before = outer->stats.steps ? tw_channel_traffic(outer->channel) : outer->start; /* with its making */
-    tw_outer_digest(outer);
-    TW_TRY(check_loaded(outer));
-    if (!outer->loaded) {
-        TW_TRY(spread_start(outer, weights));
-        tw_outer_digest(outer);
-    }
+    tw_status status = agree_on_start(outer, weights);
+    if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
     leave_out(outer, before);
     outer->loaded = outer->finishing = 0;
     outer->begun = 1;
