@@ -399,19 +399,24 @@ static void move_by_arrow(actor *self, int step)
     for (int i = 0; i < 2; i++) self->parts[0][i] -= arrows[self->rank][i];
 }
 
-static void check_merge(const char *spec, const float of[2][2], const double tilt[2], const double golden[2])
+static void check_merge_of(int ranks, const char *spec, const float of[][2], const double *tilt, const double golden[2])
 {
     scene all;
-    walk_of(&all, spec, 2, 4); /* two rounds, the first after the second step, so that weights are told before */
+    walk_of(&all, spec, ranks, 4); /* two rounds, the first after the second step, so that weights are told before */
     arrows = of;
     all.move = move_by_arrow;
     all.between = weigh;
     all.start[0] = all.start[1] = 0;
-    for (int r = 0; r < 2; r++) all.tilt[r] = tilt[r];
+    for (int r = 0; r < ranks; r++) all.tilt[r] = tilt[r];
     play_well(&all);
     for (int i = 0; i < 2; i++) assert_near(-all.actors[1].shared[i] / 4, golden[i], 1e-4);
     for (size_t i = 2; i < 3700; i++) assert_true(all.actors[1].shared[i] == 0);
     free(all.actors);
+}
+
+static void check_merge(const char *spec, const float of[2][2], const double tilt[2], const double golden[2])
+{
+    check_merge_of(2, spec, of, tilt, golden);
 }
 
 static void test_rda_averages_directions_and_lengths_apart(void **state)
@@ -443,6 +448,33 @@ static void test_rda_takes_no_direction_from_nothing(void **state)
         for (int t = 0; t < TENSORS; t++) assert_near(all.actors[1].shared[t], 0, 0);
         free(all.actors);
     }
+}
+
+/* ---- means over those that sent ------------------------------------------------------------------------------------ */
+
+/* Elements that one rank sends move as it says, whatever the other weighs; and where all is sent, the mean over the
+ * senders is the mean over those that gave something. */
+static void test_senders_share_by_their_weights(void **state)
+{
+    (void)state;
+    const char *largest = "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1",
+               *all = "sparseloco:every=2,agg=senders,chunk=64,k=64,values=fp32,min_elements=1";
+    const float across[2][2] = {{3, 0}, {0, 4}}, along[2][2] = {{3, 1}, {1, 2}};
+    const double even[] = {1, 1}, uneven[] = {4, 1}, one[] = {1, 0};
+    check_merge(largest, across, even, (double[]){3, 4});
+    check_merge(largest, across, uneven, (double[]){3, 4});
+    check_merge(largest, across, one, (double[]){3, 0});
+    check_merge(all, along, uneven, (double[]){2.6, 1.2});
+    check_merge(all, along, one, (double[]){3, 1});
+}
+
+/* Of two hosts of two workers one has a worker that gives nothing: the other speaks for it. */
+static void test_senders_of_a_host_share_as_its_workers(void **state)
+{
+    (void)state;
+    const float apart[4][2] = {{9, 9}, {3, 0}, {0, 4}, {0, 2}};
+    check_merge_of(4, "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1,per_host=2", apart,
+                   (double[]){0, 1, 1, 1}, (double[]){3, 3});
 }
 
 /* ---- what bf16 would notice -------------------------------------------------------------------------------------- */
@@ -767,6 +799,25 @@ static void test_last_steps_that_are_lost_are_told(void **state)
         assert_int_equal(all.actors[r].status, TW_SKIPPED);
         assert_non_null(strstr(all.actors[r].text, "the last steps are lost"));
     }
+    free(all.actors);
+}
+
+/* What was lost before tw_outer_begin is not lost again. */
+static tw_status begin_again(actor *self, int step)
+{
+    if (step != 2) return TW_OK;
+    tw_status status = tw_outer_finish(self->outer, self->parts);
+    return status == TW_SKIPPED ? tw_outer_begin(self->outer, self->parts) : TW_ERROR_ORDER;
+}
+
+static void test_steps_that_were_lost_are_told_once(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4,exchange=fp16", 2, 3);
+    all.move = go_far;
+    all.between = begin_again;
+    play_well(&all);
     free(all.actors);
 }
 
@@ -1098,6 +1149,7 @@ static void test_specs_that_are_refused(void **state)
     (void)state;
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("streaming:merge=rda", "it takes delay=0");
+    refuse("streaming:exchange=chunktopk,agg=senders", "it takes delay=0");
     refuse("diloco:merge=median", "merge must be one of mean|rda");
     refuse("sparseloco:k=5000", "k=5000 is more than a chunk has, 4096");
     refuse("sparseloco:fragments=2", "no option \"fragments\"");
@@ -1130,6 +1182,8 @@ int main(void)
         cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
         cmocka_unit_test(test_rda_averages_directions_and_lengths_apart),
         cmocka_unit_test(test_rda_takes_no_direction_from_nothing),
+        cmocka_unit_test(test_senders_share_by_their_weights),
+        cmocka_unit_test(test_senders_of_a_host_share_as_its_workers),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
         cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
         cmocka_unit_test(test_local_takes_the_mean),
@@ -1142,6 +1196,7 @@ int main(void)
         cmocka_unit_test(test_ranks_end_together_whatever_is_under_way),
         cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
         cmocka_unit_test(test_last_steps_that_are_lost_are_told),
+        cmocka_unit_test(test_steps_that_were_lost_are_told_once),
         cmocka_unit_test(test_steps_that_arrive_later_are_not_lost),
         cmocka_unit_test(test_a_rank_that_is_too_far_gives_nothing),
         cmocka_unit_test(test_a_difference_is_found_and_named),

@@ -64,7 +64,7 @@ static double section_bits(const void *context, size_t tensor)
     const tw_sparse *sparse = context;
     size_t n = sparse->scheme.tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
     int exponent;
-    if (sparse->settings.by_senders) return 0; /* an all-reduce would not say who sent what */
+    if (sparse->scheme.by_senders) return 0; /* an all-reduce would not say who sent what */
     double half_mantissa = frexp((double)n / (double)wanted, &exponent);
     return 8 * (double)tw_values_bytes(wanted, sparse->settings.coding.values) +
            (double)wanted * (exponent + 2 * half_mantissa - 0.5);
@@ -86,9 +86,25 @@ static tw_status write_section(void *context, size_t tensor, tw_packet_writer *w
                                 support->value, sparse->settings.coding);
 }
 
-/* Adds one section, of at most `most` of n elements; sets skipped if a sum is beyond `largest`. */
-static tw_status add_section(tw_sparse *sparse, tw_packet_reader *reader, size_t n, size_t most, float largest,
-                             float *sum)
+/* What a rank's part counts: as much as another's, or as its workers' do on the mean. */
+static float share_of(const tw_scheme *scheme, int rank)
+{
+    int workers = (int)scheme->common.per_host;
+    float sum = 0;
+    if (!scheme->shares) return 1;
+    for (int i = 0; i < workers; i++) sum += scheme->shares[rank * workers + i];
+    return sum / (float)workers;
+}
+
+static void count_sender(tw_sparse *sparse, int rank, size_t count)
+{
+    float share = share_of(&sparse->scheme, rank);
+    for (size_t j = 0; j < count; j++) sparse->senders[sparse->index[j]] += share;
+}
+
+/* Adds a rank's section, of at most `most` of n elements; sets skipped if a sum is beyond `largest`. */
+static tw_status add_section(tw_sparse *sparse, int rank, tw_packet_reader *reader, size_t n, size_t most,
+                             float largest, float *sum)
 {
     size_t count;
     int finite = 1;
@@ -99,17 +115,20 @@ static tw_status add_section(tw_sparse *sparse, tw_packet_reader *reader, size_t
         finite &= fabsf(total) <= largest; /* false for NaN */
     }
     if (!finite) sparse->scheme.skipped = 1;
-    for (size_t j = 0; sparse->senders && j < count; j++) sparse->senders[sparse->index[j]]++;
+    if (sparse->senders) count_sender(sparse, rank, count);
     return TW_OK;
 }
 
 /* Sums of shares of the mean over all ranks become means over their senders, who are then forgotten. */
 static void share_among_senders(tw_sparse *sparse, size_t n, float *sum)
 {
+    int finite = 1;
     for (size_t i = 0; i < n; i++) {
-        if (sparse->senders[i] > 0) sum[i] *= (float)sparse->scheme.size / (float)sparse->senders[i];
+        if (sparse->senders[i] > 0) sum[i] *= (float)sparse->scheme.size / sparse->senders[i];
+        finite &= fabsf(sum[i]) <= FLT_MAX;
         sparse->senders[i] = 0;
     }
+    if (!finite) sparse->scheme.skipped = 1;
 }
 
 /* On every rank: all add the same. */
@@ -119,7 +138,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     size_t n = sparse->scheme.tensors[tensor].count, most = sparse->support[tensor].most;
     if (!sparse->scheme.ops->one_pass) memset(sum, 0, n * sizeof *sum);
     for (int rank = 0; rank < count; rank++)
-        TW_TRY(tw_delivered_blame(rank, add_section(sparse, &readers[rank], n, most, FLT_MAX, sum)));
+        TW_TRY(tw_delivered_blame(rank, add_section(sparse, rank, &readers[rank], n, most, FLT_MAX, sum)));
     if (sparse->senders) share_among_senders(sparse, n, sum);
     return TW_OK;
 }
@@ -366,7 +385,8 @@ static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reade
     float largest = count > 1 ? (float)TW_LARGEST_KEPT : FLT_MAX;
     size_t most = most_of_piece(sparse, piece);
     for (int i = 0; i < count; i++)
-        TW_TRY(tw_delivered_blame(rank + i, add_section(sparse, &readers[i], piece->count, most, largest, sum)));
+        TW_TRY(
+            tw_delivered_blame(rank + i, add_section(sparse, rank + i, &readers[i], piece->count, most, largest, sum)));
     return TW_OK;
 }
 
@@ -469,7 +489,7 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
     TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
-    if (settings->by_senders) TW_TRY(tw_allocate(largest, sizeof *sparse->senders, &sparse->senders));
+    if (scheme->by_senders) TW_TRY(tw_allocate(largest, sizeof *sparse->senders, &sparse->senders));
     TW_TRY(create_road(sparse));
     sparse->density = settings->density;
     return TW_OK;

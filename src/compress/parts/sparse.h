@@ -27,11 +27,10 @@ typedef struct tw_sparse_settings {
     double most_density;                                      /* the highest a step will ask for */
     int64_t least;                                            /* elements sent of a tensor, however low the density */
     size_t (*wanted)(const tw_sparse *sparse, size_t tensor); /* (optional) in the place of these: how many, always */
-    int feedback;   /* keep what is not sent for the next step; else drop it */
-    int state;      /* of the residual: TW_KEPT_FP32 or _BF16 */
-    int64_t seed;   /* of its rounding */
-    int by_senders; /* what arrives is the mean over the ranks that sent the element, not over all */
-    int scatter;    /* in pieces, where there are several ranks; the scheme must have one_pass */
+    int feedback; /* keep what is not sent for the next step; else drop it */
+    int state;    /* of the residual: TW_KEPT_FP32 or _BF16 */
+    int64_t seed; /* of its rounding */
+    int scatter;  /* in pieces, where there are several ranks; the scheme must have one_pass */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
@@ -50,7 +49,7 @@ struct tw_sparse {
     tw_selector selector;
     uint32_t *index; /* of the section being decoded */
     float *value;
-    uint32_t *senders; /* of each element of the tensor under way, if by_senders */
+    float *senders; /* what those count who sent each element of the tensor under way, if by_senders */
     tw_gather gather;
     tw_support *sums_sent; /* in pieces: of the sums of this rank's, one a tensor */
     tw_sums sums;          /* and what was not sent of them */

@@ -135,6 +135,7 @@ static tw_status chunktopk_create(tw_scheme *scheme)
 {
     chunktopk *self = (chunktopk *)scheme;
     size_t largest = 0;
+    scheme->by_senders = self->agg;
     if (self->k > self->chunk)
         return tw_fail(TW_ERROR_SPEC, "chunktopk: k=%lld is more than a chunk has, %lld; a 64th of it is usual",
                        (long long)self->k, (long long)self->chunk);
@@ -146,7 +147,6 @@ static tw_status chunktopk_create(tw_scheme *scheme)
                                    .most_density = (double)self->k / (double)self->chunk,
                                    .wanted = chunktopk_wanted,
                                    .feedback = 1,
-                                   .by_senders = self->agg,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = chunktopk_take};
     return tw_sparse_create(scheme, &settings);

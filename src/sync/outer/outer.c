@@ -67,6 +67,7 @@ static tw_status outer_create_arrays(tw_outer *outer)
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->delta, &outer->delta));
     TW_TRY(tw_allocate(2 * outer->count, sizeof *outer->digests, &outer->digests));
+    TW_TRY(tw_allocate((size_t)outer->size, sizeof *outer->shares, &outer->shares));
     return tw_allocate((size_t)outer->size, sizeof *outer->words, &outer->words);
 }
 
@@ -88,14 +89,22 @@ static tw_status outer_prepare(tw_outer *outer, const char *spec, const tw_tenso
     return outer_create_arrays(outer);
 }
 
-/* Their momentum would go over the pseudo-gradients, beside the outer one. */
-static tw_status check_momentum(const tw_outer *outer, const char *exchange)
+/* A momentum of its own would go over the pseudo-gradients, beside the outer one. */
+static tw_status check_exchange(const tw_outer *outer, const char *exchange)
 {
-    float momentum = tw_reducer_momentum(outer->fragments[0].reducer, NULL);
-    if (momentum == 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "%s: exchange=%s has a momentum of its own, %g; write momentum=0 behind it, or take exchange=topk",
-                   outer->method->name, exchange, (double)momentum);
+    const tw_reducer *reducer = outer->fragments[0].reducer;
+    float momentum = tw_reducer_momentum(reducer, NULL);
+    if (momentum != 0)
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "%s: exchange=%s has a momentum of its own, %g; write momentum=0 behind it, or take exchange=topk",
+            outer->method->name, exchange, (double)momentum);
+    if (tw_reducer_is_by_senders(reducer) && outer->options.delay > 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "%s: agg=senders with delay=%lld: parts are sent before it is known who gives one; it takes "
+                       "delay=0",
+                       outer->method->name, (long long)outer->options.delay);
+    return TW_OK;
 }
 
 static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exchange)
@@ -105,8 +114,9 @@ static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exc
         const tw_tensor *tensors = outer->tensors + fragment->first;
         TW_TRY(tw_reducer_create(comm, exchange, tensors, fragment->count, &fragment->reducer));
         tw_reducer_show_weights(fragment->reducer, outer->shown + fragment->first);
+        tw_reducer_show_shares(fragment->reducer, outer->shares);
     }
-    return check_momentum(outer, exchange);
+    return check_exchange(outer, exchange);
 }
 
 static tw_status outer_build(tw_outer *outer, tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
@@ -150,6 +160,7 @@ void tw_outer_destroy(tw_outer *outer)
     tw_free(outer->tensors);
     tw_free(outer->places);
     tw_free(outer->shown);
+    tw_free(outer->shares);
     tw_free(outer->lengths);
     tw_free(outer->theta);
     tw_free(outer->v);

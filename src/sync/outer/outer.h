@@ -67,6 +67,7 @@ struct tw_outer {
     uint32_t *digests;        /* of each tensor's theta and v */
     tw_outer_word *words;     /* one a rank */
     double weight;            /* of what this rank gives */
+    float *shares;            /* one a rank: what its part counts in the round's mean, 1 on the mean over all ranks */
     double *lengths;          /* with merge=rda: of each tensor's parts, on the mean; then room to exchange them */
 
     int begun, loaded;

@@ -148,24 +148,26 @@ static tw_status give(tw_outer *outer, float *const *weights)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-static void scale(const tw_outer *outer, double factor)
+static void scale(const tw_outer *outer, float factor)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
     float *values = outer->delta + fragment->start;
     if (factor == 1) return;
-    for (size_t i = 0; i < fragment->elements; i++) values[i] *= (float)factor;
+    for (size_t i = 0; i < fragment->elements; i++) values[i] *= factor;
 }
 
 /* The mean is over those that gave something, by their weights. Where these are known before the exchange, each part is
- * multiplied by its own, so that what a scheme holds back is in the unit of what goes in. Else they are 1 or 0. */
+ * multiplied by its share, so that what a scheme holds back is in the unit of what goes in. Else they are 1 or 0. */
 static tw_status reduce(tw_outer *outer, double weights)
 {
     int early = outer->options.delay > 0, directions = outer->options.merge && weights > 0;
+    for (int r = 0; r < outer->size && weights > 0; r++)
+        outer->shares[r] = (float)(outer->words[r].weight * outer->size / weights);
     if (directions) TW_TRY(tw_outer_give_directions(outer, weights));
-    if (!early && outer->given > 0) scale(outer, outer->given * outer->size / weights);
+    if (!early && outer->given > 0) scale(outer, outer->shares[outer->rank]);
     if (!outer->submitted) TW_TRY(submit(outer));
     tw_status status = tw_reducer_wait(tw_outer_current(outer)->reducer);
-    if (status == TW_OK && early && weights > 0) scale(outer, outer->size / weights);
+    if (status == TW_OK && early && weights > 0) scale(outer, (float)(outer->size / weights));
     if (status == TW_OK && directions) tw_outer_take_directions(outer);
     return status;
 }
@@ -349,6 +351,7 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
     tw_status status = agree_on_start(outer, weights);
     if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
     leave_out(outer, before);
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].lost = 0;
     outer->loaded = outer->finishing = 0;
     outer->begun = 1;
     return TW_OK;

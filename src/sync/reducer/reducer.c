@@ -314,6 +314,11 @@ float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov)
     return tw_scheme_momentum(reducer ? reducer->messages[0].scheme : NULL, nesterov);
 }
 
+int tw_reducer_is_by_senders(const tw_reducer *reducer)
+{
+    return reducer->messages[0].scheme->by_senders;
+}
+
 const char *tw_reducer_plan(const tw_reducer *reducer, size_t index)
 {
     if (!reducer || index >= reducer->count) return "";

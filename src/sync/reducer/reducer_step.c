@@ -248,6 +248,11 @@ void tw_reducer_show_weights(tw_reducer *reducer, const float *const *weights)
         reducer->messages[m].scheme->weights = weights + reducer->messages[m].first;
 }
 
+void tw_reducer_show_shares(tw_reducer *reducer, const float *shares)
+{
+    for (size_t m = 0; m < reducer->message_count; m++) reducer->messages[m].scheme->shares = shares;
+}
+
 tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale)
 {
     TW_TRY(check_between(reducer, "gradients' scale"));
