@@ -49,7 +49,7 @@ TW_API tw_status tw_outer_begin(tw_outer *outer, float *const *weights);
 typedef enum tw_outer_event {
     TW_OUTER_NOTHING = 0, /* the weights are as they were */
     TW_OUTER_STARTED = 1, /* likewise; a round is under way, and is applied `delay` steps later */
-    TW_OUTER_APPLIED = 2  /* the weights have changed, of one fragment or all */
+    TW_OUTER_APPLIED = 2  /* the weights have changed, of one fragment or all; with eager=on a round is under way, too */
 } tw_outer_event;
 /* After each step of this worker's optimiser, with weights[i] where tensor i stands. When a round is due it is taken
  * part in, and others may be waited for. NaN or infinity in what this rank would give stays here: the round is the
@@ -63,7 +63,7 @@ TW_API int tw_outer_is_due(const tw_outer *outer);
 
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
  * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
- * 1e9; with a delay TW_ERROR_UNSUPPORTED unless it is 0 or 1, as parts are sent before weights are known. */
+ * 1e9; with a delay or eager=on TW_ERROR_UNSUPPORTED unless 0 or 1, as parts are sent before weights are known. */
 TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
 
 /* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */

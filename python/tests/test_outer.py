@@ -150,6 +150,38 @@ class Twin:
                 own[i] = self.mixing * own[i] + (1 - self.mixing) * self.theta[i]
 
 
+class EagerTwin(Twin):
+    """With eager=on, as it is published: each rank has a theta and a momentum of its own, which take the mean of the
+    round before and what its own delta / N has changed by since. The shared ones take the mean alone."""
+
+    def __init__(self, start, size=RANKS, **settings):
+        super().__init__(start, size=size, **settings)
+        zeros = [numpy.zeros_like(values) for values in self.theta]
+        self.start, self.own_v, self.before = ([[values.copy() for values in arrays] for _ in range(size)]
+                                               for arrays in (self.theta, zeros, zeros))
+        self.late = None
+
+    def descend(self, x, v, i, d):
+        v[i] = self.momentum * v[i] + d
+        x[i] = x[i] - self.rate * (d + self.momentum * v[i] if self.nesterov else v[i])
+
+    def step(self):
+        self.steps += 1
+        if self.steps % self.every:
+            return
+        size, late = len(self.own), self.late
+        deltas = [[x - own for x, own in zip(*both)] for both in zip(self.start, self.own)]
+        self.late = [sum(of) / size for of in zip(*deltas)]
+        for i in range(len(self.theta)):
+            if late:
+                self.descend(self.theta, self.v, i, late[i])
+            for r in range(size):
+                self.descend(self.start[r], self.own_v[r], i,
+                             (late[i] if late else 0) + (deltas[r][i] - self.before[r][i]) / size)
+                self.own[r][i] = self.start[r][i].copy()
+        self.before = deltas
+
+
 TWINS = {
     "local:every=3": dict(every=3, rate=1.0, momentum=0.0),
     "diloco:every=3": dict(every=3, rate=0.7, momentum=0.5),
@@ -164,6 +196,10 @@ TWINS = {
     "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":
         dict(every=2, rate=0.7, momentum=0.5, exchange=lambda: Chunks(100, 7, 0.5)),
     "diloco:every=3,merge=rda": dict(every=3, rate=0.7, momentum=0.5, merge=of_directions),
+    "local:every=3,eager=on": dict(every=3, rate=1.0, momentum=0.0, twin=EagerTwin),
+    "diloco:every=3,eager=on": dict(every=3, rate=0.7, momentum=0.5, twin=EagerTwin),
+    "diloco:every=2,outer_lr=0.3,outer_momentum=0.8,nesterov=off,eager=on":
+        dict(every=2, rate=0.3, momentum=0.8, nesterov=False, twin=EagerTwin),
     "pulseloco:every=3,min_elements=1": dict(every=3, rate=0.7, momentum=0.5, exchange=lambda: Pulse()),
 }
 TWIN_SPEC = {"streaming:every=3": "streaming:every=3,delay=0"}  # a fragment in each step has no time to travel
@@ -211,7 +247,9 @@ class LibraryTest(unittest.TestCase):
         for spec, settings in TWINS.items():
             steps = 50 * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
             with self.subTest(spec):
-                twin = Twin(start_of(), **settings)
+                settings = dict(settings)
+                kind = settings.pop("twin", Twin)
+                twin = kind(start_of(), **settings)
                 for step in range(steps):
                     twin.own = [[x + m for x, m in zip(own, moves(r, step)(own))] for r, own in enumerate(twin.own)]
                     twin.step()
@@ -227,10 +265,12 @@ class LibraryTest(unittest.TestCase):
                                 x += m
                             loop.step(addresses(own))
                         loop.read(addresses(shared))
-                        return shared, own, loop.stats()["rounds"]
+                        ended, rounds = [x.copy() for x in own], loop.stats()["rounds"]
+                        loop.finish(addresses(own))  # nobody leaves while a round is under way
+                        return shared, ended, rounds
 
                 for rank, (shared, own, rounds) in enumerate(in_threads(act)):
-                    self.assertEqual(rounds, 50)
+                    self.assertEqual(rounds, 49 if kind is EagerTwin else 50)  # the last is under way
                     for mine, theta, x, expected in zip(shared, twin.theta, own, twin.own[rank]):
                         self.assertLess(abs(mine - theta).max(), 1e-6 * abs(theta).max())
                         self.assertLess(abs(x - expected).max(), 1e-6 * abs(expected).max())
@@ -424,7 +464,7 @@ def by_torch(steps, tied, size):
 
 CUTS = [(spec, dtype, first)
         for spec in ("local:every=4", "diloco:every=4", "streaming:every=8,fragments=2,delay=3",
-                     "diloco:every=4,exchange=topk,density=0.1")
+                     "diloco:every=4,exchange=topk,density=0.1", "diloco:every=4,eager=on")
         for dtype, first in (("float32", True), ("float32", False), ("bfloat16", False))]
 
 

@@ -6,6 +6,7 @@ from gradients import read_tensors
 from support import CommandLineTest, needs_mpi, run_tests, under_mpi
 
 STREAM = "streaming:every=12,fragments=2,delay=2,exchange=topk,density=0.05"
+EAGER = "diloco:every=7,eager=on"
 ADAM = ("--optimizer", "adamw", "--lr", 0.002)
 
 
@@ -64,10 +65,10 @@ class LocalUpdatesTest(CommandLineTest):
             self.assertNotEqual(own["own/" + name], at_8[name], name)
 
     def test_a_checkpoint_in_the_middle_of_a_round_changes_no_bit(self):
-        for form in ((), ADAM):
-            options = ("--workers", 3, "--steps", 24, "--sync", STREAM, *form)
+        for number, (spec, form) in enumerate(((STREAM, ()), (STREAM, ADAM), (EAGER, ADAM))):
+            options = ("--workers", 3, "--steps", 24, "--sync", spec, *form)
             whole = self.train(*options)
-            out = self.folder / f"run{len(form)}"
+            out = self.folder / f"run{number}"
             # Step 18 sends a fragment, step 20 takes it: it is under way in the checkpoint of step 19.
             saved = self.train(*options, "--checkpoint-every", 19, "--out", out)
             self.assertEqual(saved["weights_crc32c"], whole["weights_crc32c"])
@@ -77,10 +78,10 @@ class LocalUpdatesTest(CommandLineTest):
                 self.assertEqual(resumed[key], whole[key], key)
 
     def test_other_numbers_of_workers_go_on(self):
-        out = self.folder / "run"
-        self.train("--workers", 4, "--steps", 24, "--sync", STREAM, "--checkpoint-every", 19, "--out", out, *ADAM)
-        shutil.rmtree(out / "checkpoints/step-00000024")
-        for workers in (2, 8):
+        for spec, workers in ((STREAM, 2), (STREAM, 8), (EAGER, 3)):
+            out = self.folder / f"run{workers}"
+            self.train("--workers", 4, "--steps", 24, "--sync", spec, "--checkpoint-every", 19, "--out", out, *ADAM)
+            shutil.rmtree(out / "checkpoints/step-00000024")
             there = self.folder / f"of{workers}"
             shutil.copytree(out, there)
             done = self.run_program(*self.train_words("--workers", workers, "--resume", there, "--json", "-"))
@@ -107,7 +108,7 @@ class LocalUpdatesTest(CommandLineTest):
 
     @needs_mpi
     def test_mpi_gives_the_bits_of_threads(self):
-        for spec in (STREAM, "sparseloco:every=5", "pulseloco:every=5"):
+        for spec in (STREAM, EAGER, "sparseloco:every=5", "pulseloco:every=5"):
             options = ("--steps", 14, "--sync", spec, *ADAM)
             threads = self.train("--workers", 3, *options)
             self.assertEqual(self.train(*options, **under_mpi(3))["weights_crc32c"], threads["weights_crc32c"], spec)

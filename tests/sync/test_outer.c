@@ -322,6 +322,7 @@ static void test_which_steps_are_due(void **state)
 {
     (void)state;
     check_due("diloco:every=3", 4);
+    check_due("diloco:every=3,eager=on", 4);
     check_due("streaming:every=6,fragments=2,delay=0", 4);
     check_due("streaming:every=6,fragments=2,delay=1", 7); /* sent after 3, 6, 9, 12, and taken after 4, 7, 10 */
     assert_int_equal(tw_outer_is_due(NULL), 0);
@@ -448,6 +449,156 @@ static void test_rda_takes_no_direction_from_nothing(void **state)
         for (int t = 0; t < TENSORS; t++) assert_near(all.actors[1].shared[t], 0, 0);
         free(all.actors);
     }
+}
+
+/* Rank r takes 4 * (3 - r) + r steps: rank 2 begins to finish first. */
+static int fewer(const actor *self)
+{
+    return 4 * (3 - self->rank) + self->rank;
+}
+
+/* ---- eager rounds ------------------------------------------------------------------------------------------------ */
+
+/* The publication's recursion: a worker's own theta and momentum take D = the mean of the round before + what its own
+ * part has changed by since / N. And what is shared takes the mean alone. */
+typedef struct eager_twin {
+    double rate, momentum;
+    int nesterov;
+    double x[2], v[2], before[2], shared, shared_v, mean;
+} eager_twin;
+
+static void twin_takes(const eager_twin *twin, double d, double *v, double *x)
+{
+    *v = twin->momentum * *v + d;
+    *x -= twin->rate * (twin->nesterov ? d + twin->momentum * *v : *v);
+}
+
+static void twin_round(eager_twin *twin, int every, double step, const double centre[2])
+{
+    double mean = 0, delta[2];
+    for (int r = 0; r < 2; r++) {
+        double w = twin->x[r];
+        for (int i = 0; i < every; i++) w += step * (centre[r] - w);
+        delta[r] = twin->x[r] - w;
+        mean += delta[r] / 2;
+        twin_takes(twin, twin->mean + (delta[r] - twin->before[r]) / 2, &twin->v[r], &twin->x[r]);
+        twin->before[r] = delta[r];
+    }
+    if (twin->mean != 0) twin_takes(twin, twin->mean, &twin->shared_v, &twin->shared);
+    twin->mean = mean;
+}
+
+static void check_eager(const char *spec, double rate, double momentum, int nesterov)
+{
+    enum { EVERY = 4, ROUNDS = 12 };
+    const double centre[2] = {2, -1};
+    eager_twin twin = {.rate = rate, .momentum = momentum, .nesterov = nesterov, .x = {1, 1}, .shared = 1};
+    scene all;
+    quadratic(&all, spec, EVERY * ROUNDS, 1, 0.1, centre);
+    all.unfinished = 1;
+    play_well(&all);
+    for (int round = 0; round < ROUNDS; round++) {
+        twin_round(&twin, EVERY, 0.1, centre);
+        assert_near(all.actors[1].history[EVERY * (round + 1) - 1][0], twin.shared, 2e-6);
+        assert_int_equal(all.actors[1].events[EVERY * (round + 1) - 1], TW_OUTER_APPLIED);
+    }
+    for (int r = 0; r < 2; r++) assert_near(all.actors[r].weights[0], twin.x[r], 2e-6);
+    assert_true(fabs(all.actors[0].weights[0] - all.actors[1].weights[0]) > 0.01);
+    free(all.actors);
+}
+
+static void test_eager_rounds_are_the_publications(void **state)
+{
+    (void)state;
+    check_eager("local:every=4,eager=on", 1, 0, 0);
+    check_eager("diloco:every=4,outer_lr=0.4,outer_momentum=0.9,eager=on", 0.4, 0.9, 1);
+    check_eager("diloco:every=4,outer_lr=0.4,outer_momentum=0.6,nesterov=off,eager=on", 0.4, 0.6, 0);
+}
+
+/* One worker's own part is the mean. */
+static void test_one_eager_worker_is_where_it_would_be_without(void **state)
+{
+    (void)state;
+    scene eager, plain;
+    walk_of(&eager, "diloco:every=3,eager=on", 1, 12);
+    walk_of(&plain, "diloco:every=3", 1, 12);
+    eager.unfinished = plain.unfinished = 1;
+    play_well(&eager);
+    play_well(&plain);
+    for (size_t i = 0; i < 3700; i++) assert_near(eager.actors[0].weights[i], plain.actors[0].weights[i], 1e-6);
+    free(eager.actors);
+    free(plain.actors);
+}
+
+/* Where steps do not depend on where a worker is, theta is in the end what it would be without: no part is lost, and
+ * none counts twice, also where ranks are at their ends at different times. */
+static void test_eager_rounds_give_the_same_parts(void **state)
+{
+    (void)state;
+    const char *specs[][2] = {{"local:every=4", "local:every=4,eager=on"},
+                              {"diloco:every=4", "diloco:every=4,eager=on"},
+                              {"diloco:every=4,exchange=topk,density=1,values=fp32,min_elements=1,min_dims=1,eager=on",
+                               "diloco:every=4,eager=on"}};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        scene played[2];
+        for (int i = 0; i < 2; i++) {
+            walk_of(&played[i], specs[s][i], 3, 0);
+            played[i].steps_of = fewer;
+            play_well(&played[i]);
+        }
+        for (size_t i = 0; i < 3700; i++)
+            assert_near(played[0].actors[0].shared[i], played[1].actors[0].shared[i], 1e-6);
+        for (int i = 0; i < 2; i++) free(played[i].actors);
+    }
+}
+
+/* Rank 1 goes where fp16 does not reach, and comes back four steps later. */
+static void go_far_and_back(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && (step == 5 || step == 9)) self->weights[3200] += step == 5 ? 1e6F : -1e6F;
+}
+
+static void test_an_eager_part_that_no_mean_brought_comes_with_the_next(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4,exchange=fp16,eager=on", 2, 16);
+    all.move = go_far_and_back;
+    play_well(&all);
+    assert_int_equal(all.actors[0].counts.rounds_empty, 2); /* the far one, and finish's */
+    for (size_t i = 0; i < 3200; i++) {
+        double mean = i < 3000 ? 0.25 : -0.5;
+        for (int step = 0; step < 16; step++) mean += (noise(0, step, i) + noise(1, step, i)) / 2;
+        assert_near(all.actors[1].shared[i], mean, 1e-4);
+    }
+    assert_near(all.actors[1].shared[3200], -0.5, 0.3);
+    free(all.actors);
+}
+
+static void spoil(actor *self, int step)
+{
+    wander(self, step);
+    if (self->rank == 1 && step == 1) self->weights[3] = NAN;
+}
+
+/* It goes on from the shared weights at once, and gives to the rounds after. */
+static void test_an_eager_rank_that_is_spoilt_is_healed(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4,eager=on", 3, 12);
+    all.move = spoil;
+    play_well(&all);
+    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
+    for (size_t i = 0; i < 3000; i++) {
+        double mean = 0.25;
+        for (int step = 0; step < 12; step++)
+            mean += step < 4 ? (noise(0, step, i) + noise(2, step, i)) / 2
+                             : (noise(0, step, i) + noise(1, step, i) + noise(2, step, i)) / 3;
+        assert_near(all.actors[1].shared[i], mean, 1e-6);
+    }
+    free(all.actors);
 }
 
 /* ---- means over those that sent ------------------------------------------------------------------------------------ */
@@ -641,12 +792,6 @@ static void test_weights(void **state)
     free(many.actors);
 }
 
-/* Rank r takes 4 * (3 - r) + r steps: rank 2 begins to finish first. */
-static int fewer(const actor *self)
-{
-    return 4 * (3 - self->rank) + self->rank;
-}
-
 /* The mean is over those that still have something; a second implementation counts rounds by hand. */
 static void test_ranks_that_stop_early(void **state)
 {
@@ -701,10 +846,10 @@ static void test_ranks_end_together_whatever_is_under_way(void **state)
 {
     (void)state;
     const char *const specs[] = {
-        "streaming:every=4,fragments=1,delay=1",         "streaming:every=4,fragments=2,delay=1",
-        "streaming:every=6,fragments=3,delay=1",         "streaming:every=8,fragments=2,delay=3",
-        "streaming:every=6,fragments=2,delay=0",         "diloco:every=4",
-        "streaming:every=4,fragments=1,delay=2,mixing=1"};
+        "streaming:every=4,fragments=1,delay=1",          "streaming:every=4,fragments=2,delay=1",
+        "streaming:every=6,fragments=3,delay=1",          "streaming:every=8,fragments=2,delay=3",
+        "streaming:every=6,fragments=2,delay=0",          "diloco:every=4",
+        "streaming:every=4,fragments=1,delay=2,mixing=1", "diloco:every=4,eager=on"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         check_last_rounds(specs[i], one_fewer);
         check_last_rounds(specs[i], one_more_each);
@@ -860,12 +1005,6 @@ static void test_steps_that_arrive_later_are_not_lost(void **state)
     check_nothing_is_lost("local:every=4,exchange=fp16", three_and_five);
 }
 
-static void spoil(actor *self, int step)
-{
-    wander(self, step);
-    if (self->rank == 1 && step == 1) self->weights[3] = NAN;
-}
-
 /* What is not finite stays where it is, and is healed. */
 static void test_a_spoilt_rank_gives_nothing(void **state)
 {
@@ -948,6 +1087,9 @@ static void test_a_restart_changes_no_bit(void **state)
     check_restart("sparseloco:every=5,chunk=64,k=3,min_elements=1");
     check_restart("pulseloco:every=5");
     check_restart("diloco:every=5,merge=rda");
+    check_restart("diloco:every=5,eager=on");
+    check_restart("sparseloco:every=5,eager=on,outer_momentum=0.5,chunk=64,k=3,min_elements=1");
+    check_restart("pulseloco:every=5,eager=on");
     check_restart("streaming:every=6,fragments=2,delay=0,merge=rda");
     check_restart("streaming:every=6,fragments=2,delay=2,exchange=chunktopk");
     check_restart("diloco:every=5,exchange=topk,density=0.05,min_elements=1,min_dims=1");
@@ -1093,6 +1235,9 @@ static void check_another_number(const char *spec)
         assert_ok(tw_state_get(kept[2], "o/theta/first", TW_F32, 3000, theirs));
         assert_ok(tw_state_get(fewer_states[r], "o/theta/first", TW_F32, 3000, ours));
         assert_memory_equal(theirs, ours, sizeof ours);
+        if (!strstr(spec, "eager=on")) continue;
+        assert_ok(tw_state_get(fewer_states[r], "o/began/first", TW_F32, 3000, ours));
+        assert_memory_equal(theirs, ours, sizeof ours);
     }
     assert_true(fabs(residual_sum(kept, 3)) > 1e-3);
     assert_near(residual_sum(fewer_states, 2), residual_sum(kept, 3), 1e-5);
@@ -1107,6 +1252,7 @@ static void test_another_number_of_ranks(void **state)
     check_another_number("diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_another_number("sparseloco:every=4");
     check_another_number("pulseloco:every=4");
+    check_another_number("sparseloco:every=4,eager=on");
 }
 
 /* ---- specs ------------------------------------------------------------------------------------------------------- */
@@ -1149,6 +1295,9 @@ static void test_specs_that_are_refused(void **state)
     (void)state;
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("streaming:merge=rda", "it takes delay=0");
+    refuse("diloco:merge=rda,eager=on", "eager=off");
+    refuse("sparseloco:agg=senders,eager=on", "eager=off");
+    refuse("streaming:eager=on", "no option \"eager\"");
     refuse("streaming:exchange=chunktopk,agg=senders", "it takes delay=0");
     refuse("diloco:merge=median", "merge must be one of mean|rda");
     refuse("sparseloco:k=5000", "k=5000 is more than a chunk has, 4096");
@@ -1182,6 +1331,11 @@ int main(void)
         cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
         cmocka_unit_test(test_rda_averages_directions_and_lengths_apart),
         cmocka_unit_test(test_rda_takes_no_direction_from_nothing),
+        cmocka_unit_test(test_eager_rounds_are_the_publications),
+        cmocka_unit_test(test_one_eager_worker_is_where_it_would_be_without),
+        cmocka_unit_test(test_eager_rounds_give_the_same_parts),
+        cmocka_unit_test(test_an_eager_part_that_no_mean_brought_comes_with_the_next),
+        cmocka_unit_test(test_an_eager_rank_that_is_spoilt_is_healed),
         cmocka_unit_test(test_senders_share_by_their_weights),
         cmocka_unit_test(test_senders_of_a_host_share_as_its_workers),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),

@@ -57,9 +57,19 @@ static tw_status outer_cut(tw_outer *outer)
     return TW_OK;
 }
 
+static tw_status create_own_arrays(tw_outer *outer)
+{
+    outer->began = outer->theta;
+    if (!outer->options.eager) return TW_OK;
+    TW_TRY(tw_allocate(outer->elements, sizeof *outer->own_v, &outer->own_v));
+    TW_TRY(tw_allocate(outer->elements, sizeof *outer->own_part, &outer->own_part));
+    return tw_allocate(outer->elements, sizeof *outer->began, &outer->began);
+}
+
 static tw_status outer_create_arrays(tw_outer *outer)
 {
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
+    TW_TRY(create_own_arrays(outer));
     TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
     for (size_t i = 0; i < outer->count; i++) outer->shown[i] = outer->theta + outer->places[i];
     if (outer->options.merge)
@@ -101,9 +111,9 @@ static tw_status check_exchange(const tw_outer *outer, const char *exchange)
             outer->method->name, exchange, (double)momentum);
     if (tw_reducer_is_by_senders(reducer) && outer->options.delay > 0)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "%s: agg=senders with delay=%lld: parts are sent before it is known who gives one; it takes "
-                       "delay=0",
-                       outer->method->name, (long long)outer->options.delay);
+                       "%s: agg=senders where parts are sent before it is known who gives one; it takes delay=0 and "
+                       "eager=off",
+                       outer->method->name);
     return TW_OK;
 }
 
@@ -162,6 +172,9 @@ void tw_outer_destroy(tw_outer *outer)
     tw_free(outer->shown);
     tw_free(outer->shares);
     tw_free(outer->lengths);
+    if (outer->began != outer->theta) tw_free(outer->began);
+    tw_free(outer->own_v);
+    tw_free(outer->own_part);
     tw_free(outer->theta);
     tw_free(outer->v);
     tw_free(outer->delta);

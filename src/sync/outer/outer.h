@@ -6,6 +6,13 @@
  *     theta -= lr * (D + momentum * v)     Nesterov's form, or lr * v
  *     weights = mixing * weights + (1 - mixing) * theta
  *
+ * With eager=on a round is under way until the next begins, and D is one round late. Meanwhile a rank is where its own
+ * part of the mean alone would have taken theta:
+ *
+ *     own_v = momentum * own_v + delta / N
+ *     began = theta - lr * (delta / N + momentum * own_v)
+ *     weights = began;    and the next delta = began - weights
+ *
  * Rounds are counted, and belong to fragments in turn, the same on all ranks: a rank begins its next round when it has
  * taken its steps, and whoever comes first waits. No rank's count of steps shifts another's. */
 #ifndef TW_SYNC_OUTER_H
@@ -23,7 +30,7 @@ enum { TW_MOST_FRAGMENTS = 32 };
 typedef struct tw_outer_options {
     int64_t every, fragments, delay;
     double rate, momentum, mixing;
-    int nesterov, merge;
+    int nesterov, merge, eager;
     char *exchange; /* as the spec has it; NULL once it has been read */
 } tw_outer_options;
 
@@ -63,6 +70,8 @@ struct tw_outer {
     size_t fragment_count;
     tw_fragment *fragments;
     float *theta, *v, *delta; /* flat; delta is a fragment's D once that has come */
+    float *began;             /* where this rank's steps began: theta, or with eager=on an array of its own */
+    float *own_v, *own_part;  /* with eager=on: its parts' momentum, and the part that no mean has brought yet */
     const float **shown;      /* theta, one array a tensor, for the reducers */
     uint32_t *digests;        /* of each tensor's theta and v */
     tw_outer_word *words;     /* one a rank */
@@ -98,9 +107,8 @@ tw_status tw_outer_parse(const tw_outer_method *method, const char *spec, tw_out
 /* outer.c: all that is known without the others, for a struct of zeros. *exchange is the caller's to free. */
 tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *tensors, size_t count, char **exchange);
 
-/* outer_state.c: a state's numbers, and what they are called. */
-enum { TW_OUTER_ROUND, TW_OUTER_SINCE, TW_OUTER_HAS_ARRIVED, TW_OUTER_MOVED, TW_OUTER_HEALS, TW_OUTER_NUMBERS };
-tw_status tw_outer_join_numbers(char *name, size_t room, const char *prefix);
+/* outer_state.c. In a state that becomes another rank's: nobody has moved from theta, and nothing is to be healed. */
+tw_status tw_outer_forget_own(const tw_outer *plan, const char *prefix, tw_state *state);
 /* The prefix of what the exchange of a fragment remembers. */
 tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment);
 
@@ -121,6 +129,9 @@ typedef struct tw_outer_sums {
 } tw_outer_sums;
 void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
                       uint32_t digests[2], tw_outer_sums *sums);
+/* As the part, one of so many ranks', would take theta. */
+void tw_outer_go_on(const tw_outer_options *options, int size, const float *part, const float *theta, size_t count,
+                    float *own_v, float *began);
 void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights);
 /* Of all tensors, as they are now. */
 void tw_outer_digest(const tw_outer *outer);

@@ -31,6 +31,11 @@ static const tw_option fragment_options[] = {
      "how much of its own weights a worker keeps when the shared ones come"},
 };
 
+static const tw_option eager_options[] = {
+    {"eager", TW_OPTION_SWITCH, offsetof(tw_outer_options, eager), "off", 0, 0, NULL,
+     "a worker goes on from its own part at once, and takes the others' parts when the next round begins"},
+};
+
 /* Options that a method does not take have their defaults, and no name. */
 static size_t outer_option_sets(const void *listed, void *options, tw_option_set sets[TW_OPTION_SETS])
 {
@@ -39,7 +44,7 @@ static size_t outer_option_sets(const void *listed, void *options, tw_option_set
 #define SET(of) (tw_option_set){of, sizeof(of) / sizeof *(of), options, method->presets}
     sets[count++] = SET(common_options);
     if (method->takes_momentum) sets[count++] = SET(momentum_options);
-    if (method->takes_fragments) sets[count++] = SET(fragment_options);
+    sets[count++] = method->takes_fragments ? SET(fragment_options) : SET(eager_options);
 #undef SET
     return count;
 }
@@ -152,15 +157,15 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
         return tw_fail(TW_ERROR_SPEC,
                        "%s: fragments=%lld do not divide every=%lld; each fragment meets as often as the others",
                        method->name, (long long)o->fragments, (long long)o->every);
-    if (o->delay >= o->every / o->fragments && o->delay > 0)
+    if (o->delay >= o->every / o->fragments && o->delay > 0 && !o->eager)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: delay=%lld is not below every / fragments = %lld; one fragment is under way at a time",
                        method->name, (long long)o->delay, (long long)(o->every / o->fragments));
     if (o->delay > 0 && o->merge)
         return tw_fail(TW_ERROR_SPEC,
-                       "%s: merge=rda with delay=%lld: parts are sent before the others' lengths are known; it takes "
-                       "delay=0",
-                       method->name, (long long)o->delay);
+                       "%s: merge=rda where parts are sent before the others' lengths are known; it takes delay=0 and "
+                       "eager=off",
+                       method->name);
     if (o->every == 1 && o->momentum > 0)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: every=1 exchanges in every step, and an outer momentum of %g does harm there; write "
@@ -169,7 +174,8 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
     return TW_OK;
 }
 
-/* What a method does not let a person choose. */
+/* What a method does not let a person choose. An eager round is under way until the next begins, and leaves the weights
+ * as they are: they go on from the worker's own part. */
 static void fix(const tw_outer_method *method, tw_outer_options *o)
 {
     if (!method->takes_momentum) {
@@ -179,8 +185,8 @@ static void fix(const tw_outer_method *method, tw_outer_options *o)
     }
     if (!method->takes_fragments) {
         o->fragments = 1;
-        o->delay = 0;
-        o->mixing = 0;
+        o->delay = o->eager ? o->every : 0;
+        o->mixing = o->eager;
     }
 }
 

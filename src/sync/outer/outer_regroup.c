@@ -34,17 +34,6 @@ static tw_status copy_entries(const tw_state *from, const char *prefix, int shar
     return TW_OK;
 }
 
-/* Every rank begins at theta: nobody has moved, and nothing is to be healed. */
-static tw_status forget_own(const char *prefix, tw_state *state)
-{
-    uint64_t numbers[TW_OUTER_NUMBERS];
-    char name[1024];
-    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
-    TW_TRY(tw_state_get(state, name, TW_U64, TW_OUTER_NUMBERS, numbers));
-    numbers[TW_OUTER_MOVED] = numbers[TW_OUTER_HEALS] = 0;
-    return tw_state_put(state, name, TW_U64, 1, (size_t[]){TW_OUTER_NUMBERS}, numbers);
-}
-
 static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_regrouping *to, tw_state_source source,
                          void *context, const char *prefix, tw_state *state)
 {
@@ -52,7 +41,7 @@ static tw_status regroup(const tw_outer *plan, const char *exchange, const tw_re
     const tw_state *from;
     TW_TRY(find_shared(source, context, to->old_size, &from));
     TW_TRY(copy_entries(from, prefix, 1, state));
-    TW_TRY(forget_own(prefix, state));
+    TW_TRY(tw_outer_forget_own(plan, prefix, state));
     for (size_t f = 0; f < plan->fragment_count && plan->fragments[f].count > 0; f++) {
         const tw_fragment *fragment = &plan->fragments[f];
         TW_TRY(tw_outer_join_exchange(part, sizeof part, prefix, f));

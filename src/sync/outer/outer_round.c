@@ -106,7 +106,7 @@ static void end_round(tw_outer *outer)
 static void outer_round_drop(tw_outer *outer)
 {
     outer->given = 0;
-    outer->heals = 1;
+    outer->heals = !outer->options.eager; /* who goes on from theta at once is healed by it */
     outer->stats.offers_dropped++;
     tw_log(
         TW_LOG_WARNING,
@@ -121,10 +121,26 @@ static void subtract(tw_outer *outer, float *const *weights)
     double squares = 0;
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_outer_subtract(outer->theta + place, weights[i], count, outer->delta + place);
+        tw_outer_subtract(outer->began + place, weights[i], count, outer->delta + place);
+        if (outer->options.eager) tw_kernels_best()->add(outer->delta + place, outer->own_part + place, count);
         squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
     }
     if (!(sqrt(squares) <= TW_FARTHEST)) outer_round_drop(outer);
+}
+
+static void copy_out(const tw_outer *outer, const float *from, float *const *weights)
+{
+    for (size_t i = 0; i < outer->count; i++)
+        memcpy(weights[i], from + outer->places[i], (outer->places[i + 1] - outer->places[i]) * sizeof *from);
+}
+
+/* With eager=on: from this rank's own part, until the others' come. */
+static void go_on(tw_outer *outer, float *const *weights)
+{
+    if (outer->given > 0) memcpy(outer->own_part, outer->delta, outer->elements * sizeof *outer->delta);
+    tw_outer_go_on(&outer->options, outer->size, outer->own_part, outer->theta, outer->elements, outer->own_v,
+                   outer->began);
+    copy_out(outer, outer->began, weights);
 }
 
 /* What this rank gives to the next round. Where it goes on meanwhile, the exchange begins now; else when all ranks
@@ -141,6 +157,7 @@ static tw_status give(tw_outer *outer, float *const *weights)
     outer->heals = 0;
     fragment->moved = 0;
     if (outer->given > 0) subtract(outer, weights);
+    if (outer->options.eager) go_on(outer, weights);
     outer->phase = TW_OUTER_GIVEN;
     outer->submitted = 0;
     return outer->options.delay > 0 && !outer->finishing ? submit(outer) : TW_OK;
@@ -172,6 +189,12 @@ static tw_status reduce(tw_outer *outer, double weights)
     return status;
 }
 
+static void arrive(tw_outer *outer)
+{
+    outer->phase = TW_OUTER_ARRIVED;
+    if (outer->options.eager && outer->given > 0) memset(outer->own_part, 0, outer->elements * sizeof *outer->own_part);
+}
+
 /* Momentum would coast on nothing: the shared weights stay where they are. */
 static void end_empty(tw_outer *outer, double weights)
 {
@@ -198,7 +221,7 @@ static tw_status outer_round_exchange(tw_outer *outer)
     if (any_submits(outer)) status = reduce(outer, weights);
     if (tw_status_is_error(status)) return status;
     if (status == TW_OK && weights > 0)
-        outer->phase = TW_OUTER_ARRIVED;
+        arrive(outer);
     else
         end_empty(outer, weights);
     return TW_OK;
@@ -238,7 +261,7 @@ static void outer_round_descend(tw_outer *outer, float mixing, float *const *wei
                          outer->digests + 2 * i, &sums);
         tw_outer_mix(mixing, outer->theta + place, count, weights[i]);
     }
-    fragment->moved = mixing > 0;
+    if (!outer->options.eager) fragment->moved = mixing > 0; /* else as from where it began */
     fragment->lost = 0;
     outer_round_watch(outer, &sums);
 }
@@ -273,11 +296,12 @@ static tw_status check_begun(const tw_outer *outer, int begun)
                    begun ? "tw_outer_begin comes before the first step" : "it has begun; tw_outer_finish comes first");
 }
 
-static void copy_out(const tw_outer *outer, float *const *weights)
+static void begin_own(const tw_outer *outer)
 {
-    for (size_t i = 0; i < outer->count; i++)
-        memcpy(weights[i], outer->theta + outer->places[i],
-               (outer->places[i + 1] - outer->places[i]) * sizeof *outer->theta);
+    size_t bytes = outer->elements * sizeof *outer->theta;
+    memcpy(outer->began, outer->theta, bytes);
+    memset(outer->own_v, 0, bytes);
+    memset(outer->own_part, 0, bytes);
 }
 
 /* Rank 0's weights are where all begin. */
@@ -290,7 +314,8 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     if (!tw_kernels_best()->all_finite(outer->theta, outer->elements))
         return tw_fail(TW_ERROR_ARGUMENT, "rank 0's weights, with which all begin, hold NaN or infinity");
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 0;
-    copy_out(outer, weights);
+    if (outer->options.eager) begin_own(outer);
+    copy_out(outer, outer->theta, weights);
     return TW_OK;
 }
 
@@ -365,9 +390,9 @@ tw_status tw_outer_set_weight(tw_outer *outer, double weight)
     if (weight != 0 && weight != 1 && outer->options.delay > 0)
         return tw_fail(
             TW_ERROR_UNSUPPORTED,
-            "a weight of %g with delay=%lld: parts are sent before the others' weights are known; it must be "
-            "0 or 1, or delay=0",
-            weight, (long long)outer->options.delay);
+            "a weight of %g where parts are sent before the others' weights are known; it must be 0 or 1, or the spec "
+            "must have delay=0 and eager=off",
+            weight);
     outer->weight = weight;
     return TW_OK;
 }
@@ -406,7 +431,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
         TW_TRY(give(outer, weights));
         if (o->delay == 0) TW_TRY(outer_round_take(outer, (float)o->mixing, weights, &applied));
     }
-    *event = applied                                    ? TW_OUTER_APPLIED
+    *event = applied || (started && o->eager)           ? TW_OUTER_APPLIED
              : outer->phase != TW_OUTER_IDLE && started ? TW_OUTER_STARTED
                                                         : TW_OUTER_NOTHING;
     return TW_OK;
@@ -415,7 +440,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
     TW_TRY(outer_round_check_call(outer, shared, "shared"));
-    copy_out(outer, shared);
+    copy_out(outer, outer->theta, shared);
     return TW_OK;
 }
 
@@ -446,7 +471,7 @@ tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
     TW_TRY(check_begun(outer, 1));
     outer->finishing = 1;
     TW_TRY(meet_for_good(outer, weights));
-    copy_out(outer, weights);
+    copy_out(outer, outer->theta, weights);
     outer->begun = 0;
     outer->since = 0;
     if (!any_lost(outer)) return TW_OK;

@@ -10,28 +10,36 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { ROUND, SINCE, HAS_ARRIVED, MOVED, HEALS, NUMBERS }; /* that are saved, in this order */
+
 /* What of a tensor is saved, and where it stands. */
 typedef struct saved_array {
     const char *what;
     float *values;
+    int of_round; /* only the round's fragment counts */
 } saved_array;
 
-enum { ARRAYS = 3 };
+enum { ARRAYS = 6 };
 
-/* The third only where a mean has arrived and waits for its step. */
+/* The last only where a mean has arrived and waits for its step. */
 static size_t list_arrays(const tw_outer *outer, int arrived, saved_array arrays[ARRAYS])
 {
-    arrays[0] = (saved_array){"theta", outer->theta};
-    arrays[1] = (saved_array){"outer_momentum", outer->v};
-    arrays[2] = (saved_array){"arrived", outer->delta};
-    return arrived ? 3 : 2;
+    size_t count = 0;
+    arrays[count++] = (saved_array){"theta", outer->theta, 0};
+    arrays[count++] = (saved_array){"outer_momentum", outer->v, 0};
+    if (outer->options.eager) {
+        arrays[count++] = (saved_array){"began", outer->began, 0};
+        arrays[count++] = (saved_array){"own_momentum", outer->own_v, 0};
+        arrays[count++] = (saved_array){"own_part", outer->own_part, 0};
+    }
+    if (arrived) arrays[count++] = (saved_array){"arrived", outer->delta, 1};
+    return count;
 }
 
-/* Of `arrived` only the round's fragment counts. */
-static int outer_state_holds(const tw_outer *outer, size_t array, size_t tensor)
+static int outer_state_holds(const tw_outer *outer, const saved_array *array, size_t tensor)
 {
     const tw_fragment *current = tw_outer_current(outer);
-    return array < 2 || (tensor >= current->first && tensor < current->first + current->count);
+    return !array->of_round || (tensor >= current->first && tensor < current->first + current->count);
 }
 
 static tw_status outer_state_join(char *name, size_t room, const char *prefix, const char *what, const char *tensor)
@@ -41,7 +49,7 @@ static tw_status outer_state_join(char *name, size_t room, const char *prefix, c
     return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(prefix));
 }
 
-tw_status tw_outer_join_numbers(char *name, size_t room, const char *prefix)
+static tw_status join_numbers(char *name, size_t room, const char *prefix)
 {
     return outer_state_join(name, room, prefix, "outer", "numbers");
 }
@@ -70,7 +78,7 @@ static tw_status save_arrays(const tw_outer *outer, const char *prefix, tw_state
     for (size_t a = 0; a < count; a++)
         for (size_t i = 0; i < outer->count; i++) {
             const tw_tensor *tensor = &outer->tensors[i];
-            if (!outer_state_holds(outer, a, i)) continue;
+            if (!outer_state_holds(outer, &arrays[a], i)) continue;
             TW_TRY(outer_state_join(name, sizeof name, prefix, arrays[a].what, tensor->name));
             TW_TRY(tw_state_put(state, name, TW_F32, tensor->dims, tensor->shape, arrays[a].values + outer->places[i]));
         }
@@ -82,13 +90,13 @@ static tw_status save_numbers(const tw_outer *outer, const char *prefix, tw_stat
     char name[1024];
     uint64_t moved = 0;
     for (size_t f = 0; f < outer->fragment_count; f++) moved |= (uint64_t)outer->fragments[f].moved << f;
-    const uint64_t numbers[] = {[TW_OUTER_ROUND] = outer->round,
-                                [TW_OUTER_SINCE] = (uint64_t)outer->since,
-                                [TW_OUTER_HAS_ARRIVED] = outer->phase == TW_OUTER_ARRIVED,
-                                [TW_OUTER_MOVED] = moved,
-                                [TW_OUTER_HEALS] = (uint64_t)outer->heals};
-    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
-    return tw_state_put(state, name, TW_U64, 1, (size_t[]){TW_OUTER_NUMBERS}, numbers);
+    const uint64_t numbers[] = {[ROUND] = outer->round,
+                                [SINCE] = (uint64_t)outer->since,
+                                [HAS_ARRIVED] = outer->phase == TW_OUTER_ARRIVED,
+                                [MOVED] = moved,
+                                [HEALS] = (uint64_t)outer->heals};
+    TW_TRY(join_numbers(name, sizeof name, prefix));
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
 }
 
 tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
@@ -108,17 +116,17 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 static tw_status read_numbers(const tw_outer *outer, const char *prefix, const tw_state *state,
-                              uint64_t numbers[TW_OUTER_NUMBERS])
+                              uint64_t numbers[NUMBERS])
 {
     char name[1024];
     uint64_t between = (uint64_t)(outer->options.every / outer->options.fragments);
-    TW_TRY(tw_outer_join_numbers(name, sizeof name, prefix));
-    TW_TRY(tw_state_get(state, name, TW_U64, TW_OUTER_NUMBERS, numbers));
-    if (numbers[TW_OUTER_SINCE] < between && numbers[TW_OUTER_HAS_ARRIVED] <= 1 &&
-        numbers[TW_OUTER_MOVED] >> outer->fragment_count == 0 && numbers[TW_OUTER_HEALS] <= 1)
+    TW_TRY(join_numbers(name, sizeof name, prefix));
+    TW_TRY(tw_state_get(state, name, TW_U64, NUMBERS, numbers));
+    if (numbers[SINCE] < between && numbers[HAS_ARRIVED] <= 1 && numbers[MOVED] >> outer->fragment_count == 0 &&
+        numbers[HEALS] <= 1)
         return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s says %llu steps since a round began, and there are %llu from one to the next",
-                   name, (unsigned long long)numbers[TW_OUTER_SINCE], (unsigned long long)between);
+                   name, (unsigned long long)numbers[SINCE], (unsigned long long)between);
 }
 
 static tw_status read_tensor(const tw_outer *outer, size_t i, const char *name, const tw_state *state, float *read)
@@ -137,7 +145,7 @@ static tw_status read_arrays(const tw_outer *outer, const char *prefix, const tw
     size_t count = list_arrays(outer, arrived, arrays);
     for (size_t a = 0; a < count; a++)
         for (size_t i = 0; i < outer->count; i++) {
-            if (!outer_state_holds(outer, a, i)) continue;
+            if (!outer_state_holds(outer, &arrays[a], i)) continue;
             TW_TRY(outer_state_join(name, sizeof name, prefix, arrays[a].what, outer->tensors[i].name));
             TW_TRY(read_tensor(outer, i, name, state, read + a * outer->elements + outer->places[i]));
         }
@@ -156,28 +164,28 @@ static tw_status load_reducers(tw_outer *outer, const char *prefix, const tw_sta
     return TW_OK;
 }
 
-static void take_numbers(tw_outer *outer, const uint64_t numbers[TW_OUTER_NUMBERS])
+static void take_numbers(tw_outer *outer, const uint64_t numbers[NUMBERS])
 {
-    outer->round = numbers[TW_OUTER_ROUND];
-    outer->since = (int64_t)numbers[TW_OUTER_SINCE];
-    outer->phase = numbers[TW_OUTER_HAS_ARRIVED] ? TW_OUTER_ARRIVED : TW_OUTER_IDLE;
-    outer->heals = numbers[TW_OUTER_HEALS] != 0;
-    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[TW_OUTER_MOVED] >> f & 1;
+    outer->round = numbers[ROUND];
+    outer->since = (int64_t)numbers[SINCE];
+    outer->phase = numbers[HAS_ARRIVED] ? TW_OUTER_ARRIVED : TW_OUTER_IDLE;
+    outer->heals = numbers[HEALS] != 0;
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = numbers[MOVED] >> f & 1;
 }
 
 static tw_status outer_state_load(tw_outer *outer, const char *prefix, const tw_state *state, float *read)
 {
     saved_array arrays[ARRAYS];
-    uint64_t numbers[TW_OUTER_NUMBERS], round = outer->round;
+    uint64_t numbers[NUMBERS], round = outer->round;
     TW_TRY(read_numbers(outer, prefix, state, numbers));
-    outer->round = numbers[TW_OUTER_ROUND]; /* says which fragment's mean has arrived */
-    tw_status status = read_arrays(outer, prefix, state, (int)numbers[TW_OUTER_HAS_ARRIVED], read);
+    outer->round = numbers[ROUND]; /* says which fragment's mean has arrived */
+    tw_status status = read_arrays(outer, prefix, state, (int)numbers[HAS_ARRIVED], read);
     if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_check_state);
     if (status == TW_OK) status = load_reducers(outer, prefix, state, tw_reducer_load_state);
     outer->round = round;
     TW_TRY(status);
     take_numbers(outer, numbers);
-    for (size_t a = list_arrays(outer, (int)numbers[TW_OUTER_HAS_ARRIVED], arrays); a-- > 0;)
+    for (size_t a = list_arrays(outer, (int)numbers[HAS_ARRIVED], arrays); a-- > 0;)
         memcpy(arrays[a].values, read + a * outer->elements, outer->elements * sizeof *read);
     outer->loaded = 1;
     return TW_OK;
@@ -191,5 +199,51 @@ tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_stat
     TW_TRY(tw_allocate(ARRAYS * outer->elements, sizeof *read, &read));
     tw_status status = outer_state_load(outer, prefix, state, read);
     tw_free(read);
+    return status;
+}
+
+/* ---- for another rank -------------------------------------------------------------------------------------------- */
+
+static tw_status forget_numbers(const char *prefix, tw_state *state)
+{
+    uint64_t numbers[NUMBERS];
+    char name[1024];
+    TW_TRY(join_numbers(name, sizeof name, prefix));
+    TW_TRY(tw_state_get(state, name, TW_U64, NUMBERS, numbers));
+    numbers[MOVED] = numbers[HEALS] = 0;
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
+}
+
+static tw_status put_own(const tw_tensor *tensor, const char *what, const float *values, const char *prefix,
+                         tw_state *state)
+{
+    char name[1024];
+    TW_TRY(outer_state_join(name, sizeof name, prefix, what, tensor->name));
+    return tw_state_put(state, name, TW_F32, tensor->dims, tensor->shape, values);
+}
+
+/* With room for the tensor in `values`. */
+static tw_status forget_tensor(const tw_tensor *tensor, const char *prefix, tw_state *state, float *values)
+{
+    char name[1024];
+    size_t count = tw_tensor_count(tensor);
+    TW_TRY(outer_state_join(name, sizeof name, prefix, "theta", tensor->name));
+    TW_TRY(tw_state_get(state, name, TW_F32, count, values));
+    TW_TRY(put_own(tensor, "began", values, prefix, state));
+    memset(values, 0, count * sizeof *values);
+    TW_TRY(put_own(tensor, "own_momentum", values, prefix, state));
+    return put_own(tensor, "own_part", values, prefix, state);
+}
+
+tw_status tw_outer_forget_own(const tw_outer *plan, const char *prefix, tw_state *state)
+{
+    float *values;
+    TW_TRY(forget_numbers(prefix, state));
+    if (!plan->options.eager) return TW_OK;
+    TW_TRY(tw_allocate(plan->elements, sizeof *values, &values));
+    tw_status status = TW_OK;
+    for (size_t i = 0; status == TW_OK && i < plan->count; i++)
+        status = forget_tensor(&plan->tensors[i], prefix, state, values);
+    tw_free(values);
     return status;
 }

@@ -57,6 +57,18 @@ void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t
     }
 }
 
+void tw_outer_go_on(const tw_outer_options *options, int size, const float *part, const float *theta, size_t count,
+                    float *own_v, float *began)
+{
+    float rate = (float)(options->rate / size);
+    for (size_t start = 0; start < count; start += BLOCK) {
+        size_t block = block_at(start, count);
+        memcpy(began + start, theta + start, block * sizeof *began);
+        outer_update_descend(rate, (float)options->momentum, options->nesterov, part + start, block, own_v + start,
+                             began + start);
+    }
+}
+
 void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights)
 {
     if (mixing == 0.0F)
