@@ -25,7 +25,8 @@ extern "C" {
  *
  * theta and its momentum have the same bits on all ranks after every round: each rank makes them from the same mean,
  * and a digest of them goes with the next round. The optimiser's own state, the data and the random numbers are a
- * worker's own; the outer loop does not touch them. What is evaluated and kept is theta: tw_outer_read.
+ * worker's own; but for moments that it is shown, the outer loop does not touch them. What is evaluated and kept is
+ * theta: tw_outer_read.
  *
  * Rounds are counted by all ranks together. A rank that has taken its steps waits for the others', so ranks may skip
  * steps, or have fewer of them: one that is at its end calls finish, and takes part in the others' rounds with nothing
@@ -49,7 +50,7 @@ TW_API tw_status tw_outer_begin(tw_outer *outer, float *const *weights);
 typedef enum tw_outer_event {
     TW_OUTER_NOTHING = 0, /* the weights are as they were */
     TW_OUTER_STARTED = 1, /* likewise; a round is under way, and is applied `delay` steps later */
-    TW_OUTER_APPLIED = 2  /* the weights have changed, of one fragment or all; with eager=on a round is under way, too */
+    TW_OUTER_APPLIED = 2 /* the weights have changed, of one fragment or all; with eager=on a round is under way, too */
 } tw_outer_event;
 /* After each step of this worker's optimiser, with weights[i] where tensor i stands. When a round is due it is taken
  * part in, and others may be waited for. NaN or infinity in what this rank would give stays here: the round is the
@@ -65,6 +66,11 @@ TW_API int tw_outer_is_due(const tw_outer *outer);
  * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
  * 1e9; with a delay or eager=on TW_ERROR_UNSUPPORTED unless 0 or 1, as parts are sent before weights are known. */
 TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
+
+/* Where the inner optimiser's moments are, one array a tensor: for specs with first_moment=N or second_moment=N, whose
+ * rounds make them the ranks' mean. NULL where the optimiser has none. Before begin (else TW_ERROR_ORDER), which fails if
+ * the spec asks for what was not shown; the arrays stay there until finish. They are the caller's to save. */
+TW_API tw_status tw_outer_show_moments(tw_outer *outer, float *const *first, float *const *second);
 
 /* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */
 TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);

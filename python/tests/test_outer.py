@@ -446,8 +446,9 @@ def outer_step(shared, momenta, models):
             p.copy_(theta)
 
 
-def by_torch(steps, tied, size):
-    """The same in one process and without thinwire: a model and an optimiser a rank."""
+def by_torch(steps, tied, size, moments={}):
+    """The same in one process and without thinwire: a model and an optimiser a rank. moments[name]: in how many rounds
+    the optimisers' become their mean."""
     models = [text_model(tied) for _ in range(size)]
     optimisers = [adamw(model) for model in models]
     shared = bits(models[0])
@@ -459,7 +460,29 @@ def by_torch(steps, tied, size):
             optimiser.step()
         if (step + 1) % 4 == 0:
             outer_step(shared, momenta, models)
+        for name, rounds in moments.items():
+            if (step + 1) % (4 * rounds) == 0:
+                for of_ranks in zip(*(optimiser.state.values() for optimiser in optimisers)):
+                    mean = sum(state[name] for state in of_ranks) / size
+                    for state in of_ranks:
+                        state[name].copy_(mean)
     return shared
+
+
+def with_moments(rank, size):
+    return trained("diloco:every=4,first_moment=2,second_moment=3", 32, False, rank)[0]
+
+
+def with_moments_of_sgd(rank, size):
+    model = text_model()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+    outer = looped(model, optimiser, "local:every=2,second_moment=1")
+    try:
+        go_on(model, optimiser, outer, rank, range(2))
+    except thinwire.Error as error:
+        return str(error)
+    finally:
+        outer.close()
 
 
 CUTS = [(spec, dtype, first)
@@ -841,6 +864,17 @@ class OuterTest(unittest.TestCase):
                                "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of ("}.items():
                 self.assertIn(text, refused[name])
         self.assertEqual(sorted(parts), list(range(7)))
+
+    def test_moments_become_the_mean_in_rounds_of_their_own(self):
+        expected, apart = by_torch(32, False, 2, {"exp_avg": 2, "exp_avg_sq": 3}), by_torch(32, False, 2)
+        for shared in ranks.on_ranks(2, with_moments):
+            for ours, theirs in zip(shared, expected, strict=True):
+                self.assertLess((ours - theirs).abs().max(), 1e-5)
+        self.assertGreater(max((a - b).abs().max() for a, b in zip(apart, expected)), 1e-3)
+
+    def test_moments_that_an_optimizer_lacks_are_told(self):
+        for told in ranks.on_ranks(2, with_moments_of_sgd):
+            self.assertRegex(told, "second_moment: SGD keeps none of")
 
     def test_diloco_with_adamw_is_that_of_plain_torch(self):
         results = ranks.on_ranks(RANKS, both_trained, "diloco:every=4", 16)

@@ -346,6 +346,7 @@ class SmokeTest(unittest.TestCase):
         def work(rank, comm):
             outer = made("tw_outer_create", comm, b"local:every=2", tensors(), 1)
             weights, event = floats(*[rank] * COUNT), ctypes.c_int()
+            ok("tw_outer_show_moments", outer, None, None)
             ok("tw_outer_begin", outer, pointers(weights))
             self.assertEqual(list(weights), [0] * COUNT)
             ok("tw_outer_set_weight", outer, 1)

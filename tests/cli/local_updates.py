@@ -7,6 +7,7 @@ from support import CommandLineTest, needs_mpi, run_tests, under_mpi
 
 STREAM = "streaming:every=12,fragments=2,delay=2,exchange=topk,density=0.05"
 EAGER = "diloco:every=7,eager=on"
+MOMENTS = "diloco:every=3,first_moment=2,second_moment=3"
 ADAM = ("--optimizer", "adamw", "--lr", 0.002)
 
 
@@ -43,6 +44,18 @@ class LocalUpdatesTest(CommandLineTest):
         summary = self.train("--workers", 4, "--epochs", 12, "--sync", "diloco:every=8", *ADAM)
         self.assertGreater(summary["metric"]["value"], 0.9)
 
+    def test_moments_are_averaged(self):
+        """In the round that ends the run all workers have the same moments, and without the options their own."""
+        for spec, alike in ((MOMENTS, True), ("diloco:every=3", False)):
+            out = self.folder / f"run{alike}"
+            self.train("--workers", 2, "--steps", 18, "--sync", spec, "--out", out, *ADAM)
+            own = [read_tensors(out / f"checkpoints/step-00000018/worker-{rank}.safetensors") for rank in range(2)]
+            for moment in ("optimiser.momentum.", "optimiser.second_moment."):
+                names = [name for name in own[0] if name.startswith(moment)]
+                self.assertGreater(len(names), 4)
+                for name in names:
+                    self.assertEqual(own[0][name] == own[1][name], alike, name)
+
     def test_gradients_are_clipped_by_each_worker(self):
         loss = {clip: self.train("--workers", 2, "--steps", 4, "--sync", "local:every=4", "--clip", clip)["loss"]
                 for clip in (0.01, 0.02)}
@@ -65,7 +78,7 @@ class LocalUpdatesTest(CommandLineTest):
             self.assertNotEqual(own["own/" + name], at_8[name], name)
 
     def test_a_checkpoint_in_the_middle_of_a_round_changes_no_bit(self):
-        for number, (spec, form) in enumerate(((STREAM, ()), (STREAM, ADAM), (EAGER, ADAM))):
+        for number, (spec, form) in enumerate(((STREAM, ()), (STREAM, ADAM), (EAGER, ADAM), (MOMENTS, ADAM))):
             options = ("--workers", 3, "--steps", 24, "--sync", spec, *form)
             whole = self.train(*options)
             out = self.folder / f"run{number}"
@@ -103,12 +116,13 @@ class LocalUpdatesTest(CommandLineTest):
     def test_specs_that_are_refused(self):
         self.refuse_training(2, ["outer_momentum"], "--sync", "diloco:outer_momentun=0.5")
         self.refuse_training(2, ["every=1"], "--sync", "diloco:every=1")
+        self.refuse_training(2, ["second_moment=6"], "--workers", 2, "--sync", "diloco:second_moment=6")
         self.refuse_training(2, ["dgc", "momentum=0"], "--workers", 2, "--sync", "diloco:exchange=dgc")
         self.refuse_training(2, ["diloco"], "--sync", "dilocco")
 
     @needs_mpi
     def test_mpi_gives_the_bits_of_threads(self):
-        for spec in (STREAM, EAGER, "sparseloco:every=5", "pulseloco:every=5"):
+        for spec in (STREAM, EAGER, MOMENTS, "sparseloco:every=5", "pulseloco:every=5"):
             options = ("--steps", 14, "--sync", spec, *ADAM)
             threads = self.train("--workers", 3, *options)
             self.assertEqual(self.train(*options, **under_mpi(3))["weights_crc32c"], threads["weights_crc32c"], spec)

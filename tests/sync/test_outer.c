@@ -22,8 +22,8 @@ typedef struct actor {
     int rank;
     tw_outer *outer;
     tw_comm *comm;
-    float weights[MOST_ELEMENTS], shared[MOST_ELEMENTS];
-    float *parts[TENSORS], *shared_parts[TENSORS];
+    float weights[MOST_ELEMENTS], shared[MOST_ELEMENTS], moments[TW_MOMENTS][MOST_ELEMENTS];
+    float *parts[TENSORS], *shared_parts[TENSORS], *moment_parts[TW_MOMENTS][TENSORS];
     float history[MOST_STEPS][2]; /* theta after each step: the first element of each tensor */
     tw_outer_event events[MOST_STEPS];
     int due; /* steps that were */
@@ -43,6 +43,7 @@ struct scene {
     tw_status (*between)(actor *self, int step); /* after each step; NULL: nothing */
     int unfinished;                              /* without tw_outer_finish */
     int hides;                                   /* the weights, in steps that are not due */
+    int shows_moments;
     double start[2], centre[MOST_RANKS][2], rate, tilt[MOST_RANKS];
     actor *actors;
 };
@@ -58,7 +59,9 @@ static tw_status create(actor *self)
     const scene *all = self->all;
     const tw_tensor table[TENSORS] = {{.name = "first", .dims = 1, .shape = {all->first}},
                                       {.name = "second", .dims = 1, .shape = {all->second}}};
-    return tw_outer_create(self->comm, all->spec, table, TENSORS, &self->outer);
+    tw_status status = tw_outer_create(self->comm, all->spec, table, TENSORS, &self->outer);
+    if (status != TW_OK || !all->shows_moments) return status;
+    return tw_outer_show_moments(self->outer, self->moment_parts[0], self->moment_parts[1]);
 }
 
 static tw_status look(actor *self, int step)
@@ -105,6 +108,7 @@ static void live(void *context, int rank, tw_comm *comm)
     self->counts.struct_size = sizeof self->counts;
     point(all, self->weights, self->parts);
     point(all, self->shared, self->shared_parts);
+    for (int m = 0; m < TW_MOMENTS; m++) point(all, self->moments[m], self->moment_parts[m]);
     for (size_t i = 0; i < all->first + all->second; i++) self->weights[i] = (float)all->start[i >= all->first];
     self->status = create(self);
     if (self->status == TW_OK) self->status = walk(self);
@@ -598,6 +602,119 @@ static void test_an_eager_rank_that_is_spoilt_is_healed(void **state)
                              : (noise(0, step, i) + noise(1, step, i) + noise(2, step, i)) / 3;
         assert_near(all.actors[1].shared[i], mean, 1e-6);
     }
+    free(all.actors);
+}
+
+/* ---- moments ----------------------------------------------------------------------------------------------------- */
+
+static float next_moment(float moment, int m, int rank, int step, size_t i)
+{
+    float fresh = noise(rank, step, i);
+    return m == 0 ? 0.9F * moment + fresh : 0.99F * moment + fresh * fresh;
+}
+
+static void wander_with_moments(actor *self, int step)
+{
+    wander(self, step);
+    for (int m = 0; m < TW_MOMENTS; m++)
+        for (size_t i = 0; i < self->all->first + self->all->second; i++)
+            self->moments[m][i] = next_moment(self->moments[m][i], m, self->rank, step, i);
+}
+
+typedef struct moments_case {
+    const char *spec;
+    double tilt[3];
+    int first[2];  /* the step after which each tensor has its first mean of each moment, */
+    int then[2];   /* and how many steps it is to the next */
+    int of_second; /* how much later it is the second tensor's turn */
+} moments_case;
+
+static tw_status weigh_tilted(actor *self, int step)
+{
+    (void)step;
+    return tw_outer_set_weight(self->outer, self->all->tilt[self->rank]);
+}
+
+/* Of an element, by hand: each rank's moment after all steps. */
+static void moments_of(const moments_case *of, int m, size_t i, double moment[3])
+{
+    int late = i < 3000 ? 0 : of->of_second;
+    for (int r = 0; r < 3; r++) moment[r] = 0;
+    for (int step = 0; step < 24; step++) {
+        double sum = 0, weights = 0;
+        for (int r = 0; r < 3; r++) {
+            moment[r] = next_moment((float)moment[r], m, r, step, i);
+            double weight = step < 1 ? 1 : of->tilt[r];
+            sum += weight * moment[r];
+            weights += weight;
+        }
+        int since = step + 1 - of->first[m] - late;
+        for (int r = 0; r < 3 && since >= 0 && since % of->then[m] == 0; r++) moment[r] = sum / weights;
+    }
+}
+
+static void check_moments(const moments_case *of)
+{
+    scene all;
+    double golden[3];
+    walk_of(&all, of->spec, 3, 24);
+    all.move = wander_with_moments;
+    all.between = weigh_tilted;
+    all.shows_moments = 1;
+    for (int r = 0; r < 3; r++) all.tilt[r] = of->tilt[r];
+    play_well(&all);
+    for (int m = 0; m < TW_MOMENTS; m++)
+        for (size_t i = 0; i < 3700; i++) {
+            moments_of(of, m, i, golden);
+            for (int r = 0; r < 3; r++) assert_near(all.actors[r].moments[m][i], golden[r], 1e-7);
+        }
+    free(all.actors);
+}
+
+static void test_moments_become_the_mean_in_rounds_of_their_own(void **state)
+{
+    (void)state;
+    const moments_case cases[] = {
+        {"local:every=2,first_moment=3,second_moment=4", {1, 1, 1}, {6, 8}, {6, 8}, 0},
+        {"diloco:every=3,first_moment=1,second_moment=2,exchange=topk", {1, 2, 0}, {3, 6}, {3, 6}, 0},
+        {"streaming:every=4,fragments=2,delay=0,first_moment=2,second_moment=3", {1, 1, 1}, {6, 10}, {8, 12}, 2},
+        {"local:every=2,second_moment=4", {1, 1, 1}, {99, 8}, {1, 8}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_moments(&cases[i]);
+}
+
+/* One rank's first moment is not finite in its last step before a mean: it stays where it is, and the second goes on. */
+static void spoil_a_moment(actor *self, int step)
+{
+    wander_with_moments(self, step);
+    if (self->rank == 1 && step == 3) self->moments[0][5] = INFINITY;
+}
+
+static void test_moments_that_are_not_finite_stay(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "local:every=4,first_moment=1,second_moment=1", 3, 4);
+    all.move = spoil_a_moment;
+    all.shows_moments = 1;
+    play_well(&all);
+    for (int r = 0; r < 3; r += 2) {
+        float own = 0;
+        for (int step = 0; step < 4; step++) own = next_moment(own, 0, r, step, 5);
+        assert_near(all.actors[r].moments[0][5], own, 0);
+    }
+    assert_memory_equal(all.actors[0].moments[1], all.actors[1].moments[1], 3700 * sizeof(float));
+    assert_true(all.actors[0].moments[0][0] != all.actors[1].moments[0][0]);
+    free(all.actors);
+}
+
+static void test_moments_that_nobody_shows(void **state)
+{
+    (void)state;
+    scene all;
+    walk_of(&all, "diloco:every=4,second_moment=6", 2, 4);
+    play(&all);
+    for (int r = 0; r < 2; r++)
+        assert_non_null(strstr(all.actors[r].text, "second_moment=6, and tw_outer_show_moments"));
     free(all.actors);
 }
 
@@ -1296,6 +1413,8 @@ static void test_specs_that_are_refused(void **state)
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("streaming:merge=rda", "it takes delay=0");
     refuse("diloco:merge=rda,eager=on", "eager=off");
+    refuse("diloco:first_moment=3,eager=on", "eager=off");
+    refuse("streaming:second_moment=3", "they take delay=0");
     refuse("sparseloco:agg=senders,eager=on", "eager=off");
     refuse("streaming:eager=on", "no option \"eager\"");
     refuse("streaming:exchange=chunktopk,agg=senders", "it takes delay=0");
@@ -1336,6 +1455,9 @@ int main(void)
         cmocka_unit_test(test_eager_rounds_give_the_same_parts),
         cmocka_unit_test(test_an_eager_part_that_no_mean_brought_comes_with_the_next),
         cmocka_unit_test(test_an_eager_rank_that_is_spoilt_is_healed),
+        cmocka_unit_test(test_moments_become_the_mean_in_rounds_of_their_own),
+        cmocka_unit_test(test_moments_that_are_not_finite_stay),
+        cmocka_unit_test(test_moments_that_nobody_shows),
         cmocka_unit_test(test_senders_share_by_their_weights),
         cmocka_unit_test(test_senders_of_a_host_share_as_its_workers),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),

@@ -10,10 +10,13 @@
 
 #define OWN "own/"
 
+enum { MOMENTS = 2 }; /* the first buffers of an optimiser */
+
 typedef struct updates_way {
     tw_outer *outer;
-    float **weights; /* the learner's, by tensor */
-    float *own;      /* this worker's weights while the learner has the shared ones, and as they were loaded */
+    float **weights;          /* the learner's, by tensor */
+    float **moments[MOMENTS]; /* the optimiser's, likewise; NULL: it has none */
+    float *own;               /* this worker's weights while the learner has the shared ones, and as they were loaded */
     int loaded, ended;
 } updates_way;
 
@@ -33,6 +36,20 @@ static tw_status exchange_updates_make_room(worker *w)
     return TW_OK;
 }
 
+/* For specs that average them. */
+static tw_status show_moments(worker *w)
+{
+    updates_way *way = exchange_updates_way_of(w);
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    size_t count = optimiser_buffers(w->optimiser, buffers);
+    for (size_t i = 0; i < MOMENTS && i < count; i++) {
+        if (!way->moments[i]) way->moments[i] = calloc(buffers[i].tensor_count, sizeof *way->moments[i]);
+        if (!way->moments[i]) return tw_fail(TW_ERROR_MEMORY, "no memory for the places of the optimiser's moments");
+        tensor_table_place(buffers[i].tensors, buffers[i].tensor_count, buffers[i].values, way->moments[i]);
+    }
+    return tw_outer_show_moments(way->outer, way->moments[0], way->moments[1]);
+}
+
 static tw_status exchange_updates_create(worker *w)
 {
     const learner *l = w->learner;
@@ -44,6 +61,7 @@ static void exchange_updates_destroy(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     tw_outer_destroy(way->outer);
+    for (int i = 0; i < MOMENTS; i++) free(way->moments[i]);
     free(way->weights);
     free(way->own);
 }
@@ -60,6 +78,7 @@ static tw_status exchange_updates_begin(worker *w)
     updates_way *way = exchange_updates_way_of(w);
     if (way->loaded) exchange_updates_copy(w, way->own, w->learner->parameters);
     way->loaded = way->ended = 0;
+    TW_TRY(show_moments(w));
     return tw_outer_begin(way->outer, way->weights);
 }
 

@@ -140,6 +140,7 @@ FUNCTIONS = {
     "tw_outer_step": (Status, c_void_p, POINTER(c_void_p), POINTER(c_int)),
     "tw_outer_is_due": (c_int, c_void_p),
     "tw_outer_set_weight": (Status, c_void_p, c_double),
+    "tw_outer_show_moments": (Status, c_void_p, POINTER(c_void_p), POINTER(c_void_p)),
     "tw_outer_read": (Status, c_void_p, POINTER(c_void_p)),
     "tw_outer_finish": (Status, c_void_p, POINTER(c_void_p)),
     "tw_outer_plan": (c_char_p, c_void_p, c_size_t),

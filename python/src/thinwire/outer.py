@@ -56,6 +56,12 @@ class OuterLoop(Owned):
         """How much this rank's part counts in the rounds to come: 1 to begin with."""
         library.tw_outer_set_weight(self._handle, weight)
 
+    def show_moments(self, first: Optional[Sequence[int]], second: Optional[Sequence[int]]) -> None:
+        """Before begin: where the optimiser's moments are, for specs with first_moment=N or second_moment=N. None: it
+        has none. They stay there until finish."""
+        library.tw_outer_show_moments(self._handle, *(None if one is None else self._addresses(one)
+                                                      for one in (first, second)))
+
     def read(self, shared: Sequence[int]) -> None:
         """Copies theta out, at any time after begin."""
         library.tw_outer_read(self._handle, self._addresses(shared))

@@ -170,6 +170,7 @@ void tw_outer_destroy(tw_outer *outer)
     tw_free(outer->tensors);
     tw_free(outer->places);
     tw_free(outer->shown);
+    for (int moment = 0; moment < TW_MOMENTS; moment++) tw_free(outer->moments[moment]);
     tw_free(outer->shares);
     tw_free(outer->lengths);
     if (outer->began != outer->theta) tw_free(outer->began);

@@ -25,10 +25,10 @@
 
 #define TW_FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
 
-enum { TW_MOST_FRAGMENTS = 32 };
+enum { TW_MOST_FRAGMENTS = 32, TW_MOMENTS = 2 /* of the inner optimiser */ };
 
 typedef struct tw_outer_options {
-    int64_t every, fragments, delay;
+    int64_t every, fragments, delay, moments[TW_MOMENTS];
     double rate, momentum, mixing;
     int nesterov, merge, eager;
     char *exchange; /* as the spec has it; NULL once it has been read */
@@ -69,15 +69,16 @@ struct tw_outer {
     size_t *places; /* of each in the flat arrays; one more at the end */
     size_t fragment_count;
     tw_fragment *fragments;
-    float *theta, *v, *delta; /* flat; delta is a fragment's D once that has come */
-    float *began;             /* where this rank's steps began: theta, or with eager=on an array of its own */
-    float *own_v, *own_part;  /* with eager=on: its parts' momentum, and the part that no mean has brought yet */
-    const float **shown;      /* theta, one array a tensor, for the reducers */
-    uint32_t *digests;        /* of each tensor's theta and v */
-    tw_outer_word *words;     /* one a rank */
-    double weight;            /* of what this rank gives */
-    float *shares;            /* one a rank: what its part counts in the round's mean, 1 on the mean over all ranks */
-    double *lengths;          /* with merge=rda: of each tensor's parts, on the mean; then room to exchange them */
+    float *theta, *v, *delta;    /* flat; delta is a fragment's D once that has come */
+    float *began;                /* where this rank's steps began: theta, or with eager=on an array of its own */
+    float *own_v, *own_part;     /* with eager=on: its parts' momentum, and the part that no mean has brought yet */
+    float **moments[TW_MOMENTS]; /* the inner optimiser's, one array a tensor, as the caller has shown them; or NULL */
+    const float **shown;         /* theta, one array a tensor, for the reducers */
+    uint32_t *digests;           /* of each tensor's theta and v */
+    tw_outer_word *words;        /* one a rank */
+    double weight;               /* of what this rank gives */
+    float *shares;   /* one a rank: what its part counts in the round's mean, 1 on the mean over all ranks */
+    double *lengths; /* with merge=rda: of each tensor's parts, on the mean; then room to exchange them */
 
     int begun, loaded;
     uint64_t round; /* the next, or the one under way */
@@ -115,6 +116,14 @@ tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, si
 /* outer_round.c: what all ranks give becomes D, and the phase ARRIVED; or the round ends, IDLE, when it comes to
  * nothing. Whatever the phase was. */
 tw_status tw_outer_await(tw_outer *outer);
+
+/* Whether there is an array for each tensor. */
+tw_status tw_outer_check_arrays(const tw_outer *outer, float *const *arrays, const char *argument);
+
+/* outer_moments.c: whether those are there that the options average; and their mean, at the end of a round whose D has
+ * been taken, which is a collective. */
+tw_status tw_outer_check_moments(const tw_outer *outer);
+tw_status tw_outer_average_moments(tw_outer *outer);
 
 /* outer_merge.c, with merge=rda: this rank's part, if it gives one, becomes as long as all ranks' are on the mean; and
  * so does D. `weights` is what those of the ranks add up to. The first is a collective. */

@@ -14,6 +14,10 @@ static const tw_option common_options[] = {
      "the scheme that carries what they did; its options may follow: exchange=topk,density=0.01"},
     {"merge", TW_OPTION_CHOICE, offsetof(tw_outer_options, merge), "mean", 0, 0, "mean|rda",
      "what becomes of the workers' parts: their mean; rda: directions and lengths are averaged apart (reconstructed)"},
+    {"first_moment", TW_OPTION_INTEGER, offsetof(tw_outer_options, moments[0]), "0", 0, 1000000, NULL,
+     "in every so many rounds the optimiser's first moments, or its momentum, become the workers' mean; 0: in none"},
+    {"second_moment", TW_OPTION_INTEGER, offsetof(tw_outer_options, moments[1]), "0", 0, 1000000, NULL,
+     "in every so many rounds Adam's second moments do"},
 };
 
 static const tw_option momentum_options[] = {
@@ -166,6 +170,11 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
                        "%s: merge=rda where parts are sent before the others' lengths are known; it takes delay=0 and "
                        "eager=off",
                        method->name);
+    if (o->delay > 0 && (o->moments[0] > 0 || o->moments[1] > 0))
+        return tw_fail(
+            TW_ERROR_SPEC,
+            "%s: first_moment and second_moment are averaged with the weights; they take delay=0 and eager=off",
+            method->name);
     if (o->every == 1 && o->momentum > 0)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: every=1 exchanges in every step, and an outer momentum of %g does harm there; write "

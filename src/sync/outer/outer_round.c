@@ -273,19 +273,26 @@ static tw_status outer_round_take(tw_outer *outer, float mixing, float *const *w
     *applied = outer->phase == TW_OUTER_ARRIVED;
     if (!*applied) return TW_OK;
     outer_round_descend(outer, outer->heals ? 0 : mixing, weights);
+    TW_TRY(tw_outer_average_moments(outer));
     end_round(outer);
     return TW_OK;
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
+tw_status tw_outer_check_arrays(const tw_outer *outer, float *const *arrays, const char *argument)
+{
+    TW_TRY(tw_need(arrays, argument));
+    for (size_t i = 0; i < outer->count; i++)
+        if (!arrays[i])
+            return tw_fail(TW_ERROR_ARGUMENT, "%s[%zu], of %s, is NULL", argument, i, outer->tensors[i].name);
+    return TW_OK;
+}
+
 static tw_status outer_round_check_call(const tw_outer *outer, float *const *tensors, const char *argument)
 {
     TW_TRY(tw_outer_need(outer));
-    TW_TRY(tw_need(tensors, argument));
-    for (size_t i = 0; i < outer->count; i++)
-        if (!tensors[i])
-            return tw_fail(TW_ERROR_ARGUMENT, "%s[%zu], of %s, is NULL", argument, i, outer->tensors[i].name);
+    TW_TRY(tw_outer_check_arrays(outer, tensors, argument));
     return tw_channel_check(outer->channel);
 }
 
@@ -361,6 +368,7 @@ static void leave_out(tw_outer *outer, tw_traffic since)
 static tw_status agree_on_start(tw_outer *outer, float *const *weights)
 {
     tw_outer_digest(outer);
+    TW_TRY(tw_outer_check_moments(outer));
     TW_TRY(check_loaded(outer));
     if (outer->loaded) return TW_OK;
     TW_TRY(spread_start(outer, weights));

@@ -85,6 +85,7 @@ static tw_status phantom_begin(void *self)
         return tw_gossip_create(p->comm, sync, t->tensors, t->count, (const float *const *)p->tensors, &p->gossip);
     if (!p->setup->updates) return tw_reducer_create(p->comm, sync, t->tensors, t->count, &p->reducer);
     TW_TRY(tw_outer_create(p->comm, sync, t->tensors, t->count, &p->outer));
+    TW_TRY(tw_outer_show_moments(p->outer, p->tensors, p->tensors)); /* which are as large */
     return tw_outer_begin(p->outer, p->tensors);
 }
 

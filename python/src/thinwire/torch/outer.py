@@ -19,6 +19,7 @@ from ..table import Entry, listed
 from ..tcp import Tcp
 from . import _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
+from ._moments import Moments
 from ._working import Working, laid
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
@@ -85,6 +86,7 @@ class OuterLoop:
                 refuse_no_optimiser(one)
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
+            self._moments = Moments(self._rows, self._optimisers, spec)
 
         _transport.gathered_by_all(group, check)
         refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
@@ -95,6 +97,7 @@ class OuterLoop:
             return core.OuterLoop(comm, spec, [(row.name, row.shape) for row in self._rows])
 
         self._loop = _transport.with_comm(transport, group, limits, made)
+        self._loop.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = False
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
@@ -159,10 +162,12 @@ class OuterLoop:
         refuse_newly_trained(self._module, self._rows)
         self._working.take()
         self._addresses = self._working.addresses()
+        self._moments.take()
         before = self._working.before()
         changed = self._loop.step(self._addresses) is core.Event.APPLIED
         if changed:
             self._working.give_changed(before)
+            self._moments.give()
         return changed
 
     def set_weight(self, weight: float) -> None:
@@ -180,8 +185,10 @@ class OuterLoop:
         self.begin()
         self._refuse_uncounted()
         self._working.take()
+        self._moments.take()
         self._loop.finish(self._working.addresses())
         self._working.give()
+        self._moments.give()
         for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
             _buffers.put(buffer, mean)
         self._last_stats, self._finished = self.stats(), True

@@ -1,0 +1,58 @@
+"""The optimiser's moments, of which an OuterLoop with first_moment=N or second_moment=N takes the workers' mean."""
+
+from typing import Any, List, Optional
+
+import torch
+
+from ..errors import Error
+from ..spec import settings_of
+from ._optimiser import innermost
+from ._parameters import Row
+
+MOMENTS = ("first_moment", "second_moment")
+NAMES = (("exp_avg", "momentum_buffer"), ("exp_avg_sq",))  # as torch's optimisers call them
+
+
+class Moments:
+    """Copies of them in the host's memory, in fp32, where the spec asks for their mean."""
+
+    def __init__(self, rows: List[Row], optimisers: List[Any], spec: str):
+        settings = settings_of(spec)
+        self._rows, self._optimisers = rows, [innermost(one) for one in optimisers]
+        self._copies: List[Optional[List[torch.Tensor]]] = [
+            [torch.zeros(row.shape) for row in rows] if int(settings[what]) > 0 else None for what in MOMENTS]
+        stepped = {id(p) for one in self._optimisers for group in one.param_groups for p in group["params"]}
+        for row in rows if any(self._copies) else ():
+            if id(row.parameter) not in stepped:
+                raise Error(f"first_moment and second_moment: {row.name} is a shard, or is not the parameter that the "
+                            "optimizer steps, and its moments are not reached; leave them out of the spec")
+
+    def addresses(self) -> List[Optional[List[int]]]:
+        return [copies and [one.data_ptr() for one in copies] for copies in self._copies]
+
+    def take(self) -> None:
+        """Before a round."""
+        for moment, copies in enumerate(self._copies):
+            for row, copy in zip(self._rows, copies or ()):
+                there = self._of(moment, row)
+                copy.zero_() if there is None else copy.copy_(there)
+
+    def give(self) -> None:
+        """After it."""
+        for moment, copies in enumerate(self._copies):
+            for row, copy in zip(self._rows, copies or ()):
+                there = self._of(moment, row)
+                if there is not None:
+                    there.copy_(copy)
+
+    def _of(self, moment: int, row: Row) -> Optional[torch.Tensor]:
+        """In the order of memory. None: the optimizer has not stepped yet, which is as if it were zeros."""
+        for optimiser in self._optimisers:
+            state = optimiser.state.get(row.parameter)
+            for name in NAMES[moment]:
+                if state and isinstance(state.get(name), torch.Tensor):
+                    return state[name].detach().permute(row.order)
+            if state:
+                raise Error(f"{MOMENTS[moment]}: {type(optimiser).__name__} keeps none of {row.name}; leave it out of "
+                            "the spec, or take an optimizer that does, such as AdamW")
+        return None
