@@ -38,8 +38,9 @@ remove() {
 trap remove EXIT
 trap 'exit 130' INT TERM
 
-# Bursts pass unshaped: 256 kB is as small as a bucket can be here before it throttles TCP.
-shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 20ms; }
+# Bursts pass unshaped: at 1 Gbit/s 256 kB is as small as a bucket can be here before it throttles TCP. BURST in the
+# environment is another size.
+shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst "${BURST:-256kb}" latency 20ms; }
 
 # Between host $1 and port $2 of the hub. A round trip goes through four cables.
 connect() {

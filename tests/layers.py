@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TASKS = ["trainer/tasks", "trainer/options", "trainer/words", "trainer"]
-COMMANDS = ["trainer/plot", "trainer/run", "trainer/record", "trainer/checkpoint", "trainer/join", "trainer/train", "trainer/optimiser", "trainer/files",
+COMMANDS = ["trainer/plot", "trainer/run", "trainer/plan", "trainer/simulation", "trainer/lines", "trainer/record", "trainer/checkpoint", "trainer/join", "trainer/train", "trainer/optimiser", "trainer/files",
             "trainer/data/text", "trainer/data", *TASKS]
 MAY_SEE = {
     "src/base": [],
@@ -47,15 +47,19 @@ MAY_SEE = {
     "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/data", "trainer/data/image", "trainer/data/speech", "trainer/data/text", "trainer/tasks/speech", "trainer/options", "trainer/words", "trainer"],
     "trainer/optimiser": ["trainer/files", "trainer"],
     "trainer/train": ["trainer/optimiser", "trainer/files", *TASKS],
+    "trainer/simulation": ["trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
+    "trainer/lines": ["trainer"],
+    "trainer/plan": ["trainer/simulation", "trainer/lines", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/join": ["trainer/train", "trainer/optimiser", *TASKS],
     "trainer/checkpoint": ["trainer/join", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/record": ["trainer/join", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
-    "trainer/run": ["trainer/record", "trainer/checkpoint", "trainer/join", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
+    "trainer/run": ["trainer/plan", "trainer/simulation", "trainer/lines", "trainer/record", "trainer/checkpoint", "trainer/join", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/plot": ["trainer/files", "trainer"],
     "trainer/commands": COMMANDS,
     "trainer/commands/bench": ["trainer/commands", "trainer/nn", "trainer/models", *COMMANDS],
     "trainer/commands/check_scheme": ["trainer/commands", *COMMANDS],
     "trainer/commands/doctor": ["trainer/commands", "trainer/nn", "trainer/data/image", "trainer/data", *COMMANDS],
+    "trainer/commands/plan": ["trainer/commands", *COMMANDS],
     "trainer/commands/report": ["trainer/commands", *COMMANDS],
     "trainer/commands/simulate": ["trainer/commands", *COMMANDS],
     "trainer": ["trainer/commands", "trainer/options"],

@@ -14,6 +14,7 @@ static const command commands[] = {
     {"transcribe", "Write down what is said in recordings", command_transcribe},
     {"export", "Write a trained network to a file for PyTorch", command_export},
     {"report", "Draw the curves and figures of runs on one page", command_report},
+    {"plan", "Say which way of exchanging suits a network, an optimiser and a line", command_plan},
     {"simulate", "Predict training on machines and networks that you do not have", command_simulate},
     {"tasks", "List what can be trained", command_tasks},
     {"models", "List the networks that can be trained", command_models},

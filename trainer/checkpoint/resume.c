@@ -72,11 +72,18 @@ static const char *text_today(const option_row *row, const char *value, const tr
     return then && is_understood(row, value) && !options_same(row, value, then) ? then : value;
 }
 
+/* --sync auto: what was chosen when the run began. */
+static bool is_left_to_run(const option_row *row, const train_settings *s)
+{
+    return row->offset == offsetof(train_settings, sync) && strcmp(s->sync, SYNC_AUTO) == 0;
+}
+
 /* One row of the run's, which it was told. */
 static tw_status inherit(const options *past, size_t index, options *set, const char *path)
 {
     char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST];
     const option_row *row = &set->page->rows[index];
+    if (is_left_to_run(row, set->target)) set->sources[index] = OPTION_FROM_RUN;
     const char *value = text_today(row, options_value(row, past->target, space), past->target);
     if (set->sources[index] <= OPTION_FROM_RUN)
         return value && !is_overruled(row, set->target) ? options_inherit(set, index, value) : TW_OK;
@@ -93,7 +100,8 @@ static tw_status inherit_all(const options *past, options *set, const char *path
 {
     for (size_t i = 0; i < set->page->count; i++) {
         const option_row *row = &set->page->rows[i];
-        if (!row->name || row->line_only || row->file_only || row->of_start) continue;
+        bool is_written = row->file_only && row->offset != offsetof(train_settings, planned_link); /* anew by each */
+        if (!row->name || row->line_only || is_written || row->of_start) continue;
         if (past->sources[i] == OPTION_FROM_FILE) TW_TRY(inherit(past, i, set, path));
     }
     return TW_OK;

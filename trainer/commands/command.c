@@ -4,7 +4,6 @@
 #include "exit.h"
 #include "launcher.h"
 #include "page_text.h"
-#include "task.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,6 +170,16 @@ int command_run(const option_page *page, int argc, char **argv, void *settings,
         code = run(settings, &set);
     options_release(&set);
     return code;
+}
+
+tw_status command_task_or_none(int argc, char **argv, const task_ops **ops)
+{
+    *ops = task_at(0);
+    int named = argc > 0 && argv[0][0] != '-' && strcmp(argv[0], "none") != 0;
+    if (!named || task_find(argv[0], ops) == TW_OK) return TW_OK;
+    char text[512];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    return tw_fail(TW_ERROR_ARGUMENT, "%s, none", text);
 }
 
 int command_end(int code)

@@ -3,6 +3,7 @@
 #define TRAINER_COMMANDS_H
 
 #include "options.h"
+#include "task.h"
 
 typedef struct command {
     const char *name, *summary;
@@ -29,6 +30,7 @@ int command_generate(int argc, char **argv);
 int command_transcribe(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_predict(int argc, char **argv);
+int command_plan(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_schemes(int argc, char **argv);
 int command_tasks(int argc, char **argv);
@@ -44,6 +46,9 @@ int command_choose(const command_list *list, int argc, char **argv);
 int command_help(const command_list *list, int argc, char **argv);
 int command_manual(const command_list *list, int argc, char **argv);
 int command_complete(const command_list *list, int argc, char **argv);
+
+/* The task that the first word names, whose options some of the others are; "none" and a lack have the first task's. */
+tw_status command_task_or_none(int argc, char **argv, const task_ops **ops);
 
 /* The program's last act. What was printed may stand in no file: on a full disk, a success is none. */
 int command_end(int code);

@@ -5,6 +5,7 @@
 #include "init_from.h"
 #include "launch.h"
 #include "launcher.h"
+#include "network.h"
 #include "plugins.h"
 #include "resume.h"
 #include "settings.h"
@@ -65,6 +66,16 @@ static tw_status read_config(options *set, const train_settings *s)
     return options_read_file(set, s->config);
 }
 
+static tw_status check_link(const train_settings *s)
+{
+    tw_world_options world;
+    if (!s->link) return TW_OK;
+    if (strcmp(s->sync, SYNC_AUTO) != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--link %s is for --sync auto, and --sync is %s; leave it out", s->link,
+                       s->sync);
+    return network_read_link(s->link, &world);
+}
+
 /* What the table of options cannot say. */
 static tw_status train_complete(options *set, train_settings *settings)
 {
@@ -72,6 +83,7 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(check_word(set, settings));
     TW_TRY(read_config(set, settings));
     TW_TRY(plugins_resolve(&settings->plugin));
+    TW_TRY(check_link(settings));
     TW_TRY(complete_resume(set, settings));
     TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));

@@ -1,5 +1,7 @@
 #include "join.h"
 #include "error.h"
+#include "exit.h"
+#include "mpi_start.h"
 #include "seal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,12 +112,13 @@ static int has_to_agree(const option_row *row)
 }
 
 /* Where the folders are is each one's own affair; whether there are any is not, since all take part in what is done
- * with them. */
+ * with them. So do all in measuring a line that nobody has told. */
 static void list_presence(FILE *stream, const train_settings *s)
 {
     fprintf(stream, "--out %s\n", !s->out ? "none" : *s->out ? "DIR" : "(nothing)");
     fprintf(stream, "--resume %s\n", s->resume ? "(given)" : "(nothing)");
     fprintf(stream, "--init-from %s\n", s->init_from ? "RUN" : "(nothing)");
+    fprintf(stream, "--link %s\n", s->link ? s->link : "(nothing)");
 }
 
 /* A line each: "--lr 0.03". NULL: no memory. */
@@ -177,4 +180,17 @@ tw_status join_compare(const train_settings *settings, tw_comm *comm)
     free(own);
     free(first);
     return status;
+}
+
+int join_is_wished(const train_settings *s)
+{
+    return s->join || s->transport == TRANSPORT_TCP;
+}
+
+tw_status join_group(const train_settings *s, tw_comm **comm)
+{
+    const char *name;
+    if (join_is_wished(s)) return join_open(s, comm);
+    TW_TRY(seal_choose(s, "mpi", &name));
+    return mpi_start_within(name, s->timeout, EXIT_PEER_LOST, comm);
 }

@@ -9,6 +9,11 @@
  * away in the meantime is told on standard error. */
 tw_status join_open(const train_settings *settings, tw_comm **comm);
 
+/* Whether processes meet by --join, and not by a launcher. */
+int join_is_wished(const train_settings *settings);
+/* The group of --join where it is wished, else of the launcher, for a command that is no run. */
+tw_status join_group(const train_settings *settings, tw_comm **comm);
+
 /* Each worker has a terminal of its own, so each says that it waits, which rank it has become, and how it ended: a line
  * on standard error, unless it is to be quiet. */
 void join_tell_begin(const train_settings *settings);

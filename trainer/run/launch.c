@@ -1,5 +1,6 @@
 #include "launch.h"
 #include "agree.h"
+#include "automatic.h"
 #include "error.h"
 #include "exit.h"
 #include "interrupt.h"
@@ -118,9 +119,13 @@ static tw_status launch_load(const train_settings *settings, task **work)
 static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
+    automatic chosen;
+    train_settings settled = *settings;
     if (seal_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
     if (launch_load(settings, &work) != TW_OK) return launcher_refuse();
-    int code = seat_all(settings, work, settings->workers > 0 ? (int)settings->workers : 1);
+    int code = automatic_settle(&settled, work, NULL, &chosen) == TW_OK
+                   ? seat_all(&settled, work, settings->workers > 0 ? (int)settings->workers : 1)
+                   : launcher_refuse();
     settings->task->release(work);
     return code;
 }
@@ -144,6 +149,8 @@ static int is_joined(const tw_comm *comm)
 static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_result *result)
 {
     task *work = NULL;
+    automatic chosen;
+    train_settings settled = *settings;
     TW_TRY(set_limits(settings, comm));
     tw_status status = launch_check_size(settings, comm);
     /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
@@ -152,7 +159,8 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
     if (status == TW_OK) status = launch_load(settings, &work);
     status = agree_ranks(comm, status, &result->agreed);
     if (status == TW_OK) status = agree_ranks(comm, agree_data(comm, work), &result->agreed);
-    if (status == TW_OK) status = run_worker(settings, work, comm, result);
+    if (status == TW_OK) status = automatic_settle(&settled, work, comm, &chosen);
+    if (status == TW_OK) status = run_worker(&settled, work, comm, result);
     settings->task->release(work);
     return status;
 }
@@ -244,7 +252,7 @@ static int launch_joined(const train_settings *settings)
 
 int launch(const train_settings *settings)
 {
-    if (settings->join || settings->transport == TRANSPORT_TCP) return launch_joined(settings);
+    if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();
     if (launcher_has_ranks(settings->transport)) return launch_mpi(settings);
     return settings->transport == TRANSPORT_AUTO && launcher_tasks() > 1 ? refuse_separate_tasks()

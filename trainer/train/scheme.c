@@ -81,7 +81,11 @@ double scheme_number(const char *spec, const char *name)
 char *scheme_with(const char *spec, const char *option, const char *value)
 {
     char *with;
-    return asprintf(&with, "%s%c%s=%s", spec, strchr(spec, ':') ? ',' : ':', option, value) < 0 ? NULL : with;
+    size_t length;
+    const char *old = find_value(spec, option, &length);
+    int written = old ? asprintf(&with, "%.*s%s%s", (int)(old - spec), spec, value, old + length)
+                      : asprintf(&with, "%s%c%s=%s", spec, strchr(spec, ':') ? ',' : ':', option, value);
+    return written < 0 ? NULL : with;
 }
 
 char *scheme_for_run(const char *spec, uint64_t steps)

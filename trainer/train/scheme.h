@@ -15,7 +15,7 @@ int scheme_is_exact(const char *spec);
 int scheme_sets(const char *spec, const char *option);
 /* What a number among its options is, given or not; NaN where the scheme has no such option. */
 double scheme_number(const char *spec, const char *option);
-/* The spec with one more option, malloc'd; NULL: no memory. */
+/* The spec with that value of an option, malloc'd; NULL: no memory. */
 char *scheme_with(const char *spec, const char *option, const char *value);
 /* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where
  * there is no such scheme, or no memory. Specs that mean the same are the same in full. */

@@ -13,6 +13,16 @@
 
 #define AT(field) offsetof(train_settings, field)
 
+static const char *sync_word(size_t index)
+{
+    return index == 0 ? SYNC_AUTO : scheme_word(index - 1);
+}
+
+static const char *sync_word_meaning(size_t index)
+{
+    return index == 0 ? "what thinwire plan finds best" : scheme_word_meaning(index - 1);
+}
+
 static const option_row rows[] = {
     {.help = "Workers and what they send"},
     {"workers", "N", OPTION_INTEGER, AT(workers), "0", 0, WORKERS_MOST,
@@ -20,9 +30,15 @@ static const option_row rows[] = {
      .stands_for = "1, or as many as mpirun started"},
     {"sync", "SPEC", OPTION_TEXT, AT(sync), "allreduce",
      .help = "What workers exchange: SCHEME or SCHEME:OPTION=VALUE,..., such as dgc:momentum=0.8 for gradients or "
-             "adpsgd-random for weights. thinwire schemes lists them",
-     .binding = true, .in_full = scheme_in_full, .word = scheme_word, .word_meaning = scheme_word_meaning},
+             "adpsgd-random for weights. thinwire schemes lists them. auto takes what thinwire plan finds best for the "
+             "line",
+     .binding = true, .in_full = scheme_in_full, .word = sync_word, .word_meaning = sync_word_meaning},
     {"sync-in-full", NULL, OPTION_TEXT, AT(sync_in_full), .file_only = true},
+    {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), .stands_for = "what is measured between the workers",
+     .help = "The line between the workers, for --sync auto: 100Mbit,1ms, or UP/DOWN,LATENCY, such as "
+             "10Mbit/100Mbit,80ms. Units are kbit, Mbit, Gbit; us, ms, s",
+     .line_only = true},
+    {"planned-link", NULL, OPTION_TEXT, AT(planned_link), .file_only = true, .alike = true},
     PLUGINS_ROW(AT(plugin)),
     {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi|tcp",
      .help = "How workers reach each other. auto takes tcp with --join, mpi under mpirun, and else threads",
@@ -194,6 +210,22 @@ tw_status settings_page(const task_ops *ops, train_page *p)
         .most_arguments = 1,
         .word = task_name,
     };
+    return TW_OK;
+}
+
+tw_status settings_lend_rows(const task_ops *ops, bool (*wants)(const option_row *row), train_page *own)
+{
+    train_page all;
+    const option_row *title = NULL;
+    TW_TRY(settings_page(ops, &all));
+    for (size_t i = 0; i < all.page.count; i++) {
+        const option_row *row = &all.rows[i];
+        if (!row->name) title = row;
+        if (!row->name || !wants(row)) continue;
+        if (title) TW_TRY(options_add_row(own->rows, &own->page.count, title));
+        title = NULL;
+        TW_TRY(options_add_row(own->rows, &own->page.count, row));
+    }
     return TW_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <thinwire/thinwire.h>
 
+#define SYNC_AUTO "auto"       /* of --sync: see trainer/run/automatic.h */
 enum { WORKERS_MOST = 16384 }; /* of a comm, as thinwire.h says */
 
 /* Texts are the option set's; NULL where nothing was given. */
@@ -18,6 +19,8 @@ typedef struct train_settings {
 
     char *sync;         /* a reducer's or a gossip's spec */
     char *sync_in_full; /* the same with every option written out; the worker's */
+    char *link;         /* of --sync auto: see network.h; NULL: it is measured */
+    char *planned_link; /* the line that --sync auto has chosen for; NULL: a person chose */
     int transport;      /* transport_choice */
     char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
@@ -52,6 +55,9 @@ typedef struct train_page {
     option_page page;
 } train_page;
 tw_status settings_page(const task_ops *ops, train_page *page);
+/* For a command that takes some of train's options: adds those that it wants to its own, each group's title before its
+ * first. */
+tw_status settings_lend_rows(const task_ops *ops, bool (*wants)(const option_row *row), train_page *own);
 /* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings. */
 tw_status settings_complete(const task_ops *ops, options *set);
 

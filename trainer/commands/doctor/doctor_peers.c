@@ -6,8 +6,6 @@
 #include "join.h"
 #include "json_file.h"
 #include "launcher.h"
-#include "mpi_start.h"
-#include "seal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -67,29 +65,21 @@ static int doctor_peers_conclude(const doctor_peers_settings *settings, const me
 
 /* ---- one rank a process ---- */
 
-static int joins(const doctor_peers_settings *settings)
+static train_settings as_of_a_run(const doctor_peers_settings *settings)
 {
-    return settings->join || settings->transport == TRANSPORT_TCP;
-}
-
-static tw_status open_group(const doctor_peers_settings *settings, tw_comm **comm)
-{
-    const train_settings how = {.transport = settings->transport,
-                                .workers = settings->workers,
-                                .rank = -1,
-                                .join = settings->join,
-                                .key_file = settings->key_file,
-                                .seal = settings->seal,
-                                .timeout = settings->timeout};
-    const char *name;
-    if (joins(settings)) return join_open(&how, comm);
-    TW_TRY(seal_choose(&how, "mpi", &name));
-    return mpi_start_within(name, settings->timeout, EXIT_PEER_LOST, comm);
+    return (train_settings){.transport = settings->transport,
+                            .workers = settings->workers,
+                            .rank = -1,
+                            .join = settings->join,
+                            .key_file = settings->key_file,
+                            .seal = settings->seal,
+                            .timeout = settings->timeout};
 }
 
 static int measure_as_rank(const doctor_peers_settings *settings, member *me)
 {
-    if (open_group(settings, &me->comm) != TW_OK) return launcher_refuse();
+    const train_settings how = as_of_a_run(settings);
+    if (join_group(&how, &me->comm) != TW_OK) return launcher_refuse();
     doctor_peers_measure(me);
     return doctor_peers_conclude(settings, me);
 }
@@ -126,7 +116,8 @@ static int refuse_one(void)
 
 int doctor_peers(const doctor_peers_settings *settings)
 {
-    int alone = !joins(settings) && !launcher_has_ranks(settings->transport),
+    const train_settings how = as_of_a_run(settings);
+    int alone = !join_is_wished(&how) && !launcher_has_ranks(settings->transport),
         count = alone ? (int)settings->workers : 1;
     if (alone && count < 2) return refuse_one();
     if (settings->json && json_check(settings->json) != TW_OK) return launcher_refuse();

@@ -2,23 +2,20 @@
 #include "simulate.h"
 #include "commands.h"
 #include "error.h"
-#include "exchange.h"
 #include "exit.h"
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
 #include "plugins.h"
-#include "scheme.h"
 
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire_by_hand.h>
 
 #define AT(field) offsetof(simulate_settings, field)
 #define TRAIN(field) (offsetof(simulate_settings, train) + offsetof(train_settings, field))
 
-enum { PHANTOM_STEPS = 20, GOSSIP_BYTES = 24, MEAN_BYTES = 8, TOUCHES = 4 };
+enum { PHANTOM_STEPS = 20 };
 
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
@@ -31,8 +28,7 @@ static const option_row own_rows[] = {
     {"gradients", NULL, OPTION_CHOICE, AT(gradients_off), "on", .choices = "on|off",
      .help = "off takes noise in place of a model's gradients, where only bytes and time matter. The task none does "
              "the same"},
-    {"parameters", "N", OPTION_TEXT, AT(parameters), "250k",
-     .help = "The parameters of the network that --gradients off stands for: a number such as 25.6M, or resnet50"},
+    {"parameters", "N", OPTION_TEXT, AT(parameters), "250k", .help = LAYOUT_HELP},
 
     {.help = "The network"},
     {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), "1Gbit,0.1ms",
@@ -70,21 +66,10 @@ static const option_row own_rows[] = {
     {"quiet", NULL, OPTION_FLAG, TRAIN(quiet), .line_only = true, .help = "Print no progress on standard error"},
 };
 
-/* Of train's options those that say what to train and how, each group's title before its first; of the others simulate
- * has its own, or none. */
-static tw_status add_shared_rows(const train_page *shared, train_page *own)
+/* Of train's options those that say what to train and how; of the others simulate has its own, or none. */
+static bool is_simulated(const option_row *row)
 {
-    const option_row *title = NULL;
-    size_t *count = &own->page.count;
-    for (size_t i = 0; i < shared->page.count; i++) {
-        const option_row *row = &shared->rows[i];
-        if (!row->name) title = row;
-        if (!row->name || !row->simulated) continue;
-        if (title) TW_TRY(options_add_row(own->rows, count, title));
-        title = NULL;
-        TW_TRY(options_add_row(own->rows, count, row));
-    }
-    return TW_OK;
+    return row->simulated;
 }
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
@@ -107,30 +92,11 @@ static tw_status simulate_complete(simulate_settings *s, options *set)
 
 /* --- the runs ------------------------------------------------------------------------------------------------- */
 
-/* How many bytes of memory a scheme touches for an element of its message. */
-static double element_bytes(const char *sync)
-{
-    size_t index = scheme_find(sync);
-    return index < tw_schemes_count() ? tw_schemes_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
-}
-
-static void choose_scheme(const simulation *all, const char *sync, sim_setup *setup)
-{
-    size_t scheme;
-    const exchange *way = exchange_find(sync, &scheme);
-    setup->updates = way->side_by_side;
-    setup->gossips = !way->replicas && !way->side_by_side;
-    setup->synchronous = exchange_is_synchronous(way, scheme);
-    setup->settings.sync = (char *)sync;
-    if (all->codec_rate == 0) return;
-    setup->world.element_seconds = element_bytes(sync) / all->codec_rate;
-    setup->world.byte_seconds = TOUCHES / all->codec_rate;
-}
-
 static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
 {
     sim_setup setup = *common;
-    choose_scheme(all, row->sync, &setup);
+    sim_take_scheme(&setup, row->sync);
+    if (all->codec_rate > 0) sim_take_codec_rate(&setup, all->codec_rate);
     setup.settings.workers = row->workers;
     return sim_run(&setup, &row->result);
 }
@@ -173,7 +139,8 @@ static tw_status run_record(simulation *all)
 /* The codec's rate is the one at which the model takes as long as the recorded run did. */
 static double fit_codec_rate(const simulate_record *record)
 {
-    double bytes = record->elements * element_bytes(record->settings.sync) + TOUCHES * record->bytes_received;
+    double bytes =
+        record->elements * sim_element_bytes(record->settings.sync) + SIM_BYTE_TOUCHES * record->bytes_received;
     return record->codec_seconds > 0 ? bytes / record->codec_seconds : 0;
 }
 
@@ -318,25 +285,12 @@ static const option_page about = {
     .most_arguments = 1,
 };
 
-/* The first word names the task, whose options some of the others are; "none" and a lack have those of the first. */
-static tw_status choose_task(int argc, char **argv, const task_ops **ops)
-{
-    *ops = task_at(0);
-    int named = argc > 0 && argv[0][0] != '-' && strcmp(argv[0], "none") != 0;
-    if (!named || task_find(argv[0], ops) == TW_OK) return TW_OK;
-    char text[512];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(TW_ERROR_ARGUMENT, "%s, none", text);
-}
-
 static tw_status make_page(const task_ops *ops, train_page *own)
 {
-    train_page shared;
-    TW_TRY(settings_page(ops, &shared));
     *own = (train_page){.page = about};
     memcpy(own->rows, own_rows, sizeof own_rows);
     own->page.rows = own->rows;
-    return add_shared_rows(&shared, own);
+    return settings_lend_rows(ops, is_simulated, own);
 }
 
 /* Blocks of the size of a model go back to the system when they are freed. Kept for reuse, as they would be by a thread
@@ -352,7 +306,7 @@ int command_simulate(int argc, char **argv)
 {
     simulate_settings settings = {0};
     train_page own;
-    if (choose_task(argc, argv, &settings.train.task) != TW_OK) return launcher_refuse();
+    if (command_task_or_none(argc, argv, &settings.train.task) != TW_OK) return launcher_refuse();
     if (make_page(settings.train.task, &own) != TW_OK) return launcher_refuse();
     save_memory();
     return command_run(&own.page, argc, argv, &settings, simulate_run);

@@ -1,6 +1,6 @@
 /* peers.h - the lines between all members of a group, measured pair by pair. */
-#ifndef TRAINER_DOCTOR_H
-#define TRAINER_DOCTOR_H
+#ifndef TRAINER_PEERS_H
+#define TRAINER_PEERS_H
 
 #include "link.h"
 

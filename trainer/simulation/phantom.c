@@ -111,13 +111,14 @@ static tw_status gossip(phantom *p, const float *strip)
     return tw_gossip_add(p->gossip, p->steps);
 }
 
-/* The worker's own step, and perhaps a round. */
+/* The worker's own step, and perhaps a round, before which alone somebody looks at what the step came to. */
 static tw_status phantom_update(phantom *p, const float *strip)
 {
     const layout *t = p->setup->layout;
     tw_outer_event event;
     for (size_t i = 0; i < t->count; i++) pace_gradient_ready(&p->pace);
-    for (size_t i = 0; i < t->elements; i++) p->values[i] += strip[i];
+    int due = tw_outer_is_due(p->outer);
+    for (size_t i = 0; due && i < t->elements; i++) p->values[i] += strip[i];
     return tw_outer_step(p->outer, p->tensors, &event);
 }
 

@@ -53,6 +53,14 @@ typedef struct sim_result {
     size_t point_count;
 } sim_result;
 
+/* The scheme of `sync`, and how its workers go together. */
+void sim_take_scheme(sim_setup *setup, const char *sync);
+/* What the scheme passes over in memory for an element, and what each byte that came from others costs, at so many
+ * bytes a second. */
+void sim_take_codec_rate(sim_setup *setup, double rate);
+double sim_element_bytes(const char *sync);
+#define SIM_BYTE_TOUCHES 4 /* of each byte that came from others */
+
 /* Runs it. A run that diverges is a result, not a failure. */
 tw_status sim_run(const sim_setup *setup, sim_result *result);
 

@@ -1,6 +1,6 @@
 /* link.h - what goes from one rank to another and back, timed. */
-#ifndef TRAINER_DOCTOR_LINK_H
-#define TRAINER_DOCTOR_LINK_H
+#ifndef TRAINER_LINK_H
+#define TRAINER_LINK_H
 
 #include "interface.h"
 

@@ -1,6 +1,6 @@
 /* interface.h - which network interface carried bytes, by the system's own counters. */
-#ifndef TRAINER_DOCTOR_INTERFACE_H
-#define TRAINER_DOCTOR_INTERFACE_H
+#ifndef TRAINER_INTERFACE_H
+#define TRAINER_INTERFACE_H
 
 enum { INTERFACE_BYTES = 16, INTERFACES_MOST = 64 };
 

@@ -1,8 +1,11 @@
 #include "actor.h"
 #include "error.h"
+#include "exchange.h"
+#include "scheme.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_by_hand.h>
 #include <time.h>
 
 #define PATIENCE 1e9       /* virtual seconds a worker waits for another: nobody is lost in a simulation */
@@ -209,6 +212,31 @@ static void experiment_conclude(run *r)
     result->step_seconds = r->own_seconds / workers;
     result->bytes_per_worker_step = (double)r->bytes / (result->steps * workers);
     result->distance = sqrt(r->squares / workers);
+}
+
+/* --- the scheme ----------------------------------------------------------------------------------------------- */
+
+double sim_element_bytes(const char *sync)
+{
+    enum { GOSSIP_BYTES = 24, MEAN_BYTES = 8 };
+    size_t index = scheme_find(sync);
+    return index < tw_schemes_count() ? tw_schemes_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
+}
+
+void sim_take_scheme(sim_setup *setup, const char *sync)
+{
+    size_t scheme;
+    const exchange *way = exchange_find(sync, &scheme);
+    setup->updates = way->side_by_side;
+    setup->gossips = !way->replicas && !way->side_by_side;
+    setup->synchronous = exchange_is_synchronous(way, scheme);
+    setup->settings.sync = (char *)sync;
+}
+
+void sim_take_codec_rate(sim_setup *setup, double rate)
+{
+    setup->world.element_seconds = sim_element_bytes(setup->settings.sync) / rate;
+    setup->world.byte_seconds = SIM_BYTE_TOUCHES / rate;
 }
 
 tw_status sim_run(const sim_setup *setup, sim_result *result)

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""What thinwire plan predicts and chooses, beside what its candidates take: MPI ranks over shaped links on this machine.
+
+    sudo bench/planned.py build/thinwire --ranks 2 --rates 10mbit,100mbit,1gbit image --batch 64
+    sudo bench/planned.py build/thinwire lm --model transformer --unit char --data input.txt --optimizer adamw
+
+The ranks plan first, on the links that they measure themselves. Then each candidate trains. On a machine that is busy a pass
+takes longer in some runs than in the plan's: a last figure has the prediction with the pass of the run itself. `dgc` is left
+out, as its warm-up takes hundreds of steps, and so is gossip, whose end does. Prints a table, and JSON with --json FILE.
+Needs what bench/link.sh needs, and a machine that does nothing else."""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LINK = pathlib.Path(__file__).with_name("link.sh")
+
+
+def burst(rate):
+    """What 5 ms carry, so that no message passes unshaped; a bucket of 256 kB is large for a slow line."""
+    bits = float(rate[:-4]) * {"mbit": 1e6, "gbit": 1e9}[rate[-4:]]
+    return {"BURST": f"{max(16, min(256, round(bits / 8 * 0.005 / 1024)))}kb"}
+
+
+def run(arguments, rate, folder, command, *words):
+    """The JSON that the program writes."""
+    path = folder / "figures.json"
+    subprocess.run(["sh", LINK, str(arguments.ranks), rate, arguments.program, command, *words, "--quiet", "--json", path], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **burst(rate)})
+    return json.loads(path.read_text())
+
+
+def measure(arguments, rate, folder, sync):
+    """Seconds of a step, and of the pass in it."""
+    steps = 100 if "every=" in sync else arguments.steps
+    figures = run(arguments, rate, folder, "train", *arguments.task, "--steps", str(steps), "--sync", sync, "--out", "none")
+    return figures["seconds"]["training"] / figures["steps"], figures["pass"]["seconds"]
+
+
+def judge(rows, chosen, seconds):
+    """Whose time to the same loss is the shortest, of those whose cost is known; and by how much the chosen one's is longer."""
+    times = {row["sync"]: seconds(row) * (1 + row["extra_steps"]) for row in rows if row["extra_steps"] is not None}
+    best = min(times, key=times.get)
+    return best, times.get(chosen, float("nan")) / times[best] - 1
+
+
+def at_rate(arguments, rate, folder):
+    plan = run(arguments, rate, folder, "plan", *arguments.task, "--steps", str(arguments.planned))
+    rows = [row for row in plan["candidates"] if "left_out" not in row and row["sync"] not in ("dgc", "adpsgd-random")]
+    for row in rows:
+        step, passed = measure(arguments, rate, folder, row["sync"])
+        row["measured_step_seconds"], row["measured_pass_seconds"] = step, passed
+        known = row["step_seconds"] - plan["pass_seconds"] + passed
+        print(f"{rate:>8} {row['sync']:38} {row['step_seconds']:9.4f} {step:9.4f} {100 * (row['step_seconds'] / step - 1):+7.1f} %"
+              f"  with that run's pass {100 * (known / step - 1):+7.1f} %", flush=True)
+    usual = statistics.median(row["measured_pass_seconds"] for row in rows)
+    chosen = plan["choice"]
+    best, behind = judge(rows, chosen, lambda row: row["measured_step_seconds"])
+    _, alike = judge(rows, chosen, lambda row: row["measured_step_seconds"] - row["measured_pass_seconds"] + usual)
+    print(f"{rate:>8} a line of {plan['link']}; {chosen} is chosen, {best} is the best measured, {100 * behind:.1f} % before it, and "
+          f"{100 * alike:.1f} % were all passes alike", flush=True)
+    return {"rate": rate, "ranks": arguments.ranks, "best_measured": best, "behind": behind, "behind_with_passes_alike": alike,
+            **plan, "candidates": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rates", default="10mbit,100mbit,1gbit")
+    parser.add_argument("--steps", type=int, default=20, help="of a candidate that exchanges in every step")
+    parser.add_argument("--planned", type=int, default=5000, help="steps of the run that is planned")
+    parser.add_argument("--json", help="a file")
+    arguments, arguments.task = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = [at_rate(arguments, rate, pathlib.Path(folder)) for rate in arguments.rates.split(",")]
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

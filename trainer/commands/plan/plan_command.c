@@ -1,0 +1,160 @@
+/* thinwire plan: which way of exchanging is best for a network, an optimiser and a line. */
+#include "plan_command.h"
+#include "commands.h"
+#include "error.h"
+#include "exit.h"
+#include "json_file.h"
+#include "launcher.h"
+#include "plugins.h"
+
+#include <string.h>
+
+#define AT(field) offsetof(plan_settings, field)
+
+/* Options of train that say who the workers are and what they learn. */
+static const char *const taken[] = {"workers", "transport", "join", "rank", "key-file", "seal", "timeout", "link"};
+
+static const option_row own_rows[] = {
+    {.help = "What to plan"},
+    {"parameters", "N", OPTION_TEXT, AT(parameters), .help = LAYOUT_HELP ". The task none takes it"},
+    {"step-time", "SECONDS", OPTION_REAL, AT(step_time), "0", 0, 1e6, .help = "The time of a forward and backward pass",
+     .stands_for = "what this machine takes"},
+    {"codec-rate", "GB/S", OPTION_REAL, AT(codec_rate), "0", 0, 1e6,
+     .help = "Gigabytes per second at which a worker's schemes pass over memory, as in thinwire simulate",
+     .stands_for = "the time that each takes on this machine"},
+    {"unmeasured", NULL, OPTION_FLAG, AT(unmeasured),
+     .help = "Take a candidate, too, of which nobody has measured what it costs in accuracy"},
+    {"slow", "LIST", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, slow),
+     .help = "RANK:FACTOR,... makes a pass of RANK take FACTOR times as long, as where machines differ in speed"},
+    {.help = "What is kept"},
+    {"json", "FILE", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, json), .alone = "-",
+     .help = "Write the plan to FILE, too. Without FILE, or with -, write it to standard output"},
+    {"config", "FILE", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, config),
+     .line_only = true, .help = "Read options from a YAML file. The command line wins over it"},
+    {"quiet", NULL, OPTION_FLAG, offsetof(plan_settings, train) + offsetof(train_settings, quiet), .line_only = true,
+     .help = "Print no progress on standard error"},
+};
+
+static bool is_taken(const option_row *row)
+{
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(row->name, taken[i]) == 0) return true;
+    return row->simulated;
+}
+
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+
+static tw_status plan_complete(planning *p, plan_settings *s, options *set)
+{
+    p->has_task = strcmp(set->arguments[0], "none") != 0;
+    if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
+    s->train.set = set;
+    TW_TRY(settings_complete(s->train.task, set));
+    if (p->has_task && s->parameters)
+        return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: task %s has a network of its own; leave one of them out",
+                       s->parameters, s->train.task->name);
+    if (!p->has_task && !s->parameters)
+        return tw_fail(TW_ERROR_ARGUMENT, "none: there is no network to plan for; say --parameters N, or name a task");
+    if (!p->has_task && s->step_time == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: there is no step to measure; say --step-time SECONDS",
+                       s->parameters);
+    if (!p->has_task && s->train.steps == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: say how long the run is with --steps N", s->parameters);
+    if (s->train.json) TW_TRY(json_check(s->train.json));
+    return plugins_load(s->train.plugin);
+}
+
+static tw_status ask_of_task(planning *p, const task *work)
+{
+    const train_settings *s = &p->settings->train;
+    plan_question *q = &p->question;
+    tw_world_options world = q->world;
+    learner_place place = {.size = q->workers, .batch = (size_t)s->batch};
+    TW_TRY(work->ops->fits(work, &place));
+    TW_TRY(plan_question_of(s, work, q->workers, &p->layout, q));
+    q->world = world;
+    q->pace.step_seconds = p->settings->step_time;
+    return q->pace.step_seconds > 0 ? TW_OK : plan_find_pass(s, work, p->comm, &q->pace);
+}
+
+static tw_status ask_with_data(planning *p)
+{
+    task *work = NULL;
+    const train_settings *s = &p->settings->train;
+    TW_TRY(s->task->load(s->own, &work));
+    tw_status status = ask_of_task(p, work);
+    s->task->release(work);
+    return status;
+}
+
+static tw_status ask_of_tensors(planning *p)
+{
+    const train_settings *s = &p->settings->train;
+    plan_question *q = &p->question;
+    TW_TRY(layout_create(p->settings->parameters, &p->layout));
+    q->layout = &p->layout;
+    q->optimizer = s->optimizer;
+    q->steps = (uint64_t)s->steps;
+    q->seed = q->pace.seed = (uint64_t)s->seed;
+    q->pace.step_seconds = p->settings->step_time;
+    return TW_OK;
+}
+
+static tw_status plan_answer(planning *p)
+{
+    const train_settings *s = &p->settings->train;
+    TW_TRY(plan_find_line(p));
+    TW_TRY(p->has_task ? ask_with_data(p) : ask_of_tensors(p));
+    if (p->rank > 0) return TW_OK;
+    p->question.pace.slow = s->slow;
+    p->question.codec_rate = 1e9 * p->settings->codec_rate;
+    p->question.unmeasured = p->settings->unmeasured;
+    p->question.progress = s->quiet ? NULL : stderr;
+    TW_TRY(plan_make(&p->question, &p->answer));
+    plan_print(json_beside(s->json), p);
+    return s->json ? plan_write_json(p, s->json) : TW_OK;
+}
+
+static int plan_run(void *settings, options *set)
+{
+    planning p = {.settings = settings, .set = set};
+    tw_status status = plan_complete(&p, settings, set);
+    if (status == TW_OK) status = plan_answer(&p);
+    if (status != TW_OK) launcher_refuse();
+    layout_release(&p.layout);
+    tw_comm_destroy(p.comm);
+    if (status == TW_ERROR_PEER || status == TW_ERROR_PACKET) return EXIT_PEER_LOST;
+    return status == TW_OK ? EXIT_DONE : EXIT_INPUT;
+}
+
+static const option_page about = {
+    .usage = "thinwire plan TASK [options]",
+    .description =
+        "Says which way of exchanging suits a network, an optimiser and a line. It times a step and each scheme's code "
+        "on this machine, predicts the step of each candidate on the line with the simulator, and adds what each is "
+        "known to cost in accuracy. The fastest to the same loss is chosen; of those within 5 % the simplest. The last "
+        "line is the command to run. TASK and its options are as in thinwire train; none, with --parameters, is for a "
+        "network of another program. Under mpirun, or with --join on each machine, the line is measured. See "
+        "docs/planning.md.",
+    .examples =
+        "  thinwire plan image --workers 4 --link 100Mbit,1ms\n"
+        "  thinwire plan lm --model transformer --data input.txt --workers 4 --link 10Mbit/100Mbit,20ms --steps 3000\n"
+        "  thinwire plan none --parameters resnet50 --step-time 0.5 --optimizer sgd --steps 20000 --workers 4 \\\n"
+        "      --link 1Gbit,0.1ms\n"
+        "  thinwire plan image --join 10.0.0.5:29400 --workers 3    # on each of three machines\n",
+    .count = sizeof own_rows / sizeof *own_rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .word = task_name,
+};
+
+int command_plan(int argc, char **argv)
+{
+    plan_settings settings = {0};
+    train_page own = {.page = about};
+    if (command_task_or_none(argc, argv, &settings.train.task) != TW_OK) return launcher_refuse();
+    memcpy(own.rows, own_rows, sizeof own_rows);
+    own.page.rows = own.rows;
+    if (settings_lend_rows(settings.train.task, is_taken, &own) != TW_OK) return launcher_refuse();
+    return command_run(&own.page, argc, argv, &settings, plan_run);
+}
