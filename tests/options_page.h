@@ -52,11 +52,11 @@ static inline size_t page_rows(const char *section)
 }
 
 /* Every option of the help has a row, in the scheme's section or the common one, and the scheme's has no other. The
- * section of "NAME-bold" has those rows alone that are not NAME's. */
+ * section of "NAME-bold", or "NAME-adam", has those rows alone that are not NAME's. */
 static inline void page_check_options(const char *page, const char *name, const char *help)
 {
     char *own = page_section(page, name), *common = page_section(page, "Options of every scheme");
-    const char *twin = strstr(name, "-bold");
+    const char *bold = strstr(name, "-bold"), *twin = bold ? bold : strstr(name, "-adam");
     char *plain = twin ? strndup(name, (size_t)(twin - name)) : strdup(name), *shared = page_section(page, plain);
     char option[PAGE_NAME], initially[PAGE_NAME];
     size_t rows = 0;

@@ -110,7 +110,7 @@ static tw_status outside_chosen_create(tw_scheme *scheme)
                                    .take = outside_chosen_take,
                                    .complete = outside_chosen_complete};
     TW_TRY(tw_sparse_create(scheme, &settings));
-    if (has_momentum(self)) TW_TRY(tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers));
+    if (has_momentum(self)) TW_TRY(tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers, 0));
     return tw_outside_create(scheme);
 }
 

@@ -166,10 +166,10 @@ size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t ste
 {
     char name[64], digits[16], density[32] = "", warmup[48] = "";
     const tw_scheme_ops *ops = tw_spec_name(scheme, name, sizeof name) == TW_OK ? tw_scheme_by_name(name) : NULL;
-    if (ops && ops->follows_run) {
+    if (ops && ops->of_run) {
         double share;
         int64_t warmup_steps;
-        tw_warmup_of_run(steps, &share, &warmup_steps);
+        ops->of_run(steps, &share, &warmup_steps);
         write_density(share, digits);
         if (!tw_spec_says(spec, "density")) snprintf(density, sizeof density, ",density=%s", digits);
         if (!tw_spec_says(spec, "warmup_steps"))

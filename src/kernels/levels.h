@@ -20,9 +20,6 @@ extern const tw_kernels tw_kernels_neon, tw_kernels_avx2, tw_kernels_avx512;
 /* By level; NULL for those that are not of this build. */
 extern const tw_kernels *const tw_kernels_tables[TW_ISA_LEVELS];
 
-/* How many elements stand before the first group of g that has a loud one, or NaN. */
-size_t tw_quiet_before(const float *g, size_t n);
-
 /* Ends sum_squares: adds the squares of x to the sixteen partial sums, x[0] to the first, and folds them. */
 double tw_finish_squares(double partial[16], const float *x, size_t n);
 

@@ -103,7 +103,7 @@ static void check_texts(const catalogue *all, size_t scheme, const tw_option_inf
 {
     if (!*option->name || !*option->help || strchr(option->help, '\n'))
         fail_msg("%s: %s", all->name(scheme), option->name);
-    assert_int_equal(strspn(option->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(option->name));
+    assert_int_equal(strspn(option->name, "abcdefghijklmnopqrstuvwxyz_0123456789"), strlen(option->name));
     assert_int_equal(option->choices != NULL, option->kind == TW_OPTION_CHOICE);
     assert_true(option->common == 0 || option->common == 1);
 }

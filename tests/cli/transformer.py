@@ -73,7 +73,7 @@ class TrainingTest(TransformerTest):
 
 class ResumingTest(TransformerTest):
     def test_resumed_equals_uninterrupted(self):
-        for sync in ("allreduce", "powersgd:rank=2", "dpsgd"):
+        for sync in ("allreduce", "powersgd:rank=2", "dgc-adam", "dpsgd"):
             with self.subTest(sync=sync):
                 out = self.folder / sync[:3]
                 options = ("--sync", sync, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)

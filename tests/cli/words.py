@@ -164,7 +164,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("train", "image", "--compute", ""), ["fp32", "bf16"])
         self.assertEqual(complete("train", "image", "--compute", "=", "b"), ["bf16"])
         self.assertEqual(complete("train", "image", "--epochs", "5", "--model", "resnet1"), ["resnet110", "resnet18"])
-        self.assertEqual(complete("train", "image", "--sync", "dg"), ["dgc", "dgc-bold"])
+        self.assertEqual(complete("train", "image", "--sync", "dg"), ["dgc", "dgc-bold", "dgc-adam"])
         self.assertEqual(complete("schemes", "adpsgd-r"), ["adpsgd-random"])
         self.assertEqual(complete("bench", ""), ["codec", "train"])
         self.assertEqual(complete("train", "image", "--data", ""), [])  # the shell's files

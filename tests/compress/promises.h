@@ -12,6 +12,7 @@ typedef struct promise {
     double imbalance;    /* by how much an element of what arrived and of the residuals may miss what was given */
     const char *drops;   /* a spec with these words drops something on purpose */
     int overflows;       /* huge gradients may skip the step */
+    int directs;         /* what comes out is no mean, not even of what is not compressed */
 } promise;
 
 static const promise defaults = {.options = "", .distance = 0.15, .imbalance = 1e-4};
@@ -30,6 +31,7 @@ static const promise promises[] = {
     {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
     {.name = "e3m0", .options = "feedback=on", .distance = 0.15, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
+    {.name = "dgc-adam", .options = "", .distance = 0.15, .imbalance = 1e-4, .directs = 1},
     {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
     {.name = "sdagc-bold",
      .options = "",
@@ -38,8 +40,8 @@ static const promise promises[] = {
      .drops = "revision=age revision=density"},
 };
 
-/* Without warm-up and momentum, and with a density that comes round to every element soon. */
-#define LONG_RUN "warmup_steps=0,momentum=0,density=0.1"
+/* Without warm-up and moments, and with a density that comes round to every element soon. */
+#define LONG_RUN "warmup_steps=0,momentum=0,beta2=0,density=0.1"
 
 static inline promise promise_of(const tw_scheme_ops *ops)
 {

@@ -15,7 +15,7 @@ static const tw_tensor table[TENSORS] = {{.name = "a.weight", .dims = 2, .shape 
 /* A group that pieces are summed in, one that exchanges packets, and the same options for every scheme: those with
  * which a step's books can be kept. */
 static const int sizes[] = {3, 6};
-#define BOOKS "feedback=on,momentum=0,beta=1,decay=1,warmup_steps=0,rank=2"
+#define BOOKS "feedback=on,momentum=0,beta2=0,beta=1,decay=1,warmup_steps=0,rank=2"
 
 typedef struct group {
     loopback ranks;
@@ -94,13 +94,13 @@ static int is_of(const char *entry, const char *kind, const char *tensor)
 }
 
 /* What all ranks have in common, and so all of them change: the sums' residual, the factor to start from, and the
- * momentum of what is not compressed. */
+ * moments of what is not compressed. */
 static int is_common(const group *g, const char *entry, size_t tensor)
 {
     const char *name = table[tensor].name;
     int is_leftover = !g->ranks.scheme[0]->tensors[tensor].compressed;
     return is_of(entry, "section", name) || is_of(entry, "start", name) ||
-           (is_leftover && is_of(entry, "momentum", name));
+           (is_leftover && (is_of(entry, "momentum", name) || is_of(entry, "second_moment", name)));
 }
 
 static tw_state *save(group *g, int rank)

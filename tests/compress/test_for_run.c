@@ -25,6 +25,8 @@ static void short_runs_are_denser(void **state)
     check("sdagc", 20000, "sdagc:density=0.01,warmup_steps=400");
     check("sdagc", 63246, "sdagc:density=0.001,warmup_steps=400");
     check("dgc", UINT64_MAX, "dgc:density=0.001,warmup_steps=400");
+    check("dgc-adam", 600, "dgc-adam:density=0.04,warmup_steps=400");
+    check("dgc-adam", UINT64_MAX, "dgc-adam:density=0.04,warmup_steps=1000000000");
 }
 
 static const char *default_of(size_t scheme, const char *name)
@@ -54,7 +56,7 @@ static void the_defaults_are_of_one_length(void **state)
         assert_string_equal(text, expected);
         follow++;
     }
-    assert_int_equal(follow, 2);
+    assert_int_equal(follow, 3);
 }
 
 static void what_is_given_stays(void **state)

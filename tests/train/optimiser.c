@@ -270,6 +270,11 @@ static void what_does_not_go_together_is_refused(void **state)
     s.directed = 1;
     assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--optimizer adam: scheme dgc ");
     assert_fails(optimiser_check(&s, "sdagc"), TW_ERROR_ARGUMENT, "beside adam, --sync powersgd:rank=16, qsgd or fp8");
+    s.adapted = 1;
+    assert_fails(optimiser_check(&s, "dgc-adam"), TW_ERROR_ARGUMENT, "--optimizer adam: scheme dgc-adam ");
+    s.kind = OPTIMISER_ADAMW;
+    assert_ok(optimiser_check(&s, "dgc-adam"));
+    s.adapted = 0;
     s.kind = OPTIMISER_SGD;
     s.nesterov = 1;
     assert_ok(optimiser_check(&s, "dgc"));

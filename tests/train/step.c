@@ -199,19 +199,32 @@ static void walk_by_moments(int workers, double rate, double beta1, double beta2
     }
 }
 
+static void check_moments(int workers, int decoupled, const char *more)
+{
+    static const char common[] = "--momentum 0.5 --beta2 0.75 --lr 0.25 --weight-decay 0.125";
+    toy_run r = {0};
+    char words[400];
+    double expected[TOY_PARAMETERS];
+    snprintf(words, sizeof words, "%s %s", common, more);
+    walk_by_moments(workers, 0.25, 0.5, 0.75, decoupled ? 0 : 0.125, decoupled ? 0.125 : 0, expected);
+    run(&r, workers, words);
+    compare(words, workers, &r, expected, TOLERANCE);
+}
+
 static void adam_has_its_own_arithmetic(void **state)
 {
     (void)state;
-    static const char common[] = "--momentum 0.5 --beta2 0.75 --lr 0.25 --weight-decay 0.125 --optimizer";
-    for (int decoupled = 0; decoupled < 2; decoupled++) {
-        toy_run r = {0};
-        char words[400];
-        double expected[TOY_PARAMETERS];
-        snprintf(words, sizeof words, "%s %s", common, decoupled ? "adamw" : "adam");
-        walk_by_moments(2, 0.25, 0.5, 0.75, decoupled ? 0 : 0.125, decoupled ? 0.125 : 0, expected);
-        run(&r, 2, words);
-        compare(words, 2, &r, expected, TOLERANCE);
-    }
+    for (int decoupled = 0; decoupled < 2; decoupled++)
+        check_moments(2, decoupled, decoupled ? "--optimizer adamw" : "--optimizer adam");
+}
+
+/* The scheme has the moments, and takes their decays from the run. What it does not compress has those of the mean. */
+static void a_scheme_takes_steps_of_adam(void **state)
+{
+    (void)state;
+    check_moments(1, 1, "--optimizer adamw --sync dgc-adam:density=1,values=fp32,warmup_steps=0,momentum=0.5");
+    check_moments(2, 1, "--optimizer adamw --sync dgc-adam:dense=*,leftovers=fp32,momentum=0.5");
+    check_moments(1, 1, "--optimizer adamw --sync dgc:beta2=0.75,dense=*,leftovers=fp32,momentum=0.5");
 }
 
 /* ---- momentum: the run's, or the scheme's ------------------------------------------------------------------------ */
@@ -272,6 +285,7 @@ int main(void)
         cmocka_unit_test(every_option_means_the_same_with_every_scheme),
         cmocka_unit_test(clipping_the_mean_is_not_clipping_each),
         cmocka_unit_test(adam_has_its_own_arithmetic),
+        cmocka_unit_test(a_scheme_takes_steps_of_adam),
         cmocka_unit_test(a_scheme_has_no_momentum_that_nobody_wants),
         cmocka_unit_test(a_scheme_is_told_the_rate_of_each_step),
     };

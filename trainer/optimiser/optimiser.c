@@ -46,13 +46,19 @@ tw_status optimiser_check(const optimiser_settings *s, const char *sync)
     if (adaptive && s->nesterov)
         return tw_fail(TW_ERROR_ARGUMENT, "--nesterov is a form of SGD's momentum; leave it out with --optimizer %s",
                        optimiser_name_of(s->kind));
-    if (!s->directed) return TW_OK;
+    if (s->adapted && s->kind != OPTIMISER_ADAMW)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--optimizer %s: scheme %.*s gives Adam's direction, to which nothing but a decay of its own is "
+                       "added; write --optimizer adamw",
+                       optimiser_name_of(s->kind), scheme, sync);
+    if (!s->directed || s->adapted) return TW_OK;
     if (!adaptive) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--optimizer %s: scheme %.*s applies momentum before it sends, so what arrives is a direction "
                    "for SGD, and no gradient to take moments of; write --optimizer sgd, or, beside %s, --sync "
-                   "powersgd:rank=16, qsgd or fp8",
-                   optimiser_name_of(s->kind), scheme, sync, optimiser_name_of(s->kind));
+                   "%spowersgd:rank=16, qsgd or fp8",
+                   optimiser_name_of(s->kind), scheme, sync, optimiser_name_of(s->kind),
+                   s->kind == OPTIMISER_ADAMW ? "dgc-adam, " : "");
 }
 
 tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *tensors, size_t count, optimiser **out)

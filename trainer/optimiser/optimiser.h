@@ -19,6 +19,7 @@ typedef struct optimiser_settings {
     /* 1 when the reducer owns the momentum: what it returns is a direction to step in, already with momentum. It is
      * taken as it is, and the decay alone runs through this optimiser's buffer, the same on every replica. */
     int directed;
+    int adapted; /* and it is Adam's direction, of which the optimiser keeps no moments: AdamW alone takes it */
     optimiser_kind kind;
     float beta2;   /* Adam's, 0 .. 1, usually 0.999 */
     float epsilon; /* Adam's: what keeps its step finite where gradients vanish; 0: 1e-8 */

@@ -78,6 +78,11 @@ double scheme_number(const char *spec, const char *name)
     return NAN;
 }
 
+int scheme_adapts(const char *spec)
+{
+    return scheme_number(spec, "beta2") > 0;
+}
+
 char *scheme_with(const char *spec, const char *option, const char *value)
 {
     char *with;

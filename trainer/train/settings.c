@@ -92,8 +92,9 @@ static const option_row rows[] = {
      .help = "Let the learning rate rise to --lr over so many steps"},
     {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
      .simulated = true,
-     .help = "The optimiser. sgd goes with every scheme. adam and adamw do not go with a scheme that applies momentum "
-             "itself; with them --lr is 0.001 and --momentum 0.9 by default"},
+     .help =
+         "The optimiser. sgd goes with every scheme but dgc-adam, which is for adamw. adam and adamw do not go with "
+         "another that applies momentum itself; with them --lr is 0.001 and --momentum 0.9 by default"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999, .simulated = true,
      .help = "The momentum of sgd, unless the scheme applies its own; beta1 of adam", .binding = true},
     {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .simulated = true,

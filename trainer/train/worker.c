@@ -14,6 +14,27 @@
 /* So many skipped steps in a row mean that the run has diverged and will not come back. */
 #define SKIPPED_LIMIT 10
 
+/* A scheme that gives Adam's direction has the run's beta2 and epsilon, unless --sync speaks of them. */
+static tw_status hand_over(worker *w, const char *option, double value)
+{
+    char text[32], *before = w->spec;
+    if (scheme_sets(before, option)) return TW_OK;
+    snprintf(text, sizeof text, "%.9g", value);
+    w->spec = scheme_with(before, option, text);
+    free(before);
+    return w->spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+}
+
+static tw_status write_spec(worker *w)
+{
+    const train_settings *s = &w->settings;
+    w->spec = scheme_for_run(s->sync, w->steps);
+    if (!w->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    if (s->optimizer == OPTIMISER_SGD || !scheme_adapts(w->spec)) return TW_OK;
+    TW_TRY(hand_over(w, "beta2", s->beta2));
+    return hand_over(w, "epsilon", s->epsilon);
+}
+
 static tw_status plan_steps(worker *w)
 {
     const train_settings *s = &w->settings;
@@ -22,8 +43,7 @@ static tw_status plan_steps(worker *w)
     TW_TRY(slowdown_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->slowdown));
     /* Where neither a person, nor the task, nor the model has a wish. */
     const char *wish = s->schedule ? s->schedule : "constant";
-    w->spec = scheme_for_run(s->sync, w->steps);
-    if (!w->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    TW_TRY(write_spec(w));
     w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
     return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }
@@ -89,7 +109,7 @@ static tw_status create_local(worker *w)
     return TW_OK;
 }
 
-/* A scheme with momentum of its own leaves none to the optimiser. */
+/* A scheme with momentum of its own leaves none to the optimiser; what Adam's direction leaves is a step of SGD. */
 static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
     train_settings *s = &w->settings;
@@ -99,6 +119,7 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
                                      .nesterov = s->nesterov,
                                      .weight_decay = (float)s->weight_decay,
                                      .directed = owned > 0,
+                                     .adapted = scheme_adapts(w->spec),
                                      .kind = (optimiser_kind)s->optimizer,
                                      .beta2 = (float)s->beta2,
                                      .epsilon = (float)s->epsilon};
@@ -115,8 +136,9 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
                        s->sync, scheme, s->sync);
     if ((float)s->momentum != owned) s->momentum = owned;
     s->nesterov = nesterov;
-    resolved->momentum = owned;
-    resolved->nesterov = nesterov;
+    resolved->momentum = resolved->adapted ? 0 : owned;
+    resolved->nesterov = nesterov && !resolved->adapted;
+    if (resolved->adapted) resolved->kind = OPTIMISER_SGD;
     return TW_OK;
 }
 

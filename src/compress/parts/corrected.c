@@ -24,7 +24,13 @@ static double most_density(const tw_corrected *corrected, double density)
 static void corrected_complete(tw_sparse *sparse)
 {
     tw_corrected *corrected = (tw_corrected *)sparse;
-    tw_velocity_apply(&corrected->velocity, (float)corrected->momentum, corrected->nesterov);
+    tw_velocity *velocity = &corrected->velocity;
+    if (!corrected->second_moment) {
+        tw_velocity_apply(velocity, (float)corrected->momentum, corrected->nesterov);
+        return;
+    }
+    tw_adam_step step = tw_adam_begin(&corrected->adam, corrected->nesterov, sparse->scheme.step, 1);
+    tw_velocity_adapt(velocity, &step);
 }
 
 static tw_status create_masked(tw_corrected *corrected)
@@ -64,7 +70,11 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
     TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->state, corrected->sparse.count));
     if (corrected->masking) TW_TRY(create_masked(corrected));
     if (follows_rate) TW_TRY(create_rates(corrected));
-    return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers);
+    corrected->adam.beta1 = corrected->momentum;
+    int adapts = corrected->adam.beta2 > 0;
+    if (adapts)
+        TW_TRY(tw_allocate(corrected->sparse.count, sizeof *corrected->second_moment, &corrected->second_moment));
+    return tw_velocity_create(&corrected->velocity, &corrected->sparse.gather.leftovers, adapts);
 }
 
 void tw_corrected_destroy(tw_scheme *scheme)
@@ -73,6 +83,7 @@ void tw_corrected_destroy(tw_scheme *scheme)
     for (size_t i = 0; corrected->masked && i < scheme->count; i++) tw_free(corrected->masked[i]);
     tw_free(corrected->masked);
     tw_free(corrected->rate);
+    tw_free(corrected->second_moment);
     tw_kept_destroy(&corrected->momentum_buffer);
     tw_velocity_destroy(&corrected->velocity);
     tw_sparse_destroy(scheme);
@@ -101,16 +112,44 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
     tw_sparse *sparse = &corrected->sparse;
     float revision = revise(corrected, tensor);
     if (sparse->revision) sparse->revision[tensor] = revision;
-    return (tw_correction){.scheme = &sparse->scheme,
-                           .momentum_buffer = momentum_buffer_of(corrected, tensor),
-                           .residual = tw_sparse_kept(sparse, tensor),
-                           .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
-                           .revision_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_REVISION),
-                           .gradient = sparse->scheme.gradients[tensor],
-                           .scale = sparse->scheme.scale,
-                           .momentum = (float)corrected->momentum,
-                           .revision = revision,
-                           .nesterov = corrected->nesterov};
+    float *second_moment = corrected->second_moment ? corrected->second_moment + sparse->offset[tensor] : NULL;
+    return (tw_correction){
+        .scheme = &sparse->scheme,
+        .momentum_buffer = momentum_buffer_of(corrected, tensor),
+        .residual = tw_sparse_kept(sparse, tensor),
+        .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
+        .revision_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_REVISION),
+        .momentum_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_MOMENTUM),
+        .second_moment = second_moment,
+        .adam = tw_adam_begin(&corrected->adam, corrected->nesterov, sparse->scheme.step, sparse->scheme.size),
+        .gradient = sparse->scheme.gradients[tensor],
+        .scale = sparse->scheme.scale,
+        .momentum = (float)corrected->momentum,
+        .revision = revision,
+        .nesterov = corrected->nesterov};
+}
+
+/* Leaves zeros, as the kernels' rows do. */
+static void adapt(const tw_correction *t, size_t first, size_t n)
+{
+    for (size_t i = first; i < first + n; i++) {
+        float u = tw_kept_get(t->momentum_buffer, i);
+        float direction = tw_adam_take(&t->adam, t->scale * t->gradient[i], &u, &t->second_moment[i]);
+        tw_kept_put(t->momentum_buffer, i, u, &t->momentum_rounding);
+        tw_kept_put(t->residual, i, tw_kept_get(t->residual, i) + direction, &t->rounding);
+        t->gradient[i] = 0;
+    }
+}
+
+static size_t adapt_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
+                        size_t *done)
+{
+    const tw_correction *t = block->of;
+    size_t first = block->first + at;
+    if (done) *done = n = tw_quiet_before(t->gradient + first, n);
+    adapt(t, first, n);
+    if (moments) tw_kernels_best()->moments->add(moments, t->residual.fp32 + first, n);
+    return tw_kept_look(t->residual, first, n, block->threshold, block->index + listed, block->value + listed);
 }
 
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
@@ -119,6 +158,7 @@ size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, 
     const tw_correction *t = block->of;
     const tw_kernels *kernels = tw_kernels_best();
     size_t first = block->first + at;
+    if (t->second_moment) return adapt_row(block, moments, at, n, listed, done);
     tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
     float *g = t->gradient + first, *value = block->value + listed;
     uint32_t *index = block->index + listed;
@@ -152,13 +192,23 @@ static size_t corrected_pass(void *context, size_t first, size_t n, float thresh
     return tw_correction_pass(&block, n, update_row);
 }
 
+/* What enters the residual, of which nothing is noted. */
+static float corrected_direction(const tw_correction *t, size_t i)
+{
+    float g = t->scale * t->gradient[i], u = tw_kept_get(t->momentum_buffer, i);
+    if (t->second_moment) {
+        float squares = t->second_moment[i];
+        return tw_adam_take(&t->adam, g, &u, &squares);
+    }
+    u = t->momentum * u + g;
+    return t->nesterov ? t->momentum * u + g : u;
+}
+
 static void corrected_peek(void *context, size_t first, size_t n, float *dst)
 {
     const tw_correction *t = context;
-    for (size_t i = first; i < first + n; i++) {
-        float g = t->scale * t->gradient[i], u = t->momentum * tw_kept_get(t->momentum_buffer, i) + g;
-        *dst++ = t->revision * tw_kept_get(t->residual, i) + (t->nesterov ? t->momentum * u + g : u);
-    }
+    for (size_t i = first; i < first + n; i++)
+        *dst++ = t->revision * tw_kept_get(t->residual, i) + corrected_direction(t, i);
 }
 
 static size_t corrected_look(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
@@ -254,6 +304,9 @@ tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)
     tw_corrected *corrected = (tw_corrected *)scheme;
     TW_TRY(tw_sparse_walk(scheme, walk));
     TW_TRY(tw_sparse_walk_like(&corrected->sparse, walk, "momentum", corrected->momentum_buffer));
+    if (corrected->second_moment)
+        TW_TRY(tw_sparse_walk_like(&corrected->sparse, walk, "second_moment",
+                                   (tw_kept){.fp32 = corrected->second_moment}));
     if (corrected->rate) TW_TRY(walk_rates(corrected, walk));
     return tw_velocity_walk(&corrected->velocity, walk);
 }

@@ -4,10 +4,12 @@
  *     u = m*u + g;  v += u          momentum correction (with nesterov: v += m*u + g)
  * v is the residual, of which something is sent; with masking, u is forgotten there. The optimiser takes plain steps on
  * the sum. Tensors that are not compressed are reduced exactly and go through momentum afterwards, alike on every rank.
+ * With beta2 it is Adam's direction (adam.h) that enters v, in the place of u. The optimiser then only decays weights.
  * During warm-up the density falls by fours from warmup_density. */
 #ifndef TW_CORRECTED_H
 #define TW_CORRECTED_H
 
+#include "adam.h"
 #include "sound.h"
 #include "sparse.h"
 #include "warmup.h"
@@ -22,6 +24,8 @@ typedef struct tw_corrected {
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
     tw_kept momentum_buffer; /* u, laid out as v */
+    tw_adam adam;            /* unless its beta2 is 0 */
+    float *second_moment;    /* Adam's, laid out as v; NULL: v takes momentum */
     float **masked;          /* u where it was zeroed in this step, one list a tensor, as its support */
     tw_velocity velocity;    /* momentum of the tensors that are not compressed */
 } tw_corrected;
@@ -32,6 +36,11 @@ typedef struct tw_corrected {
 #define TW_OPTION_NESTEROV                                                                                             \
     TW_OPTION("nesterov", TW_OPTION_SWITCH, offsetof(tw_corrected, nesterov), "off", 0, 0, NULL,                       \
               "Nesterov's form of it")
+#define TW_OPTIONS_ADAM                                                                                                \
+    TW_OPTION("beta2", TW_OPTION_REAL, offsetof(tw_corrected, adam.beta2), "0", 0, 0.999999, NULL,                     \
+              "Adam's memory of squares, with momentum for its beta1; 0: momentum SGD"),                               \
+        TW_OPTION("epsilon", TW_OPTION_REAL, offsetof(tw_corrected, adam.epsilon), "1e-8", 1e-30, 1, NULL,             \
+                  "what Adam adds to the root of the squares")
 #define TW_OPTION_MASKING(initially)                                                                                   \
     TW_OPTION("masking", TW_OPTION_SWITCH, offsetof(tw_corrected, masking), initially, 0, 0, NULL,                     \
               "forget the momentum of what was just sent")
@@ -61,7 +70,9 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
 typedef struct tw_correction {
     tw_scheme *scheme;
     tw_kept momentum_buffer, residual;
-    tw_noise rounding, revision_rounding;
+    tw_noise rounding, revision_rounding, momentum_rounding;
+    float *second_moment; /* NULL: none */
+    tw_adam_step adam;
     float *gradient;
     float scale, momentum;
     float revision; /* the residual's factor before anything is added; 1 unless it follows the rate and that changed */
@@ -79,7 +90,7 @@ typedef struct tw_correction_block {
     float *value;
 } tw_correction_block;
 /* The row of the kernels that does it from element `at` of the block on; the moments of the new residual are added
- * unless they are NULL. */
+ * unless they are NULL. With Adam it is no kernel: a root and a division take as long as the memory. */
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
                          size_t *done);
 /* Brings n elements of the residual to the rate of this step, and lets the gradient enter by a row of one's own, whose
@@ -95,7 +106,8 @@ tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, and what was masked into the momentum. */
 void tw_corrected_revert(tw_scheme *scheme);
 /* The residual as "residual/NAME", the rate it was collected under as "rate/NAME", one of its own that was told as
- * "told/NAME", u and the velocity as "momentum/NAME", and what the leftovers remember. */
+ * "told/NAME", u and the velocity as "momentum/NAME", Adam's squares as "second_moment/NAME", and what the leftovers
+ * remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
 double tw_corrected_clip(const tw_scheme *scheme);

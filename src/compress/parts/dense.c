@@ -315,47 +315,85 @@ tw_status tw_dense_walk(tw_dense *dense, tw_walk *walk)
 
 /* ---- velocity ---------------------------------------------------------------------------------------------------- */
 
-tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense)
+static size_t velocity_bytes(const tw_velocity *velocity)
+{
+    return velocity->dense->count * sizeof(float);
+}
+
+tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense, int adapts)
 {
     velocity->dense = dense;
     dense->tells = 1;
     TW_TRY(tw_allocate(dense->count, sizeof(float), &velocity->now));
-    return tw_allocate(dense->count, sizeof(float), &velocity->before);
+    TW_TRY(tw_allocate(dense->count, sizeof(float), &velocity->before));
+    if (!adapts) return TW_OK;
+    TW_TRY(tw_allocate(dense->count, sizeof(float), &velocity->squares_now));
+    return tw_allocate(dense->count, sizeof(float), &velocity->squares_before);
 }
 
 void tw_velocity_destroy(tw_velocity *velocity)
 {
     tw_free(velocity->now);
     tw_free(velocity->before);
+    tw_free(velocity->squares_now);
+    tw_free(velocity->squares_before);
 }
 
 void tw_velocity_mark(tw_velocity *velocity)
 {
-    memcpy(velocity->before, velocity->now, velocity->dense->count * sizeof *velocity->now);
+    memcpy(velocity->before, velocity->now, velocity_bytes(velocity));
+    if (velocity->squares_now) memcpy(velocity->squares_before, velocity->squares_now, velocity_bytes(velocity));
 }
 
-void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov)
+typedef struct velocity_rule {
+    float momentum;
+    int nesterov;
+    const tw_adam_step *adam; /* in the place of these; NULL: none */
+} velocity_rule;
+
+static void velocity_advance(const tw_velocity *velocity, const velocity_rule *rule, size_t at, float *gradient,
+                             size_t n)
+{
+    float *now = velocity->now + at;
+    if (!rule->adam) tw_kernels_best()->velocity(now, gradient, n, rule->momentum, rule->nesterov);
+    for (size_t i = 0; rule->adam && i < n; i++)
+        gradient[i] = tw_adam_take(rule->adam, gradient[i], &now[i], &velocity->squares_now[at + i]);
+}
+
+static void velocity_step(const tw_velocity *velocity, const velocity_rule *rule)
 {
     const tw_scheme *scheme = velocity->dense->scheme;
-    float *now = velocity->now;
-    for (size_t i = 0; i < scheme->count; i++) {
+    for (size_t i = 0, at = 0; i < scheme->count; i++) {
         size_t count = scheme->tensors[i].count;
         if (!takes(velocity->dense, i)) continue;
         if (tw_dense_is_nobodys(velocity->dense, i))
             memset(scheme->gradients[i], 0, count * sizeof(float));
         else
-            tw_kernels_best()->velocity(now, scheme->gradients[i], count, momentum, nesterov);
-        now += count;
+            velocity_advance(velocity, rule, at, scheme->gradients[i], count);
+        at += count;
     }
+}
+
+void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov)
+{
+    velocity_step(velocity, &(velocity_rule){.momentum = momentum, .nesterov = nesterov});
+}
+
+void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step)
+{
+    velocity_step(velocity, &(velocity_rule){.adam = step});
 }
 
 void tw_velocity_revert(tw_velocity *velocity)
 {
-    memcpy(velocity->now, velocity->before, velocity->dense->count * sizeof *velocity->now);
+    memcpy(velocity->now, velocity->before, velocity_bytes(velocity));
+    if (velocity->squares_now) memcpy(velocity->squares_now, velocity->squares_before, velocity_bytes(velocity));
 }
 
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk)
 {
-    tw_remembered like = {.what = "momentum", .kind = TW_STATE_SAME};
-    return walk_array(velocity->dense, walk, &like, velocity->now);
+    tw_remembered momentum = {.what = "momentum", .kind = TW_STATE_SAME};
+    tw_remembered squares = {.what = "second_moment", .kind = TW_STATE_SAME};
+    TW_TRY(walk_array(velocity->dense, walk, &momentum, velocity->now));
+    return velocity->squares_now ? walk_array(velocity->dense, walk, &squares, velocity->squares_now) : TW_OK;
 }

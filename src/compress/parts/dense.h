@@ -2,6 +2,7 @@
 #ifndef TW_DENSE_H
 #define TW_DENSE_H
 
+#include "adam.h"
 #include "scheme.h"
 
 /* Which tensors of the scheme's message, and how they travel. */
@@ -63,20 +64,23 @@ void tw_dense_get(tw_dtype dtype, const void *values, size_t at, float *dst, siz
 float tw_dense_largest_share(tw_dtype dtype, int size);
 
 /* Momentum for tensors that were reduced, the same on every rank: velocity = m*velocity + g, and the step goes along
- * it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). */
+ * it, or with nesterov along g + m*velocity (Sutskever et al. 2013 as most frameworks have it). One that adapts steps
+ * along Adam's direction instead. */
 typedef struct tw_velocity {
     tw_dense *dense;
-    float *now, *before;
+    float *now, *before;                 /* Adam's m */
+    float *squares_now, *squares_before; /* Adam's v; NULL: it does not adapt */
 } tw_velocity;
 
-tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense);
+tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense, int adapts);
 void tw_velocity_destroy(tw_velocity *velocity);
 /* Remembers the velocity as it is: what revert returns to. */
 void tw_velocity_mark(tw_velocity *velocity);
 /* Turns the sums in the gradients into steps; where a tensor is absent on every rank, nothing moves. */
 void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
+void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step);
 void tw_velocity_revert(tw_velocity *velocity);
-/* The velocity, as "momentum/NAME". */
+/* The velocity, as "momentum/NAME", and Adam's squares as "second_moment/NAME". */
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk);
 
 #endif

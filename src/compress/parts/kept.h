@@ -34,6 +34,7 @@ void tw_kept_copy(tw_kept dst, tw_kept src, size_t count);
  * within a step have the same; of an fp32 scheme it is not asked for. */
 typedef enum tw_rounding_use {
     TW_ROUNDING_UPDATE,
+    TW_ROUNDING_MOMENTUM,
     TW_ROUNDING_REVISION,
     TW_ROUNDING_SENT,
     TW_ROUNDING_DROPPED,

@@ -107,15 +107,16 @@ tw_status tw_walk_floats(tw_walk *walk, const char *what, const tw_scheme_tensor
 
 struct tw_scheme_ops {
     const char *name, *summary;
-    int every_tensor;     /* leaves none as it is, whatever its size and shape */
-    int one_pass;         /* its only pass over a compressed tensor's gradient takes in what is sound
+    int every_tensor;         /* leaves none as it is, whatever its size and shape */
+    int one_pass;             /* its only pass over a compressed tensor's gradient takes in what is sound
                              (sound.h); a sparse scheme's leaves zeros behind */
-    int follows_run;      /* density and warm-up follow from the run's length, where that is told (tw_spec_for_run) */
-    unsigned floor_bytes; /* an element's worth of memory traffic that no implementation of it can avoid */
-    size_t struct_size;   /* of the scheme's struct, which begins with a tw_scheme */
+    unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
+    size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */
     size_t option_count;
     const tw_preset *preset; /* (optional) its defaults, where they are not the options' own */
+    /* (optional) Density and warm-up for a run of that length, where it is told (tw_spec_for_run). */
+    void (*of_run)(uint64_t steps, double *density, int64_t *warmup_steps);
     /* (optional) Whether the options fit the table of which the scheme will be given a message; only they are set. */
     tw_status (*check)(const tw_scheme *scheme, const tw_tensor *tensors, size_t count);
     /* All members of the head are set. Allocates what the scheme needs; what it has allocated when it fails is freed

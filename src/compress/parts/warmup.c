@@ -40,3 +40,10 @@ void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
     *density = fmin(fmax(part * part, LEAST_DENSITY), MOST_DENSITY);
     *warmup_steps = steps / 20 < (uint64_t)LONGEST ? (int64_t)(steps / 20) : LONGEST;
 }
+
+void tw_warmup_of_adam(uint64_t steps, double *density, int64_t *warmup_steps)
+{
+    const double LONGEST = 1e9; /* that the option takes */
+    *density = 0.04;
+    *warmup_steps = (int64_t)fmin((double)steps * 2 / 3, LONGEST);
+}

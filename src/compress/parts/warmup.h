@@ -36,5 +36,8 @@ double tw_warmup_most(const tw_warmup *warmup, double density);
  * The warm-up is a twentieth of the run, and no longer than 400 steps. Both rules were found by measurement
  * (docs/schemes.md). */
 void tw_warmup_of_run(uint64_t steps, double *density, int64_t *warmup_steps);
+/* Behind Adam: 0.04, to which the density falls during two thirds of the run, as the learning rate does. For as
+ * many bytes in all that was better than one density (docs/schemes.md). */
+void tw_warmup_of_adam(uint64_t steps, double *density, int64_t *warmup_steps);
 
 #endif

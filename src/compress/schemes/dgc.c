@@ -8,9 +8,13 @@
  * exactly and go through momentum afterwards, alike on every rank. Local clipping is at clip * N^-1/2, because g
  * carries the 1/N (section 3.3 and appendix C). During warm-up the density falls by fours from warmup_density.
  *
+ * With beta2 what is sent is a part of Adam's direction (adam.h): what is not in the paper.
+ *
  * revision=rate is not the paper's: what was held back is sent as if under the learning rate it was computed with
  * (corrected.h). */
 #include "corrected.h"
+
+#include "error.h"
 
 typedef struct dgc {
     tw_corrected corrected;
@@ -25,6 +29,7 @@ static const tw_option options[] = {
     {"revision", TW_OPTION_CHOICE, offsetof(dgc, revision), "off", 0, 0, "off|rate",
      "rate: the residual is scaled as the learning rate changes, so that each gradient counts at its own"},
     TW_OPTIONS_CORRECTED("correction", "on"),
+    TW_OPTIONS_ADAM,
 };
 
 static void dgc_take(tw_sparse *sparse, size_t tensor)
@@ -38,11 +43,15 @@ static void dgc_take(tw_sparse *sparse, size_t tensor)
 
 static tw_status dgc_create(tw_scheme *scheme)
 {
-    return tw_corrected_create(scheme, 1, ((const dgc *)scheme)->revision == REVISION_RATE, dgc_take);
+    const dgc *self = (const dgc *)scheme;
+    double beta2 = self->corrected.adam.beta2;
+    if (beta2 > 0 && self->corrected.momentum == 0) /* whoever asks for the momentum would think that there is none */
+        return tw_fail(TW_ERROR_SPEC, "beta2=%g with momentum=0, which is Adam's beta1 and has to be above 0", beta2);
+    return tw_corrected_create(scheme, 1, self->revision == REVISION_RATE, dgc_take);
 }
 
-#define DGC                                                                                                            \
-    .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(dgc), .options = options,                                  \
+#define DGC(bytes)                                                                                                     \
+    .one_pass = 1, .floor_bytes = (bytes), .struct_size = sizeof(dgc), .options = options,                             \
     .option_count = sizeof options / sizeof *options, .create = dgc_create, .next = tw_corrected_next,                 \
     .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
     .clip = tw_corrected_clip, .plan = tw_sparse_plan, .destroy = tw_corrected_destroy
@@ -50,13 +59,25 @@ static tw_status dgc_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",
     .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
-    .follows_run = 1,
-    DGC,
+    .of_run = tw_warmup_of_run,
+    DGC(20),
 };
 
 const tw_scheme_ops tw_scheme_dgc_bold = {
     .name = "dgc-bold",
     .summary = "the same with one bit a value of a thousandth of everything: the smallest message, for long runs",
     .preset = tw_corrected_bold,
-    DGC,
+    DGC(20),
+};
+
+static const tw_preset adam[] = {
+    {"beta2", "0.999"}, {"density", "0.04"},   {"warmup_density", "0.3"}, {"warmup_steps", "6666"},
+    {"values", "lm2"},  {"min_elements", "1"}, {"min_dims", "1"},         {NULL}};
+
+const tw_scheme_ops tw_scheme_dgc_adam = {
+    .name = "dgc-adam",
+    .summary = "the same for Adam: each worker's own direction of Adam is compressed, and not its gradient",
+    .preset = adam,
+    .of_run = tw_warmup_of_adam,
+    DGC(28),
 };

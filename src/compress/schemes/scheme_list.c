@@ -14,6 +14,7 @@
 
 #define EXPERIMENTAL(X)                                                                                                \
     X(dgc_bold)                                                                                                        \
+    X(dgc_adam)                                                                                                        \
     X(sdagc)                                                                                                           \
     X(sdagc_bold)                                                                                                      \
     X(scalecom)                                                                                                        \

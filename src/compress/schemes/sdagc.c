@@ -331,7 +331,7 @@ static void sdagc_destroy(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",
     .summary = "a threshold from each layer's standard deviation, with momentum compensation (reconstruction)",
-    .follows_run = 1,
+    .of_run = tw_warmup_of_run,
     SDAGC,
 };
 
