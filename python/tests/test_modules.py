@@ -229,6 +229,51 @@ def two_optimisers(rank, size, when, momentum, option):
     return float((ends[0] - ends[1]).abs().max()), float((ends[0] - start).abs().max()), applied
 
 
+def adam_in_the_place_of_torchs(rank, size):
+    """AdamW over a dense exchange, and thinwire's over a scheme that has its moments and compresses nothing, which is told
+    of it or finds it; and thinwire's own steps."""
+    import models
+    import thinwire.torch
+    model, ends = models.small().eval(), []
+    more = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
+    for kind, spec, told in ((torch.optim.AdamW, "allreduce", True), (thinwire.torch.AdamW, "allreduce", True),
+                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32", True),
+                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32,momentum=0.8,beta2=0.95,epsilon=1e-6", False)):
+        if not told and not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
+            continue
+        copied = copy.deepcopy(model)
+        optimiser = kind(copied.parameters(), **more)
+        ddp = models.wrapped(copied)
+        compressor = thinwire.torch.attach(ddp, spec, banner=False, timeout=ranks.SECONDS, optimizer=optimiser if told else None)
+        models.train(ddp, optimiser, rank, range(5))
+        ends.append(torch.cat([p.detach().reshape(-1) for p in ddp.parameters()]))
+        compressor.close()
+    return [float((ends[0] - end).abs().max()) for end in ends[1:]]
+
+
+def adams_refused(rank, size):
+    import models
+    import thinwire.torch
+    model, texts = models.small(), []
+    ddp, parameters = models.wrapped(model), list(model.parameters())
+
+    def attached(optimiser, spec="dgc-adam"):
+        try:
+            thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS).close()
+            texts.append("")
+        except thinwire.torch.Error as error:
+            texts.append(str(error))
+
+    attached(torch.optim.AdamW(parameters))
+    attached(thinwire.torch.SGD(parameters, 0.1, momentum=0.9))
+    attached(thinwire.torch.AdamW(parameters, amsgrad=True))
+    attached(thinwire.torch.AdamW(parameters, betas=(0.9, 0.99)), "dgc-adam:beta2=0.999")
+    attached(thinwire.torch.AdamW([{"params": parameters[:1]}, {"params": parameters[1:], "eps": 1e-4}]))
+    attached(thinwire.torch.AdamW(parameters), "dgc")
+    attached(torch.optim.SGD(parameters, 0.1))
+    return texts
+
+
 def as_torchs(rank, size):
     """thinwire's SGD beside a scheme without momentum, or alone, is torch's, Nesterov's form included."""
     import models
@@ -329,6 +374,18 @@ class ModulesTest(unittest.TestCase):
                     self.assertLess(difference, 1e-5)
                     self.assertGreater(moved, 1e-2)
                     self.assertAlmostEqual(applied[0], made[1], places=6)
+
+    def test_moments_in_the_scheme_are_moments_in_the_optimiser(self):
+        for differences in ranks.on_ranks(2, adam_in_the_place_of_torchs):
+            self.assertLess(max(differences), 1e-5)
+
+    def test_moments_are_not_taken_twice(self):
+        parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",
+                 "beta2=0.99, and dgc-adam beta2=0.999", "give all groups the same", "take dgc-adam, powersgd:rank=16", ""]
+        for texts in ranks.on_ranks(2, adams_refused):
+            for text, part in zip(texts, parts, strict=True):
+                self.assertIn(part, text)
+            self.assertEqual(texts[-1], "")
 
     def test_what_sgd_does_not_take_is_refused_in_a_sentence(self):
         parts = ["no dampening", "no foreach", "momentum=-1", "lr='fast'", "nesterov=True", "compressor=3",

@@ -14,8 +14,8 @@ def name_of(spec: str) -> str:
 
 
 def for_run(spec: str, steps: int) -> str:
-    """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc and sdagc,
-    they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 10,000."""
+    """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc, dgc-adam
+    and sdagc, they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 10,000."""
     name_of(spec)
     if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 64:
         raise Error(f"steps={steps!r}: want how many steps the optimiser takes in the run, a whole number above 0")
@@ -64,6 +64,16 @@ def with_option(spec: str, option: str, value: str) -> str:
     if option not in defaults_of(scheme):
         return spec
     return f"{scheme}:" + ",".join(f"{name}={what}" for name, what in {**options_of(spec), option: value}.items())
+
+
+def number_of(spec: str, option: str) -> float:
+    """What an option comes to, 0 where the scheme has none of that name."""
+    return float({**defaults_of(name_of(spec)), **options_of(spec)}.get(option, "0"))
+
+
+def adapts(spec: str) -> bool:
+    """Whether what arrives is Adam's direction, of which no optimiser must take moments again."""
+    return number_of(spec, "beta2") > 0
 
 
 def minds_rates(spec: str) -> bool:

@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 from ..errors import Error, NonFinite, PeerError, SpecError
 from ..tcp import Tcp
+from .adamw import AdamW
 from .compressor import Compressor
 from .ddp import attach
 from .exchange import Exchange
@@ -25,5 +26,5 @@ from .gossip import GossipDataParallel
 from .outer import OuterLoop
 from .sgd import SGD
 
-__all__ = ["Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "OuterLoop", "PeerError", "SGD",
+__all__ = ["AdamW", "Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "OuterLoop", "PeerError", "SGD",
            "ShardCompressor", "SpecError", "Tcp", "attach", "attach_fsdp2"]

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from ..errors import Error
-from ..spec import defaults_of, minds_rates, name_of, options_of, with_option
+from ..spec import adapts, defaults_of, minds_rates, name_of, number_of, options_of, with_option
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> str:
@@ -34,8 +34,14 @@ def innermost(optimiser: Any) -> Any:
 
 
 def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> str:
-    """The spec with the momentum of a thinwire.torch.SGD, where the scheme has one by default and the spec says none."""
-    own = getattr(innermost(optimiser), "own_momentum", None)
+    """The spec with the momentum of a thinwire.torch.SGD, where the scheme has one by default and the spec says none; or
+    with the moments of a thinwire.torch.AdamW, of which it says nothing."""
+    inner = innermost(optimiser)
+    if adapts(spec) and hasattr(inner, "own_moments"):
+        for name, value in inner.own_moments().items():
+            spec = spec if name in options_of(spec) else with_option(spec, name, f"{value:.17g}")
+        return spec
+    own = getattr(inner, "own_momentum", None)
     momentum, nesterov = own() if own else (0.0, False)
     if not momentum or "momentum" in options_of(spec) or not float(defaults_of(name_of(spec)).get("momentum", 0)):
         return spec
@@ -46,13 +52,20 @@ def settle_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momen
     """A scheme that corrects momentum gives a direction, and no gradient to take moments of: thinwire.torch.SGD leaves its
     momentum to the scheme, and others that have any are refused."""
     inner = innermost(optimiser)
-    if hasattr(inner, "leave_momentum_to"):
+    if adapts(spec) and hasattr(inner, "leave_moments_to"):
+        inner.leave_moments_to(name_of(spec), {name: number_of(spec, name) for name in ("momentum", "beta2", "epsilon")})
+        return
+    if hasattr(inner, "leave_momentum_to") and not adapts(spec):
         inner.leave_momentum_to(name_of(spec), momentum, nesterov)
         return
     if inner is None or not momentum or not momentum_of(inner):
         return
     scheme, name = name_of(spec), type(inner).__name__
-    instead = (f"with {name} take powersgd:rank=16, qsgd or fp8" if "betas" in inner.param_groups[0] else
+    if adapts(spec):
+        raise Error(f"{scheme} divides by Adam's moments before it sends, and {name} has {momentum_of(inner)}: write "
+                    f"thinwire.torch.AdamW in place of {name}, which leaves the moments to {scheme}")
+    for_adam = "dgc-adam, " if hasattr(inner, "leave_moments_to") else ""
+    instead = (f"with {name} take {for_adam}powersgd:rank=16, qsgd or fp8" if "betas" in inner.param_groups[0] else
                f"write thinwire.torch.SGD in place of {name}, which leaves it to {scheme}, or give {name} momentum=0")
     raise Error(f"{scheme} applies momentum={momentum:g} before it sends, and {name} has {momentum_of(inner)}: it would be "
                 f"applied twice; {instead}")

@@ -1,0 +1,66 @@
+"""AdamW that leaves its moments to a scheme which divides by them before it sends."""
+
+from typing import Any, Dict
+
+import torch
+
+from ..errors import Error
+
+
+def torchs_step() -> Any:
+    """As it is written: torch has it tell the hooks of a step, once for each class, and they are told of this one's."""
+    step = torch.optim.AdamW.step
+    return step.__wrapped__ if getattr(step, "hooked", False) else step  # type: ignore[attr-defined]
+
+
+class AdamW(torch.optim.AdamW):
+    """torch.optim.AdamW, in whose place it stands, for any scheme:
+
+        optimizer = thinwire.torch.AdamW(model.parameters(), 3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+        thinwire.torch.attach(ddp, "dgc-adam", optimizer=optimizer)
+
+    Where the scheme gives Adam's direction in the place of a gradient, as dgc-adam does, it has the betas and the epsilon of
+    this optimiser, of which the rate and the weight decay are left. With any other scheme it is torch.optim.AdamW."""
+
+    _scheme = ""  # the one that has the moments
+
+    @property
+    def takes_directions(self) -> bool:
+        """Whether gradients come as Adam's direction."""
+        return bool(self._scheme)
+
+    def own_moments(self) -> Dict[str, float]:
+        """What it was made with, the same for all groups of parameters, as a spec says it."""
+        of_groups = {(*map(float, group["betas"]), float(group["eps"])) for group in self.param_groups}
+        if len(of_groups) > 1:
+            raise Error(f"the groups of this AdamW have the betas and eps {sorted(of_groups)}, and a scheme that has the moments "
+                        "has one for all: give all groups the same")
+        return dict(zip(("momentum", "beta2", "epsilon"), of_groups.pop()))
+
+    def leave_moments_to(self, scheme: str, applied: Dict[str, float]) -> None:
+        """`applied` is what the scheme has in the place of `own_moments`."""
+        for word in ("amsgrad", "maximize"):
+            if any(group.get(word) for group in self.param_groups):
+                raise Error(f"this AdamW has {word}=True, and {scheme} has no such form: want {word}=False")
+        for name, own in self.own_moments().items():
+            if abs(own - applied[name]) > 1e-6 * own:
+                raise Error(f"this AdamW has {name}={own:g}, and {scheme} {name}={applied[name]:g}: give both the same; "
+                            "attach(..., optimizer=optimizer) does, where the spec says none")
+        self._scheme = scheme
+
+    def step(self, closure: Any = None) -> Any:
+        if not self.takes_directions:
+            return torchs_step()(self, closure)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._follow()
+        return loss
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(parameter.grad, alpha=-group["lr"])
