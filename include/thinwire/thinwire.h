@@ -1,11 +1,11 @@
 /* thinwire.h - train deep networks over thin wires.
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
- * possible. This header is what most programs need, and what stays as it is (docs/abi.md).
- * thinwire_mpi.h, thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
- * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody waiting,
- * thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h let others
- * add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
+ * possible. This header is what most programs need, and what stays as it is (docs/abi.md). thinwire_mpi.h,
+ * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
+ * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
+ * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *

@@ -67,9 +67,10 @@ TW_API int tw_outer_is_due(const tw_outer *outer);
  * 1e9; with a delay or eager=on TW_ERROR_UNSUPPORTED unless 0 or 1, as parts are sent before weights are known. */
 TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
 
-/* Where the inner optimiser's moments are, one array a tensor: for specs with first_moment=N or second_moment=N, whose
- * rounds make them the ranks' mean. NULL where the optimiser has none. Before begin (else TW_ERROR_ORDER), which fails if
- * the spec asks for what was not shown; the arrays stay there until finish. They are the caller's to save. */
+/* Where the inner optimiser's moments are, one array a tensor: for specs with first_moment=N or second_moment=N,
+ * whose rounds make them the ranks' mean. NULL where the optimiser has none. Before begin (else TW_ERROR_ORDER),
+ * which fails if the spec asks for what was not shown; the arrays stay there until finish. They are the caller's to
+ * save. */
 TW_API tw_status tw_outer_show_moments(tw_outer *outer, float *const *first, float *const *second);
 
 /* Copies theta out: the same bits on every rank. At any time after begin, by one rank alone, too. */

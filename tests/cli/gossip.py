@@ -15,8 +15,9 @@ class GossipTest(CommandLineTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        listed = subprocess.run([PROGRAM, "schemes"], capture_output=True, text=True, check=True).stdout.split("\n\n")[1]
-        cls.schemes = [line.split()[0] for line in listed.splitlines()[1:]]
+        listed = subprocess.run([PROGRAM, "schemes"], capture_output=True, text=True, check=True).stdout.split("\n\n")
+        weights, = [group for group in listed if group.startswith("Workers exchange weights")]
+        cls.schemes = [line.split()[0] for line in weights.splitlines()[1:]]
 
     def check_summary(self, summary, workers, steps):
         self.assertEqual((summary["workers"], summary["steps"], summary["steps_skipped"]), (workers, steps, 0))

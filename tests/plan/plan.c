@@ -48,7 +48,8 @@ static double dense_seconds(const layout *t, double rate, double latency)
     return 2 * (WORKERS - 1) * part / rate + latency;
 }
 
-/* A step's pass is short beside the exchange, so little overlaps but what streaming lets travel while it takes a step. */
+/* A step's pass is short beside the exchange, so little overlaps but what streaming lets travel while it takes a
+ * step. */
 static void test_closed_forms(void **state)
 {
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};

@@ -682,7 +682,8 @@ static void test_moments_become_the_mean_in_rounds_of_their_own(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_moments(&cases[i]);
 }
 
-/* One rank's first moment is not finite in its last step before a mean: it stays where it is, and the second goes on. */
+/* One rank's first moment is not finite in its last step before a mean: it stays where it is, and the second goes
+ * on. */
 static void spoil_a_moment(actor *self, int step)
 {
     wander_with_moments(self, step);
@@ -718,7 +719,7 @@ static void test_moments_that_nobody_shows(void **state)
     free(all.actors);
 }
 
-/* ---- means over those that sent ------------------------------------------------------------------------------------ */
+/* ---- means over those that sent --------------------------------------------------------------------------------*/
 
 /* Elements that one rank sends move as it says, whatever the other weighs; and where all is sent, the mean over the
  * senders is the mean over those that gave something. */

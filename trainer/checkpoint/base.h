@@ -1,5 +1,5 @@
-/* base.h - the weights that adapters are trained beside. They do not change, so that checkpoints do not hold them: these
- * say in which file they are, and which checksum they have. */
+/* base.h - the weights that adapters are trained beside. They do not change, so that checkpoints do not hold them:
+ * these say in which file they are, and which checksum they have. */
 #ifndef TRAINER_BASE_H
 #define TRAINER_BASE_H
 

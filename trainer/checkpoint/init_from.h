@@ -8,10 +8,10 @@
  * where the task takes its sizes. The same refusals as below, as far as they can be known. */
 tw_status init_from_shape(options *set, const train_settings *settings);
 
-/* Takes weights and running statistics out of settings.init_from, which a learner with a base needs; nothing else of that
- * run. Where the last layer has another shape, as with other classes, it stays as it was made, and one line says so.
- * Whatever else differs is TW_ERROR_STATE with the tensor's name. A collective; rank 0 alone reads, and whoever begins
- * with its parameters afterwards has them. */
+/* Takes weights and running statistics out of settings.init_from, which a learner with a base needs; nothing else of
+ * that run. Where the last layer has another shape, as with other classes, it stays as it was made, and one line
+ * says so. Whatever else differs is TW_ERROR_STATE with the tensor's name. A collective; rank 0 alone reads, and
+ * whoever begins with its parameters afterwards has them. */
 tw_status init_from_take(worker *w);
 
 #endif

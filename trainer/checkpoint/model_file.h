@@ -15,10 +15,9 @@ typedef struct model_choice {
     bool quiet;        /* not told which one it is, where the best is not the last */
 } model_choice;
 
-/* Has `read` read the model.safetensors of a checkpoint, of the one in a run's folder that is meant (NULL: the last),
- * or of that path itself, which may also be a folder of
- * transformers. Adapters are merged into the weights that they belong to. The text of its failure gets the file's name put
- * before it. */
+/* Has `read` read the model.safetensors of a checkpoint, of the one in a run's folder that is meant (NULL: the
+ * last), or of that path itself, which may also be a folder of transformers. Adapters are merged into the weights
+ * that they belong to. The text of its failure gets the file's name put before it. */
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader);
 /* The same of what the file itself holds: adapters alone. */

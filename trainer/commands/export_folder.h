@@ -14,7 +14,8 @@ tw_status export_tensors(const trained *t, tw_state *state);
  * --loader says, must be NULL: transformers has its own. */
 tw_status export_folder(const trained *t, const char *loader, const char *path);
 
-/* Makes the folder for option --`whose`. It is new: nothing of anybody's is lost, and no file of another network stays. */
+/* Makes the folder for option --`whose`. It is new: nothing of anybody's is lost, and no file of another network
+ * stays. */
 tw_status export_make_folder(const char *path, const char *whose);
 
 #endif

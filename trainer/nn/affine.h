@@ -34,8 +34,8 @@ tw_status nn_affine_declare_plain(const nn_affine_options *options, nn_table *ta
 
 /* y (rows, outputs) of x (rows, inputs). */
 tw_status nn_affine_forward(const nn_affine *a, const float *values, size_t rows, const float *x, float *y);
-/* Writes, and does not add, the gradients of weight and bias into the flat array, unless that is NULL: they do not learn.
- * Those of adapters are written where these are. */
+/* Writes, and does not add, the gradients of weight and bias into the flat array, unless that is NULL: they do not
+ * learn. Those of adapters are written where these are. */
 tw_status nn_affine_backward_parameters(const nn_affine *a, size_t rows, const float *x, const float *y_gradient,
                                         float *gradients);
 tw_status nn_affine_backward_source(const nn_affine *a, const float *values, size_t rows, const float *y_gradient,

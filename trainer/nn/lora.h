@@ -47,7 +47,8 @@ typedef struct nn_lora_pairs {
     nn_lora_pair pairs[NN_LORA_PAIRS];
 } nn_lora_pairs;
 
-/* Declares "<matrix>.lora_A.weight" and "<matrix>.lora_B.weight" where the matrix is among the targets; all: or NULL. */
+/* Declares "<matrix>.lora_A.weight" and "<matrix>.lora_B.weight" where the matrix is among the targets; all: or
+ * NULL. */
 tw_status nn_lora_declare(nn_lora *all, const char *matrix, size_t inputs, size_t outputs, size_t column,
                           nn_lora_pairs *pairs);
 

@@ -53,7 +53,8 @@ typedef struct nn_range {
     size_t first, end;
 } nn_range;
 
-/* Announces a range, the last tensor first; nothing if `ready` is NULL, or `gradients`, of tensors that do not learn. */
+/* Announces a range, the last tensor first; nothing if `ready` is NULL, or `gradients`, of tensors that do not
+ * learn. */
 tw_status nn_table_announce(const nn_table *table, nn_range range, float *gradients, nn_gradient_ready ready,
                             void *context);
 

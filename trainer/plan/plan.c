@@ -34,7 +34,8 @@ static tw_status suits_optimizer(const plan_question *q, const char *spec)
     float momentum = 0;
     if (scheme_find(spec) == tw_schemes_count()) return TW_OK; /* weights, and what steps came to, have none */
     TW_TRY(momentum_of(spec, &momentum));
-    const optimiser_settings with = {.kind = (optimiser_kind)q->optimizer, .directed = momentum > 0};
+    const optimiser_settings with = {
+        .kind = (optimiser_kind)q->optimizer, .directed = momentum > 0, .adapted = scheme_adapts(spec)};
     return optimiser_check(&with, spec);
 }
 
@@ -67,8 +68,8 @@ static long steps_to_simulate(const sim_setup *setup)
     return setup->gossips ? GOSSIP_STEPS : REDUCER_STEPS;
 }
 
-/* What gossip costs was measured where workers average their weights about once a step. Over a slow line they do so less
- * often. */
+/* What gossip costs was measured where workers average their weights about once a step. Over a slow line they do so
+ * less often. */
 static int averages_each_step(const plan_question *q, const sim_result *result)
 {
     return result->bytes_per_worker_step >= 0.8 * sizeof(float) * (double)q->layout->elements;

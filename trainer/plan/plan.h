@@ -52,8 +52,8 @@ void plan_choose(plan *answer, int unmeasured);
 tw_status plan_question_of(const train_settings *settings, const task *work, int workers, layout *tensors,
                            plan_question *question);
 
-/* Measures the pass of a step and what there is beside it. All ranks of `comm` measure at once, as they will compute, and
- * the slowest counts; NULL: this process alone. A collective. */
+/* Measures the pass of a step and what there is beside it. All ranks of `comm` measure at once, as they will
+ * compute, and the slowest counts; NULL: this process alone. A collective. */
 tw_status plan_find_pass(const train_settings *settings, const task *work, tw_comm *comm, pace_model *machine);
 
 /* How long one candidate codes an exchange of these tensors without peers, over all of a round, and the memory it takes

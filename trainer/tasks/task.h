@@ -163,8 +163,8 @@ struct task_ops {
     /* Another task whose checkpoints a run may begin with, too: it takes what it has of them. NULL: none. */
     const char *begins_with;
     /* Before the data are read: gives options that shape the network, and that nobody has set, the values of the
-     * checkpoint whose weights the run begins with; its text TASK_FILE is where it was read. TW_ERROR_ARGUMENT and TW_ERROR_STATE say what does not go with it.
-     * NULL: options alone shape the network. */
+     * checkpoint whose weights the run begins with; its text TASK_FILE is where it was read. TW_ERROR_ARGUMENT and
+     * TW_ERROR_STATE say what does not go with it. NULL: options alone shape the network. */
     tw_status (*take_sizes)(options *set, const void *settings, const tw_state *state);
 
     /* Reads the data. Files are not trusted: what is wrong with them is TW_ERROR_IO or TW_ERROR_FORMAT, with a sentence

@@ -2,10 +2,10 @@
  *     m = beta1*m + (1 - beta1)*g;  v = beta2*v + (1 - beta2)*g^2
  *     direction = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
  *
- * g may be a rank's share of the mean, 1/N of its own gradient. The ranks' m then add up to that of the mean. Their v do
- * as far as what they have in common is small beside their noise: variances of independent shares add. So a rank takes N
- * times its own v for that of the mean, and nothing about v is exchanged. Where all ranks have the same gradient, that
- * is N times too small; where there is one rank, it is exact. */
+ * g may be a rank's share of the mean, 1/N of its own gradient. The ranks' m then add up to that of the mean. Their
+ * v do as far as what they have in common is small beside their noise: variances of independent shares add. So a
+ * rank takes N times its own v for that of the mean, and nothing about v is exchanged. Where all ranks have the same
+ * gradient, that is N times too small; where there is one rank, it is exact. */
 #ifndef TW_ADAM_H
 #define TW_ADAM_H
 
@@ -27,8 +27,8 @@ typedef struct tw_adam_step {
 tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, int shares);
 
 /* What is finite stays so: of v, whose squares overflow before gradients do, and of a direction that a state gives
- * rise to in which they are not of each other's size, or v is below zero: fminf and fmaxf take NaN for nothing. Neither is
- * met in training. */
+ * rise to in which they are not of each other's size, or v is below zero: fminf and fmaxf take NaN for nothing.
+ * Neither is met in training. */
 #define TW_ADAM_LARGEST_SQUARE 1e36F
 #define TW_ADAM_LARGEST 1e30F
 

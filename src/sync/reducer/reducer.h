@@ -59,8 +59,8 @@ tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const 
  * valid as long as the reducer is. */
 void tw_reducer_show_weights(tw_reducer *reducer, const float *const *weights);
 
-/* Whether an element's mean is over the ranks that sent it. Then it is by their shares, one a rank, which all ranks have
- * alike when a step's first tensor is submitted; they are valid as long as the reducer is. */
+/* Whether an element's mean is over the ranks that sent it. Then it is by their shares, one a rank, which all ranks
+ * have alike when a step's first tensor is submitted; they are valid as long as the reducer is. */
 int tw_reducer_is_by_senders(const tw_reducer *reducer);
 void tw_reducer_show_shares(tw_reducer *reducer, const float *shares);
 

@@ -24,8 +24,8 @@ typedef struct planning {
     plan answer;
 } planning;
 
-/* plan_line.c: the line and the number of workers are what the options say; else those of the ranks that mpirun started or
- * that join, each of which calls it, and `comm` is theirs. TW_ERROR_PEER as everywhere. */
+/* plan_line.c: the line and the number of workers are what the options say; else those of the ranks that mpirun
+ * started or that join, each of which calls it, and `comm` is theirs. TW_ERROR_PEER as everywhere. */
 tw_status plan_find_line(planning *p);
 
 /* plan_report.c */

@@ -1,11 +1,11 @@
 /* thinwire.h - train deep networks over thin wires.
  *
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
- * possible. This header is what most programs need, and what stays as it is (docs/abi.md).
- * thinwire_mpi.h, thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
- * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody waiting,
- * thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h let others
- * add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
+ * possible. This header is what most programs need, and what stays as it is (docs/abi.md). thinwire_mpi.h,
+ * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
+ * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
+ * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -511,7 +511,7 @@ TW_API tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *
  * length it wanted, as snprintf does. */
 TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
 /* The spec as it suits a run of `steps` steps: what follows from the run's length, and the spec does not say, is
- * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc and sdagc have such options,
+ * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc, dgc-adam and sdagc have such options,
  * whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one too. Writes it into text
  * (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
 TW_API size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity);
