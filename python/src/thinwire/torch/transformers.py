@@ -167,9 +167,14 @@ class LocalUpdates(TrainerCallback):
         self._saved = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Where the best checkpoint is in the model by now, the loop has finished before."""
+        """Where the trainer has put the best checkpoint into the model by now, that stays there."""
         if self._local is not None:
+            model = self._trainer.model
+            best = args.load_best_model_at_end and state.best_model_checkpoint
+            kept = {name: value.detach().clone() for name, value in model.state_dict().items()} if best else None
             self._local.finish()
+            if kept is not None:
+                model.load_state_dict(kept)
             print(self._local.loop.summary(), file=sys.stderr, flush=True)
             self._local.close()
             handler = self._trainer.callback_handler
