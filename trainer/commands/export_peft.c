@@ -9,6 +9,8 @@
 #include "tensor_table.h"
 
 #include <cJSON.h>
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ typedef struct peft_folder {
     const char *path;
     cJSON *config, *targets;
     tw_state *tensors;
-    size_t rank;
+    size_t rank, firsts, seconds; /* of all; how many tensors A, and B */
 } peft_folder;
 
 /* "q_proj" of "model.layers.0.self_attn.q_proj.lora_A.weight". */
@@ -40,11 +42,16 @@ static tw_status put_tensor(peft_folder *f, const tw_state_entry *entry)
     if (!tensor_table_is_finite(entry->data, entry->bytes / sizeof(float)))
         return tw_fail(TW_ERROR_FORMAT, "its %s has values that are NaN or infinite, so its run had diverged",
                        entry->name);
-    if (strstr(entry->name, BESIDE)) {
-        add_target(f, entry->name);
-        f->rank = entry->shape[0];
-    }
-    snprintf(name, sizeof name, "base_model.model.%s", entry->name);
+    const bool first = strstr(entry->name, BESIDE) != NULL;
+    const size_t rank = entry->shape[first ? 0 : 1];
+    if (f->firsts + f->seconds == 0) f->rank = rank;
+    if (rank == 0 || rank != f->rank)
+        return tw_fail(TW_ERROR_FORMAT, "its %s has rank %zu, where another has %zu: all want one above 0", entry->name,
+                       rank, f->rank);
+    if (snprintf(name, sizeof name, "base_model.model.%s", entry->name) >= (int)sizeof name)
+        return tw_fail(TW_ERROR_FORMAT, "a name of %zu bytes is too long for an adapter", strlen(entry->name));
+    if (first) add_target(f, entry->name);
+    *(first ? &f->firsts : &f->seconds) += 1;
     return tw_state_put(f->tensors, name, TW_F32, entry->dims, entry->shape, entry->data);
 }
 
@@ -52,6 +59,10 @@ static tw_status describe(peft_folder *f, const tw_state *state)
 {
     double scale = 0.0;
     TW_TRY(tw_state_get(state, TASK_ADAPTER_SCALE, TW_F64, 1, &scale));
+    if (!(fabs(scale) <= FLT_MAX)) return tw_fail(TW_ERROR_FORMAT, "its " TASK_ADAPTER_SCALE " is no finite float");
+    if (f->firsts == 0 || f->firsts != f->seconds)
+        return tw_fail(TW_ERROR_FORMAT, "it has %zu tensors lora_A and %zu lora_B; they go in pairs", f->firsts,
+                       f->seconds);
     cJSON_AddStringToObject(f->config, "peft_type", "LORA");
     cJSON_AddStringToObject(f->config, "task_type", "CAUSAL_LM");
     cJSON_AddStringToObject(f->config, "base_model_name_or_path", tw_state_text(state, BASE));
