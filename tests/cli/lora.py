@@ -206,7 +206,7 @@ class RefusalTest(AdapterTest):
         self.train(*self.begin("--steps", 2, lora="rank=2,targets=q"))
         path = self.newest(self.out)
         whole = path.read_bytes()
-        def refuse_with(change, *culprits):
+        def refuse_with(change, *culprits, words=("generate", path, "--tokens", 3)):
             path.write_bytes(whole)
             header, data = split_file(path)
             change(header, data)
@@ -215,7 +215,7 @@ class RefusalTest(AdapterTest):
             header["__metadata__"]["checksum"] = f"{total & 0xFFFFFFFF:08x}"
             header["__metadata__"].pop("checksum of texts")
             join_file(path, header, data)
-            self.refuse(2, [path, *culprits], "generate", path, "--tokens", 3)
+            self.refuse(2, [path, *culprits], *words)
         name = "model.layers.1.self_attn.q_proj.lora_A.weight"
         def turn(header, _):
             header[name]["shape"].reverse()
@@ -232,6 +232,11 @@ class RefusalTest(AdapterTest):
         refuse_with(lose, "checksum")
         refuse_with(point_at_itself, "in a row")
         refuse_with(scale, "adapters.scale")
+        for_peft = ("export", path, self.folder / "new", "--peft")
+        refuse_with(scale, "adapters.scale", words=for_peft)
+        refuse_with(turn, name, "rank", words=for_peft)
+        refuse_with(lambda header, _: header.update({"other": header.pop(name)}), "in pairs", words=for_peft)
+        refuse_with(lambda header, _: header.update({f"{'x' * 600}.lora_A.weight": header.pop(name)}), "too long", words=for_peft)
 
 
 if __name__ == "__main__":
