@@ -194,6 +194,12 @@ class RefusalTest(LlamaFolderTest):
             self.change_config(**{key: value})
             self.refuse_folder(self.llama, key if key != "num_attention_heads" else "heads")
             (self.llama / "config.json").write_text(config)
+        for key, value, culprits in (("rms_norm_eps", 1e-50, ("rms_norm_eps", "1e-12")), ("rope_theta", 0.5, ("rope_theta",)),
+                                     ("num_attention_heads", 17, ("num_attention_heads 17", "hidden_size 16")),
+                                     ("num_key_value_heads", 3, ("num_key_value_heads 3", "heads 4"))):
+            self.change_config(**{key: value})
+            self.refuse_folder("config.json has", *culprits)
+            (self.llama / "config.json").write_text(config)
         self.change_config(num_key_value_heads=4)
         self.refuse_folder("k_proj.weight", "8x16", "16x16")
 
@@ -237,10 +243,24 @@ class RefusalTest(LlamaFolderTest):
         refuse_with({"vocab": {word: 0 for word in words}}, "tokenizer.json", "numbers")
         refuse_with({"vocab": {word: number for word, number in words.items() if number < 5}}, "--tokenizer 5")
         refuse_with({"vocab": {}}, "tokenizer.json", "two tokens")
+        self.make_other_tokens(path, good)
         path.unlink()
         self.refuse_folder("tokenizer.json", "--tokenizer")
         (self.folder / "mine.json").write_text(json.dumps(good))
         self.begun_from(self.llama, "--tokenizer", self.folder / "mine.json")
+
+    def make_other_tokens(self, path, good):
+        """A text would be cut otherwise than the weights were trained with."""
+        word, number = next(iter(good["model"]["vocab"].items()))
+        for changed, culprit in (({"normalizer": {"type": "Lowercase"}}, "normalizer"), ({"normalizer": None}, "normalizer"),
+                                 ({"pre_tokenizer": {**good["pre_tokenizer"], "invert": True}}, "pre_tokenizer"),
+                                 ({"added_tokens": [{"id": 99, "content": "<s>"}]}, "<s>"),
+                                 ({"added_tokens": [{"id": number + 1, "content": word}]}, word)):
+            path.write_text(json.dumps({**good, **changed}))
+            self.refuse_folder("--tokenizer")
+            self.refuse_folder("tokenizer.json", culprit, options=("--tokenizer", path))
+        path.write_text(json.dumps({**good, "added_tokens": [{"id": number, "content": word}]}))
+        self.begun_from(self.llama)
 
 
 if __name__ == "__main__":

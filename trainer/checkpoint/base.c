@@ -1,5 +1,6 @@
 #include "base.h"
 #include "agree.h"
+#include "checksum.h"
 #include "error.h"
 #include "model_file.h"
 #include "tensor_table.h"
@@ -15,28 +16,16 @@
 
 /* ---- which weights they are -------------------------------------------------------------------------------------- */
 
-/* Of one tensor, to be added up: in which order they stand does not matter. */
-static uint32_t sum_tensor(const char *name, const void *values, size_t bytes)
-{
-    return tw_crc32c(tw_crc32c(0, name, strlen(name)), values, bytes);
-}
-
 static uint32_t sum_buffers(const learner *l)
 {
     const float *values = l->buffers;
     uint32_t sum = 0;
     for (size_t i = 0; i < l->buffer_tensor_count; i++) {
         const size_t count = tw_tensor_count(&l->buffer_tensors[i]);
-        sum += sum_tensor(l->buffer_tensors[i].name, values, count * sizeof *values);
+        sum += checksum_tensor(l->buffer_tensors[i].name, values, count * sizeof *values);
         values += count;
     }
     return sum;
-}
-
-/* A checkpoint has its optimiser's tensors, too. */
-static bool is_weight(const tw_state_entry *entry)
-{
-    return entry->dtype == TW_F32 && strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) != 0;
 }
 
 static tw_status sum_weights(const tw_state *state, uint32_t *sum)
@@ -45,7 +34,7 @@ static tw_status sum_weights(const tw_state *state, uint32_t *sum)
     for (size_t i = 0; i < tw_state_count(state); i++) {
         tw_state_entry entry;
         TW_TRY(tw_state_at(state, i, &entry));
-        if (is_weight(&entry)) *sum += sum_tensor(entry.name, entry.data, entry.bytes);
+        if (model_file_is_weight(&entry)) *sum += checksum_tensor(entry.name, entry.data, entry.bytes);
     }
     return TW_OK;
 }
@@ -110,13 +99,6 @@ tw_status base_load(worker *w)
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-static bool find_tensor(const tw_state *state, const char *name, tw_state_entry *entry)
-{
-    for (size_t i = 0; i < tw_state_count(state); i++)
-        if (tw_state_at(state, i, entry) == TW_OK && strcmp(entry->name, name) == 0) return true;
-    return false;
-}
-
 /* "x.weight": the tensor "x.<part>". */
 static bool find_beside(const tw_state *state, const char *name, const char *part, tw_state_entry *entry)
 {
@@ -126,7 +108,7 @@ static bool find_beside(const tw_state *state, const char *name, const char *par
     if (length >= sizeof other || stem + strlen(part) >= sizeof other) return false;
     memcpy(other, name, length + 1);
     strcpy(other + stem, part);
-    return find_tensor(state, other, entry);
+    return model_file_find(state, other, entry);
 }
 
 static bool fit(const tw_state_entry *w, const tw_state_entry *a, const tw_state_entry *b)
@@ -178,11 +160,11 @@ static tw_status merge_weights(merging *m, const tw_state *weights)
     tw_state_entry entry;
     for (size_t i = 0; i < tw_state_count(weights); i++) {
         TW_TRY(tw_state_at(weights, i, &entry));
-        if (is_weight(&entry)) TW_TRY(merge_weight(m, &entry));
+        if (model_file_is_weight(&entry)) TW_TRY(merge_weight(m, &entry));
     }
     size_t count = 0;
     for (size_t i = 0; i < tw_state_count(m->adapters); i++)
-        count += tw_state_at(m->adapters, i, &entry) == TW_OK && is_weight(&entry);
+        count += tw_state_at(m->adapters, i, &entry) == TW_OK && model_file_is_weight(&entry);
     if (count == m->used) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%zu of its %zu tensors are adapters of no weight", count - m->used, count);
 }

@@ -9,13 +9,6 @@
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
 
-static int find_entry(const tw_state *state, const char *name, tw_state_entry *entry)
-{
-    for (size_t i = 0; i < tw_state_count(state); i++)
-        if (tw_state_at(state, i, entry) == TW_OK && strcmp(entry->name, name) == 0) return 1;
-    return 0;
-}
-
 static int has_shape(const tw_tensor *tensor, const tw_state_entry *entry)
 {
     if (entry->dtype != TW_F32 || entry->dims != tensor->dims) return 0;
@@ -44,7 +37,7 @@ static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const t
     tw_state_entry entry;
     char had[96], has[96];
     if (*differs && is_head(l, tensor)) return TW_OK;
-    if (!find_entry(state, tensor->name, &entry))
+    if (!model_file_find(state, tensor->name, &entry))
         return tw_fail(TW_ERROR_STATE,
                        "it has no %s, which the network of this run has; --model and what shapes the "
                        "network have to be as they were",
@@ -68,8 +61,7 @@ static int is_known(const char *name, const tw_tensor *tensors, size_t count)
 /* A tensor of the checkpoint's network that this one has not. */
 static int is_left(const learner *l, const tw_state_entry *entry)
 {
-    if (entry->dtype != TW_F32 || strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) == 0) return 0;
-    return !is_known(entry->name, l->tensors, l->tensor_count) &&
+    return model_file_is_weight(entry) && !is_known(entry->name, l->tensors, l->tensor_count) &&
            !is_known(entry->name, l->buffer_tensors, l->buffer_tensor_count);
 }
 

@@ -4,8 +4,10 @@
 #include "checksum.h"
 #include "error.h"
 #include "folder.h"
+#include "optimiser.h"
 #include "regular_file.h"
 #include <stdlib.h>
+#include <string.h>
 
 tw_status model_file_named(const char *path, tw_status status)
 {
@@ -195,6 +197,18 @@ tw_status model_file_read_own(const char *path, const model_choice *meant,
     TW_TRY(find_model(path, meant, file));
     TW_TRY(load(file, &state));
     return read_loaded(file, state, read, reader);
+}
+
+bool model_file_is_weight(const tw_state_entry *entry)
+{
+    return entry->dtype == TW_F32 && strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) != 0;
+}
+
+bool model_file_find(const tw_state *state, const char *name, tw_state_entry *entry)
+{
+    for (size_t i = 0; i < tw_state_count(state); i++)
+        if (tw_state_at(state, i, entry) == TW_OK && strcmp(entry->name, name) == 0) return true;
+    return false;
 }
 
 tw_status model_file_elements(const tw_state *state, size_t *elements)

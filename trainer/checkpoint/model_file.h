@@ -24,6 +24,10 @@ tw_status model_file_read(const char *path, const model_choice *meant,
 tw_status model_file_read_own(const char *path, const model_choice *meant,
                               tw_status (*read)(void *reader, const tw_state *state), void *reader);
 
+/* Whether a tensor is a weight of the network: a checkpoint has its optimiser's tensors, too. */
+bool model_file_is_weight(const tw_state_entry *entry);
+bool model_file_find(const tw_state *state, const char *name, tw_state_entry *entry);
+
 /* How many fp32 values a file's tensors have: a network is not made larger than that, since a small file can say much.
  */
 tw_status model_file_elements(const tw_state *state, size_t *elements);

@@ -37,8 +37,7 @@ static void add_target(peft_folder *f, const char *name)
 static tw_status put_tensor(peft_folder *f, const tw_state_entry *entry)
 {
     char name[512];
-    if (!strstr(entry->name, ".lora_") || entry->dtype != TW_F32 || entry->dims != 2) return TW_OK;
-    if (strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) == 0) return TW_OK;
+    if (!model_file_is_weight(entry) || !strstr(entry->name, ".lora_") || entry->dims != 2) return TW_OK;
     if (!tensor_table_is_finite(entry->data, entry->bytes / sizeof(float)))
         return tw_fail(TW_ERROR_FORMAT, "its %s has values that are NaN or infinite, so its run had diverged",
                        entry->name);

@@ -7,14 +7,19 @@
 #define TENSOR_SUM "checksum"
 #define TEXT_SUM "checksum of texts"
 
-/* Safetensors has no checksum of its own. These sums do not depend on the order in the file. */
+uint32_t checksum_tensor(const char *name, const void *values, size_t bytes)
+{
+    return tw_crc32c(tw_crc32c(0, name, strlen(name)), values, bytes);
+}
+
+/* Safetensors has no checksum of its own. */
 static tw_status sum_tensors(const tw_state *state, char text[CHECKSUM_TEXT])
 {
     uint32_t sum = 0;
     for (size_t i = 0; i < tw_state_count(state); i++) {
         tw_state_entry entry;
         TW_TRY(tw_state_at(state, i, &entry));
-        sum += tw_crc32c(tw_crc32c(0, entry.name, strlen(entry.name)), entry.data, entry.bytes);
+        sum += checksum_tensor(entry.name, entry.data, entry.bytes);
     }
     snprintf(text, CHECKSUM_TEXT, "%08x", sum);
     return TW_OK;

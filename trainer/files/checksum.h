@@ -7,6 +7,8 @@
 
 enum { CHECKSUM_TEXT = 16 }; /* room for a checksum as text */
 
+/* Of one tensor. Those of a file's tensors are added up, so that their order does not matter. */
+uint32_t checksum_tensor(const char *name, const void *values, size_t bytes);
 /* After the last tensor and the last text. */
 tw_status checksum_put(tw_state *state);
 /* The checksum of the texts, and so of all there is; NULL in files of the first versions. */

@@ -67,13 +67,13 @@ static tw_status check_false(const llama_folder *f, const char *key)
 }
 
 /* *number stays what it is where nothing is said. */
-static tw_status read_number(const cJSON *object, const char *key, double most, double *number)
+static tw_status read_number(const cJSON *object, const char *key, double least, double most, double *number)
 {
     const cJSON *value = find_value(object, key);
     const double found = cJSON_GetNumberValue(value);
     if (!value) return TW_OK;
-    if (!(found > 0 && found <= most))
-        return tw_fail(TW_ERROR_FORMAT, "config.json has no %s that is a number up to %g", key, most);
+    if (!(found >= least && found <= most))
+        return tw_fail(TW_ERROR_FORMAT, "config.json has no %s that is a number from %g to %g", key, least, most);
     *number = found;
     return TW_OK;
 }
@@ -88,9 +88,9 @@ static tw_status read_positions(llama_folder *f)
         const char *name = cJSON_GetStringValue(kind);
         if (rope && (!cJSON_IsObject(rope) || (kind && (!name || strcmp(name, "default") != 0))))
             return refuse_value(keys[i], rope, "plain rotary positions");
-        TW_TRY(read_number(rope, "rope_theta", 1e12, &f->sizes.theta));
+        TW_TRY(read_number(rope, "rope_theta", 1, 1e12, &f->sizes.theta));
     }
-    return read_number(f->config, "rope_theta", 1e12, &f->sizes.theta);
+    return read_number(f->config, "rope_theta", 1, 1e12, &f->sizes.theta);
 }
 
 static tw_status check_kind(const llama_folder *f)
@@ -118,6 +118,17 @@ static tw_status read_size(const llama_folder *f, const char *key, size_t usual,
     return TW_OK;
 }
 
+static tw_status check_heads(const language_model_config *c)
+{
+    if (c->heads > c->hidden)
+        return tw_fail(TW_ERROR_FORMAT, "config.json has num_attention_heads %zu, more than its hidden_size %zu",
+                       c->heads, c->hidden);
+    if (c->heads % c->kv_heads == 0) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT,
+                   "config.json has num_key_value_heads %zu, which does not divide its num_attention_heads %zu",
+                   c->kv_heads, c->heads);
+}
+
 static tw_status read_sizes(llama_folder *f)
 {
     language_model_config *c = &f->sizes;
@@ -125,7 +136,7 @@ static tw_status read_sizes(llama_folder *f)
     double epsilon = 1e-6; /* which transformers takes where nothing is said */
     c->theta = NN_ROTARY_BASE;
     TW_TRY(read_positions(f));
-    TW_TRY(read_number(f->config, "rms_norm_eps", 0.1, &epsilon));
+    TW_TRY(read_number(f->config, "rms_norm_eps", 1e-12, 0.1, &epsilon));
     c->epsilon = (float)epsilon;
     TW_TRY(read_size(f, "vocab_size", 0, &f->types));
     TW_TRY(read_size(f, "hidden_size", 0, &c->hidden));
@@ -134,6 +145,7 @@ static tw_status read_sizes(llama_folder *f)
     TW_TRY(read_size(f, "num_attention_heads", 0, &c->heads));
     TW_TRY(read_size(f, "num_key_value_heads", c->heads, &c->kv_heads));
     TW_TRY(read_size(f, "max_position_embeddings", 2048, &f->context));
+    TW_TRY(check_heads(c));
     TW_TRY(read_size(f, "head_dim", c->hidden / c->heads, &head));
     c->tied = cJSON_IsTrue(find_value(f->config, "tie_word_embeddings"));
     if (f->context > TRANSFORMER_CONTEXT_MOST) f->context = TRANSFORMER_CONTEXT_MOST;

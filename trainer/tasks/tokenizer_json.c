@@ -31,15 +31,21 @@ static void add_end_of_line(cJSON *tokenizer)
     cJSON_AddStringToObject(replace, "content", " " TOKEN_END_OF_LINE " ");
 }
 
+/* From a text to units. */
+static void add_units(cJSON *tokenizer, text_unit unit)
+{
+    if (unit == TEXT_WORDS) add_end_of_line(tokenizer);
+    add_split(tokenizer, splits[unit], unit == TEXT_WORDS ? "Removed" : "Isolated");
+}
+
 /* Words are joined by spaces where there is no decoder; characters are not. */
 void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
 {
-    const int words = vocabulary_unit(v) == TEXT_WORDS;
     cJSON_AddStringToObject(tokenizer, "version", "1.0");
     cJSON_AddArrayToObject(tokenizer, "added_tokens");
-    if (words) add_end_of_line(tokenizer);
-    add_split(tokenizer, splits[vocabulary_unit(v)], words ? "Removed" : "Isolated");
-    if (!words) cJSON_AddStringToObject(cJSON_AddObjectToObject(tokenizer, "decoder"), "type", "Fuse");
+    add_units(tokenizer, vocabulary_unit(v));
+    if (vocabulary_unit(v) != TEXT_WORDS)
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(tokenizer, "decoder"), "type", "Fuse");
     cJSON *model = cJSON_AddObjectToObject(tokenizer, "model");
     cJSON_AddStringToObject(model, "type", "WordLevel");
     cJSON_AddStringToObject(model, "unk_token", TOKEN_UNKNOWN);
@@ -68,6 +74,46 @@ static tw_status find_unit(const char *path, const cJSON *tokenizer, text_unit *
                    "%s: its model is of type \"%.40s\"; only whole words or characters are read, as thinwire export "
                    "--transformers writes them",
                    path, text_of(model, "type"));
+}
+
+static bool is_alike(const cJSON *one, const cJSON *other, const char *key)
+{
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(one, key), *b = cJSON_GetObjectItemCaseSensitive(other, key);
+    if (!a || cJSON_IsNull(a)) return !b;
+    return cJSON_Compare(a, b, true);
+}
+
+/* Another rule would make other tokens of the same text, in silence. */
+static tw_status check_units(const char *path, const cJSON *tokenizer, text_unit unit)
+{
+    static const char *const keys[] = {"normalizer", "pre_tokenizer"};
+    cJSON *own = cJSON_CreateObject();
+    const char *differs = NULL;
+    add_units(own, unit);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!is_alike(tokenizer, own, keys[i])) differs = keys[i];
+    cJSON_Delete(own);
+    if (!differs) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s: its %s is not that of whole %s as thinwire export --transformers writes them, which alone are "
+                   "read",
+                   path, differs, unit == TEXT_WORDS ? "words" : "characters");
+}
+
+/* They are found anywhere in a text; but those of the model itself are its units all the same. */
+static tw_status check_added(const char *path, const cJSON *tokenizer)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(tokenizer, "model"), "vocab");
+    const cJSON *token;
+    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(tokenizer, "added_tokens"))
+    {
+        const cJSON *id = cJSON_GetObjectItemCaseSensitive(token, "id");
+        const char *content = text_of(token, "content");
+        if (!id || !cJSON_Compare(id, cJSON_GetObjectItemCaseSensitive(all, content), true))
+            return tw_fail(TW_ERROR_UNSUPPORTED,
+                           "%s: its vocab has no \"%.40s\", which it adds; added tokens are not read", path, content);
+    }
+    return TW_OK;
 }
 
 /* The tokens in the order of their numbers, which have to be 0, 1, 2 and on. */
@@ -114,6 +160,8 @@ static tw_status read_tokenizer(const char *path, const cJSON *tokenizer, vocabu
 {
     text_unit unit;
     TW_TRY(find_unit(path, tokenizer, &unit));
+    TW_TRY(check_units(path, tokenizer, unit));
+    TW_TRY(check_added(path, tokenizer));
     TW_TRY(vocabulary_create(unit, out));
     tw_status status = take_tokens(path, tokenizer, *out);
     if (status != TW_OK) vocabulary_destroy(*out);
