@@ -73,7 +73,8 @@ class Comm(Owned):
     def _allgather_alike(self, data: bytes) -> List[bytes]:
         there = ctypes.create_string_buffer(max(1, len(data) * self.size))
         self.waited(lambda: library.tw_comm_allgather(self._handle, data, len(data), there))
-        return [there.raw[rank * len(data):][:len(data)] for rank in range(self.size)]
+        rows = there.raw
+        return [rows[rank * len(data):(rank + 1) * len(data)] for rank in range(self.size)]
 
     def broadcast(self, root: int, address: int, size: int) -> None:
         """A collective: the `size` bytes at the address become those of rank `root`."""

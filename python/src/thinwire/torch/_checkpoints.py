@@ -156,10 +156,8 @@ class Checkpoints:
         """A file of each rank's own. What a checkpoint of the same place had before goes."""
         keeps = not self.compressor.spec_is_dense
         if keeps:
-            path = place.path(self._rank)
-            place.folder.mkdir(parents=True, exist_ok=True)
-            torch.save({**self.compressor.state_dict(), RUN: record.run, STEP: record.step}, path.with_suffix(".partial"))
-            path.with_suffix(".partial").replace(path)
+            state = {**self.compressor.state_dict(), RUN: record.run, STEP: record.step}
+            _state.write_whole(place.path(self._rank), state)
         place.remove({rank for rank in place.ranks() if rank >= self._size or not keeps})
 
     # Loading

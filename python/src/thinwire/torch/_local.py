@@ -90,7 +90,5 @@ def write(path: Path, state: Optional[Dict[str, Any]]) -> None:
     """Where the run is over, what stands there goes."""
     if state is None:
         path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(state, path.with_suffix(".partial"))
-    path.with_suffix(".partial").replace(path)
+    else:
+        _state.write_whole(path, state)

@@ -4,10 +4,10 @@ import math
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from ..errors import Error
+from . import _transport
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # exchanged as fp32; others are left to torch
 
@@ -79,7 +79,6 @@ def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
 
 def start_alike(module: nn.Module, group: Any) -> None:
     """Gives all ranks the parameters and buffers of rank 0."""
-    first = dist.get_global_rank(group, 0) if group is not None else 0
     for tensor in [*module.parameters(), *module.buffers()]:
         if tensor.numel():
-            dist.broadcast(tensor.detach(), first, group=group)
+            _transport.broadcast_first(tensor.detach(), group)

@@ -1,6 +1,7 @@
 """What the library remembers, as plain tensors by name, and back."""
 
 import ctypes
+from pathlib import Path
 from typing import Any, Dict, Sequence
 
 import torch
@@ -83,3 +84,10 @@ def check(state: Any, about: Dict[str, Any]) -> None:
         if there["order"].get(name) != about["order"].get(name):
             raise Error(f"{name} has another memory format than when its state was saved: channels_last in one, not in "
                         "the other")
+
+
+def write_whole(path: Path, state: Dict[str, Any]) -> None:
+    """A file that is whole, or what stood there before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(state, path.with_suffix(".partial"))
+    path.with_suffix(".partial").replace(path)
