@@ -140,20 +140,26 @@ static void gradients_agree_with_differences(void **state)
     }
 }
 
+/* Each gradient once, backwards, and complete when it is announced: as it is at the end. */
+static void check_announcements(language_model *m, const parameter_set *set)
+{
+    sample *s = make_sample();
+    announcements a = announcements_open(set);
+    language_model_result result;
+    assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
+    assert_int_equal(a.next, 0);
+    assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
+    free(a.copy);
+    language_model_destroy(m);
+    free(s);
+}
+
 static void gradients_are_announced_complete_and_backwards(void **state)
 {
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
-        sample *s = make_sample();
         language_model *m = make(tiny(tied, 0.6f), STEPS, BATCH);
-        announcements a = announcements_open(language_model_parameters(m));
-        language_model_result result;
-        assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
-        assert_int_equal(a.next, 0);
-        assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
-        free(a.copy);
-        language_model_destroy(m);
-        free(s);
+        check_announcements(m, language_model_parameters(m));
     }
 }
 
@@ -306,17 +312,9 @@ static void gradients_of_adapters_agree_with_differences(void **state)
 
 static void gradients_of_adapters_are_announced(void **state)
 {
-    sample *s = make_sample();
     language_model *m = make(adapted(ALL, 1.0f, 1.0f), STEPS, BATCH);
-    announcements a = announcements_open(language_model_adapters(m));
-    language_model_result result;
     (void)state;
-    assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
-    assert_int_equal(a.next, 0);
-    assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
-    free(a.copy);
-    language_model_destroy(m);
-    free(s);
+    check_announcements(m, language_model_adapters(m));
 }
 
 /* W += alpha / rank * B A, of every matrix. */
