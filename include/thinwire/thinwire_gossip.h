@@ -24,7 +24,8 @@ extern "C" {
  * The asynchronous schemes (adpsgd-fixed, adpsgd-random, prague) never make read or add wait for another worker: the
  * communication threads meet about once in the time that the fastest worker needs for a gradient, whether the others
  * have one by then or not. The synchronous ones (dpsgd, adpsgd-d1, choco, cold) have one exchange per add, which
- * overlaps with the computation between read and add; in these every rank must add as often as the others.
+ * overlaps with the computation between read and add, and gasloc has one in every so many adds; in these every rank
+ * must add as often as the others.
  *
  * Lost ranks. In a synchronous scheme, and with survive=off, a rank that is lost ends the gossip of the others:
  * TW_ERROR_PEER, as everywhere. The asynchronous schemes go on without it (survive=on, the default: where nobody waits

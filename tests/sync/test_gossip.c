@@ -2,6 +2,8 @@
  */
 #include "gossip_players.h"
 
+#include "schedule.h"
+
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
 
@@ -20,7 +22,8 @@ static const char *const specs[] = {"dpsgd",
                                     "adpsgd-d1:mode=C",
                                     "choco",
                                     "cold:values=log8",
-                                    "adpsgd-random:survive=off"};
+                                    "adpsgd-random:survive=off",
+                                    "gasloc:every=4,outer_lr=1,outer_momentum=0"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- no step is lost --------------------------------------------------------------------------------------------- */
@@ -58,6 +61,7 @@ static uint64_t rounds_of(const char *spec)
     size_t index = 0;
     while (strncmp(spec, tw_gossips_name(index), strlen(tw_gossips_name(index))) != 0) index++;
     if (!tw_gossips_is_synchronous(index)) return 0;
+    if (strncmp(spec, "gasloc:every=4", 14) == 0) return STEPS / 4;
     return strstr(spec, "order=atc") || strncmp(spec, "cold", 4) == 0 ? STEPS : STEPS + 1;
 }
 
@@ -153,6 +157,8 @@ static void test_one_worker_is_plain_sgd(void **state)
 /* One element of every worker, as a naive loop over steps has it. */
 typedef struct line {
     float now[MOST_RANKS], before[MOST_RANKS], pending[MOST_RANKS];
+    float start[MOST_RANKS], last[MOST_RANKS];
+    int steps;
 } line;
 
 static float mean_of(const float *all, int size)
@@ -209,24 +215,52 @@ static void step_atc(line *all, int size, size_t i)
     for (int rank = 0; rank < size; rank++) all->now[rank] = ring_mean(adapted.now, rank, size);
 }
 
+static int partner_of(int rank, int size, uint64_t round)
+{
+    tw_schedule schedule;
+    int partner = rank;
+    assert_int_equal(tw_schedule_create(&schedule, size, NULL, 2, 1, 7), TW_OK);
+    tw_schedule_partners(&schedule, round, rank, &partner);
+    tw_schedule_release(&schedule);
+    return partner;
+}
+
+/* every=4, outer_lr=0.5, outer_momentum=0.25, mixing=0.75 and seed=7. */
+static void step_gasloc(line *all, int size, size_t i)
+{
+    line y;
+    for (int rank = 0; rank < size; rank++) all->now[rank] += descent(rank, i, all->now[rank]);
+    if (++all->steps % 4 != 0) return;
+    for (int rank = 0; rank < size; rank++) y.now[rank] = all->start[rank] + 0.5f * (all->now[rank] - all->start[rank]);
+    for (int rank = 0; rank < size; rank++) {
+        int partner = partner_of(rank, size, (uint64_t)all->steps / 4);
+        float half = (y.now[partner] - y.now[rank]) * 0.5f, moved = y.now[rank] - all->last[rank];
+        all->now[rank] = all->start[rank] = (y.now[rank] + 0.75f * half) + 0.25f * moved;
+        all->last[rank] = y.now[rank];
+    }
+}
+
 typedef struct formula {
     const char *spec;
     void (*step)(line *all, int size, size_t i);
     int shows_before;
 } formula;
 
-static const formula formulas[] = {{"adpsgd-d1", step_d1_a, 0},
-                                   {"adpsgd-d1:mode=B", step_d1_b, 1},
-                                   {"adpsgd-d1:mode=C", step_d1_c, 0},
-                                   {"dpsgd", step_awc, 0},
-                                   {"dpsgd:order=atc", step_atc, 0}};
+static const formula formulas[] = {
+    {"adpsgd-d1", step_d1_a, 0},
+    {"adpsgd-d1:mode=B", step_d1_b, 1},
+    {"adpsgd-d1:mode=C", step_d1_c, 0},
+    {"dpsgd", step_awc, 0},
+    {"dpsgd:order=atc", step_atc, 0},
+    {"gasloc:every=4,outer_lr=0.5,outer_momentum=0.25,mixing=0.75,seed=7", step_gasloc, 0}};
 enum { FORMULAS = sizeof formulas / sizeof *formulas };
 
 static void check_formula(const formula *want, const player *players, int size, int steps)
 {
     for (size_t i = 0; i < ELEMENTS; i++) {
         line all = {0};
-        for (int rank = 0; rank < size; rank++) all.now[rank] = all.before[rank] = start_weight(i);
+        for (int rank = 0; rank < size; rank++)
+            all.now[rank] = all.before[rank] = all.start[rank] = all.last[rank] = start_weight(i);
         for (int step = 0; step < steps; step++) want->step(&all, size, i);
         for (int rank = 0; rank < size; rank++) {
             float weight = want->shows_before ? all.before[rank] : all.now[rank];
@@ -246,6 +280,32 @@ static void test_synchronous_schemes_equal_their_formulas(void **state)
             run_descent(players, size, formulas[f].spec);
             check_formula(&formulas[f], players, size, STEPS);
         }
+}
+
+/* Whoever meets whom: the mean of the workers is what SGD with Nesterov's momentum makes of the mean of what they moved
+ * by, which is DiLoCo. */
+static void test_gasloc_moves_the_mean_as_diloco_does(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 6; size++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, size, "gasloc:every=3,mixing=0.4", walk);
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            double mean = 0, velocity = 0;
+            for (int round = 0; round < STEPS / 3; round++) {
+                double moved = 0;
+                for (int rank = 0; rank < size; rank++)
+                    for (int step = 3 * round; step < 3 * round + 3; step++) moved += whole_step(rank, step, i) / size;
+                velocity = 0.5 * velocity + moved;
+                mean += 0.7 * (moved + 0.5 * velocity);
+            }
+            for (int rank = 0; rank < size; rank++) {
+                assert_int_equal(players[rank].status, TW_OK);
+                if (fabs(players[rank].weights.at[i] - mean) > 1e-4)
+                    fail_msg("%d ranks: weight %zu is %g, not %g", size, i, players[rank].weights.at[i], mean);
+            }
+        }
+    }
 }
 
 /* ---- saved and continued ----------------------------------------------------------------------------------------- */
@@ -460,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_no_step_is_lost),
         cmocka_unit_test(test_one_worker_is_plain_sgd),
         cmocka_unit_test(test_synchronous_schemes_equal_their_formulas),
+        cmocka_unit_test(test_gasloc_moves_the_mean_as_diloco_does),
         cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
         cmocka_unit_test(test_state_is_loaded_first_or_refused),
         cmocka_unit_test(test_nan_is_not_loaded),

@@ -18,7 +18,8 @@ static const char *const specs[] = {"dpsgd",
                                     "adpsgd-d1",
                                     "adpsgd-d1:mode=C",
                                     "choco",
-                                    "cold"};
+                                    "cold",
+                                    "gasloc:every=2,outer_lr=1,outer_momentum=0"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static void refuse(const player *self, const char *what, tw_status got, tw_status want)

@@ -18,7 +18,8 @@ static const char *const specs[] = {"dpsgd",
                                     "prague",
                                     "choco:check=1",
                                     "cold:check=1",
-                                    "choco:check=1,values=sign"};
+                                    "choco:check=1,values=sign",
+                                    "gasloc:every=3,outer_lr=1,outer_momentum=0"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* What a group leaves. */
@@ -126,7 +127,7 @@ static int mean_of(tw_state *const *states, int size, const char *what, double m
     return 1;
 }
 
-static const char *const own[] = {"weights", "estimate", "pull", "dual", "previous", "pending"};
+static const char *const own[] = {"weights", "estimate", "pull", "dual", "previous", "pending", "start", "last"};
 
 /* What `size` ranks would begin with, of what the group has saved. */
 static void check_means(const group *before, int size, tw_state *states[MOST_RANKS])
@@ -137,6 +138,11 @@ static void check_means(const group *before, int size, tw_state *states[MOST_RAN
         int there = mean_of(before->states, before->size, own[o], old);
         assert_int_equal(mean_of(states, size, own[o], now), there);
         for (size_t i = 0; there && i < ELEMENTS; i++) assert_near(now[i], old[i], 1e-6 * (1 + fabs(old[i])));
+    }
+    for (int r = 0; strncmp(before->spec, "gasloc", 6) == 0 && r < size; r++) {
+        uint64_t steps = 0; /* STEPS a group, and those of the groups before it */
+        assert_ok(tw_state_get(states[r], "g/steps/gasloc", TW_U64, 1, &steps));
+        assert_true(steps > 0 && steps % STEPS == 0);
     }
 }
 

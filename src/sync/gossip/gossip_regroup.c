@@ -47,12 +47,22 @@ static tw_status need_state(const tw_state *state)
     return state ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "there is no state");
 }
 
+/* Which all had alike. */
+static tw_status take_counter(const regrouper *self, const tw_state *state)
+{
+    char name[1024];
+    if (!self->gossip->counter) return TW_OK;
+    size_t length = (size_t)snprintf(name, sizeof name, "%ssteps/%s", self->prefix, self->gossip->ops->name);
+    if (length >= sizeof name) return tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+    return tw_state_get(state, name, TW_U64, 1, self->gossip->counter);
+}
+
 static tw_status take_over(void *context, int old, const tw_state *state)
 {
     const regrouper *self = context;
     TW_TRY(need_state(state));
     for (size_t m = 0; m < self->gossip->memory_count; m++) TW_TRY(gossip_regroup_average(self, m, old, state));
-    return TW_OK;
+    return take_counter(self, state);
 }
 
 /* As many ranks as before have what they had. */

@@ -66,6 +66,7 @@ struct tw_gossip {
     tw_schedule schedule;
     tw_memory memories[TW_MOST_MEMORIES]; /* the weights, and what the scheme adds */
     size_t memory_count;
+    uint64_t *counter; /* remembered, too: the scheme's steps, where it counts them; NULL: it does not */
 
     /* The communication thread's, once it runs. */
     tw_rumour rumour;
@@ -129,6 +130,8 @@ struct tw_gossip_ops {
     void (*apply)(tw_gossip *gossip);
     /* (optional) Takes a step in; NULL, as steps, for one of zeros. Without it the step is added to the weights. */
     void (*absorb)(tw_gossip *gossip, const float *const *steps);
+    /* (optional) After a step that was taken in, with adapt_first: whether an exchange follows. Without it, always. */
+    int (*is_due)(const tw_gossip *gossip);
 };
 
 /* The comm that the gossip was made on, of all ranks, also where hosts have one of their own; NULL before there is one,

@@ -23,14 +23,15 @@ tw_status tw_gossip_remember(tw_gossip *gossip, const char *what, float **values
     return tw_gossip_remember_other(gossip, what, NULL, 0, values);
 }
 
-/* A walk over what is remembered; saving, loading and showing it are three visitors. */
+/* A walk over what is remembered, of which the counter belongs to no tensor; saving, loading and showing it are three visitors. */
 typedef struct state_walk state_walk;
 struct state_walk {
     tw_status (*visit)(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor);
     const char *prefix;
     tw_state *dst;
     const tw_state *src;
-    float *read; /* of all that is remembered: what comes from src */
+    float *read;       /* of all that is remembered: what comes from src, */
+    uint64_t *counted; /* and the counter */
     tw_state_visit show;
     void *context;
 };
@@ -57,7 +58,14 @@ static tw_status walk_memory(const tw_gossip *gossip, const tw_memory *memory, s
 static tw_status walk_memories(const tw_gossip *gossip, state_walk walk)
 {
     for (size_t m = 0; m < gossip->memory_count; m++) TW_TRY(walk_memory(gossip, &gossip->memories[m], &walk));
-    return TW_OK;
+    if (!gossip->counter) return TW_OK;
+    tw_remembered entry = {.what = "steps",
+                           .tensor = gossip->ops->name,
+                           .kind = TW_STATE_SAME,
+                           .dtype = TW_U64,
+                           .count = 1,
+                           .data = gossip->counter};
+    return walk.visit(&walk, &entry, NULL);
 }
 
 static tw_status entry_name(const state_walk *walk, const tw_remembered *entry, char *name, size_t room)
@@ -71,14 +79,15 @@ static tw_status gossip_state_put(const state_walk *walk, const tw_remembered *e
 {
     char name[1024];
     TW_TRY(entry_name(walk, entry, name, sizeof name));
-    return tw_state_put(walk->dst, name, TW_F32, tensor->dims, tensor->shape, entry->data);
+    return tw_state_put(walk->dst, name, entry->dtype, tensor ? tensor->dims : 0, tensor ? tensor->shape : NULL,
+                        entry->data);
 }
 
 static tw_status get(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
 {
     char name[1024];
-    (void)tensor;
     TW_TRY(entry_name(walk, entry, name, sizeof name));
+    if (!tensor) return tw_state_get(walk->src, name, TW_U64, 1, walk->counted);
     TW_TRY(tw_state_get(walk->src, name, TW_F32, entry->count, walk->read));
     if (tw_kernels_best()->all_finite(walk->read, entry->count)) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
@@ -127,9 +136,12 @@ tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *c
 /* Everything is read before anything changes. */
 static tw_status gossip_state_load(tw_gossip *gossip, const char *prefix, const tw_state *state, float *read)
 {
-    TW_TRY(walk_memories(gossip, (state_walk){.visit = get, .prefix = prefix, .src = state, .read = read}));
+    uint64_t counted = 0;
+    TW_TRY(walk_memories(
+        gossip, (state_walk){.visit = get, .prefix = prefix, .src = state, .read = read, .counted = &counted}));
     for (size_t m = 0; m < gossip->memory_count; m++)
         memcpy(gossip->memories[m].values, read + m * gossip->elements, gossip->elements * sizeof *read);
+    if (gossip->counter) *gossip->counter = counted;
     gossip->loaded = 1;
     return TW_OK;
 }

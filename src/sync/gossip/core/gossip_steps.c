@@ -65,13 +65,18 @@ static void gossip_steps_absorb(tw_gossip *gossip, const float *const *steps)
         tw_gossip_add_steps(gossip->weights, gossip, steps);
 }
 
+static int is_due(const tw_gossip *gossip)
+{
+    return !gossip->ops->is_due || gossip->ops->is_due(gossip);
+}
+
 /* Between two tasks the weights are the worker's, and so they are worked on without the lock. */
 static void step_and_ask(tw_gossip *gossip, const float *const *steps)
 {
     tw_mutex_unlock(&gossip->lock);
     gossip_steps_absorb(gossip, steps);
     tw_mutex_lock(&gossip->lock);
-    tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
+    if (is_due(gossip)) tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
 }
 
 void tw_gossip_settle(tw_gossip *gossip)
@@ -84,6 +89,7 @@ void tw_gossip_settle(tw_gossip *gossip)
 tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps)
 {
     if (gossip->adapt_first) step_and_ask(gossip, steps);
+    if (gossip->adapt_first && !is_due(gossip)) return TW_OK;
     TW_TRY(tw_gossip_await(gossip));
     tw_gossip_settle(gossip);
     if (!gossip->adapt_first) step_and_ask(gossip, steps);

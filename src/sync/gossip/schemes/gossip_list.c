@@ -9,7 +9,8 @@
     X(adpsgd_d1)                                                                                                       \
     X(prague)                                                                                                          \
     X(choco)                                                                                                           \
-    X(cold)
+    X(cold)                                                                                                            \
+    X(gasloc)
 
 #define DECLARE(name) extern const tw_gossip_ops tw_gossip_##name;
 SCHEMES(DECLARE)
