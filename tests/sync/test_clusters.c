@@ -14,6 +14,9 @@
 
 enum { MOST_RANKS = 40, MOST_RANGES = 64, MOST_CLUSTERS = 5, PIECE = 60 << 14 };
 
+#define BANDWIDTH 1e8
+#define LATENCY 1e-3
+
 /* One rank of a meeting, and what it got. */
 typedef struct member {
     int cluster;
@@ -23,6 +26,7 @@ typedef struct member {
     tw_status created, averaged;
     char text[256];
     uint64_t sent, received, messages; /* in the average alone */
+    double seconds;
 } member;
 
 /* All ranks, and the whole model of each cluster, which becomes what its ranks have made of it. */
@@ -50,7 +54,9 @@ static void average(meeting *all, member *self, const tw_comm *comm, tw_clusters
     float *values[MOST_RANGES];
     for (size_t i = 0; i < self->count; i++) values[i] = all->models[self->cluster] + self->ranges[i].first;
     tw_traffic before = traffic_of(comm);
+    double began = tw_clock();
     self->averaged = tw_clusters_average(clusters, values);
+    self->seconds = tw_clock() - began;
     note(self, self->averaged);
     tw_traffic after = traffic_of(comm);
     self->sent = after.bytes_sent - before.bytes_sent;
@@ -74,7 +80,7 @@ static void meet(meeting *all, tw_world_worker worker)
 {
     tw_world *world;
     const tw_world_options options = {
-        .struct_size = sizeof options, .workers = all->size, .bandwidth = 1e8, .latency = 1e-3};
+        .struct_size = sizeof options, .workers = all->size, .bandwidth = BANDWIDTH, .latency = LATENCY};
     assert_ok(tw_world_create(&options, &world));
     assert_ok(tw_world_run(world, worker, all));
     tw_world_destroy(world);
@@ -241,6 +247,21 @@ static void test_many_turns(void **state)
     check_bytes(&all);
     /* A message each way, phase and turn to each peer: rank 1, of cluster 1, has one ring, with ranks 0 and 4. */
     assert_int_equal(all.members[1].messages, 2 * 2 * 2);
+}
+
+/* Each rank's cut ends in the middle of another's, so the rings are a chain in which all depend on all. Yet they take
+ * no longer than what the fullest rank sends. */
+static void test_rings_go_side_by_side(void **state)
+{
+    (void)state;
+    static const int even[] = {4, 4, 4, 4, 4, 0}, between[] = {2, 4, 4, 4, 4, 2, 0};
+    meeting all = {.elements = 20 * 30000};
+    add_chain(&all, even, 30000);
+    add_chain(&all, between, 30000);
+    fill_models(&all, 9);
+    check_mean(&all);
+    double alone = 4 * 30000 * sizeof(float) / BANDWIDTH + 2 * LATENCY;
+    for (int r = 0; r < all.size; r++) assert_true(all.members[r].seconds < 1.3 * alone);
 }
 
 /* ---- the same as tw_comm_allreduce of whole models --------------------------------------------------------------- */
@@ -578,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_every_pair_of_cuts),
         cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_many_turns),
+        cmocka_unit_test(test_rings_go_side_by_side),
         cmocka_unit_test(test_has_the_bits_of_an_allreduce),
         cmocka_unit_test(test_maps_that_cannot_be),
         cmocka_unit_test(test_clusters_are_numbered_without_a_gap),
