@@ -3,14 +3,19 @@
 
 import array
 import collections
+import pathlib
 import random
+import re
 import sys
 import threading
 import unittest
 
+import launched
 import ranks
 import thinwire
 
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "clusters.py"
+SMALL = "--steps 12 --average 5 --width 32 --layers 1 --heads 2 --length 32 --batch 4"
 ELEMENTS = 420
 
 
@@ -110,8 +115,14 @@ def sharded_unlike(rank, size):
     groups = [dist.new_group([0, 1]), dist.new_group(list(range(2, size)))]
     model = torch.nn.Sequential(layers(cluster))
     fully_shard(model, mesh=DeviceMesh.from_group(groups[cluster], "cpu"))
-    with thinwire.torch.Clusters(model, cluster, timeout=ranks.SECONDS) as here:
-        return is_mean(model, 2, here)
+    whole, inputs = torch.nn.Sequential(layers(0)), torch.ones(2, 7)
+    whole.load_state_dict(whole_mean(2))
+    with torch.no_grad():
+        model(inputs)  # FSDP has whole parameters after it
+        with thinwire.torch.Clusters(model, cluster, timeout=ranks.SECONDS) as here:
+            model(inputs)
+            result = is_mean(model, 2, here)
+        return result[0] and torch.allclose(model(inputs), whole(inputs)), result[1]
 
 
 def staged_unlike(rank, size):
@@ -153,11 +164,21 @@ class TorchTest(unittest.TestCase):
         elements = 7 * 5 + 5 + 5 * 3 + 3 + 3 + 1
         self.assertEqual(sum(sent for _, sent in results), 2 * (3 - 1) * 4 * elements)
 
-    def test_shards_become_the_mean(self):
+    def needs_fully_shard(self):
         try:
             from torch.distributed.fsdp import fully_shard  # noqa: F401
         except (ImportError, ValueError):  # the latter is 1.13's, under Python 3.11
             self.skipTest("this torch has no fully_shard")
+
+    def test_the_example_ends_with_the_same_weights_in_all_groups(self):
+        self.needs_fully_shard()
+        ends = launched.started_as_torchrun_does([EXAMPLE, *SMALL.split(), "--sizes", "1", "2"], 3)
+        self.assertEqual([code for code, _, _ in ends], [0] * 3, "\n".join(out + err[-4000:] for _, out, err in ends))
+        weights = re.findall(r"group (\d) of \d: .* weights (\w+)", "".join(out for _, out, _ in ends))
+        self.assertEqual(weights, [("0", weights[0][1]), ("1", weights[0][1])])
+
+    def test_shards_become_the_mean(self):
+        self.needs_fully_shard()
         results = ranks.on_ranks(5, sharded_unlike)
         self.assertEqual([equal for equal, _ in results], [True] * 5)
 

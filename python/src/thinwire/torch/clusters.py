@@ -33,8 +33,10 @@ class Clusters:
     def __init__(self, model: torch.nn.Module, cluster: int, *, group: Any = None, transport: Union[str, Tcp, Comm] = "tcp",
                  timeout: float = 60.0, patience: float = 1800.0):
         self._parts: List[Part] = []
+        self._sharded = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
 
         def mine() -> Dict[str, List[int]]:
+            self._reshard()
             parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
             self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.count]
             return {name: list(one.shape) for name, one in parameters}
@@ -51,7 +53,13 @@ class Clusters:
 
     def average(self) -> None:
         """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their numbers."""
+        self._reshard()
         self._clusters.average([part.address() for part in self._parts])
+
+    def _reshard(self) -> None:
+        """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
+        for module in self._sharded:
+            module.reshard()
 
     def traffic(self) -> Dict[str, int]:
         """Bytes and messages of this rank, as the transport counted them."""
