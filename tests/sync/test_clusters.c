@@ -489,19 +489,17 @@ static void test_ranks_that_lie(void **state)
     }
 }
 
-static int kill_at; /* the n-th message that rank 1 starts; 0: none */
-
 typedef struct mortal {
     tw_transport_ops ops;
     void *self;
-    int sends;
+    int dies_at, sends; /* the message that it starts last, and how many it has started */
 } mortal;
 
 static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                              void **request)
 {
     mortal *me = self;
-    if (++me->sends == kill_at) tw_world_kill();
+    if (++me->sends == me->dies_at) tw_world_kill();
     return me->ops.start_send(me->self, peer, channel, src, size, check, request);
 }
 
@@ -523,23 +521,21 @@ static int mortal_poll(void *self, void *request, double timeout)
     return me->ops.poll(me->self, request, timeout);
 }
 
-static int sends_of_mortal;
+static int kill_at, sends_of_rank_1;
 
 static void attend_mortal(void *context, int rank, tw_comm *comm)
 {
     tw_transport_ops inner = comm->ops;
-    mortal me = {.ops = inner, .self = comm->self};
-    if (rank == 1) {
-        comm->ops.start_send = mortal_send;
-        comm->ops.start_recv = mortal_receive;
-        comm->ops.wait = mortal_wait;
-        comm->ops.poll = mortal_poll;
-        comm->self = &me;
-    }
+    mortal me = {.ops = inner, .self = comm->self, .dies_at = rank == 1 ? kill_at : 0};
+    comm->ops.start_send = mortal_send;
+    comm->ops.start_recv = mortal_receive;
+    comm->ops.wait = mortal_wait;
+    comm->ops.poll = mortal_poll;
+    comm->self = &me;
     attend(context, rank, comm);
-    if (rank == 1) sends_of_mortal = me.sends;
+    if (rank == 1) sends_of_rank_1 = me.sends;
     comm->ops = inner;
-    if (rank == 1) comm->self = me.self;
+    comm->self = me.self;
 }
 
 /* Whoever shares a ring with the lost rank is told. The others may be done with theirs. */
@@ -552,7 +548,7 @@ static void test_a_lost_rank_is_noticed(void **state)
         fill_models(&all, 1);
         meet(&all, attend_mortal);
         for (int c = 0; c < all.clusters; c++) free(all.models[c]);
-        int died = kill_at > 0 && sends_of_mortal >= kill_at;
+        int died = kill_at > 0 && sends_of_rank_1 >= kill_at;
         for (int r = 0; r < all.size; r++) {
             tw_status got = all.members[r].created != TW_OK ? all.members[r].created : all.members[r].averaged;
             int is_partner = r == 1 || r == 3 || r == 4; /* of elements 30 to 59 */

@@ -146,7 +146,7 @@ tw_status formation_genetic(const machine *machines, size_t count, int64_t model
                             formation *best)
 {
     breeding b = {.base = {machines, count, model, INT64_MAX, best, {0}}, .seed = seed};
-    formation *both = calloc(2 * POPULATION, sizeof *both);
+    formation *both = calloc((size_t)2 * POPULATION, sizeof *both);
     if (!both) return tw_fail(TW_ERROR_MEMORY, "no memory for %d ways to form clusters", 2 * POPULATION);
     b.ways = both;
     b.children = both + POPULATION;

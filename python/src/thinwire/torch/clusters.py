@@ -1,6 +1,7 @@
 """Clusters: one mean of models that groups of ranks have cut in unlike ways."""
 
 import math
+import re
 from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
 import torch
@@ -46,7 +47,10 @@ class Clusters:
 
         def made(comm: Comm) -> core.Clusters:
             self._comm = comm
-            return core.Clusters(comm, cluster, elements, ranges)
+            try:
+                return core.Clusters(comm, cluster, elements, ranges)
+            except Error as error:
+                raise type(error)(with_name(str(error), firsts), error.status, error.name) from None
 
         self._clusters = _transport.with_comm(transport, group, _transport.Limits(timeout, patience), made)
         self._owns_comm = self._comm is not transport
@@ -121,3 +125,12 @@ def numbered(told: List[Dict[str, List[int]]]) -> Tuple[Dict[str, int], int]:
         firsts[name] = elements
         elements += math.prod(shapes[name])
     return firsts, elements
+
+
+def with_name(text: str, firsts: Dict[str, int]) -> str:
+    """C knows elements by their numbers, and a person knows parameters by their names."""
+    number = re.search(r"elements? (\d+)", text)
+    if not number:
+        return text
+    name = max((first, name) for name, first in firsts.items() if first <= int(number[1]))[1]
+    return f"{text}; element {number[1]} is in {name}"
