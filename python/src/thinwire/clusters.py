@@ -17,7 +17,7 @@ class Clusters(Owned):
 
     def __init__(self, comm: Comm, cluster: int, elements: int, ranges: Sequence[Tuple[int, int]]):
         handle = ctypes.c_void_p()
-        held = (Range * len(ranges))(*ranges)
+        held = (Range * len(ranges))(*(Range(first, count) for first, count in ranges))
         comm.waited(lambda: library.tw_clusters_create(comm._handle, cluster, elements, held, len(ranges),
                                                        ctypes.byref(handle)))
         self._own(handle, library.tw_clusters_destroy, comm)

@@ -39,11 +39,11 @@ class Clusters:
         def mine() -> Dict[str, List[int]]:
             self._reshard()
             parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
-            self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.count]
+            self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.elements]
             return {name: list(one.shape) for name, one in parameters}
 
         firsts, elements = numbered(_transport.gathered_by_all(group, mine))
-        ranges = [(firsts[part.name] + part.first, part.count) for part in self._parts]
+        ranges = [(firsts[part.name] + part.first, part.elements) for part in self._parts]
 
         def made(comm: Comm) -> core.Clusters:
             self._comm = comm
@@ -88,7 +88,7 @@ class Part(NamedTuple):
     name: str
     parameter: torch.Tensor
     first: int
-    count: int
+    elements: int
 
     def address(self) -> int:
         here = local(self.parameter)
@@ -98,16 +98,16 @@ class Part(NamedTuple):
         return here.data_ptr()
 
 
-def part_of(name: str, parameter: torch.Tensor) -> Part:
+def part_of(name: str, parameter: Any) -> Part:
     """Of a sharded parameter some of its rows: torch gives each rank as many, and the last ones fewer or none."""
     first = 0
     placements = getattr(parameter, "placements", ())
-    for dimension, placement in enumerate(placements):
-        if not placement.is_shard(0) or len(placements) > 1:
+    if placements:
+        if len(placements) > 1 or not placements[0].is_shard(0):
             raise Error(f"{name}: it is placed as {placements}; Clusters takes parameters that are sharded once, by rows")
         mesh = parameter.device_mesh
         rows = -(-parameter.shape[0] // mesh.size())
-        first = min(rows * mesh.get_local_rank(dimension), parameter.shape[0]) * math.prod(parameter.shape[1:])
+        first = min(rows * mesh.get_local_rank(), parameter.shape[0]) * math.prod(parameter.shape[1:])
     part = Part(name, parameter, first, local(parameter).numel())
     part.address()
     return part
