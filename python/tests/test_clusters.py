@@ -136,20 +136,21 @@ def staged_unlike(rank, size):
 
 
 def refused(rank, size):
-    """What is said where a layer is of another shape, where one is missing, and where one is of another type."""
+    """What is said where a layer is of another shape, one is missing, one is of another type, and of a wrong number."""
     import thinwire.torch
     import torch
     said = []
-    for wrong in ("shape", "missing", "dtype"):
+    for wrong in ("shape", "missing", "dtype", "number"):
         parts = layers(rank)
         if rank == 1 and wrong == "shape":
             parts["second"] = torch.nn.Linear(5, 4)
         elif rank == 1 and wrong == "missing":
             del parts["third"]
-        elif rank == 1:
+        elif rank == 1 and wrong == "dtype":
             parts["second"].half()
+        cluster = "1" if rank == 1 and wrong == "number" else rank
         try:
-            thinwire.torch.Clusters(torch.nn.Sequential(parts), rank, timeout=ranks.SECONDS).close()
+            thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()
             said.append("")
         except thinwire.Error as error:
             said.append(str(error))
@@ -183,10 +184,11 @@ class TorchTest(unittest.TestCase):
         self.assertEqual([equal for equal, _ in results], [True] * 5)
 
     def test_models_that_do_not_fit_are_refused_everywhere(self):
-        for shape, missing, dtype in ranks.on_ranks(2, refused):
+        for shape, missing, dtype, number in ranks.on_ranks(2, refused):
             self.assertIn("second.weight has the shape [4, 5] on rank 1", shape)
             self.assertRegex(missing, r"no rank of cluster 1 holds elements (\d+) to \d+; element \1 is in third.bias$")
             self.assertIn("second.weight: its values are torch.float16", dtype)
+            self.assertIn("cluster='1': want the number of this rank's cluster, from 0 to 1", number)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,9 @@ class Clusters:
         self._sharded = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
 
         def mine() -> Dict[str, List[int]]:
+            if not isinstance(cluster, int) or not 0 <= cluster < _transport.size_of(group):
+                raise Error(f"cluster={cluster!r}: want the number of this rank's cluster, from 0 to "
+                            f"{_transport.size_of(group) - 1}")
             self._reshard()
             parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
             self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.elements]
