@@ -89,6 +89,18 @@ static void test_exact_is_the_best_of_all(void **state)
     }
 }
 
+/* An empty cluster is never better, but here as good: every way lacks the same, and no time is above 0. */
+static void test_no_cluster_is_empty(void **state)
+{
+    (void)state;
+    const machine machines[] = {{10, 100}, {20, 100}, {30, 100}};
+    for (int clusters = 1; clusters <= 3; clusters++) {
+        formation best;
+        formation_exact(machines, 3, 1000, clusters, &best);
+        check_way(machines, 3, 1000, &best, 100 * (1000 * clusters - 60));
+    }
+}
+
 /* It may miss the best way, but never beats it, and where clusters can hold the model, they do. */
 static void test_the_search_beside_the_best(void **state)
 {
@@ -161,9 +173,9 @@ static void test_shares_are_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_words_of_the_paper),     cmocka_unit_test(test_exact_is_the_best_of_all),
-        cmocka_unit_test(test_the_search_beside_the_best), cmocka_unit_test(test_the_search_among_many),
-        cmocka_unit_test(test_shares_are_the_model),
+        cmocka_unit_test(test_the_words_of_the_paper), cmocka_unit_test(test_exact_is_the_best_of_all),
+        cmocka_unit_test(test_no_cluster_is_empty),    cmocka_unit_test(test_the_search_beside_the_best),
+        cmocka_unit_test(test_the_search_among_many),  cmocka_unit_test(test_shares_are_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
