@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_clusters.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_sim.h>
@@ -15,6 +16,7 @@ static const size_t shape[] = {COUNT};
 static float values[COUNT], gathered[COUNT];
 static float *const buffers[] = {values};
 static float *const holes[] = {NULL};
+static const tw_range everything[] = {{0, COUNT}};
 static const float *const starts[] = {values};
 static const float *const gaps[] = {NULL};
 
@@ -23,6 +25,7 @@ static tw_comm *comm;
 static tw_reducer *reducer;
 static tw_gossip *gossip;
 static tw_outer *outer;
+static tw_clusters *clusters;
 static tw_state *saved;
 static tw_scheme *scheme;
 static tw_world *world;
@@ -36,6 +39,7 @@ static int make_all(void **state)
     assert_int_equal(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip), TW_OK);
     assert_int_equal(tw_outer_create(comm, "local", table, 1, &outer), TW_OK);
     assert_int_equal(tw_outer_begin(outer, buffers), TW_OK);
+    assert_int_equal(tw_clusters_create(comm, 0, COUNT, everything, 1, &clusters), TW_OK);
     assert_int_equal(tw_state_create(&saved), TW_OK);
     assert_int_equal(tw_state_put(saved, "t", TW_F32, 1, shape, values), TW_OK);
     assert_int_equal(tw_state_put_text(saved, "k", "v"), TW_OK);
@@ -50,6 +54,7 @@ static int free_all(void **state)
     tw_world_destroy(world);
     tw_scheme_destroy(scheme);
     tw_state_destroy(saved);
+    tw_clusters_destroy(clusters);
     tw_outer_destroy(outer);
     tw_gossip_destroy(gossip);
     tw_reducer_destroy(reducer);
@@ -249,6 +254,20 @@ static void test_outer(void **state)
     NEEDED(tw_outer_regroup_state, state, "local", table, 1, 1, no_state, NULL, 0, 1, "", NULL);
     NEEDED(tw_outers_option, option, 0, 0, NULL);
     WITHOUT(tw_outers_help, text, tw_outers_help(0, NULL, 99) > 0 && tw_outers_help(999, NULL, 99) == 0);
+    assert_null(made);
+}
+
+static void test_clusters(void **state)
+{
+    (void)state;
+    tw_clusters *made = NULL;
+    NEEDED(tw_clusters_create, comm, NULL, 0, COUNT, everything, 1, &made);
+    NEEDED(tw_clusters_create, ranges, comm, 0, COUNT, NULL, 1, &made);
+    NEEDED(tw_clusters_create, clusters, comm, 0, COUNT, everything, 1, NULL);
+    NOTHING(tw_clusters_destroy, clusters, NULL);
+    NEEDED(tw_clusters_average, clusters, NULL, buffers);
+    NEEDED(tw_clusters_average, values, clusters, NULL);
+    NEEDED(tw_clusters_average, values, clusters, holes);
     assert_null(made);
 }
 
@@ -630,6 +649,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_reducer, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_gossip, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_outer, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_clusters, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_state, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_scheme, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_world, make_all, free_all),

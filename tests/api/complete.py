@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """No public function is forgotten: each that a library exports has a prototype in a public header, and for each of its
 pointers there is a row in the tables of wrong calls (arguments.c, arguments_mpi.c, arguments_tcp.c). And each that may
-fail on a comm, a reducer, a gossip or an outer loop is tried in a forked child (forks.c)."""
+fail on a comm, a reducer, a gossip, an outer loop or clusters is tried in a forked child (forks.c)."""
 import argparse
 import pathlib
 import re
@@ -30,7 +30,7 @@ def prototypes(folder, without):
 def refused_after_fork(folder):
     """Calls on what a forked child has from its parent, those that return a status."""
     text = re.sub(r"/\*.*?\*/", " ", "\n".join(path.read_text() for path in sorted(folder.glob("*.h"))), flags=re.S)
-    return set(re.findall(r"TW_API tw_status (\w+)\((?:const )?tw_(?:comm|reducer|gossip|outer) \*\w", text))
+    return set(re.findall(r"TW_API tw_status (\w+)\((?:const )?tw_(?:comm|reducer|gossip|outer|clusters) \*\w", text))
 
 
 def exported(nm, library):

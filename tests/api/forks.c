@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thinwire/thinwire_clusters.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_plugin.h>
@@ -19,6 +20,7 @@
 
 enum { RANKS = 2, COUNT = 1024, STEPS = 6, FORK_AT = 3, PATIENCE = 120 };
 static const tw_tensor table[] = {{.name = "w", .dims = 2, .shape = {32, 32}}};
+static const tw_range whole = {0, COUNT};
 
 /* One rank's objects. */
 typedef struct player {
@@ -26,6 +28,7 @@ typedef struct player {
     tw_reducer *reducer;
     tw_gossip *gossip;
     tw_outer *outer;
+    tw_clusters *clusters;
     float weights[COUNT], gradient[COUNT], shared[COUNT];
     const char *wrong;
 } player;
@@ -61,6 +64,7 @@ static void try_comm(tw_comm *comm, float *values)
     tw_reducer *reducer;
     tw_gossip *gossip;
     tw_outer *outer;
+    tw_clusters *clusters;
     const float *starts[] = {values};
     CHILD(tw_comm_size(comm) == RANKS);
     REFUSED(tw_comm_barrier(comm));
@@ -75,6 +79,7 @@ static void try_comm(tw_comm *comm, float *values)
     REFUSED(tw_reducer_create(comm, "topk", table, 1, &reducer));
     REFUSED(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip));
     REFUSED(tw_outer_create(comm, "local", table, 1, &outer));
+    REFUSED(tw_clusters_create(comm, 0, COUNT, &whole, 1, &clusters));
 }
 
 static void try_reducer(tw_reducer *reducer, float *values, tw_state *state)
@@ -149,7 +154,10 @@ static void be_child(player *self)
     try_reducer(self->reducer, self->gradient, state);
     try_gossip(self->gossip, self->weights, state);
     try_outer(self->outer, self->weights, state);
+    float *parts[] = {self->weights};
+    REFUSED(tw_clusters_average(self->clusters, parts));
     tw_state_destroy(state);
+    tw_clusters_destroy(self->clusters);
     tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);
@@ -174,7 +182,9 @@ static tw_status open_all(player *self)
     float *parts[] = {self->shared};
     if (status == TW_OK) status = tw_gossip_create(self->comm, "dpsgd", table, 1, starts, &self->gossip);
     if (status == TW_OK) status = tw_outer_create(self->comm, "local:every=2", table, 1, &self->outer);
-    return status == TW_OK ? tw_outer_begin(self->outer, parts) : status;
+    if (status == TW_OK) status = tw_outer_begin(self->outer, parts);
+    if (status != TW_OK) return status;
+    return tw_clusters_create(self->comm, tw_comm_rank(self->comm), COUNT, &whole, 1, &self->clusters);
 }
 
 static tw_status go_on(player *self, float value)
@@ -186,7 +196,8 @@ static tw_status go_on(player *self, float value)
     if (status == TW_OK) status = tw_gossip_add(self->gossip, steps);
     float *shared[] = {self->shared};
     tw_outer_event event;
-    return status == TW_OK ? tw_outer_step(self->outer, shared, &event) : status;
+    if (status == TW_OK) status = tw_outer_step(self->outer, shared, &event);
+    return status == TW_OK ? tw_clusters_average(self->clusters, shared) : status;
 }
 
 /* Rank 0 forks while rank 1 is in its next step. */
@@ -204,6 +215,7 @@ static void *play(void *argument)
     if (status == TW_OK) status = tw_gossip_finish(self->gossip, parts);
     if (status == TW_OK) status = tw_outer_finish(self->outer, shared);
     if (status != TW_OK && !self->wrong) self->wrong = tw_status_name(status);
+    tw_clusters_destroy(self->clusters);
     tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);

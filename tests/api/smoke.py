@@ -372,6 +372,21 @@ class SmokeTest(unittest.TestCase):
             call("tw_outer_destroy", outer)
         on_threads(work)
 
+    def test_6_clusters(self):
+        """Rank 0 has a model of its own, and of the other one rank 1 has the halves as two ranges."""
+        half = COUNT // 2
+        parts = [[(0, COUNT)], [(half, half), (0, half)]]
+
+        def work(rank, comm):
+            ranges = (binding.types["tw_range"] * len(parts[rank]))(*parts[rank])
+            clusters = made("tw_clusters_create", comm, rank, COUNT, ranges, len(ranges))
+            values = [floats(*[2 * rank + first] * count) for first, count in parts[rank]]
+            ok("tw_clusters_average", clusters, pointers(*values))
+            call("tw_clusters_destroy", clusters)
+            self.assertEqual([list(value) for value in values],
+                             [[1] * half + [1 + half / 2] * half] if rank == 0 else [[1 + half / 2] * half, [1] * half])
+        on_threads(work)
+
     def test_7_states(self):
         state, shape, values = made("tw_state_create"), (ctypes.c_size_t * 1)(3), floats(1, 2, 3)
         ok("tw_state_put", state, b"t", binding.constants["TW_F32"], 1, shape, values)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_clusters.h>
 
 #include "error.h"
 #include "support/cmocka.h"
@@ -106,6 +107,22 @@ static tw_status call_broadcast(tw_comm *comm, const char *spec, uint32_t *broug
     TW_TRY(tw_comm_broadcast(comm, 0, values, sizeof values));
     *brought = tw_crc32c(0, values, sizeof values);
     return TW_OK;
+}
+
+/* The first rank's model is whole, and that of the others is cut among them. */
+static tw_status call_clusters(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    tw_clusters *clusters = NULL;
+    float values[COUNT], *parts[] = {values};
+    uint64_t rank = (uint64_t)tw_comm_rank(comm), share = COUNT / (RANKS - 1);
+    const tw_range range = {rank ? (rank - 1) * share : 0, rank ? share : (RANKS - 1) * share};
+    (void)spec;
+    fill(values, COUNT, (int)rank, 5);
+    TW_TRY(tw_clusters_create(comm, rank > 0, (RANKS - 1) * share, &range, 1, &clusters));
+    tw_status status = tw_clusters_average(clusters, parts);
+    tw_clusters_destroy(clusters);
+    *brought = tw_crc32c(0, values, sizeof values);
+    return status;
 }
 
 static tw_status take_step(tw_reducer *reducer, int rank, uint64_t step, uint32_t *brought)
@@ -211,7 +228,7 @@ static void in_every_collective(void **state)
 {
     (void)state;
     static const act collectives[] = {call_barrier,   call_allreduce, call_large_allreduce,
-                                      call_allgather, call_alltoall,  call_broadcast};
+                                      call_allgather, call_alltoall,  call_broadcast,       call_clusters};
     long flips = 0, in_words = 0;
     for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
         flips += damage_messages(collectives[c], "a collective", c, &in_words);

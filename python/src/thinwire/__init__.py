@@ -8,6 +8,7 @@ from typing import Dict, List, Tuple
 
 from . import spec, table
 from ._library import library
+from .clusters import Clusters
 from .comm import Comm
 from .errors import Error, NonFinite, PeerError, SpecError
 from .gossip import Gossip
@@ -19,7 +20,7 @@ from .table import Entry
 from .tcp import Tcp
 
 __version__ = library.tw_version().decode()
-__all__ = ["Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Reducer",
+__all__ = ["Clusters", "Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Reducer",
            "SpecError", "Tcp", "for_run", "gossip_schemes", "options", "outers", "read_key", "schemes", "sealed"]
 
 

@@ -63,6 +63,10 @@ class StateEntry(Structure):
                 ("data", c_void_p), ("bytes", c_size_t), ("reserved", c_void_p * 2)]
 
 
+class Range(Structure):
+    _fields_ = [("first", c_uint64), ("count", c_uint64)]
+
+
 class OptionInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("kind", c_int), ("common", c_int), ("fallback", c_char_p),
                 ("least", c_double), ("most", c_double), ("choices", c_char_p), ("help", c_char_p)]
@@ -81,7 +85,7 @@ class TcpOptions(Structure):
 
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,
               "tw_gossip_counts": GossipCounts, "tw_outer_counts": OuterCounts, "tw_state_entry": StateEntry,
-              "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions}
+              "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions, "tw_range": Range}
 
 # Objects, the data of tensors and arrays of addresses of such data are addresses. First comes what is returned.
 FUNCTIONS = {
@@ -155,6 +159,9 @@ FUNCTIONS = {
     "tw_outer_load_state": (Status, c_void_p, c_char_p, c_void_p),
     "tw_outer_regroup_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_int, c_int,
                                c_char_p, c_void_p),
+    "tw_clusters_create": (Status, c_void_p, c_int, c_uint64, POINTER(Range), c_size_t, POINTER(c_void_p)),
+    "tw_clusters_destroy": (None, c_void_p),
+    "tw_clusters_average": (Status, c_void_p, POINTER(c_void_p)),
     "tw_state_create": (Status, POINTER(c_void_p)),
     "tw_state_destroy": (None, c_void_p),
     "tw_state_put": (Status, c_void_p, c_char_p, c_int, c_size_t, POINTER(c_size_t), c_void_p),

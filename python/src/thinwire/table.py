@@ -94,15 +94,15 @@ def counts_of(stats: Callable, handle: int, structure: Type[ctypes.Structure]) -
     return {field[0]: getattr(counts, field[0]) for field in structure._fields_[1:]}
 
 
-def addresses(pointers: Sequence[int], count: int) -> ctypes.Array:
-    """A C array of the addresses of `count` tensors."""
-    refuse_another_count(len(pointers), count, "addresses")
+def addresses(pointers: Sequence[int], count: int, of: str = "tensors") -> ctypes.Array:
+    """A C array of the addresses of `count` tensors, or of what else there is."""
+    refuse_another_count(len(pointers), count, "addresses", of)
     return (ctypes.c_void_p * len(pointers))(*pointers)
 
 
-def refuse_another_count(given: int, count: int, what: str) -> None:
+def refuse_another_count(given: int, count: int, what: str, of: str = "tensors") -> None:
     if given != count:
-        raise errors.Error(f"{given} {what} were given, and there are {count} tensors")
+        raise errors.Error(f"{given} {what} were given, and there are {count} {of}")
 
 
 def listed(count: Callable, name: Callable, summary: Callable) -> List[Tuple[str, str]]:

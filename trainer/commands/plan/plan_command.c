@@ -26,6 +26,9 @@ static const option_row own_rows[] = {
      .help = "Take a candidate, too, of which nobody has measured what it costs in accuracy"},
     {"slow", "LIST", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, slow),
      .help = "RANK:FACTOR,... makes a pass of RANK take FACTOR times as long, as where machines differ in speed"},
+    {"clusters", "FILE", OPTION_TEXT, AT(clusters), .line_only = true,
+     .help = "Form clusters of the machines in FILE instead of all that. It stands without TASK, and --seed and --json may "
+             "stand beside it"},
     {.help = "What is kept"},
     {"json", "FILE", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, json), .alone = "-",
      .help = "Write the plan to FILE, too. Without FILE, or with -, write it to standard output"},
@@ -148,9 +151,18 @@ static const option_page about = {
     .word = task_name,
 };
 
+static bool asks_for_clusters(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--clusters") == 0 || strncmp(argv[i], "--clusters=", strlen("--clusters=")) == 0)
+            return true;
+    return false;
+}
+
 int command_plan(int argc, char **argv)
 {
     plan_settings settings = {0};
+    if (asks_for_clusters(argc, argv)) return plan_clusters(argc, argv);
     train_page own = {.page = about};
     if (command_task_or_none(argc, argv, &settings.train.task) != TW_OK) return launcher_refuse();
     memcpy(own.rows, own_rows, sizeof own_rows);

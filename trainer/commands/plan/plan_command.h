@@ -7,7 +7,7 @@
 
 typedef struct plan_settings {
     train_settings train; /* the first member: plan takes many options of train's */
-    char *parameters;
+    char *parameters, *clusters;
     double step_time, codec_rate;
     bool unmeasured;
 } plan_settings;
@@ -27,6 +27,9 @@ typedef struct planning {
 /* plan_line.c: the line and the number of workers are what the options say; else those of the ranks that mpirun
  * started or that join, each of which calls it, and `comm` is theirs. TW_ERROR_PEER as everywhere. */
 tw_status plan_find_line(planning *p);
+
+/* plan_clusters.c: the command with --clusters, which has a page of its own. */
+int plan_clusters(int argc, char **argv);
 
 /* plan_report.c */
 void plan_print(FILE *stream, const planning *p);

@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
 from ..errors import Error, NonFinite, PeerError, SpecError
 from ..tcp import Tcp
 from .adamw import AdamW
+from .clusters import Clusters
 from .compressor import Compressor
 from .ddp import attach
 from .exchange import Exchange
@@ -26,5 +27,5 @@ from .gossip import GossipDataParallel
 from .outer import OuterLoop
 from .sgd import SGD
 
-__all__ = ["AdamW", "Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "OuterLoop", "PeerError", "SGD",
-           "ShardCompressor", "SpecError", "Tcp", "attach", "attach_fsdp2"]
+__all__ = ["AdamW", "Clusters", "Compressor", "Error", "Exchange", "GossipDataParallel", "NonFinite", "OuterLoop", "PeerError",
+           "SGD", "ShardCompressor", "SpecError", "Tcp", "attach", "attach_fsdp2"]
