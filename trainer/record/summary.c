@@ -89,8 +89,7 @@ static void add_validation(cJSON *object, const task_metric *metrics, const eval
 cJSON *summary_json(const worker *w, const evaluation *result, const evaluation *validation, const totals *mean)
 {
     char checksum[16];
-    uint32_t now = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
-    snprintf(checksum, sizeof checksum, "%08x", w->judged ? w->last_checksum : now);
+    snprintf(checksum, sizeof checksum, "%08x", w->judged ? w->last_checksum : worker_checksum(w));
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "task", w->task->ops->name);
     cJSON_AddStringToObject(object, "model", w->learner->model);

@@ -25,6 +25,7 @@ typedef struct train_settings {
     char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
     char *slow, *pause; /* see slowdown_parse */
+    char *memory_budget; /* see paged_parse; NULL: none */
     char *join;         /* see join.h; NULL: the workers are threads, or MPI's */
     char *key_file;     /* see join.h and seal.h */
     char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
