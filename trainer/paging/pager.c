@@ -74,6 +74,9 @@ struct pager {
     double since;
     size_t steps;
     pace load, load_back, store;
+    double began;       /* the pass forward */
+    size_t last;        /* element that was used of those that come and go */
+    double seconds;     /* of all passes since groups were chosen by time */
 };
 
 /* ---- bytes ---- */
@@ -388,10 +391,12 @@ static tw_status use_staying(pager *p, group *g, pager_pass pass)
     return take_step(p, g);
 }
 
-static tw_status use_moving(pager *p, group *g, pager_pass pass)
+static tw_status use_moving(pager *p, group *g, size_t begin, pager_pass pass)
 {
     const int turned = p->pass != pass;
     p->pass = pass;
+    if (pass == PAGER_FORWARD && (turned || begin < p->last)) p->began = tw_clock();
+    p->last = begin;
     if (g == p->now) {
         TW_TRY(go_on(p, g, turned));
     } else {
@@ -409,7 +414,7 @@ tw_status pager_use(pager *p, size_t begin, size_t end, pager_pass pass)
     if (end > g->end)
         return tw_fail(TW_ERROR_STATE, "--memory-budget: elements %zu to %zu stand in no group", begin, end);
     stop_clock(p);
-    TW_TRY(g->stays ? use_staying(p, g, pass) : use_moving(p, g, pass));
+    TW_TRY(g->stays ? use_staying(p, g, pass) : use_moving(p, g, begin, pass));
     start_clock(p, begin);
     return TW_OK;
 }
@@ -490,6 +495,11 @@ tw_status pager_flush(pager *p)
     for (size_t a = 0; a < array_count(p); a++)
         if (p->arrays[a]) TW_TRY(for_all_kept(p, a, write_kept));
     return TW_OK;
+}
+
+const char *pager_folder(const pager *p)
+{
+    return p->folder;
 }
 
 float *pager_values(const pager *p)
@@ -665,7 +675,7 @@ tw_status pager_step(pager *p, float scale, int taken)
     if (!is_settled(p)) return tw_fail(TW_ERROR_STATE, "--memory-budget: a step has not reached every layer");
     p->scale = scale;
     for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = taken;
-    p->steps++;
+    if (++p->steps > 1 + MEASURED) p->seconds += tw_clock() - p->began;
     if (p->steps == 1) forget_times(p);
     return p->steps == 1 + MEASURED ? choose_again(p) : TW_OK;
 }
@@ -798,6 +808,7 @@ void pager_count(pager *p, pager_counts *counts)
 {
     (void)rest(p);
     *counts = p->counts;
+    if (p->steps > 1 + MEASURED) counts->measured = p->seconds / (double)(p->steps - 1 - MEASURED);
     counts->budget = p->options.budget;
     counts->resident = atomic_load(&p->resident);
 }

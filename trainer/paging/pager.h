@@ -62,6 +62,7 @@ tw_status pager_step(pager *p, float scale, int taken);
 
 /* All of it as it is in the file, for those who do not compute: the values, and the optimiser's arrays. It takes memory
  * of the system's cache of files, that is given back on demand. */
+const char *pager_folder(const pager *p);
 float *pager_values(const pager *p);
 float *pager_state(const pager *p, size_t index);
 /* Before it is read: every step is taken, and what is in memory is in the file. */
@@ -75,7 +76,8 @@ typedef struct pager_counts {
     size_t groups;
     uint64_t loads;      /* of groups, on either way */
     double seconds_wait; /* for them */
-    double predicted;    /* seconds of a pass forward and back; 0: nothing is measured yet */
+    double predicted;    /* seconds of a pass forward and back, by what was measured before; 0: nothing is yet */
+    double measured;     /* of the passes since then, on average */
 } pager_counts;
 void pager_count(pager *p, pager_counts *counts);
 

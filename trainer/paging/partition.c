@@ -21,10 +21,11 @@ static part part_of(const search *s, size_t first, size_t end)
     return (part){b->bytes - a->bytes, b->forward - a->forward, b->backward - a->backward};
 }
 
-/* A group's time, between those before and after it; the neighbour that is not there has no bytes. */
+/* A group's time, between those before and after it; the neighbour that is not there has no bytes. The first is there,
+ * and takes its step when its turn comes. */
 static double seconds_of(const partition_problem *p, const part *before, const part *own, const part *after)
 {
-    return fmax(own->forward, p->load * after->bytes) +
+    return (before->bytes > 0 ? 0 : p->load * own->bytes) + fmax(own->forward, p->load * after->bytes) +
            fmax(own->backward, p->store * after->bytes + p->load_back * before->bytes);
 }
 

@@ -2,6 +2,7 @@
 #include "exchange_paged.h"
 #include "clip.h"
 #include "error.h"
+#include "file_memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ tw_status paged_choose(worker *w)
         w->pager = w->learner->place.pager = NULL;
         return TW_OK;
     }
+    file_memory_use(pager_folder(w->pager));
     free(w->way);
     w->exchange = &paged_exchange;
     w->way = calloc(1, sizeof(paged_way));
