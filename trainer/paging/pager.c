@@ -14,8 +14,8 @@
 
 enum { VALUES, GRADIENTS, STATES, ARRAYS = STATES + PAGER_STATES };
 
-/* What is brought in at once of the arrays that pass by. */
-enum { PIECE = 64 << 10, PIECE_ELEMENTS = PIECE / sizeof(float) };
+/* What is brought in at once of an array that passes by: such a share of the budget, and at most so much. */
+enum { PIECES = 256, LARGEST_PIECE = 1 << 20 };
 
 /* Steps that are measured before groups are chosen by time, behind a first, which is like no other. */
 enum { MEASURED = 2 };
@@ -162,10 +162,18 @@ static stretch stretch_of_group(const group *g)
     return stretch_of(g->begin, g->end);
 }
 
-/* The elements up to `end` that come in with the piece that begins at `begin`. */
-static size_t piece_end(size_t begin, size_t end)
+/* In whole pages, and one at least. */
+static size_t piece_of(const pager *p)
 {
-    size_t next = (begin / PIECE_ELEMENTS + 1) * PIECE_ELEMENTS;
+    size_t bytes = pages_down(p->options.budget / PIECES);
+    if (bytes > LARGEST_PIECE) bytes = LARGEST_PIECE;
+    return bytes ? bytes : pages_up(1);
+}
+
+/* The elements up to `end` that come in with the piece that begins at `begin`. */
+static size_t piece_end(const pager *p, size_t begin, size_t end)
+{
+    const size_t elements = piece_of(p) / sizeof(float), next = (begin / elements + 1) * elements;
     return next < end ? next : end;
 }
 
@@ -180,7 +188,7 @@ static tw_status move_piece(pager *p, const group *g, stretch s, int in)
 static tw_status take_step(pager *p, group *g)
 {
     for (size_t at = g->begin; at < g->end;) {
-        const size_t end = piece_end(at, g->end);
+        const size_t end = piece_end(p, at, g->end);
         const stretch s = stretch_of(at, end);
         TW_TRY(move_piece(p, g, s, 1));
         p->update(p->context, at, end, p->scale);
@@ -552,7 +560,7 @@ static partition_unit measure_unit(const pager *p, size_t u)
 static size_t kept_bytes(const pager *p, size_t first, size_t end, size_t groups)
 {
     const size_t stays = p->count - (p->units[end - 1].end - unit_begin(p, first));
-    return 2 * stays * sizeof(float) + (array_count(p) - 1) * PIECE + (groups + 1) * array_count(p) * pages_up(1);
+    return 2 * stays * sizeof(float) + (array_count(p) - 1) * piece_of(p) + (groups + 1) * array_count(p) * pages_up(1);
 }
 
 static tw_status choose_among(const pager *p, size_t most, choice *c)
@@ -593,6 +601,7 @@ static const char *text_of(size_t bytes, char text[32])
 static tw_status refuse(const pager *p, size_t least)
 {
     char budget[32], total[32], enough[32];
+    least = (least + array_count(p) * pages_up(1)) * PIECES / (PIECES - array_count(p)); /* its pieces are larger */
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--memory-budget %s is too small: the model and its state take %s, and its largest layers must "
                    "be in memory at a time; write --memory-budget %s or more",
