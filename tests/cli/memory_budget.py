@@ -82,5 +82,56 @@ class TasksTest(BudgetTest):
                                                      "--batch", 2, *options), 2)
 
 
+class RunTest(BudgetTest):
+    SHAPE = ("--data", None, "--unit", "char", "--model", "transformer", "--layers", 12, "--hidden", 64, "--heads", 2,
+             "--batch", 2, "--bptt", 8)
+
+    def run_to(self, steps, *options):
+        return self.train_task("lm", *(word or self.text for word in self.SHAPE), "--steps", steps, *options)
+
+    def test_resuming_in_both_directions(self):
+        whole = self.run_to(9)
+        budget, fits = ("--memory-budget", "2MB"), ("--memory-budget", "1GB") # without one it is what the run had
+        for first, then in ((budget, fits), ((), budget), (budget, ())):
+            out = self.folder / f"{len(first)}-{'-'.join(then)}"
+            self.run_to(4, "--out", out, *first)
+            rest = self.run_to(9, "--resume", out / "checkpoints" / "step-00000004", "--out", self.folder / f"{out}-on",
+                               *then)
+            self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
+            self.assertEqual("memory" in rest, then != fits)
+
+    def test_a_checkpoint_is_one_of_a_run_in_memory(self):
+        """What it holds is the same but for the run's name: the best one, too, with which the run is summed up."""
+        kept = {}
+        for name, options in (("paged", ("--memory-budget", "2MB")), ("resident", ())):
+            kept[name] = self.run_to(30, "--out", self.folder / name, "--checkpoint-every", 10, "--lr", 0.05, *options)
+            file = (self.folder / name / "checkpoints" / "step-00000030" / "model.safetensors").read_bytes()
+            header = int.from_bytes(file[:8], "little")
+            kept[name]["tensors"] = file[8 + header:]
+        self.assertEqual({key: kept["paged"][key] for key in (*SAME, "tensors", "chosen_step")},
+                         {key: kept["resident"][key] for key in (*SAME, "tensors", "chosen_step")})
+
+    def test_nothing_but_memory_stays_behind(self):
+        out = self.folder / "run"
+        self.run_to(3, "--out", out, "--memory-budget", "2MB")
+        self.assertEqual([path for path in self.folder.rglob("*") if "memory" in path.name], [])
+
+    def test_all_of_it_fits(self):
+        self.assertNotIn("memory", self.run_to(2, "--memory-budget", "1GB"))
+
+    def test_what_does_not_go_with_it(self):
+        self.task = "lm"
+        shape = tuple(word or self.text for word in self.SHAPE)
+        for culprits, options in (
+                (("--memory-budget 20", "such as 200MB"), ("--memory-budget", "20")),
+                (("--memory-budget -1MB", "such as 200MB"), ("--memory-budget=-1MB",)),
+                (("--memory-budget 0.1MB", "is too small", "or more"), ("--memory-budget", "10kB")),
+                (("one worker", "2"), ("--memory-budget", "2MB", "--workers", 2)),
+                (("--sync allreduce", "not fp16"), ("--memory-budget", "2MB", "--sync", "fp16")),
+                (("--dump-gradients",), ("--memory-budget", "2MB", "--dump-gradients", self.folder / "gradients"))):
+            with self.subTest(options):
+                self.refuse_training(2, culprits, *shape, *options)
+
+
 if __name__ == "__main__":
     run_tests()
