@@ -4,6 +4,7 @@
 #include "error.h"
 #include "file_memory.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,14 @@ static tw_status paged_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
+/* What a reducer of one worker remembers, so that either goes on from the other's checkpoint: how many steps there were. */
+static tw_status paged_save(worker *w, const char *prefix, tw_state *state)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%sscheme/steps", prefix);
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){1}, &w->step);
+}
+
 const exchange paged_exchange = {
     .replicas = 1,
     .bytes = sizeof(paged_way),
@@ -163,4 +172,5 @@ const exchange paged_exchange = {
     .apply = paged_apply,
     .plan = paged_plan,
     .add_totals = paged_add_totals,
+    .save = paged_save,
 };
