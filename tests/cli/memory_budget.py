@@ -111,6 +111,15 @@ class RunTest(BudgetTest):
         self.assertEqual({key: kept["paged"][key] for key in (*SAME, "tensors", "chosen_step")},
                          {key: kept["resident"][key] for key in (*SAME, "tensors", "chosen_step")})
 
+    def test_a_run_that_diverges_skips_and_ends_alike(self):
+        """Ten steps with a NaN in a row, after some with which weights grew beyond floats."""
+        self.task = "lm"
+        words = self.train_words("--quiet", *(word or self.text for word in self.SHAPE), "--steps", 40, "--lr", 1e6,
+                                 "--warmup", 0, "--optimizer", "sgd", "--schedule", "constant", "--clip", 0)
+        paged, resident = self.run_program(*words, "--memory-budget", "2MB"), self.run_program(*words)
+        self.assertIn("10 steps in a row", resident.stderr)
+        self.assertEqual((paged.returncode, paged.stderr), (resident.returncode, resident.stderr))
+
     def test_nothing_but_memory_stays_behind(self):
         out = self.folder / "run"
         self.run_to(3, "--out", out, "--memory-budget", "2MB")

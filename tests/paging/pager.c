@@ -269,7 +269,8 @@ static void a_file_that_fails_ends_the_step(void **state)
     tw_status status = TW_OK;
     for (int i = 0; status == TW_OK && i < 2 * UNITS; i++) {
         const int unit = i < UNITS ? i : 2 * UNITS - 1 - i;
-        status = pager_use(n->pager, begin_of(n, unit), begin_of(n, unit + 1), i < UNITS ? PAGER_FORWARD : PAGER_BACKWARD);
+        status =
+            pager_use(n->pager, begin_of(n, unit), begin_of(n, unit + 1), i < UNITS ? PAGER_FORWARD : PAGER_BACKWARD);
     }
     limit_files(RLIM_INFINITY);
     assert_int_equal(status, TW_ERROR_IO);
@@ -280,14 +281,10 @@ static void a_file_that_fails_ends_the_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_those_of_a_twin),
-        cmocka_unit_test(loads_are_counted),
-        cmocka_unit_test(what_is_away_cannot_be_touched),
-        cmocka_unit_test(what_was_written_is_taken),
-        cmocka_unit_test(a_small_budget_is_refused),
-        cmocka_unit_test(what_fits_is_left_alone),
-        cmocka_unit_test(a_full_disk_is_told_before_the_run),
-        cmocka_unit_test(a_file_that_fails_ends_the_step),
+        cmocka_unit_test(steps_are_those_of_a_twin),          cmocka_unit_test(loads_are_counted),
+        cmocka_unit_test(what_is_away_cannot_be_touched),     cmocka_unit_test(what_was_written_is_taken),
+        cmocka_unit_test(a_small_budget_is_refused),          cmocka_unit_test(what_fits_is_left_alone),
+        cmocka_unit_test(a_full_disk_is_told_before_the_run), cmocka_unit_test(a_file_that_fails_ends_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,8 +365,8 @@ static tw_status announce_zeros(acoustic_model *m, const pass *p)
     for (size_t i = range.end; i-- > range.first;) {
         TW_TRY(nn_table_use(&m->table, (nn_range){i, i + 1}, PAGER_BACKWARD));
         memset(gradients + m->table.offsets[i], 0, nn_table_elements(&m->table, i) * sizeof *gradients);
-        TW_TRY(nn_table_announce(&m->table, (nn_range){i, i + 1}, gradients,
-                                 p->ready ? acoustic_model_announce : NULL, &to));
+        TW_TRY(nn_table_announce(&m->table, (nn_range){i, i + 1}, gradients, p->ready ? acoustic_model_announce : NULL,
+                                 &to));
     }
     return TW_OK;
 }

@@ -23,10 +23,10 @@ struct optimiser {
     const tw_tensor *tensors;
     size_t tensor_count;
     size_t parameter_count;
-    size_t held;     /* tensors */
-    float *momentum, *second_moment;    /* behind Adam both */
-    float *shown[2];                    /* where they stand for others */
-    float steps; /* of Adam; exact up to 2^24, when the corrections are long 1 */
+    size_t held;                     /* tensors */
+    float *momentum, *second_moment; /* behind Adam both */
+    float *shown[2];                 /* where they stand for others */
+    float steps;                     /* of Adam; exact up to 2^24, when the corrections are long 1 */
     pass now;
 };
 
@@ -73,8 +73,8 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
     o->shown[0] = o->momentum = pages_take(o->parameter_count);
     if (settings->kind != OPTIMISER_SGD) o->shown[1] = o->second_moment = pages_take(o->parameter_count);
     if (!o->momentum || (settings->kind != OPTIMISER_SGD && !o->second_moment)) {
-        tw_status status =
-            tw_fail(TW_ERROR_MEMORY, "no memory for what the optimiser remembers of %zu parameters", o->parameter_count);
+        tw_status status = tw_fail(TW_ERROR_MEMORY, "no memory for what the optimiser remembers of %zu parameters",
+                                   o->parameter_count);
         optimiser_destroy(o);
         return status;
     }
@@ -215,8 +215,7 @@ size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFER
     static const tw_tensor steps = {.name = "steps"};
     buffers[0] = (optimiser_buffer){"momentum.", o->tensors, o->tensor_count, o->shown[0], o->parameter_count};
     if (o->settings.kind == OPTIMISER_SGD) return 1;
-    buffers[1] =
-        (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->shown[1], o->parameter_count};
+    buffers[1] = (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->shown[1], o->parameter_count};
     buffers[2] = (optimiser_buffer){"", &steps, 1, &o->steps, 1};
     return 3;
 }

@@ -83,9 +83,8 @@ static void file_memory_release(void *context, void *at)
 
 void file_memory_install(void)
 {
-    static const tw_allocator allocator = {.struct_size = sizeof allocator,
-                                           .allocate = file_memory_allocate,
-                                           .release = file_memory_release};
+    static const tw_allocator allocator = {
+        .struct_size = sizeof allocator, .allocate = file_memory_allocate, .release = file_memory_release};
     (void)tw_set_allocator(&allocator);
 }
 

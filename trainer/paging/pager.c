@@ -23,10 +23,10 @@ enum { MEASURED = 2 };
 typedef struct group {
     size_t begin, end; /* elements */
     int stays;
-    int here;      /* its weights are in memory, */
-    int graded;    /* its gradients, */
-    int changed;   /* and not yet in the file */
-    int waits;     /* a step is to be taken with it */
+    int here;    /* its weights are in memory, */
+    int graded;  /* its gradients, */
+    int changed; /* and not yet in the file */
+    int waits;   /* a step is to be taken with it */
 } group;
 
 /* What the thread does: first the one, then the other; NULL: nothing. */
@@ -54,7 +54,7 @@ struct pager {
 
     group *groups;
     size_t group_count;
-    group *now;       /* the one that is used, of those that do not stay */
+    group *now; /* the one that is used, of those that do not stay */
     pager_pass pass;
     pager_counts counts;
     _Atomic size_t resident;
@@ -74,9 +74,9 @@ struct pager {
     double since;
     size_t steps;
     pace load, load_back, store;
-    double began;       /* the pass forward */
-    size_t last;        /* element that was used of those that come and go */
-    double seconds;     /* of all passes since groups were chosen by time */
+    double began;   /* the pass forward */
+    size_t last;    /* element that was used of those that come and go */
+    double seconds; /* of all passes since groups were chosen by time */
 };
 
 /* ---- bytes ---- */
@@ -462,7 +462,7 @@ static tw_status drop_array(pager *p, size_t array)
     return tw_fail(TW_ERROR_MEMORY, "--memory-budget: %zu bytes cannot be given back: %s", bytes, strerror(errno));
 }
 
-static void drop_view(const pager *p)
+void pager_forget(const pager *p)
 {
     (void)madvise(p->view, array_count(p) * stride_of(p), MADV_DONTNEED);
 }
@@ -479,7 +479,7 @@ tw_status pager_reload(pager *p)
         if (p->arrays[a]) TW_TRY(drop_array(p, a));
     for (size_t a = 0; a < array_count(p); a++)
         if (p->arrays[a]) TW_TRY(for_all_kept(p, a, read_kept));
-    drop_view(p);
+    pager_forget(p);
     return TW_OK;
 }
 
@@ -492,7 +492,7 @@ static int is_settled(const pager *p)
 
 tw_status pager_flush(pager *p)
 {
-    drop_view(p);
+    pager_forget(p);
     stop_clock(p);
     for (size_t g = 0; g < p->group_count && !is_settled(p); g++)
         TW_TRY(pager_use(p, p->groups[g].begin, p->groups[g].end, PAGER_FORWARD));
@@ -584,9 +584,12 @@ static tw_status choose_among(const pager *p, size_t most, choice *c)
     free(units);
     free(counts);
     c->kept = kept_bytes(p, first, end, count);
-    c->problem = (partition_problem){c->units,          count,
+    c->problem = (partition_problem){c->units,
+                                     count,
                                      p->options.budget > c->kept ? p->options.budget - c->kept : 0,
-                                     per_byte(&p->load), per_byte(&p->load_back), per_byte(&p->store)};
+                                     per_byte(&p->load),
+                                     per_byte(&p->load_back),
+                                     per_byte(&p->store)};
     c->groups = partition_find(&c->problem, c->ends);
     c->seconds = partition_seconds(&c->problem, c->ends, c->groups);
     return TW_OK;

@@ -41,7 +41,7 @@ void pager_destroy(pager *p);
 
 /* Layers that cannot be cut, one after the other; those that stay in memory are the first or the last ones. */
 typedef struct pager_unit {
-    size_t end;         /* elements up to here */
+    size_t end; /* elements up to here */
     unsigned char stays;
 } pager_unit;
 
@@ -67,6 +67,8 @@ float *pager_values(const pager *p);
 float *pager_state(const pager *p, size_t index);
 /* Before it is read: every step is taken, and what is in memory is in the file. */
 tw_status pager_flush(pager *p);
+/* What was read of it is given back at once. */
+void pager_forget(const pager *p);
 /* After it was written. */
 tw_status pager_reload(pager *p);
 

@@ -57,7 +57,8 @@ static void best(search *s, size_t h, size_t i, size_t j)
     const size_t count = s->problem->count, place = place_of(h, i, j);
     const part before = part_of(s, h, i), own = part_of(s, i, j), none = {0};
     s->costs[place] = INFINITY;
-    if (j == count && need_of(&own, &none) <= (double)s->problem->room) s->costs[place] = seconds_of(s->problem, &before, &own, &none);
+    if (j == count && need_of(&own, &none) <= (double)s->problem->room)
+        s->costs[place] = seconds_of(s->problem, &before, &own, &none);
     for (size_t k = j + 1; k <= count; k++) {
         const part after = part_of(s, j, k);
         const double cost = seconds_of(s->problem, &before, &own, &after) + s->costs[place_of(i, j, k)];

@@ -128,15 +128,16 @@ static void print_rates(FILE *stream, const train_settings *s)
 static void print_memory(FILE *stream, const worker *w)
 {
     pager_counts counts;
-    char total[BYTES_TEXT], budget[BYTES_TEXT];
+    char whole[BYTES_TEXT], budget[BYTES_TEXT];
     if (!w->settings.memory_budget) return;
     if (!w->pager) {
         fprintf(stream, "--memory-budget %s: all of the model and its state fits\n", w->settings.memory_budget);
         return;
     }
     pager_count(w->pager, &counts);
-    fprintf(stream, "%s of the model and its state in a file in %s, at most %s of it in memory, in %zu groups of layers\n",
-            bytes_text((double)counts.total, total), pager_folder(w->pager), bytes_text((double)counts.budget, budget),
+    fprintf(stream,
+            "%s of the model and its state in a file in %s, at most %s of it in memory, in %zu groups of layers\n",
+            bytes_text((double)counts.total, whole), pager_folder(w->pager), bytes_text((double)counts.budget, budget),
             counts.groups);
 }
 

@@ -38,8 +38,8 @@ tw_status paged_parse(const char *text, size_t *bytes)
         *bytes = (size_t)all;
         return TW_OK;
     }
-    return tw_fail(TW_ERROR_ARGUMENT, "--memory-budget %s: it is a number and kB, MB, GB, KiB, MiB or GiB, such as 200MB",
-                   text);
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--memory-budget %s: it is a number and kB, MB, GB, KiB, MiB or GiB, such as 200MB", text);
 }
 
 static tw_status check_company(const worker *w)
@@ -63,7 +63,7 @@ tw_status paged_open(worker *w)
 {
     const train_settings *s = &w->settings;
     pager_options paging = {.states = s->optimizer == OPTIMISER_SGD ? 1 : 2,
-                             .folder = s->out && *s->out ? s->out : "."};
+                            .folder = s->out && *s->out ? s->out : "."};
     TW_TRY(paged_parse(s->memory_budget, &paging.budget));
     TW_TRY(check_company(w));
     return pager_create(&paging, &w->pager);

@@ -210,7 +210,15 @@ tw_status worker_take(worker *w)
 
 uint32_t worker_checksum(const worker *w)
 {
-    return tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
+    enum { PIECE = 1 << 20 };
+    const learner *l = w->learner;
+    uint32_t sum = 0;
+    for (size_t at = 0; at < l->parameter_count; at += PIECE) {
+        const size_t left = l->parameter_count - at;
+        sum = tw_crc32c(sum, l->parameters + at, (left < PIECE ? left : PIECE) * sizeof(float));
+        if (w->pager) pager_forget(w->pager);
+    }
+    return sum;
 }
 
 tw_status worker_read(worker *w)
@@ -279,7 +287,8 @@ static tw_status step_clipped(worker *w, task_score *score)
     const learner *l = w->learner;
     TW_TRY(w->task->ops->step(w->learner, w->step, hold, w, score));
     /* The first gradients of all workers agree, and their mean is as long as they are. */
-    clip_norm(l->tensors, l->tensor_count, l->gradients, (double)w->step < w->scheme_warmup ? w->settings.clip : w->own_clip);
+    clip_norm(l->tensors, l->tensor_count, l->gradients,
+              (double)w->step < w->scheme_warmup ? w->settings.clip : w->own_clip);
     float *gradient = l->gradients + l->parameter_count;
     for (size_t i = l->tensor_count; i-- > 0;) {
         gradient -= tw_tensor_count(&l->tensors[i]);
