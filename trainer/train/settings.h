@@ -17,23 +17,23 @@ typedef struct train_settings {
     bool momentum_given, nesterov_given;
     char *task_name; /* the same task */
 
-    char *sync;          /* a reducer's or a gossip's spec */
-    char *sync_in_full;  /* the same with every option written out; the worker's */
-    char *link;          /* of --sync auto: see network.h; NULL: it is measured */
-    char *planned_link;  /* the line that --sync auto has chosen for; NULL: a person chose */
-    int transport;       /* transport_choice */
-    char *plugin;        /* see plugins_load */
-    char *schedule;      /* see schedule_parse */
-    char *slow, *pause;  /* see slowdown_parse */
-    char *memory_budget; /* see paged_parse; NULL: none */
-    char *join;          /* see join.h; NULL: the workers are threads, or MPI's */
-    char *key_file;      /* see join.h and seal.h */
-    char *out;           /* the run folder; NULL writes nothing; "": the first worker chooses one */
-    char *resume;    /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
-    char *init_from; /* NULL: random weights; else a checkpoint or a run's folder to begin with */
+    char *sync;         /* a reducer's or a gossip's spec */
+    char *sync_in_full; /* the same with every option written out; the worker's */
+    char *link;         /* of --sync auto: see network.h; NULL: it is measured */
+    char *planned_link; /* the line that --sync auto has chosen for; NULL: a person chose */
+    int transport;      /* transport_choice */
+    char *plugin;       /* see plugins_load */
+    char *schedule;     /* see schedule_parse */
+    char *slow, *pause; /* see slowdown_parse */
+    char *join;         /* see join.h; NULL: the workers are threads, or MPI's */
+    char *key_file;     /* see join.h and seal.h */
+    char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
+    char *resume;       /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
+    char *init_from;    /* NULL: random weights; else a checkpoint or a run's folder to begin with */
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
     char *dump_steps;     /* see dump_parse */
+    char *memory_budget;  /* see paged_parse; NULL: none */
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */
     long rank;            /* with join: the one this process wants; -1: any */
