@@ -8,7 +8,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TASKS = ["trainer/tasks", "trainer/options", "trainer/words", "trainer"]
+TASKS = ["trainer/tasks", "trainer/paging", "trainer/options", "trainer/words", "trainer"]
 COMMANDS = ["trainer/plot", "trainer/run", "trainer/plan", "trainer/simulation", "trainer/lines", "trainer/record", "trainer/checkpoint", "trainer/join", "trainer/train", "trainer/optimiser", "trainer/files",
             "trainer/data/text", "trainer/data", *TASKS]
 MAY_SEE = {
@@ -37,16 +37,17 @@ MAY_SEE = {
     "trainer/words": ["trainer"],
     "trainer/options": ["trainer/words", "trainer"],
     "trainer/files": ["trainer"],
-    "trainer/nn": ["trainer"],
-    "trainer/models": ["trainer/nn", "trainer/words", "trainer"],
+    "trainer/paging": ["trainer"],
+    "trainer/nn": ["trainer/paging", "trainer"],
+    "trainer/models": ["trainer/nn", "trainer/paging", "trainer/words", "trainer"],
     "trainer/data": ["trainer"],
     "trainer/data/image/decode": ["trainer"],
     "trainer/data/image": ["trainer/data/image/decode", "trainer/data", "trainer"],
     "trainer/data/speech": ["trainer/data", "trainer"],
     "trainer/data/text": ["trainer/data", "trainer"],
     "trainer/tasks/speech": ["trainer"],
-    "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/data", "trainer/data/image", "trainer/data/speech", "trainer/data/text", "trainer/tasks/speech", "trainer/options", "trainer/words", "trainer"],
-    "trainer/optimiser": ["trainer/files", "trainer"],
+    "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/paging", "trainer/data", "trainer/data/image", "trainer/data/speech", "trainer/data/text", "trainer/tasks/speech", "trainer/options", "trainer/words", "trainer"],
+    "trainer/optimiser": ["trainer/files", "trainer/paging", "trainer"],
     "trainer/train": ["trainer/optimiser", "trainer/files", *TASKS],
     "trainer/simulation": ["trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/lines": ["trainer"],

@@ -97,10 +97,12 @@ static tw_status read_file(worker *w, const char *folder)
 static tw_status best_load(worker *w, const char *folder)
 {
     learner *l = w->learner;
-    w->last_checksum = tw_crc32c(0, l->parameters, l->parameter_count * sizeof(float));
+    TW_TRY(worker_settle(w));
+    w->last_checksum = worker_checksum(w);
     TW_TRY(agree_status(w, w->rank == 0 ? read_file(w, folder) : TW_OK));
     TW_TRY(tw_comm_broadcast(w->comm, 0, l->parameters, l->parameter_count * sizeof(float)));
     if (l->buffer_count > 0) TW_TRY(tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)));
+    TW_TRY(worker_take(w));
     l->buffers_stand = true;
     w->judged = w->best.step;
     return TW_OK;

@@ -319,6 +319,7 @@ static tw_status name_finished(tw_status status, const char *partial)
 tw_status checkpoint_write(worker *w)
 {
     if (!w->settings.out) return TW_OK;
+    TW_TRY(agree_status(w, worker_settle(w)));
     char partial[FOLDER_PATH] = "";
     int vanished;
     plan p;

@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "error.h"
 #include "exit.h"
+#include "file_memory.h"
 #include "folder.h"
 #include "init_from.h"
 #include "launch.h"
@@ -157,6 +158,7 @@ int command_train(int argc, char **argv)
 {
     train_settings settings = {0};
     train_page page;
+    file_memory_install();
     if (choose_task(argc, argv, &settings.task) != TW_OK) return launcher_refuse();
     if (settings_page(settings.task, &page) != TW_OK) return launcher_refuse();
     page.page.least_arguments = 0; /* the task is known by now */

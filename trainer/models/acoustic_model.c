@@ -69,6 +69,7 @@ static tw_status declare_stack(acoustic_model *m, size_t *width)
 {
     const acoustic_model_config *c = &m->config;
     if (c->channels > 0) TW_TRY(front_end_declare(c->features, c->channels, m->engine, &m->table, &m->front));
+    TW_TRY(nn_table_end_unit(&m->table, 0));
     const recurrent_options stack = {.layers = c->layers,
                                      .inputs = c->channels > 0 ? m->front.width : c->features,
                                      .hidden = c->hidden,
@@ -101,7 +102,9 @@ static tw_status acoustic_model_declare(acoustic_model *m)
     size_t inputs = c->bottleneck ? c->bottleneck : width;
     const nn_affine_options bottleneck = {"bottleneck", width, c->bottleneck, range_of(width), 0.0f, m->engine};
     const nn_affine_options output = {"output", inputs, c->labels, range_of(inputs), 0.0f, m->engine};
+    TW_TRY(nn_table_end_unit(&m->table, 0));
     if (c->bottleneck) TW_TRY(nn_affine_declare(&bottleneck, &m->table, &m->bottleneck));
+    TW_TRY(nn_table_end_unit(&m->table, 0));
     return nn_affine_declare(&output, &m->table, &m->output);
 }
 
@@ -170,9 +173,17 @@ const parameter_set *acoustic_model_parameters(const acoustic_model *m)
     return &m->parameters;
 }
 
-void acoustic_model_initialise(acoustic_model *m, uint64_t seed)
+tw_status acoustic_model_page(acoustic_model *m, pager *by)
 {
-    nn_table_initialise(&m->table, seed, m->parameters.values);
+    if (m->encoder_parameters.first > 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--memory-budget goes with a network that learns as a whole: leave out "
+                                          "--freeze, or the budget");
+    return nn_table_page(&m->table, by, m->parameters.values, m->parameters.gradients);
+}
+
+tw_status acoustic_model_initialise(acoustic_model *m, uint64_t seed)
+{
+    return nn_table_initialise(&m->table, seed, m->parameters.values);
 }
 
 size_t acoustic_model_frozen(const acoustic_model *m)
@@ -284,10 +295,12 @@ static tw_status acoustic_model_forward(acoustic_model *m, pass *p)
     p->last = p->hidden;
     if (m->config.bottleneck) {
         TW_TRY(nn_buffer_reserve(&m->narrow, p->rows * m->config.bottleneck));
+        TW_TRY(nn_table_use(&m->table, m->bottleneck.parameters, PAGER_FORWARD));
         TW_TRY(nn_affine_forward(&m->bottleneck, values, p->rows, p->hidden, m->narrow.values));
         p->last = m->narrow.values;
     }
     TW_TRY(nn_buffer_reserve(&m->logits, p->rows * m->config.labels));
+    TW_TRY(nn_table_use(&m->table, m->output.parameters, PAGER_FORWARD));
     return nn_affine_forward(&m->output, values, p->rows, p->last, m->logits.values);
 }
 
@@ -309,6 +322,7 @@ static tw_status acoustic_model_backward_affine(acoustic_model *m, const pass *p
 {
     float *gradients = m->parameters.gradients;
     listener to = {p, m->encoder_parameters.first};
+    TW_TRY(nn_table_use(&m->table, a->parameters, PAGER_BACKWARD));
     TW_TRY(nn_affine_backward_parameters(a, p->rows, x, y_gradient, gradients));
     TW_TRY(nn_table_announce(&m->table, a->parameters, gradients, p->ready ? acoustic_model_announce : NULL, &to));
     if (!x_gradient) return TW_OK;
@@ -348,9 +362,13 @@ static tw_status announce_zeros(acoustic_model *m, const pass *p)
     float *gradients = m->parameters.gradients;
     const nn_range range = m->encoder_parameters;
     listener to = {p, range.first};
-    for (size_t i = range.first; i < range.end; i++)
+    for (size_t i = range.end; i-- > range.first;) {
+        TW_TRY(nn_table_use(&m->table, (nn_range){i, i + 1}, PAGER_BACKWARD));
         memset(gradients + m->table.offsets[i], 0, nn_table_elements(&m->table, i) * sizeof *gradients);
-    return nn_table_announce(&m->table, range, gradients, p->ready ? acoustic_model_announce : NULL, &to);
+        TW_TRY(nn_table_announce(&m->table, (nn_range){i, i + 1}, gradients, p->ready ? acoustic_model_announce : NULL,
+                                 &to));
+    }
+    return TW_OK;
 }
 
 static tw_status acoustic_model_backward(acoustic_model *m, const pass *p, const float *gradient)

@@ -43,7 +43,9 @@ tw_status acoustic_model_elements(const acoustic_model_config *config, size_t *e
 
 const parameter_set *acoustic_model_parameters(const acoustic_model *m);
 /* Draws the initial parameters: the same on every worker. */
-void acoustic_model_initialise(acoustic_model *m, uint64_t seed);
+tw_status acoustic_model_initialise(acoustic_model *m, uint64_t seed);
+/* Has a pager bring in layers before they are used, from before their first values on: see nn_table_page. */
+tw_status acoustic_model_page(acoustic_model *m, pager *by);
 
 /* The first so many tensors never learn: no gradient of theirs is written, and `ready` counts from behind them. */
 size_t acoustic_model_frozen(const acoustic_model *m);

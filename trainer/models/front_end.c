@@ -93,6 +93,7 @@ tw_status front_end_forward(front_end *f, const float *values, const nn_rows *fr
     f->x = x;
     for (size_t i = 0; i < FRONT_END_CONVOLUTIONS; i++) {
         TW_TRY(nn_buffer_reserve(&f->y[i], front_end_outputs(f, i)));
+        TW_TRY(nn_table_use(f->table, f->convolutions[i].parameters, PAGER_FORWARD));
         TW_TRY(nn_subsampling_forward(&f->convolutions[i], values, rows_before(f, i), values_before(f, i), &f->rows[i],
                                       f->y[i].values));
     }
@@ -108,6 +109,7 @@ tw_status front_end_backward(front_end *f, const float *values, float *gradient,
 {
     TW_TRY(nn_buffer_reserve(&f->gradient, front_end_outputs(f, 0)));
     for (size_t i = FRONT_END_CONVOLUTIONS; i-- > 0;) {
+        TW_TRY(nn_table_use(f->table, f->convolutions[i].parameters, PAGER_BACKWARD));
         TW_TRY(nn_subsampling_backward(&f->convolutions[i], values, rows_before(f, i), values_before(f, i), &f->rows[i],
                                        f->y[i].values, i ? gradient : f->gradient.values, gradients,
                                        i ? f->gradient.values : NULL));

@@ -185,7 +185,9 @@ static tw_status language_model_declare(language_model *m)
                                     {m->shape.vocabulary, c->embedding},         NN_INITIAL_UNIFORM, c->range};
     m->encoder = (nn_range){0, 1};
     TW_TRY(nn_table_declare(&m->table, &encoder));
+    TW_TRY(nn_table_end_unit(&m->table, c->tied));
     TW_TRY(declare_layers(m));
+    TW_TRY(nn_table_end_unit(&m->table, 0));
     return declare_decoder(m);
 }
 
@@ -193,8 +195,7 @@ static tw_status language_model_declare(language_model *m)
 static tw_status allocate_parameters(language_model *m)
 {
     if (m->config.lora.rank == 0) return parameter_set_allocate(&m->table, &m->parameters);
-    m->parameters = (parameter_set){.table = &m->table, .values = parameter_array(m->table.elements)};
-    if (!m->parameters.values) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu parameters", m->table.elements);
+    TW_TRY(parameter_set_allocate_frozen(&m->table, &m->parameters));
     TW_TRY(parameter_set_allocate(&m->lora.table, &m->adapters));
     m->lora.values = m->adapters.values;
     m->lora.gradients = m->adapters.gradients;
@@ -255,10 +256,18 @@ const parameter_set *language_model_adapters(const language_model *m)
     return m->config.lora.rank ? &m->adapters : NULL;
 }
 
-void language_model_initialise(language_model *m, uint64_t seed)
+tw_status language_model_page(language_model *m, pager *by)
 {
-    nn_table_initialise(&m->table, seed, m->parameters.values);
-    nn_table_initialise(&m->lora.table, seed, m->adapters.values);
+    if (m->config.lora.rank > 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--memory-budget goes with a network that learns as a whole: leave out "
+                                          "--lora, or the budget");
+    return nn_table_page(&m->table, by, m->parameters.values, m->parameters.gradients);
+}
+
+tw_status language_model_initialise(language_model *m, uint64_t seed)
+{
+    TW_TRY(nn_table_initialise(&m->table, seed, m->parameters.values));
+    return nn_table_initialise(&m->lora.table, seed, m->adapters.values);
 }
 
 /* ---- state ---- */
@@ -358,9 +367,11 @@ static tw_status language_model_forward(language_model *m, pass *p)
     TW_TRY(check_tokens(m, p));
     TW_TRY(language_model_reserve(m, p));
     nn_engine_enter();
+    TW_TRY(nn_table_use(&m->table, m->encoder, PAGER_FORWARD));
     nn_embedding_forward(values, m->config.embedding, p->text->tokens, p->rows, m->embedded.values);
     drop_embedded(m, p);
     TW_TRY(forward_layers(m, p));
+    TW_TRY(nn_table_use(&m->table, m->decoder.parameters, PAGER_FORWARD));
     return nn_affine_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
 }
 
@@ -378,11 +389,13 @@ static tw_status backward_all(language_model *m, const pass *p, nn_gradient_read
 {
     float *gradients = m->parameters.gradients;
     const float *values = m->parameters.values;
+    TW_TRY(nn_table_use(&m->table, m->decoder.parameters, PAGER_BACKWARD));
     TW_TRY(nn_affine_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
     TW_TRY(nn_table_announce(&m->table, m->decoder.parameters, gradients, ready, context));
     TW_TRY(nn_affine_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
     TW_TRY(backward_layers(m, ready, context));
     drop_embedded(m, p);
+    TW_TRY(nn_table_use(&m->table, m->encoder, PAGER_BACKWARD));
     if (!m->config.tied) memset(gradients, 0, nn_table_elements(&m->table, 0) * sizeof *gradients);
     nn_embedding_backward(m->embedded.values, m->config.embedding, p->text->tokens, p->rows, gradients);
     return nn_table_announce(&m->table, m->encoder, gradients, ready, context);

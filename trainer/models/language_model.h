@@ -65,7 +65,9 @@ const parameter_set *language_model_parameters(const language_model *m);
 /* NULL where there are none. */
 const parameter_set *language_model_adapters(const language_model *m);
 /* Draws the initial parameters, and the adapters': the same on every worker. */
-void language_model_initialise(language_model *m, uint64_t seed);
+tw_status language_model_initialise(language_model *m, uint64_t seed);
+/* Has a pager bring in layers before they are used, from before their first values on: see nn_table_page. */
+tw_status language_model_page(language_model *m, pager *by);
 
 /* Tokens in the order they are computed in: (steps, batch). */
 typedef struct language_model_text {

@@ -113,9 +113,9 @@ tw_status model_create(const char *name, const model_shape *shape, model **out)
 void model_destroy(model *m)
 {
     if (!m) return;
+    parameter_set_free(&m->parameters);
     nn_net_destroy(m->full);
     for (size_t i = 0; i < SMALLER_NETS; i++) nn_net_destroy(m->smaller[i].net);
-    parameter_set_free(&m->parameters);
     free(m->buffers);
     free(m->targets);
     nn_buffer_free(&m->arena);
@@ -166,10 +166,15 @@ size_t model_buffer_count(const model *m)
     return nn_net_buffers(m->full)->elements;
 }
 
-void model_initialise(model *m, uint64_t seed)
+tw_status model_page(model *m, pager *by)
 {
-    nn_table_initialise(nn_net_parameters(m->full), seed, m->parameters.values);
-    nn_table_initialise(nn_net_buffers(m->full), seed, m->buffers);
+    return nn_net_page(m->full, by, m->parameters.values, m->parameters.gradients);
+}
+
+tw_status model_initialise(model *m, uint64_t seed)
+{
+    TW_TRY(nn_table_initialise(nn_net_parameters(m->full), seed, m->parameters.values));
+    return nn_table_initialise(nn_net_buffers(m->full), seed, m->buffers);
 }
 
 /* ---- running ---- */
@@ -188,6 +193,7 @@ static tw_status smaller_net(model *m, size_t images, nn_net **net)
     m->smaller[place].net = NULL;
     m->smaller[place].images = 0;
     TW_TRY(model_build(m, images, &m->smaller[place].net));
+    nn_net_page_like(m->smaller[place].net, m->full);
     m->smaller[place].images = images;
     *net = m->smaller[place].net;
     return TW_OK;

@@ -5,6 +5,7 @@
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
+#include "pager.h"
 #include "precision.h"
 
 #include <stddef.h>
@@ -62,7 +63,9 @@ float *model_buffers(model *m);
 size_t model_buffer_count(const model *m);
 
 /* Draws the initial parameters (He et al. 2015, normal, fan-in) from the seed: the same on every worker. */
-void model_initialise(model *m, uint64_t seed);
+tw_status model_initialise(model *m, uint64_t seed);
+/* Has a pager bring in layers before they are used, from before their first values on: see nn_table_page. */
+tw_status model_page(model *m, pager *by);
 
 /* Forward and backward over `count` images (count, channels, height, width), labels < classes. Gradients of the MEAN
  * loss are written (not added). `ready` may be NULL. */

@@ -1,6 +1,8 @@
 /* parameters.c - flat arrays. */
 #include "parameters.h"
 
+#include "pages.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +14,15 @@ float *parameter_array(size_t count)
     return values;
 }
 
+tw_status parameter_set_allocate_frozen(const nn_table *table, parameter_set *set)
+{
+    *set = (parameter_set){table, pages_take(table->elements), NULL};
+    return set->values ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for %zu parameters", table->elements);
+}
+
 tw_status parameter_set_allocate(const nn_table *table, parameter_set *set)
 {
-    *set = (parameter_set){table, parameter_array(table->elements), parameter_array(table->elements)};
+    *set = (parameter_set){table, pages_take(table->elements), pages_take(table->elements)};
     if (!set->values || !set->gradients)
         return tw_fail(TW_ERROR_MEMORY, "no memory for %zu parameters and their gradients", table->elements);
     return TW_OK;
@@ -22,7 +30,7 @@ tw_status parameter_set_allocate(const nn_table *table, parameter_set *set)
 
 void parameter_set_free(parameter_set *set)
 {
-    free(set->values);
-    free(set->gradients);
+    if (set->table) pages_give(set->values, set->table->elements);
+    if (set->table) pages_give(set->gradients, set->table->elements);
     *set = (parameter_set){0};
 }

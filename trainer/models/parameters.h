@@ -11,6 +11,8 @@ typedef struct parameter_set {
 
 /* Zeroed arrays for a complete table. */
 tw_status parameter_set_allocate(const nn_table *table, parameter_set *set);
+/* The same of values that do not learn: there are no gradients. */
+tw_status parameter_set_allocate_frozen(const nn_table *table, parameter_set *set);
 void parameter_set_free(parameter_set *set);
 
 /* `count` floats, zeroed, at a multiple of 64 bytes; free() releases. NULL without memory. */

@@ -29,6 +29,7 @@ static tw_status recurrent_fill(const recurrent_options *options, nn_table *tabl
     for (; stack->count < options->layers; stack->count++) {
         lstm.index = stack->count;
         TW_TRY(nn_lstm_create(&lstm, table, &stack->layers[stack->count].lstm));
+        TW_TRY(nn_table_end_unit(table, 0));
         lstm.shape.inputs = stack->width;
     }
     return TW_OK;
@@ -82,6 +83,7 @@ static tw_status forward_layer(recurrent *stack, const float *values, size_t ind
     TW_TRY(nn_buffer_reserve(&l->y, recurrent_outputs(stack)));
     nn_lstm_batch batch = {.steps = b->steps, .batch = b->batch, .lengths = b->lengths, .x = x, .y = l->y.values};
     if (b->state) batch.state = b->state + index * 2 * b->batch * stack->hidden;
+    TW_TRY(nn_table_use(stack->table, nn_lstm_parameters(l->lstm), PAGER_FORWARD));
     TW_TRY(nn_lstm_forward(l->lstm, values, &batch));
     recurrent_drop(stack, index, l->y.values);
     return TW_OK;
@@ -103,6 +105,7 @@ tw_status recurrent_backward(recurrent *stack, const float *values, const recurr
     for (size_t i = stack->count; i-- > 0;) {
         nn_lstm *lstm = stack->layers[i].lstm;
         recurrent_drop(stack, i, gradients->y);
+        TW_TRY(nn_table_use(stack->table, nn_lstm_parameters(lstm), PAGER_BACKWARD));
         TW_TRY(nn_lstm_backward(lstm, values, gradients->y, gradients->parameters, i ? gradients->y : gradients->x));
         TW_TRY(nn_table_announce(stack->table, nn_lstm_parameters(lstm), gradients->parameters, gradients->ready,
                                  gradients->context));

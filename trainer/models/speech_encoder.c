@@ -53,6 +53,7 @@ static tw_status declare_features(speech_encoder *e, nn_engine *engine, nn_table
 {
     const speech_encoder_config *c = &e->config;
     TW_TRY(front_end_declare(c->features, c->channels, engine, table, &e->front));
+    TW_TRY(nn_table_end_unit(table, 0));
     return nn_layer_norm_declare("feature_projection.layer_norm", e->front.width, table, &e->norm);
 }
 
@@ -61,7 +62,8 @@ static tw_status declare_projection(speech_encoder *e, nn_engine *engine, nn_tab
     const float range = 1.0f / sqrtf((float)e->front.width);
     const nn_affine_options options = {
         "feature_projection.projection", e->front.width, e->config.width, range, range, engine};
-    return nn_affine_declare(&options, table, &e->projection);
+    TW_TRY(nn_affine_declare(&options, table, &e->projection));
+    return nn_table_end_unit(table, 0);
 }
 
 static tw_status declare_blocks(speech_encoder *e, nn_engine *engine, nn_table *table)
@@ -74,6 +76,7 @@ static tw_status declare_blocks(speech_encoder *e, nn_engine *engine, nn_table *
         snprintf(name, sizeof name, "encoder.layers.%zu", e->block_count);
         const conformer_options options = {name, c->width, c->heads, c->kernel, c->relative, engine};
         TW_TRY(conformer_declare(&options, table, &e->blocks[e->block_count]));
+        TW_TRY(nn_table_end_unit(table, 0));
     }
     return TW_OK;
 }
@@ -136,6 +139,7 @@ tw_status speech_encoder_forward_features(speech_encoder *e, const float *values
     TW_TRY(front_end_forward(&e->front, values, frames, x, &e->rows, &e->convolved));
     TW_TRY(nn_buffer_reserve(&e->moments, 2 * speech_encoder_total(e)));
     TW_TRY(nn_buffer_reserve(&e->features, speech_encoder_total(e) * e->front.width));
+    TW_TRY(nn_table_use(e->table, e->norm.parameters, PAGER_FORWARD));
     nn_layer_norm_forward(&e->norm, values, speech_encoder_total(e), e->convolved, e->features.values,
                           e->moments.values);
     *rows = e->rows;
@@ -164,10 +168,12 @@ tw_status speech_encoder_forward_blocks(speech_encoder *e, const float *values, 
     e->noisy = noise != NULL;
     if (noise) e->noise = *noise;
     TW_TRY(nn_buffer_reserve(&e->projected, speech_encoder_total(e) * e->config.width));
+    TW_TRY(nn_table_use(e->table, e->projection.parameters, PAGER_FORWARD));
     TW_TRY(nn_affine_forward(&e->projection, values, speech_encoder_total(e), x, e->projected.values));
     drop_projected(e, e->projected.values);
     for (size_t i = 0; i < e->block_count; i++) {
         const conformer_pass pass = pass_of(e, values, i);
+        TW_TRY(nn_table_use(e->table, e->blocks[i].parameters, PAGER_FORWARD));
         TW_TRY(conformer_forward(&e->blocks[i], &pass, speech_encoder_output(e, i)));
     }
     return TW_OK;
@@ -200,6 +206,7 @@ tw_status speech_encoder_backward_blocks(speech_encoder *e, const float *values,
 {
     for (size_t i = end; i-- > begin;) {
         const conformer_pass pass = pass_of(e, values, i);
+        TW_TRY(nn_table_use(e->table, e->blocks[i].parameters, PAGER_BACKWARD));
         TW_TRY(conformer_backward(&e->blocks[i], &pass, speech_encoder_output(e, i), gradient, gradients->parameters,
                                   &e->room));
         TW_TRY(speech_encoder_announce(e, e->blocks[i].parameters, gradients));
@@ -211,6 +218,7 @@ tw_status speech_encoder_backward_projection(speech_encoder *e, const float *val
                                              const speech_encoder_gradients *gradients)
 {
     drop_projected(e, gradient);
+    TW_TRY(nn_table_use(e->table, e->projection.parameters, PAGER_BACKWARD));
     TW_TRY(nn_affine_backward_parameters(&e->projection, speech_encoder_total(e), e->projected_from, gradient,
                                          gradients->parameters));
     TW_TRY(speech_encoder_announce(e, e->projection.parameters, gradients));
@@ -225,6 +233,7 @@ static tw_status speech_encoder_backward_norm(speech_encoder *e, const float *va
     TW_TRY(nn_buffer_reserve(&e->convolved_gradient, count));
     float *out = e->convolved_gradient.values;
     memset(out, 0, count * sizeof *out);
+    TW_TRY(nn_table_use(e->table, e->norm.parameters, PAGER_BACKWARD));
     nn_layer_norm_backward(&e->norm, values, speech_encoder_total(e), e->convolved, e->moments.values, gradient,
                            gradients->parameters, out);
     return speech_encoder_announce(e, e->norm.parameters, gradients);

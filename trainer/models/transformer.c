@@ -48,7 +48,10 @@ static tw_status transformer_fill(transformer *t, nn_table *table)
     t->blocks = calloc(t->options.layers, sizeof *t->blocks);
     t->heard = calloc(t->options.layers, sizeof *t->heard);
     if (!t->blocks || !t->heard) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu blocks", t->options.layers);
-    for (size_t i = 0; i < t->options.layers; i++) TW_TRY(declare_block(t, table, i));
+    for (size_t i = 0; i < t->options.layers; i++) {
+        TW_TRY(declare_block(t, table, i));
+        TW_TRY(nn_table_end_unit(table, 0));
+    }
     return nn_rms_norm_declare("model.norm", t->options.width, t->options.epsilon, table, &t->norm);
 }
 
@@ -137,10 +140,12 @@ tw_status transformer_forward(transformer *t, const float *values, const transfo
     TW_TRY(nn_rotary_prepare(&t->rotary, t->remembered ? t->remembered : batch->steps));
     for (size_t i = 0; i < t->options.layers; i++) {
         const decoder_pass pass = pass_of(t, values, i);
+        TW_TRY(nn_table_use(t->table, t->blocks[i].parameters, PAGER_FORWARD));
         TW_TRY(decoder_forward(&t->blocks[i], &pass, t->remembered ? &t->heard[i] : NULL, input_of(t, i)));
     }
     TW_TRY(nn_buffer_reserve(&t->scales, rows));
     TW_TRY(nn_buffer_reserve(&t->y, rows * width));
+    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_FORWARD));
     nn_rms_norm_forward(&t->norm, values, rows, input_of(t, t->options.layers), t->y.values, t->scales.values);
     *y = t->y.values;
     return TW_OK;
@@ -152,11 +157,13 @@ tw_status transformer_backward(transformer *t, const float *values, const transf
     TW_TRY(nn_buffer_reserve(&t->gradient, count));
     float *gradient = t->gradient.values;
     memset(gradient, 0, count * sizeof *gradient);
+    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_BACKWARD));
     nn_rms_norm_backward(&t->norm, values, rows, input_of(t, t->options.layers), t->scales.values, g->y, g->parameters,
                          gradient);
     TW_TRY(nn_table_announce(t->table, t->norm.parameters, g->parameters, g->ready, g->context));
     for (size_t i = t->options.layers; i-- > 0;) {
         const decoder_pass pass = pass_of(t, values, i);
+        TW_TRY(nn_table_use(t->table, t->blocks[i].parameters, PAGER_BACKWARD));
         TW_TRY(decoder_backward(&t->blocks[i], &pass, input_of(t, i), gradient, g->parameters, &t->room));
         TW_TRY(nn_table_announce(t->table, t->blocks[i].parameters, g->parameters, g->ready, g->context));
     }

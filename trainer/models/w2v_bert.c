@@ -70,6 +70,7 @@ static tw_status declare_encoder(w2v_bert *m)
     encoder.blocks = m->config.contrastive_blocks + m->config.masked_blocks;
     if (m->config.fill == W2V_BERT_FILL_LEARNED) TW_TRY(nn_table_declare(&m->table, &fill));
     m->fill_parameters.end = m->table.count;
+    TW_TRY(nn_table_end_unit(&m->table, 1));
     return speech_encoder_create(&encoder, m->engine, &m->table, &m->encoder);
 }
 
@@ -108,7 +109,7 @@ static tw_status w2v_bert_declare(w2v_bert *m)
     }
     TW_TRY(declare_targets(m));
     m->heads.end = m->table.count;
-    return TW_OK;
+    return nn_table_end_unit(&m->table, 1);
 }
 
 static tw_status w2v_bert_allocate(w2v_bert *m)
@@ -206,10 +207,15 @@ const parameter_set *w2v_bert_buffers(const w2v_bert *m)
     return &m->buffers;
 }
 
-void w2v_bert_initialise(w2v_bert *m, uint64_t seed)
+tw_status w2v_bert_page(w2v_bert *m, pager *by)
 {
-    nn_table_initialise(&m->table, seed, m->parameters.values);
-    nn_table_initialise(&m->frozen_table, seed ^ 0x9e3779b97f4a7c15u, m->buffers.values);
+    return nn_table_page(&m->table, by, m->parameters.values, m->parameters.gradients);
+}
+
+tw_status w2v_bert_initialise(w2v_bert *m, uint64_t seed)
+{
+    TW_TRY(nn_table_initialise(&m->table, seed, m->parameters.values));
+    return nn_table_initialise(&m->frozen_table, seed ^ 0x9e3779b97f4a7c15u, m->buffers.values);
 }
 
 double w2v_bert_hidden_share(const w2v_bert_config *config)
@@ -284,6 +290,8 @@ static tw_status hide(w2v_bert *m, pass *p)
     const nn_noise *draws = &p->options->draws;
     const size_t width = speech_encoder_features(m->encoder);
     const float *fill = c->fill == W2V_BERT_FILL_LEARNED ? m->parameters.values + m->fill : NULL;
+    TW_TRY(nn_table_use(&m->table, m->fill_parameters, PAGER_FORWARD));
+    TW_TRY(nn_table_use(&m->table, m->heads, PAGER_FORWARD));
     TW_TRY(hiding_draw(&m->hidden, &p->rows, p->batch->place, draws, c->mask_probability, c->mask_span));
     TW_TRY(nn_buffer_reserve(&m->covered, w2v_bert_total(p) * width));
     TW_TRY(room_for(&m->hidden_features, m->hidden.count, width));

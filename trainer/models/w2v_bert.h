@@ -63,7 +63,9 @@ const parameter_set *w2v_bert_parameters(const w2v_bert *m);
 /* What does not learn but must be kept: random targets' projection and codebook; empty for others. No gradients. */
 const parameter_set *w2v_bert_buffers(const w2v_bert *m);
 /* Draws both: the same on every worker. */
-void w2v_bert_initialise(w2v_bert *m, uint64_t seed);
+tw_status w2v_bert_initialise(w2v_bert *m, uint64_t seed);
+/* Has a pager bring in layers before they are used, from before their first values on: see nn_table_page. */
+tw_status w2v_bert_page(w2v_bert *m, pager *by);
 /* The share of rows that are hidden, far from a crop's beginning: 1 - (1 - p)^span. */
 double w2v_bert_hidden_share(const w2v_bert_config *config);
 

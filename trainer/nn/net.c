@@ -91,7 +91,7 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
         .ops = ops, .src = net->current, .dst = dst, .parameters = {parameters_so_far(net), net->parameters.count}};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
-    return TW_OK;
+    return nn_table_end_unit(&net->parameters, 0);
 }
 
 static tw_status open_net(nn_net *net, const nn_input *input, nn_precision precision)
@@ -153,6 +153,16 @@ tw_status nn_net_finish(nn_net *net)
 
 /* ---- running ---- */
 
+tw_status nn_net_page(nn_net *net, pager *by, float *values, float *gradients)
+{
+    return nn_table_page(&net->parameters, by, values, gradients);
+}
+
+void nn_net_page_like(nn_net *net, const nn_net *other)
+{
+    net->parameters.pager = other->parameters.pager;
+}
+
 size_t nn_net_arena_bytes(const nn_net *net)
 {
     size_t bytes = 0;
@@ -180,6 +190,7 @@ tw_status nn_net_forward(nn_net *net, const float *images, int training)
     TW_TRY(nn_engine_bind(net->engine, NN_INPUT, (void *)images));
     for (size_t i = 0; i < net->layer_count; i++) {
         nn_layer *layer = net->layers[i];
+        TW_TRY(nn_table_use(&net->parameters, layer->parameters, PAGER_FORWARD));
         if (layer->ops->forward) TW_TRY(layer->ops->forward(layer, training));
     }
     return TW_OK;
@@ -201,6 +212,7 @@ tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context)
     nn_engine_enter();
     for (size_t i = net->layer_count; i-- > 0;) {
         nn_layer *layer = net->layers[i];
+        TW_TRY(nn_table_use(&net->parameters, layer->parameters, PAGER_BACKWARD));
         if (layer->ops->backward) TW_TRY(layer->ops->backward(layer));
         TW_TRY(nn_table_announce(&net->parameters, layer->parameters, gradients, ready, context));
     }

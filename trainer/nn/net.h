@@ -82,6 +82,11 @@ typedef struct nn_arrays {
     void *arena;                             /* nn_net_arena_bytes(), 64-byte aligned; content does not matter */
 } nn_arrays;
 
+/* See nn_table_page. */
+tw_status nn_net_page(nn_net *net, pager *by, float *values, float *gradients);
+/* The same pager serves a net that takes turns with the other on its arrays. */
+void nn_net_page_like(nn_net *net, const nn_net *other);
+
 size_t nn_net_arena_bytes(const nn_net *net);
 /* Cheap when nothing has changed. Nets that take turns may share all arrays. */
 tw_status nn_net_bind(nn_net *net, const nn_arrays *arrays);

@@ -17,6 +17,7 @@ void nn_table_free(nn_table *table)
     free(table->offsets);
     free(table->initials);
     free(table->scales);
+    free(table->units);
     *table = (nn_table){0};
 }
 
@@ -123,9 +124,40 @@ static void initialise(const nn_table *table, size_t index, uint64_t seed, float
     }
 }
 
-void nn_table_initialise(const nn_table *table, uint64_t seed, float *values)
+tw_status nn_table_initialise(const nn_table *table, uint64_t seed, float *values)
 {
-    for (size_t i = 0; i < table->count; i++) initialise(table, i, seed, values + table->offsets[i]);
+    for (size_t i = 0; i < table->count; i++) {
+        TW_TRY(nn_table_use(table, (nn_range){i, i + 1}, PAGER_CHANGE));
+        initialise(table, i, seed, values + table->offsets[i]);
+    }
+    return TW_OK;
+}
+
+/* ---- paging ---- */
+
+tw_status nn_table_end_unit(nn_table *table, int stays)
+{
+    const size_t before = table->unit_count ? table->units[table->unit_count - 1].end : 0;
+    if (table->elements == before) return TW_OK;
+    if (!enlarge(&table->units, table->unit_count + 1, sizeof *table->units))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for the table of layers");
+    table->units[table->unit_count++] = (pager_unit){table->elements, stays != 0};
+    return TW_OK;
+}
+
+tw_status nn_table_page(nn_table *table, pager *by, float *values, float *gradients)
+{
+    TW_TRY(nn_table_end_unit(table, 0));
+    TW_TRY(pager_lay(by, table->units, table->unit_count, values, gradients));
+    if (pager_is_needed(by)) table->pager = by;
+    return TW_OK;
+}
+
+tw_status nn_table_use(const nn_table *table, nn_range range, pager_pass pass)
+{
+    if (!table->pager || range.first == range.end) return TW_OK;
+    const size_t end = range.end < table->count ? table->offsets[range.end] : table->elements;
+    return pager_use(table->pager, table->offsets[range.first], end, pass);
 }
 
 /* ---- announcing ---- */

@@ -3,6 +3,7 @@
 #define NN_TABLE_H
 
 #include "error.h"
+#include "pager.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,11 @@ typedef struct nn_declaration {
     float scale; /* where the initial values have one */
 } nn_declaration;
 
+/* Tensors of a table: from `first` to before `end`. */
+typedef struct nn_range {
+    size_t first, end;
+} nn_range;
+
 /* All zero: an empty table. */
 typedef struct nn_table {
     tw_tensor *tensors;
@@ -34,6 +40,9 @@ typedef struct nn_table {
     float *scales;
     size_t count;
     size_t elements;
+    pager_unit *units; /* layers that are used as one */
+    size_t unit_count;
+    pager *pager; /* NULL: all values are in memory */
 } nn_table;
 
 /* Appends a tensor; the strings are copied. */
@@ -42,16 +51,19 @@ void nn_table_free(nn_table *table);
 
 size_t nn_table_elements(const nn_table *table, size_t index);
 /* Draws every tensor's initial values. They depend on the seed and on the tensor's place in the table alone. */
-void nn_table_initialise(const nn_table *table, uint64_t seed, float *values);
+tw_status nn_table_initialise(const nn_table *table, uint64_t seed, float *values);
 
 /* Called in a backward pass when the gradient of tensor `index` is complete; nothing touches it again before the next
  * pass. A failure ends the pass and is passed on. */
 typedef tw_status (*nn_gradient_ready)(void *context, size_t index, float *gradient);
 
-/* Tensors of a table: from `first` to before `end`. */
-typedef struct nn_range {
-    size_t first, end;
-} nn_range;
+/* The tensors declared since the last call are used as one. `stays`: they are used at several places, and are always in
+ * memory; such are the first or the last of a table. */
+tw_status nn_table_end_unit(nn_table *table, int stays);
+/* From now on a pager brings in the values and gradients of a complete table, of pages_take, before they are used. */
+tw_status nn_table_page(nn_table *table, pager *by, float *values, float *gradients);
+/* Before tensors of one unit are used. */
+tw_status nn_table_use(const nn_table *table, nn_range range, pager_pass pass);
 
 /* Announces a range, the last tensor first; nothing if `ready` is NULL, or `gradients`, of tensors that do not
  * learn. */

@@ -1,5 +1,6 @@
 #include "optimiser.h"
 #include "error.h"
+#include "pages.h"
 #include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
@@ -7,17 +8,6 @@
 #include <string.h>
 
 #define EPSILON 1e-8f
-
-struct optimiser {
-    optimiser_settings settings;
-    const tw_tensor *tensors;
-    size_t tensor_count;
-    size_t parameter_count;
-    size_t held;     /* tensors */
-    float *momentum; /* the allocation; the other buffers follow in it */
-    float *second_moment;
-    float *steps; /* behind Adam; exact up to 2^24, when the corrections are long 1 */
-};
 
 /* What all parameters of a step have in common. */
 typedef struct pass {
@@ -27,6 +17,18 @@ typedef struct pass {
     float fresh, fresh_square;        /* 1 - beta1, 1 - beta2 */
     float correction, correct_square; /* 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
 } pass;
+
+struct optimiser {
+    optimiser_settings settings;
+    const tw_tensor *tensors;
+    size_t tensor_count;
+    size_t parameter_count;
+    size_t held;                     /* tensors */
+    float *momentum, *second_moment; /* behind Adam both */
+    float *shown[2];                 /* where they stand for others */
+    float steps;                     /* of Adam; exact up to 2^24, when the corrections are long 1 */
+    pass now;
+};
 
 /* A run of parameters that decay alike. */
 typedef struct stretch {
@@ -68,14 +70,14 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
     *o = (optimiser){.settings = *settings, .tensors = tensors, .tensor_count = count};
     if (settings->epsilon == 0) o->settings.epsilon = EPSILON;
     for (size_t i = 0; i < count; i++) o->parameter_count += tw_tensor_count(&tensors[i]);
-    size_t wanted = settings->kind == OPTIMISER_SGD ? o->parameter_count : 2 * o->parameter_count + 1;
-    o->momentum = calloc(wanted, sizeof *o->momentum);
-    if (!o->momentum) {
+    o->shown[0] = o->momentum = pages_take(o->parameter_count);
+    if (settings->kind != OPTIMISER_SGD) o->shown[1] = o->second_moment = pages_take(o->parameter_count);
+    if (!o->momentum || (settings->kind != OPTIMISER_SGD && !o->second_moment)) {
+        tw_status status = tw_fail(TW_ERROR_MEMORY, "no memory for what the optimiser remembers of %zu parameters",
+                                   o->parameter_count);
         optimiser_destroy(o);
-        return tw_fail(TW_ERROR_MEMORY, "no memory for the optimiser's %zu floats", wanted);
+        return status;
     }
-    o->second_moment = o->momentum + o->parameter_count;
-    if (settings->kind != OPTIMISER_SGD) o->steps = o->second_moment + o->parameter_count;
     *out = o;
     return TW_OK;
 }
@@ -83,7 +85,8 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
 void optimiser_destroy(optimiser *o)
 {
     if (!o) return;
-    free(o->momentum);
+    pages_give(o->momentum, o->parameter_count);
+    pages_give(o->second_moment, o->parameter_count);
     free(o);
 }
 
@@ -92,17 +95,17 @@ void optimiser_hold(optimiser *o, size_t tensors)
     o->held = tensors;
 }
 
-static pass optimiser_begin(optimiser *o, float rate, const float *gradients)
+void optimiser_begin(optimiser *o, float rate)
 {
     const optimiser_settings s = o->settings;
-    pass p = {.settings = s, .rate = rate, .gradients = gradients};
-    if (s.kind == OPTIMISER_SGD) return p;
-    double beta1 = s.momentum, beta2 = s.beta2, steps = *o->steps += 1;
-    p.fresh = (float)(1 - beta1);
-    p.fresh_square = (float)(1 - beta2);
-    p.correction = (float)(1 / (1 - pow(beta1, steps)));
-    p.correct_square = (float)(1 / sqrt(1 - pow(beta2, steps)));
-    return p;
+    pass *p = &o->now;
+    *p = (pass){.settings = s, .rate = rate};
+    if (s.kind == OPTIMISER_SGD) return;
+    double beta1 = s.momentum, beta2 = s.beta2, steps = o->steps += 1;
+    p->fresh = (float)(1 - beta1);
+    p->fresh_square = (float)(1 - beta2);
+    p->correction = (float)(1 / (1 - pow(beta1, steps)));
+    p->correct_square = (float)(1 / sqrt(1 - pow(beta2, steps)));
 }
 
 /* Where to go from w, for one parameter. */
@@ -146,14 +149,22 @@ static inline void run_adam(const optimiser *o, const pass p, stretch all, const
     }
 }
 
-static inline void optimiser_run(optimiser *o, const pass p, const float *parameters, float *dst, int taken)
+/* What of a tensor is in the range. */
+static stretch cut(const optimiser *o, size_t tensor, size_t first, const stretch *range)
 {
-    stretch all = {0};
-    for (size_t t = 0; t < o->tensor_count; t++) {
-        all.begin = all.end;
-        all.end += tw_tensor_count(&o->tensors[t]);
-        if (t < o->held) continue;
-        all.decay = o->tensors[t].dims >= 2 ? p.settings.weight_decay : 0.0f;
+    const size_t end = first + tw_tensor_count(&o->tensors[tensor]);
+    return (stretch){.begin = first > range->begin ? first : range->begin,
+                     .end = end < range->end ? end : range->end,
+                     .decay = o->tensors[tensor].dims >= 2 ? o->settings.weight_decay : 0.0f};
+}
+
+static inline void optimiser_run(optimiser *o, const pass p, const stretch *range, const float *parameters, float *dst,
+                                 int taken)
+{
+    size_t first = 0;
+    for (size_t t = 0; t < o->tensor_count && first < range->end; first += tw_tensor_count(&o->tensors[t++])) {
+        const stretch all = cut(o, t, first, range);
+        if (t < o->held || all.begin >= all.end) continue;
         if (p.settings.kind == OPTIMISER_SGD)
             run_sgd(o, p, all, parameters, dst, taken);
         else
@@ -161,24 +172,51 @@ static inline void optimiser_run(optimiser *o, const pass p, const float *parame
     }
 }
 
+static pass pass_with(const optimiser *o, const float *gradients)
+{
+    pass p = o->now;
+    p.gradients = gradients;
+    return p;
+}
+
+void optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters)
+{
+    const stretch range = {.begin = begin, .end = end};
+    optimiser_run(o, pass_with(o, gradients), &range, parameters, parameters, 1);
+}
+
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
 {
-    optimiser_run(o, optimiser_begin(o, rate, gradients), parameters, parameters, 1);
+    optimiser_begin(o, rate);
+    optimiser_step_range(o, 0, o->parameter_count, gradients, parameters);
 }
 
 void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
 {
-    optimiser_run(o, optimiser_begin(o, rate, gradients), parameters, gradients, 0);
+    const stretch range = {.end = o->parameter_count};
+    optimiser_begin(o, rate);
+    optimiser_run(o, pass_with(o, gradients), &range, parameters, gradients, 0);
+}
+
+size_t optimiser_arrays(optimiser *o, float *arrays[OPTIMISER_BUFFERS])
+{
+    arrays[0] = o->momentum;
+    arrays[1] = o->second_moment;
+    return o->settings.kind == OPTIMISER_SGD ? 1 : 2;
+}
+
+void optimiser_show(optimiser *o, float *const *shown)
+{
+    memcpy(o->shown, shown, optimiser_arrays(o, (float *[OPTIMISER_BUFFERS]){0}) * sizeof *shown);
 }
 
 size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS])
 {
     static const tw_tensor steps = {.name = "steps"};
-    buffers[0] = (optimiser_buffer){"momentum.", o->tensors, o->tensor_count, o->momentum, o->parameter_count};
+    buffers[0] = (optimiser_buffer){"momentum.", o->tensors, o->tensor_count, o->shown[0], o->parameter_count};
     if (o->settings.kind == OPTIMISER_SGD) return 1;
-    buffers[1] =
-        (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->second_moment, o->parameter_count};
-    buffers[2] = (optimiser_buffer){"", &steps, 1, o->steps, 1};
+    buffers[1] = (optimiser_buffer){"second_moment.", o->tensors, o->tensor_count, o->shown[1], o->parameter_count};
+    buffers[2] = (optimiser_buffer){"", &steps, 1, &o->steps, 1};
     return 3;
 }
 

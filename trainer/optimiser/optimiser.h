@@ -44,6 +44,11 @@ void optimiser_hold(optimiser *o, size_t tensors);
  *     zero; w -= rate * m / (sqrt(v) + epsilon). AdamW: force = gradient, and w -= rate * lambda * w beside it. */
 void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 
+/* The same in parts, in any order: a step begins, and reaches parameters begin .. end, a range at a time, with their
+ * gradients. The rate is the step's until the next begins. */
+void optimiser_begin(optimiser *o, float rate);
+void optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters);
+
 /* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
 void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
 
@@ -57,6 +62,11 @@ typedef struct optimiser_buffer {
 } optimiser_buffer;
 
 enum { OPTIMISER_BUFFERS = 3 };
+
+/* The arrays as long as the parameters are, of pages_take; and where from now on optimiser_buffers says that they stand,
+ * for whom they are brought in and out of memory. Returns how many there are. */
+size_t optimiser_arrays(optimiser *o, float *arrays[OPTIMISER_BUFFERS]);
+void optimiser_show(optimiser *o, float *const *shown);
 
 /* All of it. Returns how many there are. */
 size_t optimiser_buffers(optimiser *o, optimiser_buffer buffers[OPTIMISER_BUFFERS]);

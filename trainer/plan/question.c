@@ -8,7 +8,7 @@ tw_status plan_question_of(const train_settings *s, const task *work, int worker
                            plan_question *question)
 {
     learner *l;
-    learner_place place = {0, workers, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute};
+    learner_place place = {0, workers, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute, NULL};
     TW_TRY(task_learner_create(work, &place, &l));
     uint64_t steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * l->steps_per_epoch;
     *question = (plan_question){.layout = tensors,

@@ -125,6 +125,22 @@ static void print_rates(FILE *stream, const train_settings *s)
     fputc('\n', stream);
 }
 
+static void print_memory(FILE *stream, const worker *w)
+{
+    pager_counts counts;
+    char whole[BYTES_TEXT], budget[BYTES_TEXT];
+    if (!w->settings.memory_budget) return;
+    if (!w->pager) {
+        fprintf(stream, "--memory-budget %s: all of the model and its state fits\n", w->settings.memory_budget);
+        return;
+    }
+    pager_count(w->pager, &counts);
+    fprintf(stream,
+            "%s of the model and its state in a file in %s, at most %s of it in memory, in %zu groups of layers\n",
+            bytes_text((double)counts.total, whole), pager_folder(w->pager), bytes_text((double)counts.budget, budget),
+            counts.groups);
+}
+
 void banner_print(FILE *stream, const worker *w)
 {
     const train_settings *s = &w->settings;
@@ -139,6 +155,7 @@ void banner_print(FILE *stream, const worker *w)
             tw_comm_transport(w->comm), seal_describe(s, tw_comm_transport(w->comm)), s->sync);
     print_rates(stream, s);
     if (*w->task->note) fprintf(stream, "%s\n", w->task->note);
+    print_memory(stream, w);
     print_tensors(stream, w);
     fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
     fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,

@@ -74,6 +74,23 @@ static void add_pass(cJSON *object, const double *v, double steps)
     cJSON_AddNumberToObject(pass, "deviation", sqrt(v[TOTAL_SQUARES_PASS] / steps));
 }
 
+/* Of --memory-budget. */
+static void add_memory(cJSON *object, const worker *w)
+{
+    pager_counts counts;
+    if (!w->pager) return;
+    cJSON *memory = cJSON_AddObjectToObject(object, "memory");
+    pager_count(w->pager, &counts);
+    cJSON_AddNumberToObject(memory, "budget", (double)counts.budget);
+    cJSON_AddNumberToObject(memory, "total", (double)counts.total);
+    cJSON_AddNumberToObject(memory, "most_resident", (double)counts.most_resident);
+    cJSON_AddNumberToObject(memory, "groups", (double)counts.groups);
+    cJSON_AddNumberToObject(memory, "loads", (double)counts.loads);
+    cJSON_AddNumberToObject(memory, "seconds_wait", counts.seconds_wait);
+    cJSON_AddNumberToObject(memory, "predicted_seconds", counts.predicted);
+    cJSON_AddNumberToObject(memory, "measured_seconds", counts.measured);
+}
+
 /* What models are chosen by, under a name of its own; null where nothing is held out for it. */
 static void add_validation(cJSON *object, const task_metric *metrics, const evaluation *validation)
 {
@@ -89,8 +106,7 @@ static void add_validation(cJSON *object, const task_metric *metrics, const eval
 cJSON *summary_json(const worker *w, const evaluation *result, const evaluation *validation, const totals *mean)
 {
     char checksum[16];
-    uint32_t now = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
-    snprintf(checksum, sizeof checksum, "%08x", w->judged ? w->last_checksum : now);
+    snprintf(checksum, sizeof checksum, "%08x", w->judged ? w->last_checksum : worker_checksum(w));
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "task", w->task->ops->name);
     cJSON_AddStringToObject(object, "model", w->learner->model);
@@ -112,6 +128,7 @@ cJSON *summary_json(const worker *w, const evaluation *result, const evaluation 
     add_bytes(object, w, mean->values);
     add_seconds(object, w, mean->values);
     add_pass(object, mean->values, (double)w->step);
+    add_memory(object, w);
     return object;
 }
 

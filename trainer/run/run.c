@@ -163,6 +163,7 @@ static tw_status run_finish(run *r, int *interrupted)
     TW_TRY(judge(r));
     *interrupted = r->worker.unseen;
     if (*interrupted) return stop(r);
+    TW_TRY(agree_status(&r->worker, worker_settle(&r->worker)));
     TW_TRY(summary_gather(&r->worker, &mean));
     const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
     tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);

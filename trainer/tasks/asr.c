@@ -365,7 +365,8 @@ static tw_status create_network(asr_learner *l)
                                     .keep = (float)(1 - s->dropout),
                                     .precision = l->base.place.precision};
     TW_TRY(acoustic_model_create(&config, &l->net));
-    acoustic_model_initialise(l->net, l->base.place.seed);
+    if (l->base.place.pager) TW_TRY(acoustic_model_page(l->net, l->base.place.pager));
+    TW_TRY(acoustic_model_initialise(l->net, l->base.place.seed));
     show_network(l);
     return TW_OK;
 }

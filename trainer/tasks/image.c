@@ -236,7 +236,8 @@ static tw_status create_model(image_learner *l)
     model_shape shape = {set->channels, set->height,         set->width,
                          set->classes,  l->base.place.batch, l->base.place.precision};
     TW_TRY(model_create(settings_of(l)->model, &shape, &l->net));
-    model_initialise(l->net, l->base.place.seed);
+    if (l->base.place.pager) TW_TRY(model_page(l->net, l->base.place.pager));
+    TW_TRY(model_initialise(l->net, l->base.place.seed));
     show_arrays(l);
     return create_batches(l, set);
 }

@@ -381,7 +381,8 @@ static tw_status create_model(lm_learner *l)
                                   l->base.place.precision};
     config.lora = d->lora;
     TW_TRY(language_model_create(&config, &shape, &l->net));
-    language_model_initialise(l->net, l->base.place.seed);
+    if (l->base.place.pager) TW_TRY(language_model_page(l->net, l->base.place.pager));
+    TW_TRY(language_model_initialise(l->net, l->base.place.seed));
     show_network(l, d->recipe->model);
     size_t most = l->base.place.batch > EVALUATION_STRIPS ? l->base.place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);

@@ -227,7 +227,8 @@ static tw_status make_network(pretraining_learner *l)
     w2v_bert_config config = pretraining_learner_data_of(l)->config;
     config.precision = l->base.place.precision;
     TW_TRY(w2v_bert_create(&config, &l->net));
-    w2v_bert_initialise(l->net, l->base.place.seed);
+    if (l->base.place.pager) TW_TRY(w2v_bert_page(l->net, l->base.place.pager));
+    TW_TRY(w2v_bert_initialise(l->net, l->base.place.seed));
     show_parameters(&l->base, "w2v-bert", w2v_bert_parameters(l->net));
     show_buffers(&l->base, w2v_bert_buffers(l->net));
     return TW_OK;

@@ -6,6 +6,7 @@
 #define TRAINER_TASK_H
 
 #include "options.h"
+#include "pager.h"
 #include "precision.h"
 
 #include <cJSON.h>
@@ -69,6 +70,7 @@ typedef struct learner_place {
     size_t batch; /* of each worker, a step */
     uint64_t seed;
     nn_precision precision; /* that it computes in */
+    pager *pager;           /* brings in what it computes with; NULL: all of it is in memory */
 } learner_place;
 
 /* One worker's network and its way through the data. All parameters stand in one array and all gradients in another,

@@ -72,7 +72,8 @@ tw_status agree_data(tw_comm *comm, const task *work)
 
 tw_status agree_replicas(worker *w)
 {
-    uint32_t own = tw_crc32c(0, w->learner->parameters, w->learner->parameter_count * sizeof(float));
+    TW_TRY(worker_settle(w));
+    uint32_t own = worker_checksum(w);
     void *gathered = NULL;
     TW_TRY(agree_gather(w->comm, &own, sizeof own, &gathered));
     const uint32_t *checksums = gathered;

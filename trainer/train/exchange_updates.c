@@ -124,7 +124,7 @@ static tw_status exchange_updates_apply(worker *w, float rate)
     updates_way *way = exchange_updates_way_of(w);
     tw_outer_event event;
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
-    if (finite && w->settings.clip > 0) clip_norm(l->gradients, l->parameter_count, w->settings.clip);
+    if (finite && w->settings.clip > 0) clip_norm(l->tensors, l->tensor_count, l->gradients, w->settings.clip);
     if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
     TW_TRY(tw_outer_step(way->outer, way->weights, &event));
     if (finite) return TW_OK;

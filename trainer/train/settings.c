@@ -112,6 +112,12 @@ static const option_row rows[] = {
     {"compute", NULL, OPTION_CHOICE, AT(compute), "fp32", .choices = "fp32|bf16", .binding = true, .simulated = true,
      .help = "The precision of matrix products and convolutions. With bf16 they round what they read to bfloat16 and "
              "add up in fp32; all else stays fp32. bf16 needs AVX512_BF16 or AMX; thinwire doctor tells"},
+    {"memory-budget", "BYTES", OPTION_TEXT, AT(memory_budget), .alike = true, .stands_for = "all of it in memory",
+     .help =
+         "Hold no more than BYTES, such as 200MB or 2GiB, of weights, gradients and the optimiser's state in memory, "
+         "and "
+         "the rest in a file on the disk of --out. Layers come in while others compute. The result is the same to the "
+         "last bit. It goes with one worker"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
      .help = "The seed of initial weights, order and augmentation", .binding = true},
 

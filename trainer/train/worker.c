@@ -3,6 +3,7 @@
 #include "clip.h"
 #include "error.h"
 #include "exchange.h"
+#include "exchange_paged.h"
 #include "folder.h"
 #include "interrupt.h"
 #include "scheme.h"
@@ -66,8 +67,10 @@ static tw_status choose_scheme(worker *w)
 static tw_status create_learner(worker *w)
 {
     const train_settings *s = &w->settings;
-    learner_place place = {w->rank, w->size, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute};
+    if (s->memory_budget) TW_TRY(paged_open(w));
+    learner_place place = {w->rank, w->size, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute, w->pager};
     TW_TRY(task_learner_create(w->task, &place, &w->learner));
+    if (w->pager) TW_TRY(paged_choose(w));
     w->mean_buffers = calloc(w->learner->buffer_count + 1, sizeof *w->mean_buffers);
     return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
 }
@@ -146,7 +149,8 @@ static tw_status create_optimiser(worker *w)
 {
     optimiser_settings resolved;
     TW_TRY(resolve_momentum(w, &resolved));
-    return optimiser_create(&resolved, w->learner->tensors, w->learner->tensor_count, &w->optimiser);
+    TW_TRY(optimiser_create(&resolved, w->learner->tensors, w->learner->tensor_count, &w->optimiser));
+    return w->pager ? paged_attach(w) : TW_OK;
 }
 
 tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w)
@@ -163,6 +167,7 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
 void worker_release(worker *w)
 {
     if (w->way) w->exchange->destroy(w);
+    pager_destroy(w->pager);
     free(w->way);
     free(w->sync_in_full);
     free(w->spec);
@@ -191,6 +196,29 @@ tw_status worker_show_shared(worker *w)
 tw_status worker_show_own(worker *w)
 {
     return w->exchange->show_own ? w->exchange->show_own(w) : TW_OK;
+}
+
+tw_status worker_settle(worker *w)
+{
+    return w->pager ? pager_flush(w->pager) : TW_OK;
+}
+
+tw_status worker_take(worker *w)
+{
+    return w->pager ? pager_reload(w->pager) : TW_OK;
+}
+
+uint32_t worker_checksum(const worker *w)
+{
+    enum { PIECE = 1 << 20 };
+    const learner *l = w->learner;
+    uint32_t sum = 0;
+    for (size_t at = 0; at < l->parameter_count; at += PIECE) {
+        const size_t left = l->parameter_count - at;
+        sum = tw_crc32c(sum, l->parameters + at, (left < PIECE ? left : PIECE) * sizeof(float));
+        if (w->pager) pager_forget(w->pager);
+    }
+    return sum;
 }
 
 tw_status worker_read(worker *w)
@@ -259,7 +287,8 @@ static tw_status step_clipped(worker *w, task_score *score)
     const learner *l = w->learner;
     TW_TRY(w->task->ops->step(w->learner, w->step, hold, w, score));
     /* The first gradients of all workers agree, and their mean is as long as they are. */
-    clip_norm(l->gradients, l->parameter_count, (double)w->step < w->scheme_warmup ? w->settings.clip : w->own_clip);
+    clip_norm(l->tensors, l->tensor_count, l->gradients,
+              (double)w->step < w->scheme_warmup ? w->settings.clip : w->own_clip);
     float *gradient = l->gradients + l->parameter_count;
     for (size_t i = l->tensor_count; i-- > 0;) {
         gradient -= tw_tensor_count(&l->tensors[i]);

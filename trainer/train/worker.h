@@ -4,6 +4,7 @@
 
 #include "dump_gradients.h"
 #include "optimiser.h"
+#include "pager.h"
 #include "schedule.h"
 #include "settings.h"
 #include "slowdown.h"
@@ -73,6 +74,7 @@ typedef struct worker {
     optimiser *optimiser;
     const struct exchange *exchange; /* how it comes to agree with the others; */
     void *way;                       /* what that keeps */
+    pager *pager;                    /* of --memory-budget; NULL: all is in memory */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
     char *spec;                      /* --sync as the run's length has it: see scheme_for_run */
     char *chosen_out;                /* settings.out, where the run chose its folder itself */
@@ -131,6 +133,13 @@ tw_status worker_end(worker *w);
 /* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
 tw_status worker_show_shared(worker *w);
 tw_status worker_show_own(worker *w);
+/* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where a pager has it. Before it
+ * is looked at as a whole. */
+tw_status worker_settle(worker *w);
+/* After it was written as a whole, other than before worker_begin. */
+tw_status worker_take(worker *w);
+/* The checksum of the weights, when they are settled. */
+uint32_t worker_checksum(const worker *w);
 /* The model's weights become what they are now, after what others' have done to them. */
 tw_status worker_read(worker *w);
 

@@ -1,0 +1,30 @@
+#include "pages.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+size_t pages_down(size_t bytes)
+{
+    return bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
+}
+
+size_t pages_up(size_t bytes)
+{
+    return pages_down(bytes + (size_t)sysconf(_SC_PAGESIZE) - 1);
+}
+
+/* At least a page: no array is at NULL. */
+static size_t room_for(size_t count)
+{
+    return pages_up(count ? count * sizeof(float) : 1);
+}
+
+float *pages_take(size_t count)
+{
+    void *at = mmap(NULL, room_for(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void pages_give(float *values, size_t count)
+{
+    if (values) munmap(values, room_for(count));
+}

@@ -1,0 +1,16 @@
+/* pages.h - arrays on pages of their own, which take no memory before they are touched. */
+#ifndef TRAINER_PAGES_H
+#define TRAINER_PAGES_H
+
+#include <stddef.h>
+
+/* `count` floats, zero; NULL without memory. */
+float *pages_take(size_t count);
+/* What was taken, with the same count; NULL is nothing. */
+void pages_give(float *values, size_t count);
+
+/* Up to whole pages. */
+size_t pages_up(size_t bytes);
+size_t pages_down(size_t bytes);
+
+#endif
