@@ -109,17 +109,20 @@ static tw_status create_local(worker *w)
     return TW_OK;
 }
 
-/* A scheme with momentum of its own leaves none to the optimiser; what Adam's direction leaves is a step of SGD. */
+/* A scheme with momentum of its own leaves none to the optimiser; what Adam's direction leaves is a step of SGD, and so
+ * is what signs leave, with whose decay of its own AdamW may be written as well. */
 static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
     train_settings *s = &w->settings;
     int nesterov = 0;
     float owned = w->exchange->momentum ? w->exchange->momentum(w, &nesterov) : 0;
+    int gives_signs = scheme_gives_signs(w->spec);
     *resolved = (optimiser_settings){.momentum = (float)s->momentum,
                                      .nesterov = s->nesterov,
                                      .weight_decay = (float)s->weight_decay,
                                      .directed = owned > 0,
-                                     .adapted = scheme_adapts(w->spec),
+                                     .adapted = scheme_adapts(w->spec) ||
+                                                (gives_signs && s->optimizer == OPTIMISER_ADAMW),
                                      .kind = (optimiser_kind)s->optimizer,
                                      .beta2 = (float)s->beta2,
                                      .epsilon = (float)s->epsilon};
@@ -136,7 +139,7 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
                        s->sync, scheme, s->sync);
     if ((float)s->momentum != owned) s->momentum = owned;
     s->nesterov = nesterov;
-    resolved->momentum = resolved->adapted ? 0 : owned;
+    resolved->momentum = resolved->adapted || gives_signs ? 0 : owned;
     resolved->nesterov = nesterov && !resolved->adapted;
     if (resolved->adapted) resolved->kind = OPTIMISER_SGD;
     return TW_OK;

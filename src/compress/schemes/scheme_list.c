@@ -26,6 +26,7 @@
     X(onebit)                                                                                                          \
     X(terngrad)                                                                                                        \
     X(chunktopk)                                                                                                       \
+    X(demo)                                                                                                            \
     X(pulse)                                                                                                           \
     X(randomk)                                                                                                         \
     X(threshold)
