@@ -37,6 +37,7 @@ static const promise promises[] = {
     {.name = "e3m0", .options = "feedback=on", .distance = 0.15, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
     {.name = "dgc-adam", .options = "", .distance = 0.15, .imbalance = 1e-4, .directs = 1},
+    {.name = "onebit-adam", .options = "", .distance = 0.15, .imbalance = 1e-4, .directs = 1},
     {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
     {.name = "sdagc-bold",
      .options = "",

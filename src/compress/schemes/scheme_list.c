@@ -24,6 +24,7 @@
     X(e3m0)                                                                                                            \
     X(sign)                                                                                                            \
     X(onebit)                                                                                                          \
+    X(onebit_adam)                                                                                                     \
     X(terngrad)                                                                                                        \
     X(chunktopk)                                                                                                       \
     X(demo)                                                                                                            \
