@@ -117,15 +117,15 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
     int nesterov = 0;
     float owned = w->exchange->momentum ? w->exchange->momentum(w, &nesterov) : 0;
     int gives_signs = scheme_gives_signs(w->spec);
-    *resolved = (optimiser_settings){.momentum = (float)s->momentum,
-                                     .nesterov = s->nesterov,
-                                     .weight_decay = (float)s->weight_decay,
-                                     .directed = owned > 0,
-                                     .adapted = scheme_adapts(w->spec) ||
-                                                (gives_signs && s->optimizer == OPTIMISER_ADAMW),
-                                     .kind = (optimiser_kind)s->optimizer,
-                                     .beta2 = (float)s->beta2,
-                                     .epsilon = (float)s->epsilon};
+    *resolved =
+        (optimiser_settings){.momentum = (float)s->momentum,
+                             .nesterov = s->nesterov,
+                             .weight_decay = (float)s->weight_decay,
+                             .directed = owned > 0,
+                             .adapted = scheme_adapts(w->spec) || (gives_signs && s->optimizer == OPTIMISER_ADAMW),
+                             .kind = (optimiser_kind)s->optimizer,
+                             .beta2 = (float)s->beta2,
+                             .epsilon = (float)s->epsilon};
     TW_TRY(optimiser_check(resolved, s->sync));
     if (owned == 0) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
@@ -133,14 +133,17 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--momentum %g: scheme %.*s applies the momentum itself; write --sync %.*s:momentum=%g",
                        s->momentum, scheme, s->sync, scheme, s->sync, s->momentum);
+    if (s->nesterov_given && s->nesterov && isnan(scheme_number(w->spec, "nesterov")))
+        return tw_fail(TW_ERROR_ARGUMENT, "--nesterov: scheme %.*s has a momentum without that form; leave it out",
+                       scheme, s->sync);
     if (s->nesterov_given && s->nesterov && !nesterov)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--nesterov: scheme %.*s applies the momentum itself; write --sync %.*s:nesterov=on", scheme,
                        s->sync, scheme, s->sync);
     if ((float)s->momentum != owned) s->momentum = owned;
-    s->nesterov = nesterov;
+    s->nesterov = nesterov && !resolved->adapted; /* --nesterov is of SGD, also when the run is resumed */
     resolved->momentum = resolved->adapted || gives_signs ? 0 : owned;
-    resolved->nesterov = nesterov && !resolved->adapted;
+    resolved->nesterov = s->nesterov;
     if (resolved->adapted) resolved->kind = OPTIMISER_SGD;
     return TW_OK;
 }
