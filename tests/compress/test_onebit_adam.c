@@ -24,34 +24,49 @@ typedef struct twin {
     double worker[RANKS][MOST], server[MOST]; /* of the matrix, which alone is compressed */
 } twin;
 
-/* What signs and a root mean square say of x, which keeps the rest. */
-static void compress(double *x, size_t n, double *said)
+/* What signs and a mean say of x, which keeps the rest: of magnitudes, or the root of that of squares. */
+static void compress(double *x, size_t n, int before, double *said)
 {
-    double squares = 0;
-    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
-    double scale = sqrt(squares / (double)n);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += before ? fabs(x[i]) : x[i] * x[i];
+    double scale = before ? sum / (double)n : sqrt(sum / (double)n);
     for (size_t i = 0; i < n; i++) {
         said[i] = x[i] < 0 ? -scale : scale;
         x[i] -= said[i];
     }
 }
 
-static void share_momentum(twin *t, double given[RANKS][MOST])
+/* What m is divided by before its signs are taken. */
+static double divisor(const twin *t, int before, size_t i)
+{
+    return before ? sqrt(t->v[0][i] / (1 - pow(BETA2, WARMUP))) + EPSILON : 1;
+}
+
+/* Adam itself goes no further for a gradient of a new size. */
+static double fresh(const twin *t, int before, size_t i, double gradient)
+{
+    double most = 1 / sqrt(1 - BETA2), ahead = gradient / divisor(t, before, i);
+    return (1 - BETA1) * (before ? fmax(fmin(ahead, most), -most) : ahead);
+}
+
+static void share_momentum(twin *t, int before, double given[RANKS][MOST])
 {
     double said[MOST];
     for (int r = 0; r < RANKS; r++) {
-        for (size_t i = 0; i < MATRIX; i++) t->worker[r][i] += BETA1 * t->m[0][i] + (1 - BETA1) * given[r][i];
-        compress(t->worker[r], MATRIX, said);
+        for (size_t i = 0; i < MATRIX; i++)
+            t->worker[r][i] += BETA1 * t->m[0][i] / divisor(t, before, i) + fresh(t, before, i, given[r][i]);
+        compress(t->worker[r], MATRIX, before, said);
         for (size_t i = 0; i < MATRIX; i++) t->server[i] += said[i] / RANKS;
     }
-    compress(t->server, MATRIX, t->m[0]);
+    compress(t->server, MATRIX, before, t->m[0]);
+    for (size_t i = 0; i < MATRIX; i++) t->m[0][i] *= divisor(t, before, i);
 }
 
-static void twin_step(twin *t, int step, size_t tensor, double given[RANKS][MOST], double *direction)
+static void twin_step(twin *t, int before, int step, size_t tensor, double given[RANKS][MOST], double *direction)
 {
     double *m = t->m[tensor], *v = t->v[tensor];
     int is_frozen = tensor == 0 && step > WARMUP;
-    if (is_frozen) share_momentum(t, given);
+    if (is_frozen) share_momentum(t, before, given);
     for (size_t i = 0; i < count_of(tensor); i++) {
         double g = 0;
         for (int r = 0; r < RANKS; r++) g += given[r][i] / RANKS;
@@ -64,10 +79,10 @@ static void twin_step(twin *t, int step, size_t tensor, double given[RANKS][MOST
 }
 
 /* A step that is not taken leaves the gradients of those ranks that had one. */
-static void twin_keep(twin *t, int sick, double given[RANKS][MOST])
+static void twin_keep(twin *t, int before, int sick, double given[RANKS][MOST])
 {
     for (int r = 0; r < RANKS; r++)
-        for (size_t i = 0; r != sick && i < MATRIX; i++) t->worker[r][i] += (1 - BETA1) * given[r][i];
+        for (size_t i = 0; r != sick && i < MATRIX; i++) t->worker[r][i] += fresh(t, before, i, given[r][i]);
 }
 
 static void read_given(const gradients *g, size_t tensor, double given[RANKS][MOST])
@@ -77,11 +92,9 @@ static void read_given(const gradients *g, size_t tensor, double given[RANKS][MO
 }
 
 /* Through the beginning, the freeze, a restart, a step that is skipped and one that is taken back. */
-static void equals_the_published_rule(void **state)
+static void check_rule(const char *spec, int before)
 {
-    (void)state;
     enum { RESTART = 20, BACK = 30, BAD = 35, SICK = 1 };
-    static const char spec[] = "onebit-adam:warmup_steps=8,leftovers=fp32," BETAS "min_dims=2";
     static twin t;
     static double given[TENSORS][RANKS][MOST], direction[MOST];
     loopback group;
@@ -99,18 +112,32 @@ static void equals_the_published_rule(void **state)
         assert_int_equal(skipped, step == BAD);
         for (int r = 0; step == BACK && r < RANKS; r++) assert_ok(tw_scheme_revert(group.scheme[r]));
         if (step == BACK || step == BAD) {
-            twin_keep(&t, step == BAD ? SICK : RANKS, given[0]);
+            twin_keep(&t, before, step == BAD ? SICK : RANKS, given[0]);
             continue;
         }
         assert_true(gradients_agree(&g));
         for (size_t k = 0; k < TENSORS; k++) {
-            twin_step(&t, step, k, given[k], direction);
+            twin_step(&t, before, step, k, given[k], direction);
             for (size_t i = 0; i < count_of(k); i++)
                 assert_near(g.rank[0][k][i], direction[i], 1e-4 * fmax(1, fabs(direction[i])));
         }
     }
     loopback_destroy(&group);
     gradients_destroy(&g);
+}
+
+#define SPEC "onebit-adam:warmup_steps=8,leftovers=fp32," BETAS "min_dims=2"
+
+static void equals_the_published_rule(void **state)
+{
+    (void)state;
+    check_rule(SPEC ",divide=after", 0);
+}
+
+static void divides_before_it_takes_signs(void **state)
+{
+    (void)state;
+    check_rule(SPEC, 1);
 }
 
 /* ---- what stands still ------------------------------------------------------------------------------------------- */
@@ -185,9 +212,8 @@ static void one_bit_an_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_published_rule),
-        cmocka_unit_test(what_has_no_squares_stays),
-        cmocka_unit_test(an_absent_tensor_stays),
+        cmocka_unit_test(equals_the_published_rule), cmocka_unit_test(divides_before_it_takes_signs),
+        cmocka_unit_test(what_has_no_squares_stays), cmocka_unit_test(an_absent_tensor_stays),
         cmocka_unit_test(one_bit_an_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

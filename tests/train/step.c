@@ -247,7 +247,8 @@ static void signs_leave_a_decay_beside_them(void **state)
                     weights[i] -= 0.25 * ((mean[i] > 0) - (mean[i] < 0) + (i < TOY_MATRIX ? 0.125 * weights[i] : 0));
             }
             snprintf(words, sizeof words,
-                     "--sync demo:k=4096,values=fp32 --lr 0.25 --weight-decay 0.125 --optimizer %s", optimisers[k]);
+                     "--sync demo:chunk=1,k=1,values=fp32 --lr 0.25 --weight-decay 0.125 --optimizer %s",
+                     optimisers[k]);
             run(&r, workers, words);
             compare(words, workers, &r, weights, TOLERANCE);
         }

@@ -121,13 +121,13 @@ static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
         (optimiser_settings){.momentum = (float)s->momentum,
                              .nesterov = s->nesterov,
                              .weight_decay = (float)s->weight_decay,
-                             .directed = owned > 0,
+                             .directed = owned > 0 || gives_signs || scheme_adapts(w->spec),
                              .adapted = scheme_adapts(w->spec) || (gives_signs && s->optimizer == OPTIMISER_ADAMW),
                              .kind = (optimiser_kind)s->optimizer,
                              .beta2 = (float)s->beta2,
                              .epsilon = (float)s->epsilon};
     TW_TRY(optimiser_check(resolved, s->sync));
-    if (owned == 0) return TW_OK;
+    if (!resolved->directed) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
     if (s->momentum_given && (float)s->momentum != owned)
         return tw_fail(TW_ERROR_ARGUMENT,

@@ -16,8 +16,13 @@
  *
  * A beginning of `warmup_steps` is Adam of the exact mean. Then v stands still, and the ranks share m by its signs:
  *     m = C(the mean of C(beta1*m + (1 - beta1)*g + e) + e');  direction = m / (sqrt(v) + epsilon)
- * where C(x) is the signs of x times its root mean square, and e and e' are what it lost at the rank, and at the owner
- * of the piece. The bias corrections, which the release leaves out, are Adam's; v's stands still with v.
+ * e and e' are what C lost at the rank, and at the owner of the piece. So it is with divide=after, where C(x) is the
+ * signs of x times its root mean square. The bias corrections, which the release leaves out, are Adam's; v's stands
+ * still with v.
+ *
+ * divide=before is ours: x is divided by sqrt(v) + epsilon first, and C(x) is the signs times the mean magnitude. One
+ * magnitude a tensor then stands for elements of one size, where m has as many sizes as the gradients have, and what is
+ * small in m would be made enormous by the division behind C.
  *
  * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
  * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
@@ -177,8 +182,11 @@ typedef struct onebit_adam {
     signs signs;
     tw_adam adam;
     int64_t warmup_steps;
+    int divide;                        /* DIVIDE_BEFORE or _AFTER */
     tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
 } onebit_adam;
+
+enum { DIVIDE_BEFORE, DIVIDE_AFTER };
 
 static const tw_option adam_options[] = {
     TW_OPTION_EXCHANGE,
@@ -190,6 +198,8 @@ static const tw_option adam_options[] = {
      "what Adam adds to the root of the squares"},
     {"warmup_steps", TW_OPTION_INTEGER, offsetof(onebit_adam, warmup_steps), "2000", 0, 1e9, NULL,
      "steps of Adam, with nothing compressed, before its squares stand still; with beta2 one at least"},
+    {"divide", TW_OPTION_CHOICE, offsetof(onebit_adam, divide), "before", 0, 0, "before|after",
+     "by the root of the squares before the signs are taken, or after, as published"},
 };
 
 static const tw_preset adam_presets[] = {{"exchange", "scatter"}, {NULL, NULL}};
@@ -213,26 +223,62 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
     onebit_adam *self = (onebit_adam *)scheme;
     tw_gather *gather = &self->signs.quantised.gather;
     int adapts = self->adam.beta2 > 0;
-    self->signs.is_root = 1;
+    self->signs.is_root = self->divide == DIVIDE_AFTER;
     TW_TRY(create_signs(scheme, 1));
     TW_TRY(tw_gather_create_whole(gather));
     TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
     return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
 }
 
+static tw_adam_step step_of_frozen(const onebit_adam *self)
+{
+    uint64_t last = steps_of_adam(self) - 1;
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, self->signs.quantised.scheme.step, 1);
+    now.correct_root = tw_adam_begin(&self->adam, 0, last, 1).correct_root;
+    return now;
+}
+
+/* What the momentum of compressed element i is divided by before the signs are taken; 0 of one that never had a
+ * gradient and does not move. */
+static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+{
+    const float *squares = self->compressed.squares_now;
+    if (!squares) return 1;
+    if (squares[i] <= 0) return 0;
+    return self->divide == DIVIDE_BEFORE ? frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon : 1;
+}
+
 /* What a rank would have for m, in units of its gradient. */
 static void blend(onebit_adam *self)
 {
     tw_scheme *scheme = &self->signs.quantised.scheme;
-    float fresh = (float)(self->adam.beta2 > 0 ? 1 - self->adam.beta1 : 1);
-    float kept = (float)(self->adam.beta1 / (scheme->size * (double)scheme->scale));
-    const float *m = self->compressed.now;
+    tw_adam_step frozen = step_of_frozen(self);
+    float fresh = (float)(self->adam.beta2 > 0 ? 1 - self->adam.beta1 : 1),
+          unit = 1 / ((float)scheme->size * scheme->scale);
+    float kept = (float)self->adam.beta1 * unit;
+    float most = self->divide == DIVIDE_BEFORE && self->adam.beta2 > 0 ? unit / sqrtf(frozen.fresh_square) : FLT_MAX;
+    size_t at = 0;
     for (size_t t = 0; t < scheme->count; t++) {
         float *g = scheme->gradients[t];
         size_t count = scheme->tensors[t].count;
         if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; !scheme->absent[t] && i < count; i++) g[i] = kept * m[i] + fresh * g[i];
-        m += count;
+        for (size_t i = 0; !scheme->absent[t] && i < count; i++) {
+            float by = divisor(self, &frozen, at + i);
+            float ahead = by > 0 ? fmaxf(fminf(g[i] / by, most), -most) : 0;
+            g[i] = by > 0 ? kept * self->compressed.now[at + i] / by + fresh * ahead : 0;
+        }
+        at += count;
+    }
+}
+
+/* Turns what arrived into m. */
+static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
+{
+    const tw_scheme *scheme = &self->signs.quantised.scheme;
+    for (size_t t = 0, at = 0; t < scheme->count; t++) {
+        if (!scheme->tensors[t].compressed) continue;
+        for (size_t i = 0; i < scheme->tensors[t].count; i++) scheme->gradients[t][i] *= divisor(self, frozen, at + i);
+        at += scheme->tensors[t].count;
     }
 }
 
@@ -240,18 +286,17 @@ static void blend(onebit_adam *self)
 static void direct(onebit_adam *self)
 {
     const tw_quantised *quantised = &self->signs.quantised;
-    tw_adam_step now = tw_adam_begin(&self->adam, 0, quantised->scheme.step, 1), frozen = now;
-    if (self->adam.beta2 == 0) {
-        tw_velocity_replace(&self->compressed, &now);
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, quantised->scheme.step, 1), frozen = step_of_frozen(self);
+    if (self->adam.beta2 > 0)
+        tw_velocity_adapt(&self->leftovers, &now);
+    else
         tw_velocity_apply(&self->leftovers, (float)self->adam.beta1, 0);
+    if (quantised->gather.is_whole) {
+        tw_velocity_adapt(&self->compressed, &now);
         return;
     }
-    frozen.correct_root = tw_adam_begin(&self->adam, 0, steps_of_adam(self) - 1, 1).correct_root;
-    tw_velocity_adapt(&self->leftovers, &now);
-    if (quantised->gather.is_whole)
-        tw_velocity_adapt(&self->compressed, &now);
-    else
-        tw_velocity_replace(&self->compressed, &frozen);
+    multiply_back(self, &frozen);
+    tw_velocity_replace(&self->compressed, &frozen);
 }
 
 static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
@@ -273,9 +318,13 @@ static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
 static void take_momentum_back(tw_quantised *quantised, const tw_quantised_part *part)
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
-    const float *m = self->compressed.now + (part->residual - quantised->residual);
+    size_t first = (size_t)(part->residual - quantised->residual);
+    tw_adam_step frozen = step_of_frozen(self);
     float kept = (float)(self->adam.beta1 / quantised->scheme.size);
-    for (size_t i = 0; !quantised->scheme.absent[part->tensor] && i < part->n; i++) part->residual[i] -= kept * m[i];
+    for (size_t i = 0; !quantised->scheme.absent[part->tensor] && i < part->n; i++) {
+        float by = divisor(self, &frozen, first + i);
+        if (by > 0) part->residual[i] -= kept * self->compressed.now[first + i] / by;
+    }
 }
 
 static void onebit_adam_revert(tw_scheme *scheme)
