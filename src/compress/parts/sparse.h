@@ -114,7 +114,8 @@ void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual. */
 void tw_sparse_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", or what it is called, that of the sums as "section/NAME", and what the leftovers remember. */
+/* The residual as "residual/NAME", or what it is called, that of the sums as "section/NAME", and what the leftovers
+ * remember. */
 tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
 /* "dgc: 577 of 576000 elements" */
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
