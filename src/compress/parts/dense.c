@@ -390,8 +390,7 @@ static void replace_velocity(const tw_velocity *velocity, const tw_adam_step *st
     const float *squares = velocity->squares_now ? velocity->squares_now + at : NULL;
     if (tw_kernels_best()->quantise->peak(gradient, n) == 0) return;
     memcpy(velocity->now + at, gradient, n * sizeof *gradient);
-    for (size_t i = 0; squares && i < n; i++)
-        gradient[i] = squares[i] > 0 ? tw_adam_direction(step, gradient[i], squares[i]) : 0;
+    for (size_t i = 0; squares && i < n; i++) gradient[i] = tw_adam_direction(step, gradient[i], squares[i]);
 }
 
 void tw_velocity_replace(tw_velocity *velocity, const tw_adam_step *step)

@@ -277,7 +277,10 @@ static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
     const tw_scheme *scheme = &self->signs.quantised.scheme;
     for (size_t t = 0, at = 0; t < scheme->count; t++) {
         if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; i < scheme->tensors[t].count; i++) scheme->gradients[t][i] *= divisor(self, frozen, at + i);
+        for (size_t i = 0; i < scheme->tensors[t].count; i++) {
+            float m = scheme->gradients[t][i] * divisor(self, frozen, at + i);
+            scheme->gradients[t][i] = fmaxf(fminf(m, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+        }
         at += scheme->tensors[t].count;
     }
 }
