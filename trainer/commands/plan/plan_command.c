@@ -27,8 +27,9 @@ static const option_row own_rows[] = {
     {"slow", "LIST", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, slow),
      .help = "RANK:FACTOR,... makes a pass of RANK take FACTOR times as long, as where machines differ in speed"},
     {"clusters", "FILE", OPTION_TEXT, AT(clusters), .line_only = true,
-     .help = "Form clusters of the machines in FILE instead of all that. It stands without TASK, and --seed and --json may "
-             "stand beside it"},
+     .help =
+         "Form clusters of the machines in FILE instead of all that. It stands without TASK, and --seed and --json may "
+         "stand beside it"},
     {.help = "What is kept"},
     {"json", "FILE", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, json), .alone = "-",
      .help = "Write the plan to FILE, too. Without FILE, or with -, write it to standard output"},
