@@ -113,12 +113,12 @@ class LaunchTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3")):
+    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None):
         """The exit code of each program, and what it said."""
-        path, port = self.folder / "script.py", free_port()
+        path, join = self.folder / "script.py", join or f"127.0.0.1:{free_port()}"
         path.write_text(textwrap.dedent(script))
-        words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", f"127.0.0.1:{port}", "--workers", MACHINES, "--spec",
-                  f"local:every={EVERY}", *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
+        words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
+                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith("folder:") else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
@@ -156,6 +156,16 @@ class LaunchTest(unittest.TestCase):
             saved = torch.cat([values.reshape(-1) for name, values in state.items() if name.endswith(("weight", "bias"))])
             self.assertLess(float((saved - shared[SAVED // EVERY]).abs().max()), 1e-5)
         self.assertNotIn("first batch", "".join(ended[1]))
+
+    def test_over_a_folder(self):
+        """Sealed, and by machines that know nothing else of each other. Of the run nothing but its ends are left there."""
+        key, shared = self.folder / "group.key", self.folder / "shared"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        shared.mkdir()
+        ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"folder:{shared}")
+        self.check(*ended, by_hand(self.left("begin"))[-1])
+        self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
 
     def test_begins_with_the_weights_of_one(self):
         codes, said = self.launched(PLAIN, seeds=(1, 2), begins=())
@@ -225,7 +235,7 @@ class WordsTest(unittest.TestCase):
         from thinwire.torch.launch import launch
         for spec, wanted in (("nothing", "nothing is no method of local updates"), ("dgc", 'diloco:exchange=dgc')):
             with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said:
-                self.assertEqual(launch(["--join", "127.0.0.1:1", "--workers", "2", "--spec", spec, "train.py"]), 2)
+                self.assertEqual(launch(["--join", "nowhere", "--workers", "2", "--spec", spec, "train.py"]), 2)
             self.assertIn(wanted, said.getvalue())
 
 

@@ -9,12 +9,12 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define SHORTEST_NAP 5e-5
+#define SHORTEST_NAP 2e-5
 #define LONGEST_NAP 0.2
 
 void folder_nap(double *length, double end)
 {
-    *length = fmin(fmax(1.5 * *length, SHORTEST_NAP), LONGEST_NAP);
+    *length = fmin(fmax(1.25 * *length, SHORTEST_NAP), LONGEST_NAP);
     double seconds = fmax(fmin(*length, end - tw_clock()), 0);
     const struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
     nanosleep(&nap, NULL);

@@ -52,8 +52,10 @@ def parsed(words: List[str]) -> argparse.Namespace:
         prog="python -m thinwire launch", description="Has several machines train one model together, each by the same "
         "script, as it is: each takes steps of its own, and once in a while all go on from shared weights.")
     parser.add_argument("--join", metavar="HOST:PORT", required=True,
-                        help="where the machines meet: an address of one of them, and a port that is free there")
+                        help="where the machines meet: an address of one of them, and a port that is free there; or "
+                        "folder:PATH, a folder that all see")
     parser.add_argument("--workers", type=int, metavar="N", required=True, help="how many machines there are")
+    parser.add_argument("--rank", type=int, metavar="R", help="with a folder: for each machine another number from 0 on")
     parser.add_argument("--spec", default="local:every=16", help="a method of local updates (default: %(default)s)")
     parser.add_argument("--key-file", metavar="FILE", help="the secret that all have to know")
     parser.add_argument("--seal", action="store_true", help="encrypt what is sent; needs --key-file")
@@ -80,7 +82,7 @@ def refuse_old_torch() -> None:
 def joined(settings: argparse.Namespace) -> Comm:
     key = read_key(settings.key_file) if settings.key_file else b""
     say(f"meets {settings.workers} machines at {settings.join}")
-    return joined_group(settings.join, settings.workers, None, Tcp(key=key, seal=settings.seal), _transport.Limits(60.0))
+    return joined_group(settings.join, settings.workers, settings.rank, Tcp(key=key, seal=settings.seal), _transport.Limits(60.0))
 
 
 class Launched:
