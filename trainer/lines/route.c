@@ -60,22 +60,23 @@ static void write_address(const struct sockaddr *address, socklen_t size, char t
     if (getnameinfo(address, size, text, ROUTE_ADDRESS, NULL, 0, NI_NUMERICHOST)) text[0] = 0;
 }
 
-static size_t bytes_of(const struct sockaddr *address, const unsigned char **bytes)
+enum { LONGEST = 16 }; /* bytes of an address */
+
+static size_t bytes_of(const struct sockaddr *address, unsigned char bytes[LONGEST])
 {
     if (address->sa_family == AF_INET) {
-        *bytes = (const unsigned char *)&((const struct sockaddr_in *)(const void *)address)->sin_addr;
+        memcpy(bytes, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
         return 4;
     }
-    *bytes = (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    return 16;
+    memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, LONGEST);
+    return LONGEST;
 }
 
 static bool in_one_network(const struct sockaddr *one, const struct sockaddr *other, const struct sockaddr *mask)
 {
-    const unsigned char *a, *b, *m;
-    size_t count = bytes_of(one, &a);
-    bytes_of(other, &b);
-    bytes_of(mask, &m);
+    unsigned char a[LONGEST] = {0}, b[LONGEST] = {0}, m[LONGEST] = {0};
+    size_t count = bytes_of(one, a);
+    if (bytes_of(other, b) != count || bytes_of(mask, m) != count) return false;
     for (size_t i = 0; i < count; i++)
         if ((a[i] ^ b[i]) & m[i]) return false;
     return true;
@@ -94,11 +95,10 @@ static int mtu_of(const char *interface)
 
 static bool has_address(const struct ifaddrs *one, const struct sockaddr *address)
 {
-    const unsigned char *a, *b;
+    unsigned char a[LONGEST], b[LONGEST];
     if (!one->ifa_addr || !one->ifa_netmask || one->ifa_addr->sa_family != address->sa_family) return false;
-    size_t count = bytes_of(one->ifa_addr, &a);
-    bytes_of(address, &b);
-    return memcmp(a, b, count) == 0;
+    size_t count = bytes_of(one->ifa_addr, a);
+    return bytes_of(address, b) == count && memcmp(a, b, count) == 0;
 }
 
 static void find_interface(const struct sockaddr *from, const struct sockaddr *to, route *found)
@@ -118,7 +118,7 @@ static void find_interface(const struct sockaddr *from, const struct sockaddr *t
 /* A socket of datagrams that is connected sends nothing, and the kernel has chosen its way. */
 static void find_way(const struct addrinfo *to, route *found)
 {
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     socklen_t size = sizeof from;
     int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
@@ -292,7 +292,7 @@ static void write_called(int fd, int port, char meeting[ROUTE_MEETING])
 {
     static const char mapped[] = "::ffff:";
     char text[ROUTE_ADDRESS];
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t size = sizeof own;
     getsockname(fd, (struct sockaddr *)&own, &size);
     write_address((struct sockaddr *)&own, size, text);

@@ -211,10 +211,10 @@ static tw_status folder_wait(void *self, void *handle, double timeout, size_t *s
     transport *me = self;
     request *one = handle;
     int is_lost;
-    outcome now = wait_for(me, one, timeout, &is_lost);
+    wait_for(me, one, timeout, &is_lost);
     pthread_mutex_lock(&me->lock);
     take_out(one);
-    now = one->outcome; /* another thread may have read it meanwhile */
+    outcome now = one->outcome; /* another thread may have read it meanwhile */
     pthread_mutex_unlock(&me->lock);
     *size = one->size;
     *check = one->check;
