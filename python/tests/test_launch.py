@@ -240,10 +240,19 @@ class WordsTest(unittest.TestCase):
 
     def test_what_is_wrong_is_told_before_anybody_waits(self):
         from thinwire.torch.launch import launch
-        for spec, wanted in (("nothing", "nothing is no method of local updates"), ("dgc", 'diloco:exchange=dgc')):
-            with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said:
-                self.assertEqual(launch(["--join", "nowhere", "--workers", "2", "--spec", spec, "train.py"]), 2)
-            self.assertIn(wanted, said.getvalue())
+        with tempfile.NamedTemporaryFile() as key:
+            key.write(bytes(range(32)))
+            key.flush()
+            for join, more, script, wanted in (
+                    ("nowhere", ["--spec", "nothing"], __file__, "nothing is no method of local updates"),
+                    ("nowhere", ["--spec", "dgc"], __file__, "diloco:exchange=dgc"),
+                    ("nowhere", [], "no/train.py", "there is no no/train.py"),
+                    ("folder:here", [], __file__, "join='folder:here' needs rank="),
+                    ("folder:here", ["--rank", "0", "--key-file", key.name], __file__, "Tcp(key=..., seal=True)"),
+                    ("folder:no/where", ["--rank", "0"], __file__, "no/where cannot be opened")):
+                with self.subTest(wanted), contextlib.redirect_stderr(io.StringIO()) as said:
+                    self.assertEqual(launch(["--join", join, "--workers", "2", *more, script]), 2)
+                self.assertIn(wanted, said.getvalue())
 
 
 def old_torch():
