@@ -102,10 +102,10 @@ def check_no_tests(text, tests):
 
 
 def commands(text):
-    """The command lines of thinwire's in fenced and indented blocks, as lists of words."""
+    """The command lines of thinwire's in fenced and indented blocks, as lists of words; not those of `python -m thinwire`."""
     text = re.sub(r"\\\n\s*", " ", text)
     blocks = "\n".join(FENCE.findall(text) + re.findall(r"^ {4}.*$", text, re.M))
-    for line in re.findall(r"^\s*(?:\S+ )*?(?:\S*/)?thinwire ([a-z].*)$", blocks, re.M):
+    for line in re.findall(r"^\s*(?:\S+ )*?(?<!-m )(?:\S*/)?thinwire ([a-z].*)$", blocks, re.M):
         yield shlex.split(line, comments=True)
 
 

@@ -21,6 +21,7 @@ MAY_SEE = {
     "src/compress": ["src/compress/schemes", "src/compress/parts", "src/wire", "src/kernels", "src/state", "src/base"],
     "src/comm": ["src/kernels", "src/base"],
     "src/comm/shared": [],
+    "src/comm/folder": ["src/comm/shared"],
     "src/comm/mpi": ["src/comm/shared"],
     "src/comm/tcp": ["src/comm/shared"],
     "src/comm/sealed": ["src/comm/shared"],

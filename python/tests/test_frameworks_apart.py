@@ -21,24 +21,35 @@ import launched
 import ranks
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
-MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
+MACHINES, EVERY, SAVED, STEPS, RATE, EPOCH, BEST = 2, 4, 6, 10, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
 
 
-def model_of(seen):
+class Broken(Exception):
+    pass
+
+
+def model_of(seen, fails_at=None, target=None):
     import torch
     from torch import nn
 
     class Model(nn.Module):
-        """With `seen`, it notes the weights that it is evaluated with."""
+        """With `seen`, it notes the weights that it is evaluated with. Its training fails at the pass `fails_at`. With
+        `target`, it is evaluated by how far its weights are from it."""
 
         def __init__(self):
             super().__init__()
             torch.manual_seed(1)
             self.layers = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+            self.passes = 0
 
         def forward(self, x, labels):
+            self.passes += self.training
+            if self.passes == fails_at:
+                raise Broken
             if not self.training:
                 seen.append(flat(self).tolist())
+                if target is not None:
+                    return {"loss": (flat(self) - target).norm()}
             return {"loss": nn.functional.cross_entropy(self.layers(x), labels)}
 
     return Model()
@@ -50,23 +61,28 @@ def rows(machine):
     return [{"x": torch.randn(6, generator=generator), "labels": torch.randint(3, (), generator=generator)} for _ in range(8)]
 
 
+def one_row(machine):
+    """Of which any order is the same: three batches, and so the ends of epochs lie inside rounds."""
+    return rows(machine)[:1] * (8 * EPOCH)
+
+
 def flat(module):
     import torch
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
-def by_hand():
+def by_hand(rows=rows, steps=STEPS):
     """The shared weights after each round, of which the last one ends early."""
     import torch
     models = [model_of(None) for _ in range(MACHINES)]
     optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model in models]
     shared = [flat(models[0])]
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         for machine, (model, optimiser) in enumerate(zip(models, optimisers)):
             optimiser.zero_grad()
             model(**torch.utils.data.default_collate(rows(machine)))["loss"].backward()
             optimiser.step()
-        if step % EVERY == 0 or step == STEPS:
+        if step % EVERY == 0 or step == steps:
             mean = sum(flat(model) for model in models) / MACHINES
             shared.append(mean)
             for model in models:
@@ -97,6 +113,26 @@ def trainer(model, machine, out, resume, more):
     assert resume or (logged[0], logged[-1]) == (0, 3), logged
     saved = load_file(out / f"checkpoint-{SAVED}/model.safetensors")
     return [saved[name] for name, _ in model.named_parameters()]
+
+
+def best(folder, machine, port):
+    """Chosen by epoch and loaded at the end; the training ends when it has not improved for two epochs."""
+    from safetensors.torch import load_file
+    from thinwire.torch.transformers import LocalUpdates
+    from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+    model, out = model_of([], target=by_hand(one_row)[BEST]), folder / f"machine{machine}"
+    arguments = TrainingArguments(
+        output_dir=str(out), num_train_epochs=9, per_device_train_batch_size=8, learning_rate=RATE, weight_decay=0.0,
+        lr_scheduler_type="constant", save_strategy="epoch", eval_strategy="epoch", load_best_model_at_end=True,
+        report_to=[], disable_tqdm=True, use_cpu=True, max_grad_norm=0.0)
+    one = Trainer(model, arguments, train_dataset=one_row(machine), eval_dataset=one_row(machine),
+                  callbacks=[EarlyStoppingCallback(early_stopping_patience=2)])
+    one.add_callback(LocalUpdates(one, **settings(port)))
+    one.train()
+    saved = load_file(f"{one.state.best_model_checkpoint}/model.safetensors")
+    return {"steps": one.state.global_step, "checkpoint": one.state.best_model_checkpoint, "end": flat(model).tolist(),
+            "saved": [x for name, _ in model.named_parameters() for x in saved[name].reshape(-1).tolist()],
+            "losses": [row["eval_loss"] for row in one.state.log_history if "eval_loss" in row]}
 
 
 def lightning(model, machine, out, resume, more):
@@ -146,13 +182,44 @@ def accelerate(model, machine, out, resume, more):
     return None
 
 
-def play(name, folder, machine, port, resume):
-    seen, folder = [], pathlib.Path(folder)
+def settings(port):
+    return {"spec": f"local:every={EVERY}", "join": f"127.0.0.1:{port}", "workers": MACHINES, "timeout": ranks.SECONDS}
+
+
+def play(name, folder, machine, port, resume=False):
+    seen = []
     model = model_of(seen)
-    more = {"spec": f"local:every={EVERY}", "join": f"127.0.0.1:{port}", "workers": MACHINES, "timeout": ranks.SECONDS}
-    saved = globals()[name](model, int(machine), folder / f"machine{machine}", bool(resume), more)
-    there = {"end": flat(model).tolist(), "seen": seen, "saved": saved and [x for one in saved for x in one.reshape(-1).tolist()]}
-    (folder / f"{'again' if resume else 'first'}{machine}.json").write_text(json.dumps(there))
+    saved = globals()[name](model, machine, folder / f"machine{machine}", resume, settings(port))
+    return {"end": flat(model).tolist(), "seen": seen, "saved": saved and [x for one in saved for x in one.reshape(-1).tolist()]}
+
+
+def resume(name, folder, machine, port):
+    return play(name, folder, machine, port, True)
+
+
+def break_off(name, folder, machine, port):
+    """The training of machine 0 fails, and its program goes on until the other one has noticed."""
+    from thinwire import PeerError
+    try:
+        globals()[name](model_of([], fails_at=SAVED if machine == 0 else None), machine, folder / f"machine{machine}", False,
+                        settings(port))
+    except (Broken, PeerError) as error:
+        if machine == 0:
+            ranks.wait_for(folder / "break_off1.json")
+        return type(error).__name__
+    return "nothing"
+
+
+def choose(name, folder, machine, port):
+    return best(folder, machine, port)
+
+
+def run(name, what, folder, machine, port):
+    """What it has seen, whole or not there."""
+    folder = pathlib.Path(folder)
+    there = folder / f"{what}{machine}.part"
+    there.write_text(json.dumps(globals()[what](name, folder, int(machine), int(port))))
+    there.rename(there.with_suffix(".json"))
 
 
 # ---- the test ----------------------------------------------------------------------------------------------------------
@@ -170,10 +237,10 @@ class ApartTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def played(self, resume=""):
+    def played(self, what="play"):
         """What each machine has left."""
         port = free_port()
-        words = [[sys.executable, "-B", __file__, NAME, "--play", self.folder, str(machine), str(port), resume] for machine in range(MACHINES)]
+        words = [[sys.executable, "-B", __file__, NAME, "--run", what, self.folder, machine, port] for machine in range(MACHINES)]
         processes = [subprocess.Popen(list(map(str, one)), env=launched.environment(THINWIRE_BIND="127.0.0.1"), text=True,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) for one in words]
         try:
@@ -182,7 +249,7 @@ class ApartTest(unittest.TestCase):
             for process in processes:
                 process.kill()
         self.assertEqual([process.returncode for process in processes], [0] * MACHINES, "\n".join(text[-5000:] for text in said))
-        return self.left("again" if resume else "first")
+        return self.left(what)
 
     def left(self, name):
         return [json.loads((self.folder / f"{name}{machine}.json").read_text()) for machine in range(MACHINES)]
@@ -196,7 +263,7 @@ class ApartTest(unittest.TestCase):
         if NAME == "accelerate":
             ends = launched.started_as_torchrun_does([__file__, NAME, "--process", self.folder], MACHINES)
             self.assertEqual([code for code, _, _ in ends], [0] * MACHINES, "\n".join(err[-5000:] for _, _, err in ends))
-            first = self.left("first")
+            first = self.left("play")
         else:
             first = self.played()
         for one in first:
@@ -211,15 +278,31 @@ class ApartTest(unittest.TestCase):
         for one in self.played("resume"):
             self.assertEqual(one["end"], first[0]["end"])
 
+    @unittest.skipIf(sys.argv[1] == "accelerate", "a with statement sees to it")
+    def test_who_fails_leaves_the_others_at_once(self):
+        self.assertEqual(self.played("break_off"), ["Broken", "PeerError"])
+
+    @unittest.skipUnless(sys.argv[1] == "trainer", "the others choose no model themselves")
+    def test_the_best_model_is_chosen_among_shared_weights(self):
+        shared = by_hand(one_row, 12)
+        losses = [float((one - shared[BEST]).norm()) for one in shared]
+        first, other = self.played("choose")
+        self.assertEqual(first["end"], other["end"])
+        for one in first, other:
+            self.assertEqual((one["steps"], pathlib.Path(one["checkpoint"]).name), (12, "checkpoint-6"))
+            self.assertEqual(one["end"], one["saved"])
+            self.close(one["end"], shared[BEST].tolist())
+            self.close(one["losses"], losses)
+
 
 if __name__ == "__main__":
     NAME, *words = sys.argv[1:]
     if not importlib.util.find_spec(NEEDS[NAME]) or ranks.torch_is_missing():
         print(f"skipped: there is no {NEEDS[NAME]} here")
         sys.exit(77)
-    if words[:1] == ["--play"]:
-        play(NAME, *words[1:])
+    if words[:1] == ["--run"]:
+        run(NAME, *words[1:])
     elif words[:1] == ["--process"]:
-        play(NAME, words[1], os.environ["RANK"], 0, "")
+        run(NAME, "play", words[1], os.environ["RANK"], 0)
     else:
         unittest.main(argv=sys.argv[:1])

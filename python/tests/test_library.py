@@ -318,6 +318,20 @@ class LibraryTest(unittest.TestCase):
         self.assertIn("thinwire.errors.Error: messages cannot be sealed: ", ended.stderr)
         self.assertIn("libthinwire_sealed is in the wheel", ended.stderr)
 
+    def test_processes_meet_in_a_folder(self):
+        words = ("import os, sys, thinwire\n"
+                 "before = dict(os.environ)\n"
+                 "with thinwire.Comm.folder(sys.argv[1], 2, int(sys.argv[2]), 60.0) as comm:\n"
+                 "    print(comm.transport, comm.rank, comm.allgather(bytes([65 + comm.rank])))\n"
+                 "assert dict(os.environ) == before")
+        with tempfile.TemporaryDirectory() as folder:
+            processes = [subprocess.Popen([sys.executable, "-c", words, folder, str(rank)], stdout=subprocess.PIPE, text=True,
+                                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) for rank in range(2)]
+            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
+        self.assertEqual(said, [f"folder {rank} [b'A', b'B']\n" for rank in range(2)])
+        with self.assertRaisesRegex(thinwire.Error, "nowhere cannot be opened: .*; want a folder that all machines share"):
+            thinwire.Comm.folder("nowhere", 2, 0)
+
     def test_a_key_is_not_shown(self):
         self.assertNotIn("known to all ranks", repr(thinwire.Tcp(key=b"known to all ranks")))
 

@@ -1,11 +1,12 @@
-"""thinwire doctor --peers: threads, ranks of mpirun, and ranks behind links whose rate is known."""
+"""thinwire doctor --peers: threads, ranks of mpirun, and ranks behind links whose rate is known. thinwire doctor
+HOST:PORT: what listens, refuses, is silent and cannot be reached, and a line of known rate."""
 import json
 import pathlib
 import socket
 import subprocess
 import unittest
 
-from support import PROGRAM, CommandLineTest, needs_mpi, run_tests, seconds_left, under_mpi
+from support import PROGRAM, CommandLineTest, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
 
 LINK = pathlib.Path(__file__).resolve().parents[2] / "bench" / "link.sh"
 
@@ -78,6 +79,120 @@ class PeersTest(CommandLineTest):
         for link in found["links"]:
             self.assertEqual(link["interface"], "eth0")
             self.assertTrue(90 <= link["mbit_per_second"] <= 110, link)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class LineTest(CommandLineTest):
+    def ask(self, target, code, *words, launcher=()):
+        """What is found, as JSON and for a person."""
+        path = self.folder / "line.json"
+        done = self.finish(self.start_program("doctor", target, "--json", path, *words, launcher=launcher))
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(path.read_text()), done.stdout
+
+    def check_round(self, found, parameters):
+        """Of two machines each sends four bytes a parameter, and two messages follow one another."""
+        def slowest(way):
+            return min(way["mbit_per_second"], way["mbit_per_second_both_ways"])
+        way = min(found["up"], found["down"], key=slowest)
+        wanted = 1e3 * 4 * parameters / (125000 * slowest(way)) + 2 * way["latency_ms_median"]
+        self.assertEqual(found["parameters"], parameters)
+        self.assertAlmostEqual(found["round_ms"] / wanted, 1, places=9)
+
+    def test_nothing_listens(self):
+        port = free_port()
+        found, said = self.ask(f"127.0.0.1:{port}", 3)
+        self.assertEqual((found["answer"], found["interface"], found["direct"]), ("refused", "lo", True))
+        self.assertEqual(found["mtu"], int(pathlib.Path("/sys/class/net/lo/mtu").read_text()))
+        self.assertIn(f"127.0.0.1:{port} refuses: the machine is there", said)
+
+    def test_what_is_sent_is_dropped(self):
+        """By a queue that is full, as a firewall would do it."""
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            fillers = [socket.socket() for _ in range(4)]
+            for one in fillers:
+                self.addCleanup(one.close)
+                one.setblocking(False)
+                one.connect_ex(full.getsockname())
+            found, said = self.ask("127.0.0.1:%d" % full.getsockname()[1], 3)
+        self.assertEqual(found["answer"], "silent")
+        self.assertIn("a firewall there or on the way", said)
+
+    def test_there_is_no_way(self):
+        alone = ("unshare", "--net")
+        if subprocess.run([*alone, "true"], capture_output=True).returncode:
+            self.skipTest("this machine lets nobody make a network namespace")
+        found, said = self.ask("10.1.2.3:7000", 3, launcher=alone)
+        self.assertEqual((found["answer"], found["from"], found["to"]), ("unreachable", "", "10.1.2.3"))
+        self.assertIn("10.1.2.3:7000 cannot be reached (Network is unreachable)", said)
+
+    def test_targets_that_cannot_be(self):
+        for target in ("here", "here:", "here:0", "here:65536", "here:7x", ":7", "::1:7"):
+            self.refuse(2, [target, "HOST:PORT"], "doctor", target)
+        self.refuse(2, ["nobody.invalid", "no address"], "doctor", "nobody.invalid:7000")
+        self.refuse(2, ["--parameters"], "doctor", "127.0.0.1:1", "--parameters", "many")
+
+    @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")
+    def test_a_doctor_listens(self):
+        port, there = free_port(), []
+        listener = self.start_program("doctor", "--listen", port)
+
+        def asks():
+            """Behind one that says something else, and goes."""
+            with socket.socket() as stranger:
+                if stranger.connect_ex(("127.0.0.1", port)) == 0:
+                    stranger.send(b"thinwire doctor measures nothing\n")
+                    there.append(self.ask(f"127.0.0.1:{port}", 0, "--parameters", "1M"))
+            return there
+        wait_until(asks, "the doctor listens", listener)
+        done = self.finish(listener)
+        self.assertEqual((done.returncode, done.stdout.partition(" is measured")[1]), (0, " is measured"), done.stderr)
+        found, said = there[0]
+        self.check_round(found, 1000000)
+        self.assertIn("A round of 1000000 parameters between these two takes ", said)
+
+    @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")
+    def test_a_run_that_waits_is_left_alone(self):
+        """It goes on waiting, and the member that it waits for gets in."""
+        port = free_port()
+        words = ("train", "image", "--data", self.data, "--workers", 2, "--join", f"127.0.0.1:{port}", "--steps", 1)
+        first = self.start_program(*words)
+
+        def listens():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+        wait_until(listens, "the run listens", first)
+        found, said = self.ask(f"127.0.0.1:{port}", 0)
+        self.assertEqual(found["answer"], "accepted")
+        self.assertNotIn("up", found)
+        self.assertIn(f"The line is not measured: start thinwire doctor --listen {port} there", said)
+        other = self.start_program(*words)
+        self.assertEqual([self.finish(job).returncode for job in (first, other)], [0, 0])
+
+    @needs_mpi
+    def test_a_line_of_known_rate(self):
+        path = self.folder / "line.json"
+        script = f"""test "$OMPI_COMM_WORLD_RANK" = 1 || exec {PROGRAM} doctor --listen 7000
+            until {PROGRAM} doctor 10.77.0.1:7000 --json {path}; do test $? = 3 || exit 1; done"""
+        done = subprocess.run(["sh", LINK, "2", "100mbit", "sh", "-c", script], capture_output=True, text=True,
+                              timeout=seconds_left())
+        if done.returncode == 77:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(path.read_text())
+        self.assertEqual({key: found[key] for key in ("answer", "from", "to", "interface", "mtu", "direct")},
+                         {"answer": "accepted", "from": "10.77.0.2", "to": "10.77.0.1", "interface": "eth0", "mtu": 1500,
+                          "direct": True})
+        for way in "up", "down":
+            self.assertTrue(90 <= found[way]["mbit_per_second"] <= 110, found)
+        self.check_round(found, 25600000)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Who takes part: a group of ranks."""
 
 import ctypes
+import os
 import threading
 from typing import Callable, Dict, List, TypeVar
 
@@ -32,6 +33,35 @@ class Comm(Owned):
         handle = ctypes.c_void_p()
         library.tw_comm_open(name.encode(), ctypes.byref(handle))
         return cls(handle)
+
+    @classmethod
+    def folder(cls, path: "os.PathLike[str]", workers: int, rank: int, seconds: float = 600.0) -> "Comm":
+        """A collective of `workers` processes that see one folder, such as that of a file server or one that a program
+        keeps alike on several machines, and need not reach each other. Each has a number of its own, from 0. PeerError:
+        the others did not come within `seconds`. Whoever may write there may take part, and read all, unless it is
+        sealed."""
+        told = {"FOLDER": os.fspath(path), "RANK": str(rank), "SIZE": str(workers), "JOIN_SECONDS": str(seconds)}
+        before = dict(os.environ)
+        comms: List["Comm"] = []
+        failures: List[BaseException] = []
+
+        def join() -> None:
+            try:
+                comms.append(cls.open("folder"))
+            except BaseException as error:
+                failures.append(error)
+
+        os.environ.update({f"THINWIRE_{name}": value for name, value in told.items()})
+        try:
+            thread = threading.Thread(target=join, name="thinwire", daemon=True)  # Ctrl-C does not wait for it
+            thread.start()
+            thread.join()
+        finally:
+            for name in told:
+                restore(f"THINWIRE_{name}", before)
+        if failures:
+            raise failures[0]
+        return comms[0]
 
     @property
     def rank(self) -> int:
@@ -112,3 +142,11 @@ class Comm(Owned):
         counts = Traffic(struct_size=ctypes.sizeof(Traffic))
         library.tw_comm_traffic(self._handle, ctypes.byref(counts))
         return {name: getattr(counts, name) for name, _ in Traffic._fields_[1:]}
+
+
+def restore(name: str, before: Dict[str, str]) -> None:
+    """A variable of the environment."""
+    if name in before:
+        os.environ[name] = before[name]
+    else:
+        del os.environ[name]

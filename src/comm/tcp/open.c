@@ -1,9 +1,9 @@
 /* What tw_comm_open("tcp") calls: a meeting point that the environment tells of. */
 #include "acceptor.h"
+#include "environment.h"
 #include "key_file.h"
 #include "peer.h"
 
-#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,35 +14,6 @@
 enum { MOST_TOLD = 20, REMEMBERED = 8 };
 
 TW_API tw_status tw_transport_open(tw_comm **comm);
-
-/* thinwire's own name first, then those of torchrun, Slurm and MPI's launchers. */
-static const char *const ranks[] = {"THINWIRE_RANK", "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
-static const char *const sizes[] = {"THINWIRE_SIZE",        "WORLD_SIZE", "SLURM_NTASKS",
-                                    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   NULL};
-
-/* The first that is set; *value stays where none is. */
-static tw_status read_number(const char *const *names, int *value)
-{
-    const char *text = NULL;
-    char *rest;
-    while (*names && !(text = getenv(*names))) names++;
-    if (!text) return TW_OK;
-    long number = strtol(text, &rest, 10);
-    if (rest == text || *rest || number < INT_MIN || number > INT_MAX)
-        return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\" in the environment: want a number", *names, text);
-    *value = (int)number;
-    return TW_OK;
-}
-
-static tw_status read_seconds(double *seconds)
-{
-    const char *text = getenv("THINWIRE_JOIN_SECONDS");
-    char *rest;
-    if (!text) return TW_OK;
-    *seconds = strtod(text, &rest);
-    if (rest != text && !*rest) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds", text);
-}
 
 static tw_status read_key(unsigned char key[TW_SEAL_KEY_BYTES], tw_tcp_options *options)
 {
@@ -67,9 +38,9 @@ static tw_status read_options(tw_tcp_options *options)
                              *const last[] = {"THINWIRE_LAST_PORT", NULL};
     options->advertise = getenv("THINWIRE_ADVERTISE");
     options->bind = getenv("THINWIRE_BIND");
-    TRY(read_number(streams, &options->streams));
-    TRY(read_number(first, &options->first_port));
-    return read_number(last, &options->last_port);
+    TRY(tw_environment_number(streams, &options->streams));
+    TRY(tw_environment_number(first, &options->first_port));
+    return tw_environment_number(last, &options->last_port);
 }
 
 /* --- who is turned away ---------------------------------------------------------------------------------------- */
@@ -98,14 +69,6 @@ static void open_tell(void *context, const char *text)
 
 /* --- the whole ------------------------------------------------------------------------------------------------- */
 
-static tw_status read_group(int *rank, int *size, double *seconds)
-{
-    TRY(read_number(ranks, rank));
-    TRY(read_number(sizes, size));
-    if (!*size) return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs the number of ranks: set THINWIRE_SIZE");
-    return read_seconds(seconds);
-}
-
 tw_status tw_transport_open(tw_comm **comm)
 {
     unsigned char key[TW_SEAL_KEY_BYTES];
@@ -118,7 +81,7 @@ tw_status tw_transport_open(tw_comm **comm)
     if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
     if (!meeting)
         return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs a meeting point: set THINWIRE_JOIN to HOST:PORT");
-    TRY(read_group(&rank, &size, &seconds));
+    TRY(tw_environment_group("tcp", &rank, &size, &seconds));
     TRY(read_options(&options));
     TRY(read_key(key, &options));
     tw_status status = tw_tcp_join(meeting, rank, size, &options, seconds, comm);

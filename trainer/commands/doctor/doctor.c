@@ -1,12 +1,14 @@
 /* thinwire doctor: what this machine offers, as a table or as JSON. */
 #include "commands.h"
 #include "dataset.h"
+#include "doctor_line.h"
 #include "doctor_peers.h"
 #include "engine.h"
 #include "error.h"
 #include "exit.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "layout.h"
 #include "peers.h"
 #include "plugins.h"
 #include "precision.h"
@@ -21,10 +23,10 @@
 
 typedef struct doctor_settings {
     char *data, *plugin, *json;
-    char *join, *key_file;
+    char *join, *key_file, *parameters;
     bool peers, seal;
     int transport; /* transport_choice */
-    long workers;
+    long workers, listen;
     double timeout;
 } doctor_settings;
 
@@ -33,7 +35,14 @@ static const option_row rows[] = {
     PLUGINS_ROW(offsetof(doctor_settings, plugin)),
     {"json", "FILE", OPTION_TEXT, offsetof(doctor_settings, json), .alone = "-",
      .help = "Write the facts to FILE as one JSON object. Without FILE, or with -, write them to standard output"},
-    {.help = "The lines between machines"},
+    {.help = "The line to one machine"},
+    {"listen", "PORT", OPTION_INTEGER, offsetof(doctor_settings, listen), "0", 0, 65535,
+     .help =
+         "Wait at PORT, for up to an hour, until thinwire doctor HOST:PORT on another machine has measured the line",
+     .stands_for = "does not wait"},
+    {"parameters", "N", OPTION_TEXT, offsetof(doctor_settings, parameters), "25.6M",
+     .help = "With HOST:PORT: say how long a round takes that exchanges so many. " LAYOUT_HELP},
+    {.help = "The lines between all machines"},
     {"peers", NULL, OPTION_FLAG, offsetof(doctor_settings, peers),
      .help =
          "Measure the lines between the ranks that mpirun started, or that joined, pair by pair. This takes about two "
@@ -54,16 +63,20 @@ static const option_row rows[] = {
 };
 
 static const option_page page = {
-    .usage = "thinwire doctor [options]",
+    .usage = "thinwire doctor [HOST:PORT] [options]",
     .description =
         "Says what thinwire finds on this machine: the instruction sets its kernels can use, cores, memory "
-        "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set; with --peers, what the "
-        "lines between machines carry.",
+        "bandwidth, oneDNN and whether it computes in bf16, the MPI transport and the data set. With HOST:PORT, says "
+        "whether that can be reached, by which way, and, where thinwire doctor --listen PORT runs there, what the line "
+        "carries. With --peers, says what the lines between all machines carry.",
     .examples = "  thinwire doctor\n"
+                "  thinwire doctor --listen 7000          # on the machine 10.0.0.5\n"
+                "  thinwire doctor 10.0.0.5:7000          # on another one\n"
                 "  mpirun --host a,b,c thinwire doctor --peers\n"
                 "  thinwire doctor --peers --join 10.0.0.5:29400 --workers 3    # on each of three machines\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
+    .most_arguments = 1,
 };
 
 /* ---- memory bandwidth ---- */
@@ -253,7 +266,12 @@ static tw_status check_isa(void)
 static int doctor_run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
-    (void)set;
+    if (set->argument_count)
+        return doctor_line(&(doctor_line_settings){.target = set->arguments[0],
+                                                   .parameters = settings->parameters,
+                                                   .timeout = settings->timeout,
+                                                   .json = settings->json});
+    if (settings->listen) return doctor_listen((int)settings->listen, settings->timeout);
     if (settings->peers)
         return doctor_peers(&(doctor_peers_settings){.transport = settings->transport,
                                                      .workers = settings->workers,

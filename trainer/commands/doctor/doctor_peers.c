@@ -18,20 +18,26 @@ typedef struct member {
     pthread_t thread;
     tw_comm *comm;
     int rank;
-    peers_settings settings;
+    double timeout;
     peers_report report;
     tw_status status;
     char reason[512];
 } member;
+
+tw_status doctor_measure(tw_comm *comm, double timeout, peers_report *found)
+{
+    const peers_settings how = {timeout, STREAM_SECONDS, INTERFACE_COUNTERS};
+    TW_TRY(tw_comm_set_timeout(comm, timeout));
+    TW_TRY(tw_comm_set_patience(comm, timeout)); /* nobody may be busy */
+    return peers_measure(comm, &how, found);
+}
 
 /* Who fails leaves the group, so that nobody waits for it. */
 static void *doctor_peers_measure(void *argument)
 {
     member *me = argument;
     me->rank = tw_comm_rank(me->comm);
-    me->status = tw_comm_set_timeout(me->comm, me->settings.timeout);
-    if (me->status == TW_OK) me->status = tw_comm_set_patience(me->comm, me->settings.timeout); /* nobody may be busy */
-    if (me->status == TW_OK) me->status = peers_measure(me->comm, &me->settings, &me->report);
+    me->status = doctor_measure(me->comm, me->timeout, &me->report);
     if (me->status != TW_OK) snprintf(me->reason, sizeof me->reason, "%s", tw_last_error());
     tw_comm_destroy(me->comm);
     return NULL;
@@ -126,8 +132,7 @@ int doctor_peers(const doctor_peers_settings *settings)
         tw_fail(TW_ERROR_MEMORY, "no memory for %d ranks", count);
         return launcher_refuse();
     }
-    for (int rank = 0; rank < count; rank++)
-        members[rank].settings = (peers_settings){settings->timeout, STREAM_SECONDS, INTERFACE_COUNTERS};
+    for (int rank = 0; rank < count; rank++) members[rank].timeout = settings->timeout;
     int code = alone ? measure_as_threads(settings, members, count) : measure_as_rank(settings, members);
     free(members);
     return code;

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 
-#define MBIT 125000.0 /* bytes */
-
 /* ---- the verdict ---- */
 
 #define PARAMETERS 25.6e6 /* of ResNet-50 */
@@ -22,6 +20,8 @@ static double slower(const link_figures *link)
 static void find_slowest(const peers_report *report, report_verdict *verdict)
 {
     verdict->rate = (double)INFINITY;
+    verdict->from = 0;
+    verdict->to = 1;
     for (int from = 0; from < report->size; from++)
         for (int to = 0; to < report->size; to++) {
             if (from == to || !(slower(&report->links[from][to]) < verdict->rate)) continue;
@@ -57,7 +57,21 @@ static tw_status weigh_packet(float *gradient, double *bytes)
     return status;
 }
 
-/* A ring's bytes and two messages in a row for dense; everybody's packet to everybody, at once, for DGC. */
+/* A ring's bytes and two messages in a row. */
+static double dense_step(const peers_report *report, const report_verdict *verdict, double parameters)
+{
+    double others = report->size - 1, latency = report->links[verdict->from][verdict->to].median;
+    return 2 * others / report->size * 4 * parameters / verdict->rate + 2 * latency;
+}
+
+double report_dense_step(const peers_report *report, double parameters)
+{
+    report_verdict verdict;
+    find_slowest(report, &verdict);
+    return dense_step(report, &verdict, parameters);
+}
+
+/* For DGC everybody's packet goes to everybody, at once. */
 static tw_status doctor_report_predict(const peers_report *report, report_verdict *verdict)
 {
     double packet, others = report->size - 1, latency = report->links[verdict->from][verdict->to].median;
@@ -66,20 +80,20 @@ static tw_status doctor_report_predict(const peers_report *report, report_verdic
     tw_status status = weigh_packet(gradient, &packet);
     free(gradient);
     TW_TRY(status);
-    verdict->dense_step = 2 * others / report->size * 4 * PARAMETERS / verdict->rate + 2 * latency;
+    verdict->dense_step = dense_step(report, verdict, PARAMETERS);
     verdict->dgc_step = others * packet * (PARAMETERS / SAMPLE) / verdict->rate + latency;
     return TW_OK;
 }
 
-static const char *duration(double seconds, char text[32])
+const char *report_duration(double seconds, char text[REPORT_DURATION])
 {
-    snprintf(text, 32, seconds < 1 ? "%.3g ms" : "%.3g s", seconds < 1 ? 1e3 * seconds : seconds);
+    snprintf(text, REPORT_DURATION, seconds < 1 ? "%.3g ms" : "%.3g s", seconds < 1 ? 1e3 * seconds : seconds);
     return text;
 }
 
 tw_status report_judge(const peers_report *report, report_verdict *verdict)
 {
-    char dense[32], sparse[32];
+    char dense[REPORT_DURATION], sparse[REPORT_DURATION];
     find_slowest(report, verdict);
     TW_TRY(doctor_report_predict(report, verdict));
     snprintf(
@@ -88,7 +102,7 @@ tw_status report_judge(const peers_report *report, report_verdict *verdict)
         "exchanging the gradient of 25.6 million parameters (ResNet-50) among these %d would take %s a step in fp32, "
         "and %s with dgc at a thousandth.",
         verdict->from, report->hosts[verdict->from], verdict->to, report->hosts[verdict->to], verdict->rate / MBIT,
-        report->size, duration(verdict->dense_step, dense), duration(verdict->dgc_step, sparse));
+        report->size, report_duration(verdict->dense_step, dense), report_duration(verdict->dgc_step, sparse));
     return TW_OK;
 }
 

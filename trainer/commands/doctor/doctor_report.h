@@ -7,7 +7,9 @@
 #include <cJSON.h>
 #include <stdio.h>
 
-enum { REPORT_SENTENCE = 512 };
+enum { REPORT_SENTENCE = 512, REPORT_DURATION = 32 };
+
+#define MBIT 125000.0 /* bytes */
 
 /* The slowest direction of all, and what a step would take if every line were like it. */
 typedef struct report_verdict {
@@ -16,6 +18,11 @@ typedef struct report_verdict {
     double dense_step, dgc_step; /* seconds */
     char sentence[REPORT_SENTENCE];
 } report_verdict;
+
+/* Seconds in which all ranks exchange so many values in fp32, if every line were like the slowest. */
+double report_dense_step(const peers_report *report, double parameters);
+/* "3.2 ms", "1.5 s"; the text. */
+const char *report_duration(double seconds, char text[REPORT_DURATION]);
 
 tw_status report_judge(const peers_report *report, report_verdict *verdict);
 void report_print(FILE *stream, const peers_report *report, const report_verdict *verdict);

@@ -23,6 +23,7 @@ class Local:
         self.loop = OuterLoop(model, optimizer, spec, **more)
         self._module = unwrapped(model)
         self._shown = contextlib.ExitStack()
+        self.is_shown = False  # whether the model has the shared weights
         self._is_over = False
         if saved is not None:
             try:
@@ -56,16 +57,18 @@ class Local:
         if not self._is_over:
             self.hide()
             self._shown.enter_context(self.loop.averaged(buffers=False))
+            self.is_shown = True
 
     def hide(self) -> None:
         self._shown.close()
+        self.is_shown = self._is_over
 
     def finish(self) -> None:
         """The model has the shared weights for good."""
         if not self._is_over:
             self.hide()
             self.loop.finish()
-            self._is_over = True
+            self._is_over = self.is_shown = True
 
     def close(self) -> None:
         """Without finish() the others get a PeerError."""

@@ -24,7 +24,26 @@ from .ddp import attach, attach_alone
 KEY, KEY_OF_ROUNDS = "thinwire_checkpoint", "thinwire_local_updates"  # in Lightning's own
 
 
-class Thinwire(Callback):
+class _Told(Callback):
+    """Tells the trainer's loggers what this callback measures."""
+
+    _logged = 0
+
+    def _measures(self) -> Any:
+        """What has scalars(); None before and after the training."""
+        raise NotImplementedError
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Not by pl_module.log_dict(), which takes longer than the rest of what thinwire does in Python in a step."""
+        measures, step = self._measures(), trainer.global_step
+        if measures is None or step == self._logged or step % trainer.log_every_n_steps:
+            return
+        self._logged = step
+        for logger in trainer.loggers:
+            logger.log_metrics(measures.scalars(), step=step - 1)  # Lightning counts from 0 in there
+
+
+class Thinwire(_Told):
     """Has the trainer's DistributedDataParallel exchange its gradients with the scheme that `spec` names.
 
     The further arguments are those of `attach`; the optimiser, and with fp16 the scaler, are the trainer's. Beside a
@@ -38,7 +57,7 @@ class Thinwire(Callback):
         self._forget_lost, self._more = forget_lost, more
         self.compressor: Optional[Compressor] = None
         self._checkpoints: Optional[Checkpoints] = None
-        self._is_resumed, self._logged = False, 0
+        self._is_resumed = False
         self._record: Optional[Record] = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -74,14 +93,8 @@ class Thinwire(Callback):
         self._is_resumed, record = True, checkpoint.get(KEY)
         self._record = Record(*record) if record else None
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Not by pl_module.log_dict(), which takes longer than the rest of what thinwire does in Python in a step."""
-        step = trainer.global_step
-        if self.compressor is None or step == self._logged or step % trainer.log_every_n_steps:
-            return
-        self._logged = step
-        for logger in trainer.loggers:
-            logger.log_metrics(self.compressor.scalars(), step=step - 1)  # Lightning counts from 0 in there
+    def _measures(self) -> Optional[Compressor]:
+        return self.compressor
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """After the last checkpoint, which comes after on_train_end."""
@@ -92,7 +105,7 @@ class Thinwire(Callback):
         self.compressor = self._checkpoints = None
 
 
-class LocalUpdates(Callback):
+class LocalUpdates(_Told):
     """Has several Trainers, each of a program and a machine of its own, train one module together: each takes steps of
     its own, and once in a while they go on from shared weights.
 
@@ -107,7 +120,6 @@ class LocalUpdates(Callback):
         self.spec, self._more = spec, more
         self._local: Optional[_local.Local] = None
         self._saved: Optional[Dict[str, Any]] = None
-        self._logged = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
@@ -136,13 +148,8 @@ class LocalUpdates(Callback):
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
         self._saved = checkpoint.get(KEY_OF_ROUNDS)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step = trainer.global_step
-        if self._local is None or step == self._logged or step % trainer.log_every_n_steps:
-            return
-        self._logged = step
-        for logger in trainer.loggers:
-            logger.log_metrics(self._local.scalars(), step=step - 1)
+    def _measures(self) -> Optional[_local.Local]:
+        return self._local
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self._local is not None:
@@ -153,6 +160,10 @@ class LocalUpdates(Callback):
         if self._local is not None:
             self._local.close()
         self._local = None
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """After which there is no teardown, and the others are not to wait for this program's end."""
+        self.teardown(trainer, pl_module, "")
 
 
 def _save_with(strategy: Any, checkpoints: Checkpoints) -> None:

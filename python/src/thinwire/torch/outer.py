@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 import torch
@@ -14,6 +15,7 @@ from .. import outer as core
 from .._library import library
 from ..comm import Comm
 from ..errors import Error, SpecError
+from ..seal import sealed
 from ..spec import name_of, settings_of
 from ..table import Entry, listed
 from ..tcp import Tcp
@@ -23,6 +25,8 @@ from ._moments import Moments
 from ._working import Working, laid
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
+
+FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
 
 
 class OuterLoop:
@@ -47,7 +51,8 @@ class OuterLoop:
 
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000", workers=2)
 
-    join          "HOST:PORT", where the processes meet; instead of `group`. `transport` may be a Tcp with a key
+    join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, with `rank`; instead of
+                  `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
     workers       how many processes meet there
     rank          the number that this one takes among them; None: any
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
@@ -364,9 +369,21 @@ def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[
                  limits: _transport.Limits) -> Comm:
     limits.refuse_wrong()
     tcp = transport if isinstance(transport, Tcp) else Tcp()
-    comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
+    if join.startswith(FOLDER):
+        comm = joined_in_folder(join[len(FOLDER):], workers, rank, tcp, limits)
+    else:
+        comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
     limits.set_on(comm)
     return comm
+
+
+def joined_in_folder(path: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
+    if rank is None:
+        raise Error(f"join={FOLDER + path!r} needs rank=, for each process another number from 0 on")
+    if tcp.seal != bool(tcp.key):
+        raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
+    comm = Comm.folder(Path(path), workers, rank, limits.patience)
+    return sealed(comm, tcp.key) if tcp.seal else comm
 
 
 # ---- what is refused ----

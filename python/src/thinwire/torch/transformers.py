@@ -8,9 +8,10 @@
 The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place. LocalUpdates is for
 programs that train on a machine each, and exchange once in many steps."""
 
+import functools
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from transformers import TrainerCallback
 
@@ -40,6 +41,7 @@ class Thinwire(TrainerCallback):
         self._trainer, self._forget_lost, self._more = trainer, forget_lost, more
         self.compressor: Optional[Compressor] = None
         self._checkpoints: Optional[Checkpoints] = None
+        self._stats: Optional[_Stats] = None
 
     @staticmethod
     def _place(args: Any, state: Any) -> Place:
@@ -58,7 +60,7 @@ class Thinwire(TrainerCallback):
             self.compressor = attach(trainer.model_wrapped, self.spec, **options)
             self._checkpoints = Checkpoints(self.compressor, self._forget_lost)
             self._begin(args, state)
-        self._log_first()
+        self._stats = _Stats(trainer, self.compressor, LOGGED)
 
     def _begin(self, args: Any, state: Any) -> None:
         assert self._checkpoints is not None
@@ -81,17 +83,6 @@ class Thinwire(TrainerCallback):
             record = self._checkpoints.record(state.global_step)
             state.stateful_callbacks[KEY] = {"args": {}, "attributes": record._asdict()}
 
-    def _log_first(self) -> None:
-        """What a callback adds to the logs is for those after it."""
-        callbacks = self._trainer.callback_handler.callbacks
-        callbacks.remove(self)
-        callbacks.insert(0, self)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, float]] = None, **more: Any) -> None:
-        if self.compressor is not None and logs is not None:
-            scalars = self.compressor.scalars()
-            logs.update({name: scalars[name] for name in LOGGED if name in scalars})
-
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self._checkpoints is not None:
             self._checkpoints.save(self._place(args, state), self._checkpoints.record(state.global_step))
@@ -101,7 +92,9 @@ class Thinwire(TrainerCallback):
             if state.is_world_process_zero:
                 print(self.compressor.summary(), flush=True)
             self.compressor.close()
-        self.compressor = self._checkpoints = None
+        if self._stats is not None:
+            self._stats.remove()
+        self.compressor = self._checkpoints = self._stats = None
 
 
 class LocalUpdates(TrainerCallback):
@@ -123,7 +116,8 @@ class LocalUpdates(TrainerCallback):
         self.spec, self._trainer, self._more = spec, trainer, more
         self._local: Optional[_local.Local] = None
         self._saved: Optional[Dict[str, Any]] = None
-        self._is_shown = False
+        self._stats: Optional[_Stats] = None
+        trainer.train = self._closing(trainer.train)  # which tells no callback that it has failed
 
     @staticmethod
     def _path(args: Any, state: Any) -> Path:
@@ -135,13 +129,11 @@ class LocalUpdates(TrainerCallback):
         if state.global_step and saved is None:
             print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
         self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, self.spec, saved, **self._more)
-        self._stats = _Stats(self._local)  # what it adds to the logs is for those after it
-        trainer.callback_handler.callbacks = [self._stats, *trainer.callback_handler.callbacks]  # the old list is being walked
+        self._stats = _Stats(trainer, self._local, LOGGED_OF_ROUNDS)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self._local is not None:
             self._local.hide()
-            self._is_shown = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Before the trainer evaluates and saves."""
@@ -153,14 +145,13 @@ class LocalUpdates(TrainerCallback):
             self._saved = self._local.state()
         if control.should_save or control.should_evaluate or control.should_training_stop:
             self._local.show()
-            self._is_shown = True
 
     on_epoch_begin, on_epoch_end = on_step_begin, on_step_end
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self._local is None:
             return
-        if not self._is_shown:
+        if not self._local.is_shown:
             raise Error("a callback behind LocalUpdates asked for this checkpoint, which has the weights of one worker alone: "
                         "add LocalUpdates after it")
         _local.write(self._path(args, state), self._saved)
@@ -176,17 +167,39 @@ class LocalUpdates(TrainerCallback):
             if kept is not None:
                 model.load_state_dict(kept)
             print(self._local.loop.summary(), file=sys.stderr, flush=True)
+            self._close()
+
+    def _close(self) -> None:
+        if self._local is not None:
             self._local.close()
-            handler = self._trainer.callback_handler
-            handler.callbacks = [one for one in handler.callbacks if one is not self._stats]
-        self._local = None
+        if self._stats is not None:
+            self._stats.remove()
+        self._local = self._stats = None
+
+    def _closing(self, train: Callable[..., Any]) -> Callable[..., Any]:
+        """Where it fails, the others do not wait for this program's end."""
+        @functools.wraps(train)
+        def closing(*words: Any, **more: Any) -> Any:
+            try:
+                return train(*words, **more)
+            finally:
+                self._close()
+
+        return closing
 
 
 class _Stats(TrainerCallback):
-    def __init__(self, local: _local.Local):
-        self._local = local
+    """Adds to the trainer's logs, until it is removed, those of the source's scalars that are named."""
+
+    def __init__(self, trainer: Any, source: Any, names: List[str]):
+        self._handler, self._source, self._names = trainer.callback_handler, source, names
+        # What it adds is for those after it. The old list is being walked. A run that failed may have left its own there.
+        self._handler.callbacks = [self, *(one for one in self._handler.callbacks if not isinstance(one, _Stats))]
+
+    def remove(self) -> None:
+        self._handler.callbacks = [one for one in self._handler.callbacks if one is not self]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, float]] = None, **more: Any) -> None:
         if logs is not None:
-            scalars = self._local.scalars()
-            logs.update({name: scalars[name] for name in LOGGED_OF_ROUNDS if name in scalars})
+            scalars = self._source.scalars()
+            logs.update({name: scalars[name] for name in self._names if name in scalars})

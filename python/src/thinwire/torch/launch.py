@@ -1,0 +1,231 @@
+"""Local updates for a script that nobody may edit.
+
+    python -m thinwire launch --join 10.0.0.5:7000 --workers 2 --spec local:every=16 train.py --its options
+
+Each machine runs it. docs/pytorch.md says what it does, and when not to take it."""
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import os
+import re
+import runpy
+import sys
+import traceback
+import zlib
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..comm import Comm
+from ..errors import Error, PeerError
+from ..seal import read_key
+from ..tcp import Tcp
+from . import _optimiser, _transport
+from .outer import OuterLoop, joined_group, refuse_other_specs
+
+USAGE, PEER_LOST = 2, 3  # exit codes, as the program thinwire has them
+
+
+def launch(words: List[str]) -> int:
+    """The exit code."""
+    settings = parsed(words)
+    try:
+        refuse_old_torch()
+        refuse_other_specs(settings.spec)
+        with contextlib.closing(joined(settings)) as comm, contextlib.closing(Launched(comm, settings.spec)) as launched:
+            return launched.run(settings.command)
+    except Error as error:
+        say(str(error))
+        return PEER_LOST if isinstance(error, PeerError) else USAGE
+
+
+def say(text: str) -> None:
+    print(f"thinwire: {text}", file=sys.stderr, flush=True)
+
+
+def parsed(words: List[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m thinwire launch", description="Has several machines train one model together, each by the same "
+        "script, as it is: each takes steps of its own, and once in a while all go on from shared weights.")
+    parser.add_argument("--join", metavar="HOST:PORT", required=True,
+                        help="where the machines meet: an address of one of them, and a port that is free there; or "
+                        "folder:PATH, a folder that all see")
+    parser.add_argument("--workers", type=int, metavar="N", required=True, help="how many machines there are")
+    parser.add_argument("--rank", type=int, metavar="R", help="with a folder: for each machine another number from 0 on")
+    parser.add_argument("--spec", default="local:every=16", help="a method of local updates (default: %(default)s)")
+    parser.add_argument("--key-file", metavar="FILE", help="the secret that all have to know")
+    parser.add_argument("--seal", action="store_true", help="encrypt what is sent; needs --key-file")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT",
+                        help="the script and its words, or behind -- what would be behind python: -- -m package.train")
+    settings = parser.parse_args(words)
+    settings.command = settings.command[settings.command[:1] == ["--"]:]
+    if settings.command and re.fullmatch(r"python[\d.]*", os.path.basename(settings.command[0])):
+        settings.command = settings.command[1:]
+    if settings.command[:1] == ["-m"] and len(settings.command) > 1:
+        return settings
+    if not settings.command or settings.command[0].startswith("-"):
+        parser.error("name the script behind the options, such as train.py, or -- -m package.train; options of Python itself "
+                     "go before -m thinwire")
+    return settings
+
+
+def refuse_old_torch() -> None:
+    if _optimiser.registers_steps() is None:
+        raise Error(f"torch {torch.__version__} does not tell when an optimizer steps, and launch needs to know: take 2.0 or "
+                    "later, or write OuterLoop into the script")
+
+
+def joined(settings: argparse.Namespace) -> Comm:
+    key = read_key(settings.key_file) if settings.key_file else b""
+    say(f"meets {settings.workers} machines at {settings.join}")
+    return joined_group(settings.join, settings.workers, settings.rank, Tcp(key=key, seal=settings.seal), _transport.Limits(60.0))
+
+
+class Launched:
+    """The script's run. The first optimizer that steps gets an OuterLoop, just before that step."""
+
+    def __init__(self, comm: Comm, spec: str):
+        self._comm, self._spec = comm, spec
+        self._loop: Optional[OuterLoop] = None
+        self._optimiser: Any = None
+        self._unhook = _optimiser.before_each_step(self._before_step)
+
+    def run(self, command: List[str]) -> int:
+        """Ends when all machines have ended: who is done early takes part in the others' rounds, with nothing of its own."""
+        code: Any = 0
+        try:
+            run_as_python(command)
+        except Error:
+            raise
+        except SystemExit as end:
+            code = end.code
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
+        self._finish(bool(code))
+        return code or 0
+
+    def _finish(self, has_failed: bool) -> None:
+        if self._loop is None:
+            if not has_failed:
+                raise Error("the script took no step with an optimizer of torch's, and so nothing was exchanged")
+            return
+        if has_failed:
+            say("the script has failed, and the other machines go on: this one serves their rounds until they end")
+        self._loop.finish()
+        print(self._loop.summary(), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self._unhook()
+        if self._loop is not None:
+            self._loop.close()
+
+    def _before_step(self, optimiser: torch.optim.Optimizer) -> None:
+        if self._loop is None:
+            self._begin(optimiser)
+        elif optimiser is not self._optimiser:
+            raise Error(f"a second optimizer steps, {type(optimiser).__name__} beside {type(self._optimiser).__name__}, and "
+                        "launch knows one: write OuterLoop(model, [the optimizers], ...) into the script")
+
+    def _begin(self, optimiser: torch.optim.Optimizer) -> None:
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            raise Error(f"the script is one of {dist.get_world_size()} processes of torch.distributed, and launch takes one "
+                        "process a machine: start it without torchrun")
+        module = trained_by(optimiser)
+        begins_alike, repeats = compared(self._comm, module)
+        self._loop = OuterLoop(module, optimiser, self._spec, group=self._comm, transport=self._comm)
+        self._optimiser = optimiser
+        self._loop.begin()
+        if not begins_alike:  # this gradient is of weights that are gone: the step leaves out what has none
+            optimiser.zero_grad(set_to_none=True)
+        if repeats is not None:
+            say(f"rank {self._comm.rank} has had the first batch of rank {repeats}: give each machine data or a seed of its "
+                "own, or they learn no more than one")
+        save_shared(module, self._loop)
+
+
+def run_as_python(command: List[str]) -> None:
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        return
+    if not os.path.exists(command[0]):
+        raise Error(f"there is no {command[0]}; want the path of a Python script")
+    sys.argv = command
+    sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
+    runpy.run_path(command[0], run_name="__main__")
+
+
+# ---- what the optimizer trains ----
+
+
+def of_optimiser(optimiser: torch.optim.Optimizer) -> Dict[int, torch.Tensor]:
+    return {id(p): p for group in optimiser.param_groups for p in group["params"] if p.requires_grad}
+
+
+def trained_ids(module: nn.Module) -> List[int]:
+    return [id(p) for p in module.parameters() if p.requires_grad]
+
+
+def trained_by(optimiser: torch.optim.Optimizer) -> nn.Module:
+    """The largest module in this process of which the optimizer trains all that is trained, or several such in the order of
+    their parameters in there."""
+    wanted = of_optimiser(optimiser)
+    place = {key: number for number, key in enumerate(wanted)}
+    # type(), because proxies and lazy modules act when they are asked for their class.
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    known = [(one, ids) for one, ids in ((one, trained_ids(one)) for one in modules) if ids and place.keys() >= set(ids)]
+    parts: List[Tuple[int, nn.Module]] = []
+    covered: set[int] = set()
+    for one, ids in sorted(known, key=lambda pair: (-len(pair[1]), -sum(1 for _ in pair[0].modules()))):
+        if not covered & set(ids):
+            parts.append((min(place[key] for key in ids), one))
+            covered |= set(ids)
+    for key in wanted.keys() - covered:
+        raise Error(f"no module has a parameter of {tuple(wanted[key].shape)} that this {type(optimiser).__name__} trains, and "
+                    "so it has no name: write OuterLoop into the script")
+    ordered = [one for _, one in sorted(parts, key=lambda part: part[0])]
+    return ordered[0] if len(ordered) == 1 else nn.ModuleList(ordered)
+
+
+# ---- how the machines begin ----
+
+
+def checksum(tensors: Iterable[Optional[torch.Tensor]]) -> int:
+    total = 0
+    for one in tensors:
+        if one is not None:
+            there = one.detach().to("cpu", torch.float32).contiguous()
+            total = zlib.crc32((ctypes.c_char * (4 * there.numel())).from_address(there.data_ptr()), total)
+    return total
+
+
+def compared(comm: Comm, module: nn.Module) -> Tuple[bool, Optional[int]]:
+    """A collective. Whether this machine begins with the weights of rank 0, and which rank before this one has the same
+    weights and the same first gradient."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    mine = [checksum(trained), checksum(p.grad for p in trained)]
+    rows = _transport.gathered(comm, mine)
+    return mine[0] == rows[0][0], rows.index(mine) if rows.index(mine) < comm.rank else None
+
+
+def save_shared(module: nn.Module, loop: OuterLoop) -> None:
+    """What state_dict() of the module gives, and of each that has all its trained parameters, are the shared weights."""
+    count = len(trained_ids(module))
+
+    def give(part: Any, state: Dict[str, Any], prefix: str, metadata: Any) -> None:
+        with loop.averaged(buffers=False):
+            for name, parameter in part.named_parameters(remove_duplicate=False):
+                if parameter.requires_grad and prefix + name in state:
+                    state[prefix + name] = parameter.detach().clone()
+
+    for part in module.modules():
+        if len(trained_ids(part)) == count:
+            part._register_state_dict_hook(give)

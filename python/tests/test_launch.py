@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""`python -m thinwire launch`: scripts that know nothing of thinwire, each run by two programs, beside the same steps by
+hand."""
+
+import contextlib
+import io
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import launched
+import ranks
+
+MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
+
+# Each script has the weights, data and mishap that its words say, saves as any script does, and at its very end, where
+# nothing of thinwire is left, what it has then.
+COMMON = """
+import atexit, sys, torch
+from torch import nn
+machine, seed, data, mishap, out = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+torch.manual_seed(seed)
+model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
+generator = torch.Generator().manual_seed(data)
+x, labels = torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+def flat(): return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+atexit.register(lambda: torch.save({"end": flat(), "mean": model[2].running_mean}, f"{out}/end{machine}.pt"))
+torch.save(flat(), f"{out}/begin{machine}.pt")
+"""
+PLAIN = COMMON + f"""
+optimiser = torch.optim.AdamW(model.parameters(), {RATE}, weight_decay=0.0)
+for step in range(1, {STEPS} + 1):
+    if mishap == "none": break
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(model(x), labels).backward()
+    optimiser.step()
+    if step == {SAVED}:
+        torch.save(nn.ModuleDict({{"within": model}}).state_dict(), f"{{out}}/saved{{machine}}.pt")
+        if mishap == "raise": raise ValueError("a mishap")
+        if mishap == "exit": sys.exit(5)
+        if mishap == "second": torch.optim.SGD(model.parameters(), 1.0).step()
+"""
+IN_PARTS = COMMON + f"""
+first, last = model[:3], model[3:]
+del model[:]
+optimiser = torch.optim.AdamW([*last.parameters(), *first.parameters()], {RATE}, weight_decay=0.0)
+for _ in range({STEPS}):
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(last(first(x)), labels).backward()
+    optimiser.step()
+model.extend([*first, *last])
+"""
+TRAINER = COMMON + f"""
+import contextlib
+from transformers import Trainer, TrainingArguments
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = model
+    def forward(self, x, labels):
+        return {{"loss": nn.functional.cross_entropy(self.layers(x), labels)}}
+arguments = TrainingArguments(
+    output_dir=f"{{out}}/machine{{machine}}", max_steps={STEPS}, per_device_train_batch_size=8, learning_rate={RATE},
+    weight_decay=0.0, lr_scheduler_type="constant", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
+    max_grad_norm=0.0)
+trainer = Trainer(Model(), arguments, train_dataset=[{{"x": a, "labels": b}} for a, b in zip(x, labels)])
+trainer.train()
+trainer.save_model(f"{{out}}/machine{{machine}}")
+"""
+
+
+def by_hand(begins, first=0, alike=True):
+    """The shared weights after each round, of which the last one ends early. All begin with the weights of the machine
+    `first`; where the others' were not alike, their first gradients are of weights that are gone."""
+    import torch
+    from torch import nn
+
+    def model_and_data(machine):
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
+        nn.utils.vector_to_parameters(begins[first].clone(), model.parameters())
+        generator = torch.Generator().manual_seed(machine)
+        return model, torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+
+    machines = [model_and_data(machine) for machine in range(MACHINES)]
+    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model, _, _ in machines]
+    shared = [begins[first]]
+    for step in range(1, STEPS + 1):
+        for machine, (model, x, labels) in enumerate(machines):
+            optimisers[machine].zero_grad()
+            nn.functional.cross_entropy(model(x), labels).backward()
+            if alike or machine == first or step > 1:
+                optimisers[machine].step()
+        if step % EVERY == 0 or step == STEPS:
+            shared.append(sum(nn.utils.parameters_to_vector(model.parameters()).detach() for model, _, _ in machines) / MACHINES)
+            for model, _, _ in machines:
+                nn.utils.vector_to_parameters(shared[-1].clone(), model.parameters())
+    return shared
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class LaunchTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None):
+        """The exit code of each program, and what it said."""
+        path, join = self.folder / "script.py", join or f"127.0.0.1:{free_port()}"
+        path.write_text(textwrap.dedent(script))
+        words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
+                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith("folder:") else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
+                  self.folder] for machine in range(MACHINES)]
+        environment = launched.environment(THINWIRE_BIND="127.0.0.1")
+        environment["PYTHONPATH"] += f":{self.folder}"
+        processes = [subprocess.Popen(list(map(str, one)), env=environment, text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, start_new_session=True) for one in words]
+        try:
+            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        return [process.returncode for process in processes], said
+
+    def left(self, name):
+        import torch
+        return [torch.load(self.folder / f"{name}{machine}.pt") for machine in range(MACHINES)]
+
+    def check(self, codes, said, wanted):
+        """Both have ended well, with the same weights, which are those by hand."""
+        import torch
+        self.assertEqual(codes, [0] * MACHINES, "\n".join(text[-3000:] for text in said))
+        first, other = self.left("end")
+        self.assertTrue(torch.equal(first["end"], other["end"]))
+        self.assertTrue(torch.equal(first["mean"], other["mean"]))
+        self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
+
+    def test_what_is_saved_and_what_is_there_at_the_end(self):
+        import torch
+        key = self.folder / "group.key"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        ended = self.launched(PLAIN, more=("--seal", "--key-file", key))
+        shared = by_hand(self.left("begin"))
+        self.check(*ended, shared[-1])
+        for state in self.left("saved"):
+            saved = torch.cat([values.reshape(-1) for name, values in state.items() if name.endswith(("weight", "bias"))])
+            self.assertLess(float((saved - shared[SAVED // EVERY]).abs().max()), 1e-5)
+        self.assertNotIn("first batch", "".join(ended[1]))
+
+    def test_over_a_folder(self):
+        """Sealed, and by machines that know nothing else of each other. Of the run nothing but its ends are left there."""
+        key, shared = self.folder / "group.key", self.folder / "shared"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        shared.mkdir()
+        ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"folder:{shared}")
+        self.check(*ended, by_hand(self.left("begin"))[-1])
+        self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
+
+    def test_begins_with_the_weights_of_one(self):
+        codes, said = self.launched(PLAIN, seeds=(1, 2), begins=())
+        first, = (machine for machine, text in enumerate(said) if "weights in 4 tensors on 2 ranks" in text)
+        self.check(codes, said, by_hand(self.left("begin"), first, alike=False)[-1])
+
+    def test_who_reads_the_same_is_told(self):
+        codes, said = self.launched(PLAIN, data=(0, 0))
+        self.assertEqual(codes, [0, 0], said)
+        self.assertIn("rank 1 has had the first batch of rank 0: ", "".join(said))
+        self.assertEqual("".join(said).count("has had the first batch"), 1, said)
+
+    def test_a_model_in_parts(self):
+        ended = self.launched(IN_PARTS, begins=("--", "-m"))
+        self.check(*ended, by_hand(self.left("begin"))[-1])
+
+    @unittest.skipIf(not ranks.importlib.util.find_spec("transformers"), "there is no transformers here")
+    def test_a_script_of_transformers(self):
+        from safetensors.torch import load_file
+        ended = self.launched(TRAINER)
+        shared = by_hand(self.left("begin"))
+        self.check(*ended, shared[-1])
+        saved = [load_file(self.folder / f"machine{machine}/model.safetensors") for machine in range(MACHINES)]
+        for name, values in saved[0].items():
+            if name.endswith(("weight", "bias")):
+                self.assertTrue(values.equal(saved[1][name]))
+
+    def test_a_script_that_fails_does_not_stop_the_others(self):
+        for mishap, code in (("raise", 1), ("exit", 5)):
+            with self.subTest(mishap):
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
+                self.assertEqual(codes, [code, 0], said)
+                self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
+                self.assertIn("the script has failed, and the other machines go on", said[0])
+                first, other = self.left("end")
+                self.assertTrue(first["end"].equal(other["end"]))
+
+    def test_what_cannot_be_is_one_sentence(self):
+        for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
+                                 ("second", "a second optimizer steps, SGD beside AdamW")):
+            with self.subTest(mishap):
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
+                self.assertEqual(codes, [2, 3], said)
+                self.assertIn(f"thinwire: {sentence}", said[0])
+                self.assertNotIn("Traceback", said[0])
+                self.assertIn("thinwire: rank ", said[1])
+
+
+class WordsTest(unittest.TestCase):
+    def command(self, *words):
+        from thinwire.torch.launch import parsed
+        return parsed(["--join", "here:1", "--workers", "2", *words]).command
+
+    def test_the_script_is_found(self):
+        self.assertEqual(self.command("train.py", "--join", "x"), ["train.py", "--join", "x"])
+        self.assertEqual(self.command("--", "/usr/bin/python3.11", "train.py", "--", "y"), ["train.py", "--", "y"])
+        self.assertEqual(self.command("--", "-m", "pack.train", "-v"), ["-m", "pack.train", "-v"])
+
+    def test_none_is_refused(self):
+        for words in ([], ["--"], ["python"], ["--", "-m"], ["--", "python", "-u", "train.py"]):
+            with self.subTest(words), contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as ended:
+                self.command(*words)
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn("name the script behind the options", said.getvalue())
+
+    def test_what_is_wrong_is_told_before_anybody_waits(self):
+        from thinwire.torch.launch import launch
+        for spec, wanted in (("nothing", "nothing is no method of local updates"), ("dgc", 'diloco:exchange=dgc')):
+            with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(launch(["--join", "nowhere", "--workers", "2", "--spec", spec, "train.py"]), 2)
+            self.assertIn(wanted, said.getvalue())
+
+
+def old_torch():
+    import torch
+    return torch.__version__.startswith("1.")
+
+
+if __name__ == "__main__":
+    ranks.skip_without_torch()
+    if old_torch():
+        from thinwire.torch.launch import launch
+        assert launch(["--join", "127.0.0.1:1", "--workers", "2", "train.py"]) == 2
+        print("skipped: torch has told of every optimizer's steps since 2.0")
+        sys.exit(77)
+    unittest.main()

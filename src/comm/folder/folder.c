@@ -1,0 +1,303 @@
+/* folder - thinwire over files in a shared folder, for machines that cannot reach each other.
+ *
+ * A message is a file, "m-FROM-TO-CHANNEL-NUMBER", which the receiver removes. Numbers count the messages of a channel
+ * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits looks
+ * again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing, and the
+ * deadline does. */
+#include "folder.h"
+
+#include "meeting.h"
+#include "store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tw_status try_status = (call);                                                                                 \
+        if (try_status != TW_OK) return try_status;                                                                    \
+    } while (0)
+
+typedef enum outcome { PENDING, DONE, TOO_LONG } outcome;
+
+typedef struct flow flow;
+
+/* A send is over when it begins: its bytes are in the folder. */
+typedef struct request {
+    struct request *next; /* of a flow's receives */
+    flow *from;           /* NULL: a send, or a receive that is over */
+    int peer;
+    void *dst;
+    size_t size; /* room; in the end, the message's bytes */
+    uint32_t check;
+    outcome outcome;
+    int saw_part; /* of the message that it waits for, and no more */
+} request;
+
+/* The messages of a channel between this rank and another. */
+struct flow {
+    flow *next;
+    int peer;
+    unsigned channel;
+    unsigned long long sent, received;
+    request *oldest; /* receives that have no message yet, in their order */
+};
+
+typedef struct transport {
+    store at;
+    int rank;
+    uint64_t session;
+    _Atomic int left;
+    pthread_mutex_t lock; /* of the flows and their receives */
+    flow *flows;
+} transport;
+
+/* ---- names ---- */
+
+static void name_message(int from, int to, unsigned channel, unsigned long long number, char name[STORE_NAME])
+{
+    snprintf(name, STORE_NAME, "m-%d-%d-%u-%llu", from, to, channel, number);
+}
+
+static void name_farewell(int rank, char name[STORE_NAME])
+{
+    snprintf(name, STORE_NAME, "gone-%d", rank);
+}
+
+static int is_gone(const transport *me, int peer)
+{
+    char name[STORE_NAME];
+    store_header header;
+    name_farewell(peer, name);
+    return store_read(&me->at, name, NULL, 0, &header) == STORE_WHOLE && header.session == me->session;
+}
+
+/* ---- flows ---- */
+
+/* Under the lock. NULL: no memory. */
+static flow *find_flow(transport *me, int peer, unsigned channel)
+{
+    flow *one = me->flows;
+    while (one && !(one->peer == peer && one->channel == channel)) one = one->next;
+    if (one) return one;
+    one = calloc(1, sizeof *one);
+    if (!one) return NULL;
+    *one = (flow){.next = me->flows, .peer = peer, .channel = channel};
+    return me->flows = one;
+}
+
+static tw_status no_memory(void)
+{
+    return tw_fail(TW_ERROR_MEMORY, "no memory for a message");
+}
+
+static request **end_of(request **link)
+{
+    while (*link) link = &(*link)->next;
+    return link;
+}
+
+static void take_out(request *one)
+{
+    if (!one->from) return;
+    request **link = &one->from->oldest;
+    while (*link != one) link = &(*link)->next;
+    *link = one->next;
+    one->from = NULL;
+}
+
+/* Gives the messages that are there to the receives that wait, oldest first. Under the lock. */
+static void progress(transport *me, flow *from)
+{
+    while (from->oldest) {
+        char name[STORE_NAME];
+        store_header header;
+        request *one = from->oldest;
+        name_message(from->peer, me->rank, from->channel, from->received, name);
+        store_found found = store_read(&me->at, name, one->dst, one->size, &header);
+        one->saw_part = found == STORE_PARTIAL;
+        if (found == STORE_ABSENT || found == STORE_PARTIAL || header.session != me->session) return;
+        one->outcome = found == STORE_WHOLE ? DONE : TOO_LONG;
+        one->size = header.size;
+        one->check = header.check;
+        take_out(one);
+        from->received++;
+        store_remove(&me->at, name);
+    }
+}
+
+static outcome look(transport *me, request *one)
+{
+    pthread_mutex_lock(&me->lock);
+    if (one->from) progress(me, one->from);
+    outcome now = one->outcome;
+    pthread_mutex_unlock(&me->lock);
+    return now;
+}
+
+/* What it has become within `seconds`. *is_lost: nobody will send it any more. */
+static outcome wait_for(transport *me, request *one, double seconds, int *is_lost)
+{
+    double end = tw_clock() + seconds, nap = 0;
+    outcome now;
+    *is_lost = 0;
+    while ((now = look(me, one)) == PENDING && !*is_lost && tw_clock() < end) {
+        *is_lost = me->left || is_gone(me, one->peer); /* it looks once more: a farewell follows the last message */
+        if (!*is_lost) folder_nap(&nap, end);
+    }
+    return now;
+}
+
+/* ---- the transport ---- */
+
+static tw_status folder_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                   void **handle)
+{
+    transport *me = self;
+    char name[STORE_NAME];
+    const store_header header = {check, me->session, size};
+    request *made = calloc(1, sizeof *made);
+    pthread_mutex_lock(&me->lock);
+    flow *to = made ? find_flow(me, peer, channel) : NULL;
+    if (to) name_message(me->rank, peer, channel, to->sent++, name);
+    pthread_mutex_unlock(&me->lock);
+    tw_status status = to ? store_write(&me->at, name, &header, src) : no_memory();
+    if (status != TW_OK) {
+        free(made);
+        return status;
+    }
+    *made = (request){.peer = peer, .size = size, .check = check, .outcome = DONE};
+    *handle = made;
+    return TW_OK;
+}
+
+static tw_status folder_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
+{
+    transport *me = self;
+    request *made = calloc(1, sizeof *made);
+    pthread_mutex_lock(&me->lock);
+    flow *from = made ? find_flow(me, peer, channel) : NULL;
+    if (from) {
+        *made = (request){.from = from, .peer = peer, .dst = dst, .size = capacity};
+        *end_of(&from->oldest) = made;
+    }
+    pthread_mutex_unlock(&me->lock);
+    if (from) {
+        *handle = made;
+        return TW_OK;
+    }
+    free(made);
+    return no_memory();
+}
+
+static tw_status explain(const transport *me, const request *one, outcome now, int is_lost, double timeout)
+{
+    if (now == TOO_LONG)
+        return tw_fail(TW_ERROR_PACKET, "rank %d sent a message of %zu bytes, for which there is no room", one->peer,
+                       one->size);
+    if (me->left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
+    if (is_lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
+    if (one->saw_part)
+        return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
+                       me->at.path, timeout);
+    return tw_fail(TW_ERROR_PEER, "no message of rank %d came to %s within %g seconds", one->peer, me->at.path,
+                   timeout);
+}
+
+static tw_status folder_wait(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
+{
+    transport *me = self;
+    request *one = handle;
+    int is_lost;
+    wait_for(me, one, timeout, &is_lost);
+    pthread_mutex_lock(&me->lock);
+    take_out(one);
+    outcome now = one->outcome; /* another thread may have read it meanwhile */
+    pthread_mutex_unlock(&me->lock);
+    *size = one->size;
+    *check = one->check;
+    tw_status status = now == DONE ? TW_OK : explain(me, one, now, is_lost, timeout);
+    free(one);
+    return status;
+}
+
+static int folder_poll(void *self, void *handle, double timeout)
+{
+    int is_lost;
+    return wait_for(self, handle, timeout, &is_lost) != PENDING || is_lost;
+}
+
+static void folder_leave(void *self)
+{
+    transport *me = self;
+    char name[STORE_NAME];
+    const store_header header = {.session = me->session};
+    if (atomic_exchange(&me->left, 1)) return;
+    name_farewell(me->rank, name);
+    store_write(&me->at, name, &header, NULL);
+}
+
+static void folder_destroy(void *self)
+{
+    transport *me = self;
+    folder_leave(me);
+    while (me->flows) {
+        flow *next = me->flows->next;
+        free(me->flows);
+        me->flows = next;
+    }
+    pthread_mutex_destroy(&me->lock);
+    store_close(&me->at);
+    free(me);
+}
+
+static const tw_transport_ops folder_ops = {.struct_size = sizeof(tw_transport_ops),
+                                            .version = TW_TRANSPORT_VERSION,
+                                            .name = "folder",
+                                            .start_send = folder_start_send,
+                                            .start_recv = folder_start_recv,
+                                            .wait = folder_wait,
+                                            .poll = folder_poll,
+                                            .leave = folder_leave,
+                                            .destroy = folder_destroy};
+
+/* ---- joining ---- */
+
+static void remove_own(const store *at, int rank)
+{
+    char prefix[STORE_NAME];
+    snprintf(prefix, sizeof prefix, "m-%d-", rank);
+    store_remove_all(at, prefix);
+    snprintf(prefix, sizeof prefix, ".m-%d-", rank);
+    store_remove_all(at, prefix);
+}
+
+static tw_status check_group(int rank, int size, double seconds)
+{
+    if (size < 1 || size > FOLDER_RANKS || rank < 0 || rank >= size)
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d in a folder: want 1 to %d ranks, and each a number from 0 on",
+                       rank, size, FOLDER_RANKS);
+    if (!(seconds > 0 && seconds <= 1e9))
+        return tw_fail(TW_ERROR_ARGUMENT, "a deadline of %g seconds: want more than 0, at most 1e9", seconds);
+    return TW_OK;
+}
+
+tw_status folder_join(const char *path, int rank, int size, double seconds, tw_comm **comm)
+{
+    store at;
+    uint64_t session;
+    TRY(check_group(rank, size, seconds));
+    TRY(store_open(path, &at));
+    remove_own(&at, rank);
+    tw_status status = folder_meet(&at, rank, size, seconds, &session);
+    transport *made = status == TW_OK ? calloc(1, sizeof *made) : NULL;
+    if (!made) {
+        store_close(&at);
+        return status == TW_OK ? no_memory() : status;
+    }
+    *made = (transport){.at = at, .rank = rank, .session = session};
+    pthread_mutex_init(&made->lock, NULL);
+    return tw_comm_create_custom(&folder_ops, made, rank, size, comm);
+}

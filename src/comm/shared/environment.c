@@ -1,0 +1,41 @@
+#include "environment.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+/* thinwire's own name first, then those of torchrun, Slurm and MPI's launchers. */
+static const char *const ranks[] = {"THINWIRE_RANK", "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
+static const char *const sizes[] = {"THINWIRE_SIZE",        "WORLD_SIZE", "SLURM_NTASKS",
+                                    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   NULL};
+
+tw_status tw_environment_number(const char *const *names, int *value)
+{
+    const char *text = NULL;
+    char *rest;
+    while (*names && !(text = getenv(*names))) names++;
+    if (!text) return TW_OK;
+    long number = strtol(text, &rest, 10);
+    if (rest == text || *rest || number < INT_MIN || number > INT_MAX)
+        return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\" in the environment: want a number", *names, text);
+    *value = (int)number;
+    return TW_OK;
+}
+
+static tw_status read_seconds(double *seconds)
+{
+    const char *text = getenv("THINWIRE_JOIN_SECONDS");
+    char *rest;
+    if (!text) return TW_OK;
+    *seconds = strtod(text, &rest);
+    if (rest != text && !*rest) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds", text);
+}
+
+tw_status tw_environment_group(const char *name, int *rank, int *size, double *seconds)
+{
+    tw_status status = tw_environment_number(ranks, rank);
+    if (status == TW_OK) status = tw_environment_number(sizes, size);
+    if (status == TW_OK && !*size)
+        status = tw_fail(TW_ERROR_ARGUMENT, "transport \"%s\" needs the number of ranks: set THINWIRE_SIZE", name);
+    return status == TW_OK ? read_seconds(seconds) : status;
+}

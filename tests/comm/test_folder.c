@@ -1,0 +1,255 @@
+/* The folder as a transport: how a group forms, and what may lie in the folder. */
+#include "folder.h"
+#include "store.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "support/folder.h"
+
+enum { RANKS = 2, COUNT = 1000 };
+
+typedef struct player {
+    pthread_t thread;
+    int rank, size;
+    double seconds;
+    tw_comm *comm;
+    tw_status status;
+    char text[512];
+} player;
+
+static void *join(void *argument)
+{
+    player *me = argument;
+    me->status = folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void join_all(player players[RANKS], double seconds)
+{
+    for (int r = 0; r < RANKS; r++) {
+        players[r] = (player){.rank = r, .size = RANKS, .seconds = seconds};
+        assert_int_equal(pthread_create(&players[r].thread, NULL, join, &players[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(players[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) assert_int_equal(players[r].status, TW_OK);
+}
+
+static void leave_all(player players[RANKS])
+{
+    for (int r = 0; r < RANKS; r++) tw_comm_destroy(players[r].comm);
+}
+
+/* Files whose names begin like that. */
+static int count_files(const char *prefix)
+{
+    DIR *all = opendir(test_folder);
+    int count = 0;
+    assert_non_null(all);
+    for (const struct dirent *one; (one = readdir(all));) count += strncmp(one->d_name, prefix, strlen(prefix)) == 0;
+    closedir(all);
+    return count;
+}
+
+/* What rank 0 sends, and what comes of rank 1's receive within `timeout`. */
+typedef struct wire {
+    tw_transport_ops ops;
+    void *ends[RANKS];
+    unsigned char sent[COUNT], received[COUNT];
+    size_t size;
+    uint32_t check;
+} wire;
+
+static void lend(const player players[RANKS], wire *w)
+{
+    for (int i = 0; i < COUNT; i++) w->sent[i] = (unsigned char)(i * 7);
+    w->ops.struct_size = sizeof w->ops;
+    for (int r = 0; r < RANKS; r++) assert_int_equal(tw_comm_lend(players[r].comm, &w->ops, &w->ends[r]), TW_OK);
+}
+
+static void send_one(wire *w, size_t size)
+{
+    void *request;
+    size_t sent;
+    uint32_t check;
+    assert_int_equal(w->ops.start_send(w->ends[0], 1, 3, w->sent, size, 0xfeed, &request), TW_OK);
+    assert_int_equal(w->ops.wait(w->ends[0], request, 0, &sent, &check), TW_OK);
+}
+
+static tw_status receive_one(wire *w, size_t room, double timeout)
+{
+    void *request;
+    assert_int_equal(w->ops.start_recv(w->ends[1], 0, 3, w->received, room, &request), TW_OK);
+    return w->ops.wait(w->ends[1], request, timeout, &w->size, &w->check);
+}
+
+/* ---- groups ---- */
+
+static void messages_are_files_and_gone_when_they_are_read(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    wire w = {.size = 0};
+    join_all(players, 60);
+    lend(players, &w);
+    send_one(&w, COUNT);
+    send_one(&w, 0);
+    assert_int_equal(count_files("m-0-1-3-"), 2);
+    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
+    assert_int_equal(w.size, COUNT);
+    assert_int_equal(w.check, 0xfeed);
+    assert_memory_equal(w.sent, w.received, COUNT);
+    assert_int_equal(receive_one(&w, 0, 60), TW_OK);
+    assert_int_equal(w.size, 0);
+    assert_int_equal(count_files("m-") + count_files(".m-"), 0);
+    leave_all(players);
+}
+
+/* A rank that died left a message, and the next group of the same ranks must not read it. */
+static void an_earlier_run_changes_nothing(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    wire w = {.size = 0};
+    join_all(players, 60);
+    lend(players, &w);
+    send_one(&w, COUNT);
+    assert_int_equal(rename(in_folder("m-0-1-3-0"), in_folder("kept")), 0);
+    leave_all(players);
+    join_all(players, 60);
+    assert_int_equal(rename(in_folder("kept"), in_folder("m-0-1-3-0")), 0);
+    lend(players, &w);
+    assert_int_equal(receive_one(&w, COUNT, 0.01), TW_ERROR_PEER);
+    w.sent[0] = 99;
+    send_one(&w, COUNT);
+    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
+    assert_int_equal(w.received[0], 99);
+    leave_all(players);
+}
+
+static void who_does_not_come_is_named(void **state)
+{
+    (void)state;
+    player alone = {.rank = 1, .size = 3, .seconds = 0.05};
+    join(&alone);
+    assert_int_equal(alone.status, TW_ERROR_PEER);
+    assert_non_null(strstr(alone.text, "rank 0 of 3 did not come"));
+}
+
+static void two_processes_of_one_rank_are_told(void **state)
+{
+    (void)state;
+    player twins[2];
+    for (int i = 0; i < 2; i++) {
+        twins[i] = (player){.rank = 0, .size = 2, .seconds = 60};
+        assert_int_equal(pthread_create(&twins[i].thread, NULL, join, &twins[i]), 0);
+        while (i == 0 && count_files("hello-0") == 0) {
+        }
+    }
+    pthread_join(twins[0].thread, NULL); /* the second has taken its file's place, and waits for rank 1 */
+    assert_int_equal(twins[0].status, TW_ERROR_PEER);
+    assert_non_null(strstr(twins[0].text, "another process takes part"));
+    player other = {.rank = 1, .size = 2, .seconds = 60};
+    join(&other);
+    pthread_join(twins[1].thread, NULL);
+    assert_int_equal(other.status, TW_OK);
+    assert_int_equal(twins[1].status, TW_OK);
+    tw_comm_destroy(other.comm);
+    tw_comm_destroy(twins[1].comm);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    tw_comm *comm = NULL;
+    const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "want a folder that all machines share"));
+    assert_null(comm);
+}
+
+/* ---- files ---- */
+
+/* Writes the file of a message as it would be with one byte changed, or cut off at `cut`. */
+static void spoil(const unsigned char *whole, size_t size, size_t cut, size_t changed)
+{
+    unsigned char bytes[COUNT + 32];
+    memcpy(bytes, whole, size);
+    if (changed < size) bytes[changed] ^= 1;
+    write_bytes("m-0-1-3-0", bytes, cut);
+}
+
+/* Cut off anywhere and with any bit changed it has not come. Then it comes. */
+static void a_file_that_is_not_whole_has_not_come(void **state)
+{
+    (void)state;
+    enum { SMALL = 40, FILE_BYTES = SMALL + 32 };
+    player players[RANKS];
+    wire w = {.size = 0};
+    unsigned char whole[FILE_BYTES];
+    join_all(players, 60);
+    lend(players, &w);
+    send_one(&w, SMALL);
+    FILE *file = fopen(in_folder("m-0-1-3-0"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(whole, 1, FILE_BYTES, file), FILE_BYTES);
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+    for (size_t cut = 0; cut < FILE_BYTES; cut++) {
+        spoil(whole, FILE_BYTES, cut, FILE_BYTES);
+        assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+        assert_non_null(strstr(tw_last_error(), "is not whole"));
+    }
+    for (size_t changed = 0; changed < FILE_BYTES; changed++) {
+        if (changed >= 28 && changed < 32) continue; /* nothing is told there */
+        spoil(whole, FILE_BYTES, FILE_BYTES, changed);
+        assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+    }
+    remove(in_folder("m-0-1-3-0"));
+    assert_int_equal(symlink("elsewhere", in_folder("m-0-1-3-0")), 0);
+    assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+    remove(in_folder("m-0-1-3-0"));
+    assert_int_equal(mkfifo(in_folder("m-0-1-3-0"), 0600), 0);
+    assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+    remove(in_folder("m-0-1-3-0"));
+    spoil(whole, FILE_BYTES, FILE_BYTES, FILE_BYTES);
+    assert_int_equal(receive_one(&w, SMALL, 0), TW_OK);
+    assert_memory_equal(w.sent, w.received, SMALL);
+    leave_all(players);
+}
+
+static void a_folder_that_goes_is_told(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    wire w = {.size = 0};
+    void *request;
+    join_all(players, 60);
+    lend(players, &w);
+    assert_int_equal(remove_folder(NULL), 0);
+    assert_int_equal(w.ops.start_send(w.ends[0], 1, 3, w.sent, COUNT, 0, &request), TW_ERROR_IO);
+    assert_non_null(strstr(tw_last_error(), "m-0-1-3-0 cannot be written"));
+    leave_all(players);
+    assert_int_equal(mkdir(test_folder, 0700), 0);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(messages_are_files_and_gone_when_they_are_read),
+        IN_FOLDER(an_earlier_run_changes_nothing),
+        IN_FOLDER(who_does_not_come_is_named),
+        IN_FOLDER(two_processes_of_one_rank_are_told),
+        IN_FOLDER(what_cannot_be_is_refused),
+        IN_FOLDER(a_file_that_is_not_whole_has_not_come),
+        IN_FOLDER(a_folder_that_goes_is_told),
+    };
+    return cmocka_run_group_tests_name("folder", tests, NULL, NULL);
+}
