@@ -139,9 +139,9 @@ static event pop(void)
     return first;
 }
 
-static void later(double seconds, what kind, int node, uint64_t stamp)
+static void later(double seconds, what kind, int n, uint64_t stamp)
 {
-    push(w.now + seconds, (event){.kind = kind, .node = node, .stamp = stamp});
+    push(w.now + seconds, (event){.kind = kind, .node = n, .stamp = stamp});
 }
 
 static int node_of(const char *name)
@@ -273,7 +273,8 @@ static void check_decision(const council_list *list)
     int agreed = 0, first = 0;
     for (int i = 0; i < old->count; i++) {
         int n = node_of(old->seats[i].name);
-        if (council_find(list, old->seats[i].name) < 0 && !w.nodes[n].leaving) continue;
+        int may_lack = w.nodes[n].leaving || old->seats[i].rounds == 0; /* that it was new, and comes again */
+        if (council_find(list, old->seats[i].name) < 0 && !may_lack) continue;
         agreed++;
         first |= i == 0;
     }

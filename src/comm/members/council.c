@@ -5,6 +5,7 @@
 
 #define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
 #define BALLOT 4        /* beats that a ballot has */
+#define BARRED 30.0     /* seconds */
 
 static uint64_t bit(int place)
 {
@@ -122,9 +123,6 @@ static void adopt(council *me, const council_list *list)
         me->state = COUNCIL_BUSY;
     } else if (me->state == COUNCIL_LEAVES) {
         me->verdict = COUNCIL_LEFT;
-    } else {
-        me->own.rounds = 0; /* the others have gone on: what it has is not theirs any more */
-        me->met = me->now;
     }
 }
 
@@ -169,7 +167,7 @@ static void hear_accept(council *me, const council_message *message)
 
 static int is_alive(const council *me, const council_peer *peer)
 {
-    return !peer->gone && me->now - peer->heard <= me->settings.grace;
+    return !peer->gone && me->now - peer->heard <= me->settings.grace && me->now >= peer->barred;
 }
 
 static uint64_t alive(const council *me)
@@ -188,8 +186,13 @@ static uint64_t those_in(const council *me, uint64_t set, council_state state)
     return there;
 }
 
+static const council_seat *seat_of(const council *me, int i)
+{
+    return i == me->place ? &me->own : &me->peers[i].seat;
+}
+
 /* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
- * nobody who could give newcomers anything. */
+ * nobody who could give newcomers anything. Whoever has no theta yet was new in a generation that came to nothing. */
 static void make_value(council *me)
 {
     uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
@@ -197,8 +200,8 @@ static void make_value(council *me)
     value->generation = me->list.generation + 1;
     value->count = 0;
     for (int i = 0; i < me->list.count; i++)
-        if (stays & bit(i)) value->seats[value->count++] = i == me->place ? me->own : me->peers[i].seat;
-    for (int i = 0; i < me->visitor_count && stays && value->count < COUNCIL_MOST; i++)
+        if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
+    for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
         if (is_alive(me, &me->visitors[i])) value->seats[value->count++] = me->visitors[i].seat;
 }
 
@@ -284,16 +287,32 @@ static void look_around(council *me)
 
 static void note(council *me, council_peer *peer, const council_message *message)
 {
-    *peer = (council_peer){.heard = me->now, .state = message->state, .seat = message->seat};
+    *peer = (council_peer){.heard = me->now, .state = message->state, .seat = message->seat, .barred = peer->barred};
 }
 
+/* Its own place, or an empty one; NULL: there is none. */
 static council_peer *visitor_of(council *me, const char *name)
 {
-    for (int i = 0; i < me->visitor_count; i++)
+    council_peer *empty = me->visitor_count < COUNCIL_MOST ? &me->visitors[me->visitor_count] : NULL;
+    for (int i = 0; i < me->visitor_count; i++) {
         if (strcmp(me->visitors[i].seat.name, name) == 0) return &me->visitors[i];
-    for (int i = 0; i < me->visitor_count; i++)
-        if (!is_alive(me, &me->visitors[i])) return &me->visitors[i];
-    return me->visitor_count < COUNCIL_MOST ? &me->visitors[me->visitor_count++] : NULL;
+        if (!is_alive(me, &me->visitors[i]) && me->now >= me->visitors[i].barred) empty = &me->visitors[i];
+    }
+    if (!empty) return NULL;
+    me->visitor_count += empty == &me->visitors[me->visitor_count];
+    memset(empty, 0, sizeof *empty);
+    return empty;
+}
+
+/* No round was applied in this generation: it may be that the newcomers in it cannot be connected with. */
+static void bar_newcomers(council *me)
+{
+    for (int i = 0; i < me->list.count; i++) {
+        council_peer *visitor = me->list.seats[i].rounds ? NULL : visitor_of(me, me->list.seats[i].name);
+        if (!visitor) continue;
+        visitor->seat = me->list.seats[i];
+        visitor->barred = me->now + BARRED;
+    }
 }
 
 static void hear_join(council *me, const council_message *message)
@@ -307,7 +326,7 @@ static void hear_join(council *me, const council_message *message)
     }
     if (council_find(&me->list, message->seat.name) < 0 && (visitor = visitor_of(me, message->seat.name))) {
         note(me, visitor, message);
-        visitor->seat.rounds = 0;
+        visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */
     }
     say_decided(me, message->seat.name);
 }
@@ -398,10 +417,11 @@ void council_begin(council *me, const council_settings *settings, const char *na
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now)
 {
     snprintf(me->own.door, COUNCIL_NAME, "%s", door);
-    me->own.rounds = me->place < 0 ? 0 : rounds;
+    me->own.rounds = rounds;
     me->state = leaves ? COUNCIL_LEAVES : COUNCIL_READY;
     me->verdict = leaves && me->place < 0 ? COUNCIL_LEFT : COUNCIL_PENDING;
     look_at_clock(me, now);
+    if (me->list.generation && me->place >= 0 && rounds && rounds == me->list.seats[me->place].rounds) bar_newcomers(me);
     me->met = now;
     me->beat = me->unable = 0;
     for (int i = 0; i < me->list.count; i++) {
@@ -410,9 +430,10 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
     }
 }
 
-int council_has_visitors(const council *me, double now)
+int council_has_visitors(council *me, double now)
 {
-    for (int i = 0; i < me->visitor_count; i++)
-        if (!me->visitors[i].gone && now - me->visitors[i].heard <= me->settings.grace) return 1;
-    return 0;
+    int waits = 0;
+    look_at_clock(me, now);
+    for (int i = 0; i < me->visitor_count; i++) waits |= is_alive(me, &me->visitors[i]);
+    return waits;
 }

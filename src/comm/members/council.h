@@ -85,6 +85,7 @@ typedef struct council_peer {
     council_state state;
     council_seat seat; /* a member's name is in the list */
     int gone;          /* nobody listens where it did */
+    double barred;     /* until then, a newcomer with whom a generation came to nothing is not let in */
 } council_peer;
 
 typedef struct council {
@@ -119,7 +120,7 @@ void council_lose(council *me, const char *name, double now);
 void council_tick(council *me, double now);
 
 /* Whether somebody waits to be let in. */
-int council_has_visitors(const council *me, double now);
+int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);
 /* Of a list, the first that has applied most rounds: whoever has fewer takes theta from there. -1: nobody has any. */
