@@ -37,7 +37,6 @@ class ChangingLoop:
 
     def __init__(self, members: Members, spec: str, tensors: Sequence[table.Named], give: Callable[[], Entries] = dict,
                  take: Callable[[Entries], None] = lambda entries: None):
-        refuse_unfit(spec)
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
         self._give, self._take = give, take
         settings = settings_of(spec)
@@ -56,6 +55,11 @@ class ChangingLoop:
     @property
     def size(self) -> int:
         return self._comm.size if self._comm else 1
+
+    @property
+    def opened(self) -> bool:
+        """Whether this process has opened the group."""
+        return self._members.opened
 
     @property
     def address(self) -> str:

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import outer as core
 from .._library import library
-from ..changing import ChangingLoop
+from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm
 from ..errors import Error, SpecError
 from ..members import Members
@@ -92,6 +92,8 @@ class OuterLoop:
 
         def check() -> None:
             refuse_other_specs(spec)
+            if self._changes:
+                refuse_unfit(spec)
             refuse_other_models(model, group)
             self._rows = rows_of(self._module)
             for one in self._optimisers:
@@ -383,7 +385,8 @@ class OuterLoop:
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
-        counted += f"; others may join at {self.address}" if self._changes else ""
+        if isinstance(self._loop, ChangingLoop):
+            counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
                 f"round every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, "
                 f"which is what the gradients of one step would take{counted}")
