@@ -44,7 +44,7 @@ def take_step(model, optimiser, batch):
 
 def loss_of(model):
     x, y = problem(0)[2]()
-    return float(((model(x) - y) ** 2).mean())
+    return ((model(x) - y) ** 2).mean().item()
 
 
 def undisturbed(workers, rounds):
@@ -107,10 +107,13 @@ class Story:
         program = subprocess.Popen([sys.executable, "-B", __file__, str(seed), meeting or self.meeting], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.programs[seed] = program
-        threading.Thread(target=self._listen, args=(program,), daemon=True).start()
-        threading.Thread(target=lambda: self.errors.__setitem__(seed, program.stderr.read()), daemon=True).start()
+        for target in (self._listen, self._note_errors):
+            threading.Thread(target=target, args=(seed, program), daemon=True).start()
 
-    def _listen(self, program):
+    def _note_errors(self, seed, program):
+        self.errors[seed] = program.stderr.read()
+
+    def _listen(self, seed, program):
         for line in program.stdout:
             self.news.put(json.loads(line))
 
@@ -144,8 +147,8 @@ class Story:
         for program in self.programs.values():
             program.kill()
             program.wait()
-            program.stdin.close()
-            program.stdout.close()
+            for pipe in (program.stdin, program.stdout, program.stderr):
+                pipe.close()
 
 
 class Members(unittest.TestCase):

@@ -331,7 +331,7 @@ static void hear_join(council *me, const council_message *message)
     say_decided(me, message->seat.name);
 }
 
-static void hear_refused(council *me)
+void council_turn_away(council *me)
 {
     if (me->place < 0 && me->state == COUNCIL_READY && !me->list.generation) me->verdict = COUNCIL_UNWANTED;
 }
@@ -359,7 +359,7 @@ void council_hear(council *me, const council_message *message, double now)
     if (message->kind == COUNCIL_JOIN)
         hear_join(me, message);
     else if (message->kind == COUNCIL_REFUSED)
-        hear_refused(me);
+        council_turn_away(me);
     else if (!knows)
         return;
     else if (message->kind == COUNCIL_DECIDED)

@@ -118,6 +118,8 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);
 void council_tick(council *me, double now);
+/* Where it asks to be let in they do not want it. */
+void council_turn_away(council *me);
 
 /* Whether somebody waits to be let in. */
 int council_has_visitors(council *me, double now);

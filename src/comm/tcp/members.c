@@ -84,6 +84,10 @@ static void members_lose(void *context, const char *name)
 {
     tw_members *me = context;
     council_lose(&me->council, name, tw_clock());
+    if (*name) return;
+    council_turn_away(&me->council);
+    snprintf(me->refusal, sizeof me->refusal, "what listens at %s turns this process away: it may have another key, or none",
+             me->lines.meeting);
 }
 
 static void look_around(tw_members *me, double nap)

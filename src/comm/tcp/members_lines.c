@@ -38,6 +38,7 @@ static const char *admit_ear(void *context, tcp_handshake *handshake, tcp_place 
     tcp_ear *ear = &me->ears[me->ear_count];
     *ear = (tcp_ear){.fd = handshake->fd, .heard = tw_clock(), .size = LENGTH};
     ear->bytes = malloc(LENGTH);
+    tcp_host_name((const struct sockaddr *)&handshake->from, ear->host);
     tcp_session_make(me->acceptor.secret, handshake->challenge, handshake->hello, 0, ear->key);
     if (!ear->bytes || !tcp_acceptor_answer(&me->acceptor, handshake)) {
         free(ear->bytes);
@@ -60,14 +61,22 @@ static int make_room_for_word(tcp_ear *ear)
 }
 
 /* 0: it is none that a member wrote. */
+static int refuse_word(tcp_lines *me, const tcp_ear *ear, const char *reason)
+{
+    tcp_acceptor_refuse(&me->acceptor, ear->host, reason);
+    return 0;
+}
+
 static int take_word(tcp_lines *me, tcp_ear *ear)
 {
     const char *text;
     unsigned char *word = ear->bytes + LENGTH, *signature = ear->bytes + ear->size - TCP_PROOF;
     size_t length = ear->size - LENGTH - TCP_PROOF;
-    if (!tcp_is_signed(ear->key, ear->count++, word, length, signature)) return 0;
+    if (!tcp_is_signed(ear->key, ear->count++, word, length, signature))
+        return refuse_word(me, ear, "what it said was changed on its way, or is not its own");
     *signature = 0;
-    if (!tcp_word_read(word, length, &me->heard, &text)) return 0;
+    if (!tcp_word_read(word, length, &me->heard, &text))
+        return refuse_word(me, ear, "it says what no member says");
     ear->there = 0;
     ear->size = LENGTH;
     me->hear(me->context, &me->heard, text);
@@ -82,7 +91,8 @@ static int hear_ear(tcp_lines *me, tcp_ear *ear)
     ear->heard = tw_clock();
     ear->there += (size_t)bytes;
     if (ear->there < ear->size) return 1;
-    return ear->size == LENGTH ? make_room_for_word(ear) : take_word(me, ear);
+    if (ear->size > LENGTH) return take_word(me, ear);
+    return make_room_for_word(ear) || refuse_word(me, ear, "it says more than any member");
 }
 
 /* --- saying -------------------------------------------------------------------------------------------------- */
@@ -188,10 +198,14 @@ static int is_closed(int fd)
 static void reach(tcp_lines *me, tcp_mouth *mouth, int happened)
 {
     tcp_dial *dial = &mouth->dial;
+    int proving = dial->state == TCP_PROVING;
     tcp_dial_serve(dial, happened, tw_clock(), me->acceptor.secret);
     if (dial->state == TCP_CONNECTED) {
         tcp_keep_from_children(dial->fd);
         tcp_session_make(me->acceptor.secret, dial->challenge, dial->hello, 0, mouth->key);
+        mouth->turned_away = 0;
+    } else if (proving && dial->state == TCP_IDLE && ++mouth->turned_away == TCP_TRIALS && !*mouth->to) {
+        me->lose(me->context, "");
     }
 }
 

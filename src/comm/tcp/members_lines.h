@@ -7,11 +7,16 @@
 #include "dial.h"
 #include "members_message.h"
 
-enum { TCP_LINES = 2 * COUNCIL_MOST, TCP_LETTERS = 8 /* that wait to be sent to one; the oldest are dropped */ };
+enum {
+    TCP_LINES = 2 * COUNCIL_MOST,
+    TCP_LETTERS = 8, /* that wait to be sent to one; the oldest are dropped */
+    TCP_TRIALS = 12  /* proofs that are turned away one after the other, in some ten seconds */
+};
 
 /* Of another's words. */
 typedef struct tcp_ear {
     int fd;
+    char host[TCP_NAME];
     double heard;
     uint64_t count; /* of words that have come */
     unsigned char key[TCP_SECRET];
@@ -29,6 +34,7 @@ typedef struct tcp_mouth {
     struct addrinfo *list;
     tcp_dial dial;
     double used;
+    int turned_away; /* times, one after the other */
     uint64_t count;
     unsigned char key[TCP_SECRET];
     tcp_letter letters[TCP_LETTERS];
@@ -46,7 +52,7 @@ typedef struct tcp_lines {
     council_message heard; /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
-    void (*lose)(void *context, const char *name); /* nobody listens there any more */
+    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */
     void *context;
 } tcp_lines;
 
