@@ -220,19 +220,21 @@ static int knock(const char *meeting, const unsigned char *hello, const unsigned
     return fd;
 }
 
-/* With a signature that is right, or not. It waits until it is turned away, or told that it was heard by nothing. */
-static void say(int fd, const unsigned char session[TCP_SECRET], const council_message *message, int damaged)
+typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
+
+/* If it is damaged, waits until it is turned away. */
+static void say(int fd, const unsigned char session[TCP_SECRET], const council_message *message, damage how)
 {
     size_t size;
-    unsigned char *word = tcp_word_write(message, "", &size), head[4], signature[TCP_PROOF];
-    tcp_put(head, size, sizeof head);
-    if (damaged == 2) word[0] = 99; /* no kind of word */
-    tcp_sign(session, 0, word, size, signature);
-    if (damaged == 1) word[size - 1] ^= 1;
-    assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-    assert_int_equal(send(fd, word, size, MSG_NOSIGNAL), size);
-    assert_int_equal(send(fd, signature, sizeof signature, MSG_NOSIGNAL), sizeof signature);
-    if (damaged) assert_int_equal(recv(fd, head, 1, 0), 0);
+    unsigned char *word = tcp_word_write(message, "", &size), *said = malloc(4 + size + TCP_PROOF);
+    tcp_put(said, size, 4);
+    memcpy(said + 4, word, size);
+    if (how == NO_WORD) said[4] = 99; /* no kind */
+    tcp_sign(session, 0, said + 4, size, said + 4 + size);
+    if (how == CHANGED) said[4 + size - 1] ^= 1;
+    assert_int_equal(send(fd, said, 4 + size + TCP_PROOF, MSG_NOSIGNAL), 4 + size + TCP_PROOF);
+    if (how != WHOLE) assert_int_equal(recv(fd, said, 1, 0), 0);
+    free(said);
     free(word);
     close(fd);
 }
@@ -261,9 +263,9 @@ static void *send_strangers(void *argument)
     for (int i = 0; i < STRANGERS / 5; i++) {
         assert_int_equal(knock(meeting, garbage, secret, session), -1);
         assert_int_equal(knock(meeting, i % 2 ? replayed : NULL, other, session), -1);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, 0);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, 1);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, 2);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, WHOLE);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, CHANGED);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, NO_WORD);
     }
     return NULL;
 }
