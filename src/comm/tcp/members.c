@@ -132,10 +132,7 @@ static tw_status keep_text(const char *text, char **kept)
 static tw_status read_members_options(const tw_members_options *given, tw_members_options *options)
 {
     *options = (tw_members_options){.struct_size = sizeof *options};
-    if (given && given->struct_size != sizeof *given)
-        return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(tw_members_options) before the call",
-                       given->struct_size);
-    if (given) *options = *given;
+    if (given) TRY(tcp_read_known(options, sizeof *options, given, "tw_members_options"));
     if (options->grace == 0) options->grace = 60;
     if (options->patience == 0) options->patience = 1800;
     if (options->quorum < 0 || options->quorum > COUNCIL_MOST)
@@ -417,18 +414,20 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     if (!members || !generation || !comm)
         return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
                        !members ? "members" : !generation ? "generation" : "comm");
-    if (generation->struct_size != sizeof *generation)
-        return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(tw_generation) before the call",
-                       generation->struct_size);
+    tw_generation known = {0};
+    TRY(tcp_read_known(&known, sizeof known, generation, "tw_generation"));
+    size_t size = generation->struct_size;
     *comm = NULL;
     members->round_began = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
     tw_status status;
     int again;
     do {
-        status = try_generation(members, applied, leaves, generation, &again, comm);
-        if (again && !generation->kept) applied = 0;
+        status = try_generation(members, applied, leaves, &known, &again, comm);
+        if (again && !known.kept) applied = 0;
     } while (again);
+    known.struct_size = size;
+    memcpy(generation, &known, size < sizeof known ? size : sizeof known);
     return status;
 }
 
@@ -452,10 +451,10 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
     unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
     if (!members || !due)
         return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", members ? "due" : "members");
-    own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;
-    own[1] = wish == TW_MEMBERS_FINISH;
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
+    own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;
+    own[1] = wish == TW_MEMBERS_FINISH;
     TRY(tw_comm_allgather(comm, own, sizeof own, words));
     int changes = 0, finished = 1;
     for (int r = 0; r < tw_comm_size(comm); r++) {
