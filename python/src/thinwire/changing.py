@@ -116,6 +116,7 @@ class ChangingLoop:
             pass
         self._close_generation()
         self._members.next(rounds_of(self._kept), leaves=True)
+        self.read(weights)
 
     def _meet(self, weights: Sequence[int], wish: Wish) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""

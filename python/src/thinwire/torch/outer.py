@@ -102,10 +102,11 @@ class OuterLoop:
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
 
-        check() if self._changes else _transport.gathered_by_all(group, check)
-        parts = [*map(described, self._rows), *_buffers.described(self._module)]
-        if not self._changes:
-            refuse_unlike(parts, group)
+        if self._changes:
+            check()
+        else:
+            _transport.gathered_by_all(group, check)
+            refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
 
         tensors = [(row.name, row.shape) for row in self._rows]
@@ -117,7 +118,8 @@ class OuterLoop:
         self._comm: Union[Comm, ChangingLoop]
         self._loop: Union[core.OuterLoop, ChangingLoop]
         if self._changes:
-            members = joined_members(str(join), "\n".join([f"the spec {spec}", *parts]), transport, quorum, limits)
+            subject = [f"the spec {spec}", *map(described, self._rows), *_buffers.described(self._module)]
+            members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
                                                    lambda given: _buffers.take(self._module, given))
         else:
@@ -225,9 +227,9 @@ class OuterLoop:
         self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
-        means = [] if self._changes else _buffers.means(self._module, self._group)
-        for buffer, mean in zip(_buffers.floating(self._module).values(), means):
-            _buffers.put(buffer, mean)
+        if not self._changes:
+            for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
+                _buffers.put(buffer, mean)
         self._last_stats, self._finished = self.stats(), True
         self.close()
 
@@ -240,7 +242,7 @@ class OuterLoop:
         self._refuse_inside("leave()")
         self._working.take()
         self._loop.leave(self._working.addresses())
-        self._put_shared(self._shared())
+        self._working.give()
         self._last_stats, self._finished = self.stats(), True
         self.close()
 
