@@ -13,8 +13,8 @@ enum { NODES = 9, FOUNDERS = 4, SCHEDULES = 1000, TARGET = 25, ROUNDS = 256, EVE
 #define GRACE 5.0
 #define TICK 0.1
 #define FAULTS_END 40.0
-#define BOUND 400.0     /* of a schedule */
-#define GIVES_UP 60.0   /* a newcomer that nobody lets in */
+#define BOUND 400.0   /* of a schedule */
+#define GIVES_UP 60.0 /* a newcomer that nobody lets in */
 
 /* --- random numbers ---------------------------------------------------------------------------------------------- */
 
@@ -66,7 +66,23 @@ static int are_same(const theta *a, const theta *b)
 
 /* --- the world --------------------------------------------------------------------------------------------------- */
 
-typedef enum what { MESSAGE, LOST, TICKS, WORKED, OPENED, APPLIED, MEETS, FAILED, STARTS, CRASHES, STOPS, GOES_ON, CUTS, HEALS, LEAVES } what;
+typedef enum what {
+    MESSAGE,
+    LOST,
+    TICKS,
+    WORKED,
+    OPENED,
+    APPLIED,
+    MEETS,
+    FAILED,
+    STARTS,
+    CRASHES,
+    STOPS,
+    GOES_ON,
+    CUTS,
+    HEALS,
+    LEAVES
+} what;
 
 typedef struct event {
     double time;
@@ -129,10 +145,12 @@ static event pop(void)
     event first = w.heap[0], last = w.heap[--w.count];
     int i = 0;
     for (int child; (child = 2 * i + 1) < w.count; i = child) {
-        if (child + 1 < w.count && (w.heap[child + 1].time < w.heap[child].time ||
-                                    (w.heap[child + 1].time == w.heap[child].time && w.heap[child + 1].order < w.heap[child].order)))
+        if (child + 1 < w.count &&
+            (w.heap[child + 1].time < w.heap[child].time ||
+             (w.heap[child + 1].time == w.heap[child].time && w.heap[child + 1].order < w.heap[child].order)))
             child++;
-        if (last.time < w.heap[child].time || (last.time == w.heap[child].time && last.order < w.heap[child].order)) break;
+        if (last.time < w.heap[child].time || (last.time == w.heap[child].time && last.order < w.heap[child].order))
+            break;
         w.heap[i] = w.heap[child];
     }
     w.heap[i] = last;
@@ -171,7 +189,8 @@ static void send(void *context, const council_message *message)
         size_t size = offsetof(council_message, list.seats) + (size_t)message->list.count * sizeof(council_seat);
         council_message *copy = malloc(sizeof *copy);
         memcpy(copy, message, size);
-        push(w.now + between(0.01, chance(0.05) ? 3 : 0.1), (event){.kind = MESSAGE, .node = to, .other = from, .message = copy});
+        push(w.now + between(0.01, chance(0.05) ? 3 : 0.1),
+             (event){.kind = MESSAGE, .node = to, .other = from, .message = copy});
     }
 }
 
@@ -234,7 +253,8 @@ static void complete(comm *one)
         for (int i = 0; i < one->list.count; i++)
             if (one->gave[i]) result->deltas[result->count++] = one->gave[i];
         qsort(result->deltas, (size_t)result->count, sizeof *result->deltas, by_number);
-        for (int i = 1; i < result->count; i++) assert_int_not_equal(result->deltas[i - 1], result->deltas[i]); /* once */
+        for (int i = 1; i < result->count; i++)
+            assert_int_not_equal(result->deltas[i - 1], result->deltas[i]); /* once */
     }
     one->arrived = 0;
     one->wishes = 0;
@@ -290,7 +310,8 @@ static void look_at_verdict(int n)
     if (me->council.verdict == COUNCIL_LEFT) finish(n, "left");
     if (me->council.verdict == COUNCIL_NO_QUORUM) finish(n, "no quorum");
     if (me->council.verdict == COUNCIL_UNWANTED) finish(n, "unwanted");
-    if (me->council.verdict == COUNCIL_PENDING && me->council.place < 0 && w.now - me->since > GIVES_UP) finish(n, "gave up");
+    if (me->council.verdict == COUNCIL_PENDING && me->council.place < 0 && w.now - me->since > GIVES_UP)
+        finish(n, "gave up");
     if (me->council.verdict != COUNCIL_GENERATION) return;
     check_decision(&me->council.list);
     me->generation = me->council.list.generation;
@@ -326,7 +347,8 @@ static void opened(int n)
     if (one->list.seats[place_in(one, n)].rounds == one->start.rounds) {
         assert_true(are_same(&me->theta, &one->start));
     } else {
-        int continues = one->list.seats[place_in(one, n)].rounds > 0, lost = me->delta && !theta_has(&one->start, me->delta);
+        int continues = one->list.seats[place_in(one, n)].rounds > 0,
+            lost = me->delta && !theta_has(&one->start, me->delta);
         assert_false(continues && lost);
         w.told += lost;
         me->theta = one->start;
@@ -359,7 +381,8 @@ static void lose_comms(void)
         comm *one = &w.comms[g];
         for (int i = 0; i < one->list.count && !one->failed; i++) {
             const node *there = &w.nodes[one->nodes[i]];
-            if (there->doing == DEAD || (there->stopped && w.now - there->since > GRACE) || !reaches(one->nodes[0], one->nodes[i]))
+            if (there->doing == DEAD || (there->stopped && w.now - there->since > GRACE) ||
+                !reaches(one->nodes[0], one->nodes[i]))
                 fail_comm(one);
         }
     }
@@ -496,7 +519,8 @@ static void run_schedule(uint64_t seed)
     for (last = 0; last + 1 < GENERATIONS && w.comms[last + 1].list.generation;) last++;
     for (int n = 0; n < NODES; n++)
         if (w.nodes[n].doing != DONE && w.nodes[n].doing != DEAD)
-            fail_msg("seed %d: node %d is at %d in generation %d at the end", (int)seed, n, w.nodes[n].doing, (int)w.nodes[n].generation);
+            fail_msg("seed %d: node %d is at %d in generation %d at the end", (int)seed, n, w.nodes[n].doing,
+                     (int)w.nodes[n].generation);
 }
 
 static void test_schedules(void **context)
@@ -510,7 +534,8 @@ static void test_schedules(void **context)
         told += w.told;
     }
     free(w.heap);
-    print_message("%d of %d schedules came to their last round; %d deltas of those left behind were given up\n", reached, SCHEDULES, told);
+    print_message("%d of %d schedules came to their last round; %d deltas of those left behind were given up\n",
+                  reached, SCHEDULES, told);
     assert_true(reached > SCHEDULES * 3 / 4);
 }
 

@@ -31,9 +31,9 @@ typedef struct refusals {
     _Atomic int counts[REASONS];
 } refusals;
 
-static const char *const reasons[REASONS] = {"does not speak thinwire's language", "did not prove that it knows this group",
-                                             "trains something else than this group", "was changed on its way",
-                                             "says what no member says"};
+static const char *const reasons[REASONS] = {
+    "does not speak thinwire's language", "did not prove that it knows this group",
+    "trains something else than this group", "was changed on its way", "says what no member says"};
 
 static void note_refusal(void *context, const char *text)
 {
@@ -46,8 +46,12 @@ static tw_members *join(const char *meeting, const char *what, const char *secre
 {
     tw_members *members;
     const tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
-    const tw_tcp_options tcp = {.struct_size = sizeof tcp, .bind = "127.0.0.1", .key = secret, .key_size = strlen(secret),
-                                .refused = all ? note_refusal : NULL, .context = all};
+    const tw_tcp_options tcp = {.struct_size = sizeof tcp,
+                                .bind = "127.0.0.1",
+                                .key = secret,
+                                .key_size = strlen(secret),
+                                .refused = all ? note_refusal : NULL,
+                                .context = all};
     assert_int_equal(tw_members_join(meeting, what, &options, &tcp, &members), TW_OK);
     return members;
 }
@@ -252,8 +256,8 @@ static council_message foreign_join(void)
 static void *send_strangers(void *argument)
 {
     const char *meeting = argument;
-    unsigned char garbage[TCP_HELLO], secret[TCP_SECRET], other[TCP_SECRET], replayed[TCP_HELLO], challenge[TCP_CHALLENGE],
-        session[TCP_SECRET];
+    unsigned char garbage[TCP_HELLO], secret[TCP_SECRET], other[TCP_SECRET], replayed[TCP_HELLO],
+        challenge[TCP_CHALLENGE], session[TCP_SECRET];
     const council_message join_of_another = foreign_join();
     memset(garbage, 'x', sizeof garbage);
     tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
@@ -326,7 +330,8 @@ static void test_damaged_words(void **context)
     for (uint32_t i = 0; i < DAMAGES; i++) {
         size_t length = i % 2 ? size : draw(1, i, (uint32_t)size);
         memcpy(damaged, word, size + 1);
-        for (uint32_t hits = 1 + draw(2, i, 4); hits > 0; hits--) damaged[draw(3, 8 * i + hits, (uint32_t)size)] = (unsigned char)draw(4, 8 * i + hits, 256);
+        for (uint32_t hits = 1 + draw(2, i, 4); hits > 0; hits--)
+            damaged[draw(3, 8 * i + hits, (uint32_t)size)] = (unsigned char)draw(4, 8 * i + hits, 256);
         unsigned char *alone = malloc(length + 1); /* so that a byte too far is seen */
         memcpy(alone, damaged, length);
         alone[length] = 0;

@@ -103,6 +103,7 @@ class ChangingLoop:
             try:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
                 self._opened().finish(weights)
+                self._kept = self._opened().state()
                 return
             except PeerError:
                 self._enter(weights)
@@ -145,12 +146,13 @@ class ChangingLoop:
             place = self._members.next(rounds_of(self._kept))
             if place is None:
                 raise Error("the others go on without this process")
-            self._comm, self.generation = place.comm, place.number
+            self.generation = place.number
             if not place.kept:
                 self._tell_lost()
                 self._kept = None
             try:
-                self._take_place(place, weights)
+                self._comm = self._members.sealed(place.comm)
+                self._take_place(self._comm, place, weights)
                 return
             except PeerError:
                 self._close_generation()
@@ -160,16 +162,15 @@ class ChangingLoop:
             warnings.warn(f"the group has gone on without this process since its round {rounds_of(self._kept)}: what its "
                           "steps since then came to is given up, and it takes the group's weights", stacklevel=5)
 
-    def _take_place(self, place: Place, weights: Sequence[int]) -> None:
+    def _take_place(self, comm: Comm, place: Place, weights: Sequence[int]) -> None:
         if place.donor < 0:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
-        comm = place.comm
         extra: Entries = {}
         theirs: Optional[Entries] = None
         if any(row == b"\1" for row in comm.allgather(bytes([place.behind]))):
             theirs, extra = spread(comm, place.donor, self._kept or {}, self._give())
         loop = outer.OuterLoop(comm, self.spec, self.tensors)
-        loop.load_state(self._state_for(loop, place, theirs))
+        loop.load_state(self._state_for(comm, loop, place, theirs))
         loop.begin(weights)  # which compares theta and its momentum, by their hashes
         if place.behind:
             loop.read(weights)
@@ -178,10 +179,10 @@ class ChangingLoop:
         self._loop = loop
         self._kept = loop.state()
 
-    def _state_for(self, loop: outer.OuterLoop, place: Place, theirs: Optional[Entries]) -> Entries:
+    def _state_for(self, comm: Comm, loop: outer.OuterLoop, place: Place, theirs: Optional[Entries]) -> Entries:
         """What is shared is the donor's. What the exchange holds back is this process's own, if all have a place for
         theirs; else all begin without. Of a round that the donor has applied and this process has not, it is not known."""
-        comm, own = place.comm, None if place.behind else self._kept
+        own = None if place.behind else self._kept
         states = {place.donor: theirs, comm.rank: own}
         made: Optional[Entries] = None
         try:

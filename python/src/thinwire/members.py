@@ -71,9 +71,11 @@ class Members(Owned):
                                                                    ctypes.byref(handle)))
         if not handle.value:
             return None
-        comm = Comm(handle)
-        return Place(sealed(comm, self._tcp.key) if self._tcp.seal else comm, generation.number, generation.donor,
-                     bool(generation.behind), bool(generation.kept))
+        return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept))
+
+    def sealed(self, comm: Comm) -> Comm:
+        """What goes over a generation's comm is sealed, if the Tcp says so. A collective, before anything else."""
+        return sealed(comm, self._tcp.key) if self._tcp.seal else comm
 
     def due(self, comm: Comm, wish: Wish) -> Due:
         """A collective of the generation, before each round."""

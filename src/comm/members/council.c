@@ -55,7 +55,8 @@ static void look_at_clock(council *me, double now)
 
 static council_message word(const council *me, council_kind kind)
 {
-    council_message message = {.kind = kind, .state = me->state, .seat = me->own, .generation = me->list.generation + 1};
+    council_message message = {
+        .kind = kind, .state = me->state, .seat = me->own, .generation = me->list.generation + 1};
     memcpy(message.topic, me->settings.topic, COUNCIL_TOPIC);
     return message;
 }
@@ -421,7 +422,8 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
     me->state = leaves ? COUNCIL_LEAVES : COUNCIL_READY;
     me->verdict = leaves && me->place < 0 ? COUNCIL_LEFT : COUNCIL_PENDING;
     look_at_clock(me, now);
-    if (me->list.generation && me->place >= 0 && rounds && rounds == me->list.seats[me->place].rounds) bar_newcomers(me);
+    if (me->list.generation && me->place >= 0 && rounds && rounds == me->list.seats[me->place].rounds)
+        bar_newcomers(me);
     me->met = now;
     me->beat = me->unable = 0;
     for (int i = 0; i < me->list.count; i++) {

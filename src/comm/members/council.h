@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 enum {
-    COUNCIL_MOST = 64,   /* members; sets of them are bits of a word */
-    COUNCIL_NAME = 320,  /* bytes of a name and of a door */
-    COUNCIL_TOPIC = 32   /* bytes of a digest of what all have to train alike */
+    COUNCIL_MOST = 64,  /* members; sets of them are bits of a word */
+    COUNCIL_NAME = 320, /* bytes of a name and of a door */
+    COUNCIL_TOPIC = 32  /* bytes of a digest of what all have to train alike */
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
 
@@ -95,7 +95,8 @@ typedef struct council {
     int place;         /* its own there; -1: it is a newcomer */
     council_state state;
     council_verdict verdict;
-    double now, met, beat, unable; /* the time; since when its program waits; the next word; since when too few answer */
+    double now, met, beat,
+        unable; /* the time; since when its program waits; the next word; since when too few answer */
     council_peer peers[COUNCIL_MOST];
     council_peer visitors[COUNCIL_MOST];
     int visitor_count;

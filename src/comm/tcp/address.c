@@ -153,7 +153,8 @@ int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST])
     char name[TCP_NAME];
     int fd = socket(there->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return 0;
-    int found = connect(fd, there, address_length_of(there)) == 0 && getsockname(fd, (struct sockaddr *)&here, &size) == 0;
+    int found =
+        connect(fd, there, address_length_of(there)) == 0 && getsockname(fd, (struct sockaddr *)&here, &size) == 0;
     close(fd);
     if (!found) return 0;
     tcp_host_name((const struct sockaddr *)&here, name);

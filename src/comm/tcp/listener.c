@@ -39,10 +39,11 @@ tw_status tcp_read_known(void *options, size_t known, const void *given, const c
         return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(%s) before the call", size, type);
     for (size_t i = known; i < size; i++)
         if (((const char *)given)[i])
-            return tw_fail(TW_ERROR_UNSUPPORTED,
-                           "a %s of %zu bytes uses what this thinwire (%s) does not know; it was compiled against a newer "
-                           "one",
-                           type, size, tw_version());
+            return tw_fail(
+                TW_ERROR_UNSUPPORTED,
+                "a %s of %zu bytes uses what this thinwire (%s) does not know; it was compiled against a newer "
+                "one",
+                type, size, tw_version());
     memcpy(options, given, size < known ? size : known);
     return TW_OK;
 }

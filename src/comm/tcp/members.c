@@ -29,8 +29,8 @@ struct tw_members {
     char *bind, *advertise, *subject, refusal[512];
     char address[TCP_ADDRESS];
     int opened, bell, runs, stops;
-    double round_began; /* 0: there was none yet */
-    uint64_t connecting; /* the generation whose connections are being made */
+    double round_began;    /* 0: there was none yet */
+    uint64_t connecting;   /* the generation whose connections are being made */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -86,8 +86,8 @@ static void members_lose(void *context, const char *name)
     council_lose(&me->council, name, tw_clock());
     if (*name) return;
     council_turn_away(&me->council);
-    snprintf(me->refusal, sizeof me->refusal, "what listens at %s turns this process away: it may have another key, or none",
-             me->lines.meeting);
+    snprintf(me->refusal, sizeof me->refusal,
+             "what listens at %s turns this process away: it may have another key, or none", me->lines.meeting);
 }
 
 static void look_around(tw_members *me, double nap)
@@ -198,8 +198,11 @@ static void begin_council(tw_members *me, const char *host)
 {
     char name[TCP_ADDRESS], quorum[16];
     const char *const topic[] = {quorum, me->subject};
-    council_settings settings = {.quorum = me->options.quorum, .grace = me->options.grace,
-                                 .patience = me->options.patience, .send = members_send, .context = me};
+    council_settings settings = {.quorum = me->options.quorum,
+                                 .grace = me->options.grace,
+                                 .patience = me->options.patience,
+                                 .send = members_send,
+                                 .context = me};
     snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
     tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
     draw_name(me, host, name);
@@ -242,7 +245,9 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
 {
     if (!meeting || !subject || !members)
         return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       !meeting ? "meeting" : !subject ? "subject" : "members");
+                       !meeting   ? "meeting"
+                       : !subject ? "subject"
+                                  : "members");
     tw_members *me = calloc(1, sizeof *me);
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
     pthread_mutex_init(&me->mutex, NULL);
@@ -299,10 +304,11 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
                        "too few of the %d members of generation %llu answer for this one to go on with them: they are "
                        "lost, or go on without it; join them again at the address of one that trains",
                        me->council.list.count, (unsigned long long)me->council.list.generation);
-    return tw_fail(TW_ERROR_PEER,
-                   "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
-                   "with that address, and give all the same key",
-                   me->lines.meeting[0] ? me->lines.meeting : me->address, me->options.patience);
+    return tw_fail(
+        TW_ERROR_PEER,
+        "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
+        "with that address, and give all the same key",
+        me->lines.meeting[0] ? me->lines.meeting : me->address, me->options.patience);
 }
 
 /* The thread has looked around, or it is time to do so here. */
@@ -322,7 +328,8 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
     double end = tw_clock() + me->options.patience;
     int stopped = 0;
     pthread_mutex_lock(&me->mutex);
-    while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped && (me->council.place >= 0 || tw_clock() < end)) {
+    while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped &&
+           (me->council.place >= 0 || tw_clock() < end)) {
         nap(me);
         pthread_mutex_unlock(&me->mutex);
         stopped = tcp_is_stopped(&me->tcp);
@@ -369,8 +376,12 @@ static void describe(const council_list *list, int place, tw_generation *generat
 {
     int donor = council_donor(list);
     uint64_t rounds = list->seats[place].rounds;
-    *generation = (tw_generation){.struct_size = sizeof *generation, .number = list->generation, .rank = place,
-                                  .size = list->count, .donor = donor, .kept = rounds > 0,
+    *generation = (tw_generation){.struct_size = sizeof *generation,
+                                  .number = list->generation,
+                                  .rank = place,
+                                  .size = list->count,
+                                  .donor = donor,
+                                  .kept = rounds > 0,
                                   .behind = donor >= 0 && rounds < list->seats[donor].rounds};
 }
 
@@ -413,7 +424,9 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
 {
     if (!members || !generation || !comm)
         return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       !members ? "members" : !generation ? "generation" : "comm");
+                       !members      ? "members"
+                       : !generation ? "generation"
+                                     : "comm");
     tw_generation known = {0};
     TRY(tcp_read_known(&known, sizeof known, generation, "tw_generation"));
     size_t size = generation->struct_size;
@@ -450,7 +463,8 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
 {
     unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
     if (!members || !due)
-        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", members ? "due" : "members");
+        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
+                       members ? "due" : "members");
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
     own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;

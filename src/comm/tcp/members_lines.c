@@ -75,8 +75,7 @@ static int take_word(tcp_lines *me, tcp_ear *ear)
     if (!tcp_is_signed(ear->key, ear->count++, word, length, signature))
         return refuse_word(me, ear, "what it said was changed on its way, or is not its own");
     *signature = 0;
-    if (!tcp_word_read(word, length, &me->heard, &text))
-        return refuse_word(me, ear, "it says what no member says");
+    if (!tcp_word_read(word, length, &me->heard, &text)) return refuse_word(me, ear, "it says what no member says");
     ear->there = 0;
     ear->size = LENGTH;
     me->hear(me->context, &me->heard, text);
@@ -133,7 +132,8 @@ static tcp_mouth *open_mouth(tcp_lines *me, const char *to)
     for (int i = 1; i < me->mouth_count; i++)
         if (me->mouths[i]->used < me->mouths[least]->used) least = i;
     if (me->mouth_count == TCP_LINES) close_mouth(me, least);
-    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK) return NULL;
+    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK)
+        return NULL;
     tcp_mouth *mouth = calloc(1, sizeof *mouth);
     if (!mouth || tcp_resolve(address.host, address.port, 0, &mouth->list) != TW_OK) {
         free(mouth);
@@ -176,8 +176,8 @@ static int say_letters(tcp_mouth *mouth)
         size_t length = first->size - LENGTH - TCP_PROOF;
         if (mouth->said == 0)
             tcp_sign(mouth->key, mouth->count++, first->bytes + LENGTH, length, first->bytes + first->size - TCP_PROOF);
-        ssize_t bytes = send(mouth->dial.fd, first->bytes + mouth->said, first->size - mouth->said,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t bytes =
+            send(mouth->dial.fd, first->bytes + mouth->said, first->size - mouth->said, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (bytes < 0) return errno == EAGAIN || errno == EINTR;
         mouth->said += (size_t)bytes;
         if (mouth->said < first->size) return 1;
@@ -239,7 +239,8 @@ int tcp_lines_list(tcp_lines *me, int bell)
 {
     int count = 1;
     me->polls[0] = (struct pollfd){.fd = bell, .events = POLLIN};
-    for (int i = 0; i < me->ear_count; i++) me->polls[count++] = (struct pollfd){.fd = me->ears[i].fd, .events = POLLIN};
+    for (int i = 0; i < me->ear_count; i++)
+        me->polls[count++] = (struct pollfd){.fd = me->ears[i].fd, .events = POLLIN};
     for (int i = 0; i < me->mouth_count; i++) me->polls[count++] = poll_of_mouth(me->mouths[i]);
     me->polled_ears = me->ear_count;
     me->polled_mouths = me->mouth_count;

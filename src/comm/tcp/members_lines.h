@@ -49,7 +49,7 @@ typedef struct tcp_lines {
     tcp_mouth *mouths[TCP_LINES];
     int ear_count, mouth_count;
     int polled_ears, polled_mouths;
-    council_message heard; /* the last word; it is large */
+    council_message heard;                                       /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
     void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */
