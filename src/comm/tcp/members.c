@@ -471,9 +471,9 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
     own[1] = wish == TW_MEMBERS_FINISH;
     TRY(tw_comm_allgather(comm, own, sizeof own, words));
     int changes = 0, finished = 1;
-    for (int r = 0; r < tw_comm_size(comm); r++) {
-        changes |= words[8 * r];
-        finished &= words[8 * r + 1];
+    for (size_t r = 0; r < (size_t)tw_comm_size(comm); r++) {
+        changes |= words[r * sizeof own];
+        finished &= words[r * sizeof own + 1];
     }
     *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
     return TW_OK;

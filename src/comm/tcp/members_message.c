@@ -16,6 +16,7 @@ static unsigned char *put_text(unsigned char *at, const char *text)
 {
     size_t length = strlen(text);
     tcp_put(at, length, LENGTH);
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): its length goes before it */
     memcpy(at + LENGTH, text, length);
     return at + LENGTH + length;
 }

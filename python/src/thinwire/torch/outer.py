@@ -94,7 +94,7 @@ class OuterLoop:
             refuse_other_specs(spec)
             if self._changes:
                 refuse_unfit(spec)
-            refuse_other_models(model, group)
+            refuse_other_models(model, group, self._changes)
             self._rows = rows_of(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
@@ -111,12 +111,13 @@ class OuterLoop:
 
         tensors = [(row.name, row.shape) for row in self._rows]
 
+        self._comm: Union[Comm, ChangingLoop]
+        self._loop: Union[core.OuterLoop, ChangingLoop]
+
         def made(comm: Comm) -> core.OuterLoop:
             self._comm = comm
             return core.OuterLoop(comm, spec, tensors)
 
-        self._comm: Union[Comm, ChangingLoop]
-        self._loop: Union[core.OuterLoop, ChangingLoop]
         if self._changes:
             subject = [f"the spec {spec}", *map(described, self._rows), *_buffers.described(self._module)]
             members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
@@ -320,7 +321,7 @@ class OuterLoop:
         """Takes that, on all ranks, before the first forward pass. The model and the optimizer are loaded before or
         after."""
         self._refuse_begun()
-        assert isinstance(self._loop, core.OuterLoop)  # the other has begun
+        assert isinstance(self._loop, core.OuterLoop)  # a ChangingLoop has begun
         _state.check(state, self._about())
         self._loop.load_state(_state.from_dict(state))
         self._saved = {key: state[_state.ABOUT + key] for key in ("working", "seen", "weights")}
@@ -338,6 +339,7 @@ class OuterLoop:
             _state.check(state, {**about, "rank": rank, "size": len(states)})
             return _state.from_dict(state)
 
+        assert isinstance(self._loop, core.OuterLoop)
         self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), about["rank"],
                                              about["size"]))
         self._regrouped = True
@@ -480,15 +482,15 @@ def averages_all(of_gradients: Any, group: Any) -> bool:
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 
-def refuse_other_models(model: Any, group: Any) -> None:
+def refuse_other_models(model: Any, group: Any, changes: bool) -> None:
     if not isinstance(model, nn.Module):
         raise Error(f"OuterLoop takes the module that is trained, and this is a {type(model).__name__}")
     ddp = getattr(model, "_orig_mod", model)
     exchange = _exchanges.get(unwrapped(model))
-    if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
+    if isinstance(ddp, DistributedDataParallel) and not changes and averages_all(ddp.process_group, group):
         raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
                     "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
-    if exchange and averages_all(exchange.compressor._group, group):
+    if exchange and not changes and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
     for part in model.modules():
