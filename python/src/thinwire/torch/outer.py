@@ -4,7 +4,7 @@ import contextlib
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -135,8 +135,11 @@ class OuterLoop:
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
+        self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
+        self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
+        self._ends.append(_optimiser.before_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
@@ -192,7 +195,17 @@ class OuterLoop:
             raise Error("the optimizer's own hook counts its steps; make the OuterLoop with hook=False to call step()")
         return self._count()
 
+    def _notice(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step. One that was given takes a step for each that is counted."""
+        if not self._begun or not _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            return
+        may = self._optimisers if self._hooks else self._optimisers[:-1]
+        if id(optimiser) in self._stepped or not any(_optimiser.innermost(one) is optimiser for one in may):
+            self._stray = type(optimiser).__name__
+        self._stepped.add(id(optimiser))
+
     def _count(self) -> bool:
+        self._stepped, self._stray = set(), ""
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
@@ -246,6 +259,7 @@ class OuterLoop:
             raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
                         "waits for the others")
         self._refuse_inside("leave()")
+        self._refuse_uncounted()
         self._working.take()
         self._loop.leave(self._working.addresses())
         self._working.give()
@@ -301,13 +315,15 @@ class OuterLoop:
             raise Error(f"{what} inside averaged(), where the model has the shared weights; call it outside")
 
     def _refuse_uncounted(self) -> None:
-        """Without a hook, steps that nobody told of would be lost without a word."""
-        if self._hooks or self._counted or self._saved is not None:
-            return
-        for row, shared in zip(self._rows, self._shared()):
+        """Steps that nobody told of would be lost without a word."""
+        refuse_newly_trained(self._module, self._rows)
+        right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
+                 else "call its step() after each optimizer.step()")
+        for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
-                raise Error(f"{row.name} has changed and no step was counted; call step() of the OuterLoop after each "
-                            "optimizer.step()")
+                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {right}")
+        if self._stray:
+            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {right}")
 
     # ---- saving ----
 
@@ -317,6 +333,7 @@ class OuterLoop:
         waited for."""
         self._refuse_inside("state_dict()")
         self.begin()
+        self._refuse_uncounted()
         if isinstance(self._loop, ChangingLoop):
             raise Error("a group whose members come and go keeps what it shares as long as one is there, and state_dict() is "
                         "for workers=N; save the model inside averaged()")
@@ -564,7 +581,7 @@ def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.numel() and id(parameter) not in known:
             raise Error(f"{name} is trained now and was not when the OuterLoop was made, so the ranks would have it "
-                        "differently; finish() and make another")
+                        "differently; make another OuterLoop for the model as it is")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
