@@ -877,7 +877,7 @@ def apart(rank, size, port):
             outer.finish()
         ended.append((number, part, seen, bits(model)))
     refused = {}
-    for name, words in {"half": {"join": "127.0.0.1:1"}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
+    for name, words in {"half": {"workers": 2}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
                         "no group": {}, "no key": {"join": "127.0.0.1:1", "workers": 2, "transport": thinwire.Tcp(seal=True)}}.items():
         try:
             looped(model, optimiser, "local:every=2", **words)
@@ -902,7 +902,7 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(same(joined[3], results[0][0][1][3]))
             self.assertEqual((grouped[2], joined[2]), ([1.0, 0.5], [first + 1.0, 0.5]))
             parts += joined[1]
-            for name, text in {"half": "give both or neither", "both": "nor another transport=", "no key": "wants key=",
+            for name, text in {"half": 'give join="HOST:PORT" with it', "both": "nor another transport=", "no key": "wants key=",
                                "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of ("}.items():
                 self.assertIn(text, refused[name])
         self.assertEqual(sorted(parts), list(range(7)))

@@ -211,6 +211,8 @@ static int knock(const char *meeting, const unsigned char *hello, const unsigned
     struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)at.port)};
     inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const struct timeval patience = {.tv_sec = 20};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     assert_int_equal(connect(fd, (struct sockaddr *)&there, sizeof there), 0);
     assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
     if (!hello) tcp_hello_make(secret, challenge, (tcp_place){0}, own);
@@ -305,6 +307,39 @@ static void test_strangers(void **context)
 
 /* --- words ------------------------------------------------------------------------------------------------------- */
 
+/* Alone in memory, so that a byte too far is seen. */
+static int can_read(const unsigned char *word, size_t size)
+{
+    static council_message read;
+    const char *text;
+    unsigned char *alone = calloc(size + 1, 1);
+    memcpy(alone, word, size);
+    int can = tcp_word_read(alone, size, &read, &text);
+    free(alone);
+    return can;
+}
+
+static void test_words_with_too_little_and_with_too_many(void **context)
+{
+    (void)context;
+    static council_message message;
+    size_t size, less;
+    message = foreign_join();
+    message.list.count = COUNCIL_MOST - 1;
+    for (int i = 0; i < COUNCIL_MOST; i++) message.list.seats[i] = message.seat;
+    free(tcp_word_write(&message, "", &less));
+    message.list.count++;
+    unsigned char *word = tcp_word_write(&message, "", &size), *longer = malloc(2 * size - less);
+    assert_true(can_read(word, size));
+    for (size_t part = 0; part < size; part++) assert_false(can_read(word, part));
+    memcpy(longer, word, size);
+    memcpy(longer + size, word + less, size - less); /* its last seat once more */
+    longer[3] = COUNCIL_MOST + 1;
+    assert_false(can_read(longer, 2 * size - less));
+    free(longer);
+    free(word);
+}
+
 static void test_damaged_words(void **context)
 {
     (void)context;
@@ -352,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_one_generation_after_the_other),
         cmocka_unit_test(test_another_key_and_another_subject),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_words_with_too_little_and_with_too_many),
         cmocka_unit_test(test_damaged_words),
     };
     return tcp_hello_begin() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

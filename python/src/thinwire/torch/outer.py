@@ -31,6 +31,9 @@ from .gossip import GossipDataParallel
 FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
 
 
+BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
+
+
 class OuterLoop:
     """Each worker takes steps of its own with any optimiser. Once in a while the workers exchange what these steps
     came to, and go on from shared weights: local SGD or AdamW (``"local:every=16"``), DiLoCo (``"diloco:every=50"``),
@@ -99,7 +102,7 @@ class OuterLoop:
             refuse_other_specs(spec)
             if self._changes:
                 refuse_unfit(spec)
-            refuse_other_models(model, group, self._changes)
+            refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._rows = rows_of(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
@@ -511,20 +514,20 @@ def members(group: Any) -> List[int]:
 
 def averages_all(of_gradients: Any, group: Any) -> bool:
     """Whether all ranks of `group` have the mean gradient of all of them in every step."""
-    if isinstance(group, Comm):  # it lies between programs, and a process group inside one
+    if group is BETWEEN_PROGRAMS or isinstance(group, Comm):  # and a process group lies inside one
         return False
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 
-def refuse_other_models(model: Any, group: Any, changes: bool) -> None:
+def refuse_other_models(model: Any, group: Any) -> None:
     if not isinstance(model, nn.Module):
         raise Error(f"OuterLoop takes the module that is trained, and this is a {type(model).__name__}")
     ddp = getattr(model, "_orig_mod", model)
     exchange = _exchanges.get(unwrapped(model))
-    if isinstance(ddp, DistributedDataParallel) and not changes and averages_all(ddp.process_group, group):
+    if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
         raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
                     "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
-    if exchange and not changes and averages_all(exchange.compressor._group, group):
+    if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
     for part in model.modules():
