@@ -719,6 +719,21 @@ def scheduled(rank, size):
     return rounds, rate, bits(model)
 
 
+def steps_another(model, rank, given):
+    """An optimizer of a second part of the training, of which the loop was not told."""
+    backward(model, rank, 1)
+    adamw(model).step()
+
+
+def steps_first_alone(model, rank, given):
+    for _ in range(2):
+        backward(model, rank, 1)
+        given[0].step()
+
+
+STRAYS = {"another": steps_another, "first alone": steps_first_alone}
+
+
 def refused(rank, size):
     import models
     import thinwire.torch
@@ -775,7 +790,34 @@ def refused(rank, size):
         outer = looped(model, good, "local")
         note("twice", outer.step)
         outer.close()
-    outer = looped(model, good, "local")
+    if has_hooks():
+        for name, act in STRAYS.items():
+            model = text_model()
+            one, rest = list(model.parameters())[:1], list(model.parameters())[1:]
+            given = [torch.optim.SGD(rest, lr=0.1), torch.optim.SGD(one, lr=0.1)]
+            outer = looped(model, given, "local:every=2")
+            outer.begin()
+            for _ in range(4):
+                for optimiser in given:
+                    backward(model, rank, 0)
+                    optimiser.step()
+            act(model, rank, given)
+            before = bits(model)
+            for end in (outer.finish, outer.state_dict, lambda: outer.averaged().__enter__()):
+                note(name, end)
+                assert texts[name] and same(before, bits(model))
+            given[0].step()
+            given[1].step()  # what is counted has them all
+            outer.finish()
+            outer.close()
+        outer = looped(model, adamw(model), "local")
+        outer.begin()
+        with torch.no_grad():
+            model.out.bias.add_(1)
+        note("by hand", outer.finish)
+        outer.close()
+    model = text_model()
+    outer = looped(model, adamw(model), "local")
     note("no state", lambda: outer.load_state_dict({"a": 1}))
     outer.close()
     return texts
@@ -835,7 +877,7 @@ def apart(rank, size, port):
             outer.finish()
         ended.append((number, part, seen, bits(model)))
     refused = {}
-    for name, words in {"half": {"join": "127.0.0.1:1"}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
+    for name, words in {"half": {"workers": 2}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
                         "no group": {}, "no key": {"join": "127.0.0.1:1", "workers": 2, "transport": thinwire.Tcp(seal=True)}}.items():
         try:
             looped(model, optimiser, "local:every=2", **words)
@@ -860,7 +902,7 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(same(joined[3], results[0][0][1][3]))
             self.assertEqual((grouped[2], joined[2]), ([1.0, 0.5], [first + 1.0, 0.5]))
             parts += joined[1]
-            for name, text in {"half": "give both or neither", "both": "nor another transport=", "no key": "wants key=",
+            for name, text in {"half": 'give join="HOST:PORT" with it', "both": "nor another transport=", "no key": "wants key=",
                                "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of ("}.items():
                 self.assertIn(text, refused[name])
         self.assertEqual(sorted(parts), list(range(7)))
@@ -991,6 +1033,9 @@ class OuterTest(unittest.TestCase):
             "hook": "give hook=False, and call step()",
             "first": "before the first forward pass",
             "uncounted": "symbols.weight has changed and no step was counted",
+            "another": "AdamW has taken steps that were not counted",
+            "first alone": "SGD has taken steps that were not counted",
+            "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give it the optimizer",
             "late": "load its state before the first forward pass",
             "newly": "extra is trained now and was not",
             "twice": "make the OuterLoop with hook=False to call step()",

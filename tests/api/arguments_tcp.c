@@ -1,10 +1,10 @@
-/* The same of thinwire_tcp.h. */
+/* The same of thinwire_tcp.h and thinwire_members.h. */
 #include "rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <thinwire/thinwire_tcp.h>
+#include <thinwire/thinwire_members.h>
 
 /* What tw_comm_open looks up; thinwire_plugin.h has its type. */
 tw_status tw_transport_open(tw_comm **comm);
@@ -46,6 +46,41 @@ static void test_join(void **state)
     NEEDED(tw_transport_open, comm, NULL);
 }
 
+static void test_members(void **state)
+{
+    (void)state;
+    const char *meeting = "127.0.0.1:1"; /* where a process that is not root listens at no port, nor does anybody */
+    tw_members *members = NULL;
+    tw_comm *comm = NULL, *alone;
+    tw_members_outcome due;
+    tw_generation generation = {.struct_size = sizeof generation};
+    NEEDED(tw_members_join, meeting, NULL, "", NULL, NULL, &members);
+    NEEDED(tw_members_join, subject, meeting, NULL, NULL, NULL, &members);
+    NEEDED(tw_members_join, members, meeting, "", NULL, NULL, NULL);
+    WITHOUT(tw_members_join, options, tw_members_join("no port", "", NULL, NULL, &members) == TW_ERROR_ARGUMENT);
+    WITHOUT(tw_members_join, tcp, tw_members_join("no port", "", NULL, NULL, &members) == TW_ERROR_ARGUMENT);
+    WITHOUT(tw_members_address, members, *tw_members_address(NULL) == 0);
+    WITHOUT(tw_members_opened, members, tw_members_opened(NULL) == 0);
+    NEEDED(tw_members_next, members, NULL, 0, 0, &generation, &comm);
+    tw_members_options options = {.struct_size = sizeof options, .quorum = -1};
+    assert_int_equal(tw_members_join(meeting, "", &options, NULL, &members), TW_ERROR_ARGUMENT);
+    options.quorum = 0;
+    options.grace = -1;
+    assert_int_equal(tw_members_join(meeting, "", &options, NULL, &members), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_members_join("127.0.0.1:49999", "", NULL, NULL, &members), TW_OK);
+    NEEDED(tw_members_next, generation, members, 0, 0, NULL, &comm);
+    NEEDED(tw_members_next, comm, members, 0, 0, &generation, NULL);
+    generation.struct_size = 3;
+    assert_int_equal(tw_members_next(members, 0, 0, &generation, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_comm_create_threads(1, &alone), TW_OK);
+    NEEDED(tw_members_due, members, NULL, alone, TW_MEMBERS_STAY, &due);
+    NEEDED(tw_members_due, due, members, alone, TW_MEMBERS_STAY, NULL);
+    NEEDED(tw_members_due, comm, members, NULL, TW_MEMBERS_STAY, &due);
+    tw_comm_destroy(alone);
+    NOTHING(tw_members_destroy, members, NULL);
+    tw_members_destroy(members);
+}
+
 /* One that demands something of which this library has not heard is not served without it. */
 static void test_options_of_any_size(void **state)
 {
@@ -75,6 +110,7 @@ static void test_options_of_any_size(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_listen), cmocka_unit_test(test_connect),
-                                       cmocka_unit_test(test_join), cmocka_unit_test(test_options_of_any_size)};
+                                       cmocka_unit_test(test_join), cmocka_unit_test(test_members),
+                                       cmocka_unit_test(test_options_of_any_size)};
     return rows_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

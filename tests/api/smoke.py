@@ -21,6 +21,7 @@ HEADERS, PLUGIN = pathlib.Path(sys.argv[1]), sys.argv[2]
 LIBRARIES = {pathlib.Path(path).name.split(".")[0][3:]: path for path in sys.argv[3:]}  # by the name of its header
 LIBRARIES.pop("thinwire_mpi", None)
 ELSEWHERE = {"thinwire_mpi", "thinwire_tcp", "thinwire_sealed"} - set(LIBRARIES)
+ELSEWHERE |= {"thinwire_members"} if "thinwire_tcp" in ELSEWHERE else set()  # one library has both
 FILES = [path for path in sorted(HEADERS.glob("*.h")) if path.stem not in ELSEWHERE]
 COUNT, RANKS = 64, 2
 
@@ -569,6 +570,22 @@ class SmokeTest(unittest.TestCase):
         for end in ends:
             self.assertEqual(call("tw_tcp_refused", end, None), 0)
             call("tw_tcp_destroy", end)
+
+    @unittest.skipUnless("thinwire_tcp" in LIBRARIES, "built without libthinwire_tcp")
+    def test_8_members(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            meeting = f"127.0.0.1:{free.getsockname()[1]}".encode()
+        tcp, options = struct("tw_tcp_options", bind=b"127.0.0.1"), struct("tw_members_options", grace=10.0)
+        members = made("tw_members_join", meeting, b"the spec local", ctypes.byref(options), ctypes.byref(tcp))
+        self.assertEqual((call("tw_members_address", members), call("tw_members_opened", members)), (meeting, 1))
+        generation, due = struct("tw_generation"), ctypes.c_int(7)
+        comm = made("tw_members_next", members, 0, 0, ctypes.byref(generation))
+        self.assertEqual((generation.number, generation.size, generation.donor, generation.behind), (1, 1, 0, 0))
+        ok("tw_members_due", members, comm, 0, ctypes.byref(due))
+        self.assertEqual(due.value, 0)
+        call("tw_comm_destroy", comm)
+        call("tw_members_destroy", members)
 
     def test_9_nothing_was_left_out(self):
         self.assertEqual(sorted(set(functions) - called), [])

@@ -5,7 +5,7 @@ raise; all calls release the interpreter's lock while they run."""
 
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -83,9 +83,19 @@ class TcpOptions(Structure):
                 ("stopped", Stopped), ("context", c_void_p), ("sealed", c_int)]
 
 
+class MembersOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("quorum", c_int), ("grace", c_double), ("patience", c_double)]
+
+
+class Generation(Structure):
+    _fields_ = [("struct_size", c_size_t), ("number", c_uint64), ("rank", c_int), ("size", c_int), ("donor", c_int),
+                ("behind", c_int), ("kept", c_int)]
+
+
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,
               "tw_gossip_counts": GossipCounts, "tw_outer_counts": OuterCounts, "tw_state_entry": StateEntry,
-              "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions, "tw_range": Range}
+              "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions, "tw_range": Range,
+              "tw_members_options": MembersOptions, "tw_generation": Generation}
 
 # Objects, the data of tensors and arrays of addresses of such data are addresses. First comes what is returned.
 FUNCTIONS = {
@@ -175,6 +185,12 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
     "tw_tcp_connect": (Status, c_void_p, c_int, c_int, POINTER(c_char_p), c_double, POINTER(c_void_p)),
     "tw_tcp_destroy": (None, c_void_p),
     "tw_tcp_join": (Status, c_char_p, c_int, c_int, POINTER(TcpOptions), c_double, POINTER(c_void_p)),
+    "tw_members_join": (Status, c_char_p, c_char_p, POINTER(MembersOptions), POINTER(TcpOptions), POINTER(c_void_p)),
+    "tw_members_destroy": (None, c_void_p),
+    "tw_members_address": (c_char_p, c_void_p),
+    "tw_members_opened": (c_int, c_void_p),
+    "tw_members_next": (Status, c_void_p, c_int64, c_int, POINTER(Generation), POINTER(c_void_p)),
+    "tw_members_due": (Status, c_void_p, c_void_p, c_int, POINTER(c_int)),
 }
 
 SEALED_FUNCTIONS = {  # of libthinwire_sealed

@@ -145,22 +145,29 @@ int tcp_interface_address(const char *interface, char host[TCP_HOST])
     return find_interface(interface, host);
 }
 
-/* A datagram socket that is connected has the address of the way there; nothing is sent. 192.0.2.1 is nobody's. */
-static int find_way_out(char host[TCP_HOST])
+/* A datagram socket that is connected has the address of the way there; nothing is sent. */
+int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST])
 {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(9)}, here = {0};
+    struct sockaddr_storage here = {0};
     socklen_t size = sizeof here;
     char name[TCP_NAME];
-    inet_pton(AF_INET, "192.0.2.1", &there.sin_addr);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(there->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return 0;
-    int found = connect(fd, (const struct sockaddr *)(const void *)&there, sizeof there) == 0 &&
-                getsockname(fd, (struct sockaddr *)(void *)&here, &size) == 0 && here.sin_addr.s_addr != 0;
+    int found =
+        connect(fd, there, address_length_of(there)) == 0 && getsockname(fd, (struct sockaddr *)&here, &size) == 0;
     close(fd);
     if (!found) return 0;
-    tcp_host_name((const struct sockaddr *)(const void *)&here, name);
+    tcp_host_name((const struct sockaddr *)&here, name);
     snprintf(host, TCP_HOST, "%s", name);
-    return 1;
+    return strcmp(name, "0.0.0.0") != 0;
+}
+
+/* 192.0.2.1 is nobody's. */
+static int find_way_out(char host[TCP_HOST])
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(9)};
+    inet_pton(AF_INET, "192.0.2.1", &there.sin_addr);
+    return tcp_way_to((const struct sockaddr *)(const void *)&there, host);
 }
 
 void tcp_own_address(char host[TCP_HOST])

@@ -35,4 +35,7 @@ int tcp_interface_address(const char *interface, char host[TCP_HOST]);
  * is up, else the loopback's. */
 void tcp_own_address(char host[TCP_HOST]);
 
+/* The address that this machine has on its way to another; 0: there is no way. */
+int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST]);
+
 #endif

@@ -50,6 +50,7 @@ int tcp_dial_begin(tcp_dial *dial, double now)
     dial->when = now + TRIAL;
     dial->state = TCP_CONNECTING;
     if (connect(dial->fd, dial->next->ai_addr, dial->next->ai_addrlen) == 0 || errno == EINPROGRESS) return 1;
+    dial->refused = errno == ECONNREFUSED;
     try_later(dial, now, strerror(errno));
     return 0;
 }
@@ -74,6 +75,7 @@ static void see_connected(tcp_dial *dial, double now)
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    dial->refused = error == ECONNREFUSED;
     if (error || is_own_end(dial->fd))
         try_later(dial, now, error ? strerror(error) : "Connection refused");
     else

@@ -31,25 +31,27 @@ static tw_status check_options(const tw_tcp_options *options)
 }
 
 /* As base/sized.h does it: a program that is newer may have options that are not known here, but not use them. */
-static tw_status read_known(const tw_tcp_options *given, tw_tcp_options *options)
+tw_status tcp_read_known(void *options, size_t known, const void *given, const char *type)
 {
-    size_t size = given->struct_size;
+    size_t size;
+    memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > LARGEST_OPTIONS || size % sizeof size)
-        return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(tw_tcp_options) before the call", size);
-    for (size_t i = sizeof *options; i < size; i++)
+        return tw_fail(TW_ERROR_ARGUMENT, "struct_size is %zu; set it to sizeof(%s) before the call", size, type);
+    for (size_t i = known; i < size; i++)
         if (((const char *)given)[i])
-            return tw_fail(TW_ERROR_UNSUPPORTED,
-                           "a tw_tcp_options of %zu bytes uses what this thinwire (%s) does not know; it was compiled "
-                           "against a newer one",
-                           size, tw_version());
-    memcpy(options, given, size < sizeof *options ? size : sizeof *options);
+            return tw_fail(
+                TW_ERROR_UNSUPPORTED,
+                "a %s of %zu bytes uses what this thinwire (%s) does not know; it was compiled against a newer "
+                "one",
+                type, size, tw_version());
+    memcpy(options, given, size < known ? size : known);
     return TW_OK;
 }
 
 tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options)
 {
     *options = (tw_tcp_options){.struct_size = sizeof *options};
-    if (given) TRY(read_known(given, options));
+    if (given) TRY(tcp_read_known(options, sizeof *options, given, "tw_tcp_options"));
     return check_options(options);
 }
 

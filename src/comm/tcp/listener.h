@@ -20,6 +20,9 @@ struct tw_tcp {
 /* What the caller gave, however old its struct is, and checked. */
 tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options);
 
+/* A struct of a caller's that begins with its size, into one of `known` bytes, which is zeros. */
+tw_status tcp_read_known(void *options, size_t known, const void *given, const char *type);
+
 /* 1: the caller wants no more. */
 int tcp_is_stopped(const tw_tcp_options *options);
 

@@ -107,9 +107,7 @@ static tw_status open_acceptor(const tcp_rendezvous *rendezvous, tcp_acceptor *a
     return status;
 }
 
-/* *open: NULL, where somebody else is the server: *is_taken, on this machine. Who wants another rank than 0 leaves it
- * to others: rank 0 would come too late. */
-static tw_status try_to_listen(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken)
+tw_status tcp_rendezvous_try_to_listen(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken)
 {
     int why = 0;
     *open = NULL;
@@ -132,7 +130,7 @@ static tw_status rendezvous_meet(tcp_rendezvous *rendezvous, tw_comm **comm)
     for (double pause = FIRST_PAUSE;; pause = fmin(pause * 1.5, LONGEST_PAUSE)) {
         tcp_acceptor *acceptor;
         int is_taken, is_free;
-        TRY(try_to_listen(rendezvous, &acceptor, &is_taken));
+        TRY(tcp_rendezvous_try_to_listen(rendezvous, &acceptor, &is_taken));
         if (acceptor) return tcp_rendezvous_serve(rendezvous, acceptor, comm);
         TRY(tcp_rendezvous_ask(rendezvous, is_taken, &is_free, comm));
         if (!is_free) return TW_OK;

@@ -5,7 +5,9 @@ from typing import Any, Dict, List
 import torch
 from torch import nn
 
-from . import _transport
+from ..errors import Error
+from ..table import Entry
+from . import _state, _transport
 from ._transport import device_of
 
 
@@ -47,6 +49,18 @@ def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
         total = total + row
     parts = (total / len(rows)).split([buffer.numel() for buffer in buffers])
     return [part.reshape(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, buffers)]
+
+
+def entries(module: nn.Module) -> Dict[str, Entry]:
+    return {name: _state.from_tensor(one, str(one.dtype).split(".")[1]) for name, one in floating(module).items()}
+
+
+def take(module: nn.Module, given: Dict[str, Entry]) -> None:
+    """What entries() has made of another's."""
+    for name, buffer in floating(module).items():
+        if name not in given or given[name].shape != tuple(buffer.shape):
+            raise Error(f"the buffer {name} of {tuple(buffer.shape)} is not among those that a newcomer is given", 8, "TW_ERROR_PACKET")
+        put(buffer, _state.to_tensor(given[name]))
 
 
 def put(buffer: torch.Tensor, values: torch.Tensor) -> None:

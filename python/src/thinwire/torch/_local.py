@@ -18,6 +18,9 @@ class Local:
     worker's own weights are, too."""
 
     def __init__(self, model: Any, optimizer: Any, spec: str, saved: Optional[Dict[str, Any]], **more: Any):
+        if more.get("join") is not None and more.get("workers") is None:
+            raise Error("in a framework join= wants workers=N beside it: members that come and go are OuterLoop's alone, since a "
+                        "framework's checkpoints are of a number of workers that stays")
         if saved is not None and "join" in more:
             more = {"rank": int(saved[_state.ABOUT + "rank"]), **more}
         self.loop = OuterLoop(model, optimizer, spec, **more)

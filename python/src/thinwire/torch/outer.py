@@ -4,7 +4,7 @@ import contextlib
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -13,8 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import outer as core
 from .._library import library
+from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm
 from ..errors import Error, SpecError
+from ..members import Members
 from ..seal import sealed
 from ..spec import name_of, settings_of
 from ..table import Entry, listed
@@ -27,6 +29,9 @@ from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
+
+
+BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
 class OuterLoop:
@@ -51,10 +56,17 @@ class OuterLoop:
 
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000", workers=2)
 
-    join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, with `rank`; instead of
-                  `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
-    workers       how many processes meet there
-    rank          the number that this one takes among them; None: any
+    Without `workers` they may come and go: the first one opens a group, and others join it while it trains, at the address
+    of any that is in it. Who is lost, the first one included, ends nobody's training but its own. See docs/pytorch.md:
+
+        outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000")
+
+    join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, with `workers` and `rank`;
+                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
+    workers       how many processes meet there; None: any number, which come and go
+    rank          the number that this one takes among `workers`; None: any
+    quorum        how many of those that come and go have to be there for the others to go on when some are lost; 0: more
+                  than half
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
@@ -63,29 +75,34 @@ class OuterLoop:
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
 
     def __init__(self, model: nn.Module, optimizer: Any, spec: str, *, group: Any = None, join: Optional[str] = None,
-                 workers: Optional[int] = None, rank: Optional[int] = None,
+                 workers: Optional[int] = None, rank: Optional[int] = None, quorum: int = 0,
                  transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0,
                  hook: Optional[bool] = None, banner: bool = True):
         limits = _transport.Limits(timeout, patience)
-        refuse_half_joined(group, join, workers, transport)
+        refuse_half_joined(group, join, workers, rank, quorum, transport)
+        self._changes = join is not None and workers is None
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
-            self._make(model, optimizer, spec, group, transport, limits, hook)
+            self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
-        if banner and self._comm.rank == 0:
+        if self._changes:
+            self._come_in()
+        if banner and (self._comm.rank == 0 or self._changes):
             print(self.banner(), file=sys.stderr, flush=True)
 
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
-              limits: _transport.Limits, hook: Optional[bool]) -> None:
+              limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
         self._group, self._module = group, unwrapped(model)
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
         def check() -> None:
             refuse_other_specs(spec)
-            refuse_other_models(model, group)
+            if self._changes:
+                refuse_unfit(spec)
+            refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._rows = rows_of(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
@@ -93,22 +110,39 @@ class OuterLoop:
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
 
-        _transport.gathered_by_all(group, check)
-        refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
+        if self._changes:
+            check()
+        else:
+            _transport.gathered_by_all(group, check)
+            refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
+
+        tensors = [(row.name, row.shape) for row in self._rows]
+
+        self._comm: Union[Comm, ChangingLoop]
+        self._loop: Union[core.OuterLoop, ChangingLoop]
 
         def made(comm: Comm) -> core.OuterLoop:
             self._comm = comm
-            return core.OuterLoop(comm, spec, [(row.name, row.shape) for row in self._rows])
+            return core.OuterLoop(comm, spec, tensors)
 
-        self._loop = _transport.with_comm(transport, group, limits, made)
-        self._loop.show_moments(*self._moments.addresses())
+        if self._changes:
+            subject = [f"the spec {spec}", *map(described, self._rows), *_buffers.described(self._module)]
+            members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
+            self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
+                                                   lambda given: _buffers.take(self._module, given))
+        else:
+            fixed = self._loop = _transport.with_comm(transport, group, limits, made)
+            fixed.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = False
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
+        self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
+        self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
+        self._ends.append(_optimiser.before_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
@@ -127,6 +161,14 @@ class OuterLoop:
         """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has."""
         return torch.utils.data.Subset(dataset, range(self.rank, len(dataset), self.size))
 
+    def _come_in(self) -> None:
+        """To a group that changes, which makes no difference between its first generation and any other."""
+        try:
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
+
     # ---- the loop ----
 
     def begin(self) -> None:
@@ -138,6 +180,9 @@ class OuterLoop:
         self._loop.begin(self._working.addresses())
         self._begun = True
         self._ends[0]()
+        if self._changes:
+            self._working.give()
+            return
         if self._saved is not None:
             self._resume(self._saved)
         elif self._regrouped:
@@ -153,7 +198,17 @@ class OuterLoop:
             raise Error("the optimizer's own hook counts its steps; make the OuterLoop with hook=False to call step()")
         return self._count()
 
+    def _notice(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step. One that was given takes a step for each that is counted."""
+        if not self._begun or not _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            return
+        may = self._optimisers if self._hooks else self._optimisers[:-1]
+        if id(optimiser) in self._stepped or not any(_optimiser.innermost(one) is optimiser for one in may):
+            self._stray = type(optimiser).__name__
+        self._stepped.add(id(optimiser))
+
     def _count(self) -> bool:
+        self._stepped, self._stray = set(), ""
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
@@ -194,10 +249,30 @@ class OuterLoop:
         self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
-        for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
-            _buffers.put(buffer, mean)
+        if not self._changes:
+            for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
+                _buffers.put(buffer, mean)
         self._last_stats, self._finished = self.stats(), True
         self.close()
+
+    def leave(self) -> None:
+        """Of a group that members may leave: the last steps are given to its next round, the others go on, and the model
+        has the shared weights. It takes until the others have come to their round after that."""
+        if not isinstance(self._loop, ChangingLoop):
+            raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
+                        "waits for the others")
+        self._refuse_inside("leave()")
+        self._refuse_uncounted()
+        self._working.take()
+        self._loop.leave(self._working.addresses())
+        self._working.give()
+        self._last_stats, self._finished = self.stats(), True
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """Where newcomers may join this worker's group, if members come and go."""
+        return self._loop.address if isinstance(self._loop, ChangingLoop) else ""
 
     @contextlib.contextmanager
     def averaged(self, buffers: bool = True) -> Iterator[nn.Module]:
@@ -211,6 +286,7 @@ class OuterLoop:
         self._refuse_inside("averaged()")
         self.begin()
         self._refuse_uncounted()
+        buffers = buffers and not self._changes
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
         shared = self._shared()
@@ -242,13 +318,15 @@ class OuterLoop:
             raise Error(f"{what} inside averaged(), where the model has the shared weights; call it outside")
 
     def _refuse_uncounted(self) -> None:
-        """Without a hook, steps that nobody told of would be lost without a word."""
-        if self._hooks or self._counted or self._saved is not None:
-            return
-        for row, shared in zip(self._rows, self._shared()):
+        """Steps that nobody told of would be lost without a word."""
+        refuse_newly_trained(self._module, self._rows)
+        right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
+                 else "call its step() after each optimizer.step()")
+        for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
-                raise Error(f"{row.name} has changed and no step was counted; call step() of the OuterLoop after each "
-                            "optimizer.step()")
+                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {right}")
+        if self._stray:
+            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {right}")
 
     # ---- saving ----
 
@@ -258,12 +336,17 @@ class OuterLoop:
         waited for."""
         self._refuse_inside("state_dict()")
         self.begin()
+        self._refuse_uncounted()
+        if isinstance(self._loop, ChangingLoop):
+            raise Error("a group whose members come and go keeps what it shares as long as one is there, and state_dict() is "
+                        "for workers=N; save the model inside averaged()")
         return _state.to_dict(self._loop.state(), {**self._about(), **self._working.state()})
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes that, on all ranks, before the first forward pass. The model and the optimizer are loaded before or
         after."""
         self._refuse_begun()
+        assert isinstance(self._loop, core.OuterLoop)  # a ChangingLoop has begun
         _state.check(state, self._about())
         self._loop.load_state(_state.from_dict(state))
         self._saved = {key: state[_state.ABOUT + key] for key in ("working", "seen", "weights")}
@@ -281,6 +364,7 @@ class OuterLoop:
             _state.check(state, {**about, "rank": rank, "size": len(states)})
             return _state.from_dict(state)
 
+        assert isinstance(self._loop, core.OuterLoop)
         self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), about["rank"],
                                              about["size"]))
         self._regrouped = True
@@ -330,6 +414,8 @@ class OuterLoop:
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
+        if isinstance(self._loop, ChangingLoop):
+            counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
                 f"round every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, "
                 f"which is what the gradients of one step would take{counted}")
@@ -353,9 +439,14 @@ class OuterLoop:
 # ---- a group of programs that know nothing of each other ----
 
 
-def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], transport: Any) -> None:
-    if (join is None) != (workers is None):
-        raise Error("join= is where the processes meet, and workers= how many they are: give both or neither")
+def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], rank: Optional[int], quorum: int,
+                       transport: Any) -> None:
+    if join is None and workers is not None:
+        raise Error("workers= is how many processes meet, and join= where: give join=\"HOST:PORT\" with it")
+    if workers is None and rank is not None:
+        raise Error("rank= is a number among workers=N; where members come and go, each has the next that is free")
+    if quorum and (join is None or workers is not None):
+        raise Error("quorum= is for a group whose members come and go, which join= without workers= makes")
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
             raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "
@@ -363,6 +454,12 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
         return
     if group is not None or not (transport == "tcp" or isinstance(transport, Tcp)):
         raise Error("join= makes a group of its own, over TCP: give neither group= nor another transport= with it")
+
+
+def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], quorum: int, limits: _transport.Limits) -> Members:
+    limits.refuse_wrong()
+    tcp = transport if isinstance(transport, Tcp) else Tcp()
+    return Members(join, subject, tcp, quorum, limits.timeout, limits.patience)
 
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
@@ -417,7 +514,7 @@ def members(group: Any) -> List[int]:
 
 def averages_all(of_gradients: Any, group: Any) -> bool:
     """Whether all ranks of `group` have the mean gradient of all of them in every step."""
-    if isinstance(group, Comm):  # it lies between programs, and a process group inside one
+    if group is BETWEEN_PROGRAMS or isinstance(group, Comm):  # and a process group lies inside one
         return False
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
@@ -487,7 +584,7 @@ def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.numel() and id(parameter) not in known:
             raise Error(f"{name} is trained now and was not when the OuterLoop was made, so the ranks would have it "
-                        "differently; finish() and make another")
+                        "differently; make another OuterLoop for the model as it is")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:

@@ -1,0 +1,96 @@
+/* thinwire_members.h - groups whose members come and go. Link with -lthinwire_tcp -lthinwire.
+ *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
+ *
+ * Such a group is a sequence of generations. Each is a tw_comm like any other, whose ranks never change; when somebody
+ * wants to come in or to leave, or is lost, its members decide who is in the next one, and connect again. A process can
+ * do that between two rounds of local updates (thinwire_outer.h), since nothing else ties the ranks together:
+ *
+ *     tw_members_join("10.0.0.5:7000", subject, NULL, NULL, &members);
+ *     for (int64_t rounds = tw_members_opened(members) ? 0 : -1;;) {
+ *         tw_members_next(members, rounds, 0, &generation, &comm);
+ *         ... who is behind takes theta and its momentum from generation.donor; a tw_outer is made on comm
+ *         ... before each round: tw_members_due(members, comm, TW_MEMBERS_STAY, &due); next, if it is TW_MEMBERS_CHANGE
+ *         ... TW_ERROR_PEER from anything on comm: this round did not come about here; destroy comm, and next
+ *     }
+ *
+ * A generation is decided once, by those of the one before that answer (single-decree Paxos): more than half of them,
+ * or half with the first of them. Others stop. So a group that was cut in two goes on as one, and no loss ends it that
+ * leaves a majority, the one that opened it included. A thread of its own answers for each process, whatever its
+ * program does: one that computes for minutes stays a member, and the others wait for it. */
+#ifndef THINWIRE_MEMBERS_H
+#define THINWIRE_MEMBERS_H
+
+#include <thinwire/thinwire_tcp.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TW_MEMBERS_MOST 64 /* of a group */
+
+/* One process's part in a group. One thread at a time. */
+typedef struct tw_members tw_members;
+
+/* Zero it, set struct_size, and set what you want to differ. */
+typedef struct tw_members_options {
+    size_t struct_size; /* sizeof(tw_members_options) */
+    int quorum;      /* members of a generation that have to agree on the next; 0: more than half. With one below that
+                      * a group that is cut in two goes on as two. The same on all, or a newcomer is refused */
+    double grace;    /* seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds
+                      * take less: as long as the last one, and at least 5 */
+    double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800 */
+} tw_members_options;
+
+/* Comes to a group, of which `meeting` ("10.0.0.5:7000") is any member's address. Where it is an address of this machine
+ * and its port is free, this process opens the group, as its first member. Returns at once: tw_members_next is what
+ * waits. `subject` is what all members have to train alike, such as the spec and a line for each tensor, up to 1 MiB:
+ * newcomers with another are refused, and told of the first line that differs. `options` may be NULL. `tcp` is as for
+ * tw_tcp_join, or NULL; its `refused` is called by the group's own thread. With a key nobody learns anything who does
+ * not prove that he knows it, and without one anybody who reaches a member's port can take part. TW_ERROR_ARGUMENT,
+ * TW_ERROR_SYSTEM as for tw_tcp_join. */
+TW_API tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
+                                 const tw_tcp_options *tcp, tw_members **members);
+/* Leaves without a word, as a crash does, if it has not left before. */
+TW_API void tw_members_destroy(tw_members *members);
+
+/* Where newcomers may come, "HOST:PORT". NULL: "". */
+TW_API const char *tw_members_address(const tw_members *members);
+/* Whether this process has opened the group. */
+TW_API int tw_members_opened(const tw_members *members);
+
+/* What a generation is. Set struct_size before the call. */
+typedef struct tw_generation {
+    size_t struct_size;
+    uint64_t number; /* from 1 */
+    int rank, size;
+    int donor;  /* the rank that has applied most rounds; -1: nobody has a theta any more */
+    int behind; /* 1: this rank has applied fewer, or is new, and takes everything from the donor. Where `kept` is 1,
+                 * what it gave to the round that it lacks is in there */
+    int kept;   /* 1: this rank was in the generation before, and not left behind by the group since */
+} tw_generation;
+
+/* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how many
+ * this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this process,
+ * TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last generation answer,
+ * the group trains something else, or nobody lets this process in. */
+TW_API tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation,
+                                 tw_comm **comm);
+
+typedef enum tw_members_wish {
+    TW_MEMBERS_STAY = 0,
+    TW_MEMBERS_LEAVE = 1, /* to be in no generation after this */
+    TW_MEMBERS_FINISH = 2 /* no steps of its own are to come; it takes part in the others' rounds until all finish */
+} tw_members_wish;
+typedef enum tw_members_outcome {
+    TW_MEMBERS_SAME = 0,
+    TW_MEMBERS_CHANGE = 1,  /* somebody waits to come in, or leaves: on to tw_members_next, before the round */
+    TW_MEMBERS_FINISHED = 2 /* all finish */
+} tw_members_outcome;
+/* A collective of the generation's comm, before each round: 8 bytes from each rank. All get the same. */
+TW_API tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

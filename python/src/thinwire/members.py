@@ -1,0 +1,84 @@
+"""A group whose members come and go: a sequence of generations, each a Comm of its own."""
+
+import ctypes
+import enum
+from typing import NamedTuple, Optional
+
+from ._library import Generation, MembersOptions
+from ._owned import Owned
+from .comm import Comm
+from .errors import Error
+from .seal import sealed
+from .tcp import Interrupt, Tcp, options_of, tcp_library
+
+
+class Wish(enum.IntEnum):
+    """What a member says before a round: tw_members_wish."""
+
+    STAY = 0
+    LEAVE = 1
+    FINISH = 2
+
+
+class Due(enum.IntEnum):
+    """What all are told: tw_members_outcome."""
+
+    SAME = 0
+    CHANGE = 1
+    FINISHED = 2
+
+
+class Place(NamedTuple):
+    """A process's in a generation: tw_generation, and its comm."""
+
+    comm: Comm
+    number: int
+    donor: int
+    behind: bool
+    kept: bool
+
+
+class Members(Owned):
+    """One process's part in a group that it opens, or joins at any member's HOST:PORT. `subject` is what all have to
+    train alike, line by line; `grace` and `patience` are seconds, as thinwire_members.h tells."""
+
+    def __init__(self, meeting: str, subject: str, tcp: Tcp, quorum: int = 0, grace: float = 60.0, patience: float = 1800.0):
+        if tcp.seal and not tcp.key:
+            raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
+        self._tcp, self._interrupt = tcp, Interrupt()
+        handle = ctypes.c_void_p()
+        limits = MembersOptions(struct_size=ctypes.sizeof(MembersOptions), quorum=quorum, grace=grace, patience=patience)
+        options = options_of(tcp, self._interrupt, sealed=int(tcp.seal))
+        tcp_library().tw_members_join(meeting.encode(), subject.encode(), ctypes.byref(limits), ctypes.byref(options),
+                                      ctypes.byref(handle))
+        self._own(handle, tcp_library().tw_members_destroy)
+
+    @property
+    def address(self) -> str:
+        """Where newcomers may come."""
+        return tcp_library().tw_members_address(self._handle).decode()
+
+    @property
+    def opened(self) -> bool:
+        """Whether this process has opened the group."""
+        return bool(tcp_library().tw_members_opened(self._handle))
+
+    def next(self, rounds: int, leaves: bool = False) -> Optional[Place]:
+        """The next generation, once it is decided and connected; None, where this process leaves. `rounds` that it has
+        applied; -1: it has no shared weights."""
+        handle, generation = ctypes.c_void_p(), Generation(struct_size=ctypes.sizeof(Generation))
+        self._interrupt.heed(lambda: tcp_library().tw_members_next(self._handle, rounds, int(leaves), ctypes.byref(generation),
+                                                                   ctypes.byref(handle)))
+        if not handle.value:
+            return None
+        return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept))
+
+    def sealed(self, comm: Comm) -> Comm:
+        """What goes over a generation's comm is sealed, if the Tcp says so. A collective, before anything else."""
+        return sealed(comm, self._tcp.key) if self._tcp.seal else comm
+
+    def due(self, comm: Comm, wish: Wish) -> Due:
+        """A collective of the generation, before each round."""
+        due = ctypes.c_int()
+        comm.waited(lambda: tcp_library().tw_members_due(self._handle, comm._handle, int(wish), ctypes.byref(due)))
+        return Due(due.value)

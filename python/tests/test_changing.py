@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Local updates in a group whose members come and go, without torch: threads are members, and what they do is known to the
+last digit. theta is where the rounds' means have taken it, whoever gave to them, and the same on all."""
+
+import ctypes
+import socket
+import threading
+import unittest
+
+import thinwire
+from thinwire.changing import ChangingLoop
+from thinwire.members import Members
+
+WEIGHTS, SECONDS = 64, 120
+KEY = b"what all members know, 32 letters"
+
+
+def meeting():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+class Member(threading.Thread):
+    """Adds its number to each weight in each step, and notes what it gave to which round."""
+
+    def __init__(self, at, spec, number, tcp):
+        super().__init__(daemon=True)
+        self.members = Members(at, f"the spec {spec}", tcp, grace=20.0, patience=60.0)
+        self.address, self.spec, self.number = self.members.address, spec, number
+        self.weights = (ctypes.c_float * WEIGHTS)(*range(WEIGHTS))
+        self.order, self.told = "", threading.Condition()
+        self.size, self.gave, self.error = 0, {}, None
+        self.start()
+
+    def run(self):
+        try:
+            with_it = [ctypes.addressof(self.weights)]
+            self.loop = ChangingLoop(self.members, self.spec, [("w", (WEIGHTS,))])
+            self.loop.begin(with_it)
+            self.given = 0
+            while not self.order:
+                self.step(with_it)
+            if self.order == "leave":
+                self.leave(with_it)
+            elif self.order == "finish":
+                while self.given:
+                    self.step(with_it)
+                self.loop.finish(with_it)
+            self.theta = bytes(self.weights)
+            self.rounds = self.loop.stats()["rounds"]
+        except BaseException as error:
+            self.error = error
+        self.loop.close()
+        with self.told:
+            self.told.notify_all()
+
+    def step(self, with_it):
+        for i in range(WEIGHTS):
+            self.weights[i] += self.number
+        self.given += self.number
+        if self.loop.step(with_it):
+            self.gave[self.loop.stats()["rounds"]] = self.given
+            self.given = 0
+            with self.told:
+                self.size = self.loop.size
+                self.told.notify_all()
+
+    def leave(self, with_it):
+        """In the middle of a round."""
+        while not self.given:
+            self.step(with_it)
+        self.loop.leave(with_it)
+        self.gave[self.loop.stats()["rounds"]] = self.given
+
+    def wait(self, size):
+        with self.told:
+            if not self.told.wait_for(lambda: self.size == size or self.error, SECONDS) or self.error:
+                raise AssertionError(f"{self.number}: no generation of {size}, but of {self.size}") from self.error
+
+
+class ChangingTest(unittest.TestCase):
+    def begin(self, spec, count, tcp=thinwire.Tcp(bind="127.0.0.1", key=KEY)):
+        members = [Member(meeting(), spec, 1, tcp)]
+        members[0].wait(1)
+        for number in range(1, count):
+            members.append(Member(members[-1].address, spec, 2 ** number, tcp))
+            for member in members:
+                member.wait(len(members))
+        return members
+
+    def end(self, members, order="finish"):
+        for member in members:
+            member.order = order
+        for member in members:
+            member.join(SECONDS)
+            if member.error:
+                raise member.error
+            self.assertFalse(member.is_alive())
+
+    def go_and_come(self, spec, tcp):
+        """Three, of whom one crashes and one leaves; the last one takes another in."""
+        members = self.begin(spec, 3, tcp)
+        self.end(members[:1], "crash")
+        for member in members[1:]:
+            member.wait(2)
+        self.end(members[1:2], "leave")
+        members[2].wait(1)
+        members.append(Member(members[2].address, spec, 8, tcp))
+        for member in members[2:]:
+            member.wait(2)
+        self.end(members[2:])
+        self.assertEqual(len({member.theta for member in members[2:]}), 1)
+        self.assertEqual(len({member.rounds for member in members[2:]}), 1)
+        return members
+
+    def test_theta_is_where_the_means_have_taken_it(self):
+        members = self.go_and_come("local:every=2", thinwire.Tcp(bind="127.0.0.1", key=KEY, seal=True))
+        moved = 0.0
+        for round_ in range(members[2].rounds + 1):
+            given = [member.gave[round_] for member in members if round_ in member.gave]
+            moved += sum(given) / len(given) if given else 0
+        theta = ctypes.cast(members[2].weights, ctypes.POINTER(ctypes.c_float))
+        for i in range(WEIGHTS):
+            self.assertAlmostEqual(theta[i], i + moved, delta=1e-5 * (1 + moved))
+
+    def test_every_method_and_what_may_carry_it(self):
+        for spec in ("diloco:every=4", "sparseloco:every=2", "pulseloco:every=2", "streaming:every=6,delay=0",
+                     "local:every=2,merge=rda", "diloco:every=2,exchange=topk,density=0.5",
+                     "diloco:every=2,exchange=qsgd", "local:every=2,exchange=randomk"):
+            with self.subTest(spec):
+                self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
+
+    def test_two_of_which_the_first_is_lost(self):
+        """The second stops with a sentence."""
+        members = self.begin("local:every=2", 2)
+        self.end(members[:1], "crash")
+        members[1].join(SECONDS)
+        with self.assertRaisesRegex(thinwire.PeerError, "too few of the 2 members of generation 2 answer"):
+            raise members[1].error
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Four programs that train together over TCP while one is killed, the one that opened the group is killed, two come, one is
+stopped for longer than its grace and goes on, and one leaves. Each step of the story is told by the programs themselves."""
+
+import hashlib
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import ranks
+
+SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
+
+
+def problem(seed):
+    """A network, its optimiser and batches of a worker's own."""
+    import torch
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    generator = torch.Generator().manual_seed(seed)
+
+    def batch():
+        x = torch.randn(BATCH, 8, generator=generator)
+        return x, x.sin().sum(1, keepdim=True)
+
+    return model, torch.optim.AdamW(model.parameters(), RATE), batch
+
+
+def take_step(model, optimiser, batch):
+    x, y = batch()
+    optimiser.zero_grad()
+    ((model(x) - y) ** 2).mean().backward()
+    optimiser.step()
+
+
+def loss_of(model):
+    x, y = problem(0)[2]()
+    return ((model(x) - y) ** 2).mean().item()
+
+
+def undisturbed(workers, rounds):
+    """The loss of so many that nothing happens to, by hand."""
+    import torch
+    all_ = [problem(seed) for seed in range(1, workers + 1)]
+    for _ in range(rounds):
+        for one in all_:
+            for _ in range(EVERY):
+                take_step(*one)
+        mean = sum(torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model, *_ in all_) / workers
+        for model, *_ in all_:
+            torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
+    return loss_of(all_[0][0])
+
+
+# ---- a program: tells each generation that it is in, trains until it is told what to do, and tells what it has ------------
+
+
+def work(seed, meeting):
+    import warnings
+    import thinwire.torch
+    model, optimiser, batch = problem(seed)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join=meeting, timeout=10.0, patience=120.0)
+        generation, order = 0, ""
+        while not order:
+            take_step(model, optimiser, batch)
+            if not hasattr(optimiser, "register_step_post_hook"):  # torch 1.13
+                loop.step()
+            if loop._loop.generation != generation:
+                generation = loop._loop.generation
+                say(seed=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address)
+            time.sleep(0.005)  # there are two cores
+            if select.select([sys.stdin], [], [], 0)[0]:
+                order = sys.stdin.readline().strip()
+        loop.leave() if order == "leave" else loop.finish()
+    theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    say(seed=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_of(model), rounds=loop.stats()["rounds"],
+        warnings=[str(one.message) for one in told])
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+# ---- the story ------------------------------------------------------------------------------------------------------------
+
+
+class Story:
+    def __init__(self):
+        self.news, self.programs = queue.Queue(), {}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.meeting = f"127.0.0.1:{free.getsockname()[1]}"
+        self.latest, self.ends, self.errors = {}, {}, {}
+
+    def begin(self, seed, meeting=None):
+        program = subprocess.Popen([sys.executable, "-B", __file__, str(seed), meeting or self.meeting], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.programs[seed] = program
+        for target in (self._listen, self._note_errors):
+            threading.Thread(target=target, args=(seed, program), daemon=True).start()
+
+    def _note_errors(self, seed, program):
+        self.errors[seed] = program.stderr.read()
+
+    def _listen(self, seed, program):
+        for line in program.stdout:
+            self.news.put(json.loads(line))
+
+    def wait(self, is_so, what):
+        end = time.monotonic() + SECONDS
+        while not is_so():
+            try:
+                one = self.news.get(timeout=max(0.1, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"{what} did not come: {self.latest} {self.errors}") from None
+            (self.ends if "theta" in one else self.latest)[one["seed"]] = one
+
+    def wait_for_all(self, seeds):
+        """All of them are in one generation, of nobody else."""
+        def are_there():
+            there = [self.latest.get(seed, {}) for seed in seeds]
+            return all(one.get("size") == len(seeds) for one in there) and len({one["generation"] for one in there}) == 1
+        self.wait(are_there, f"a generation of {seeds}")
+
+    def kill(self, seed):
+        self.programs[seed].kill()
+        self.programs[seed].wait()
+
+    def tell(self, seeds, order):
+        for seed in seeds:
+            self.programs[seed].stdin.write(order + "\n")
+            self.programs[seed].stdin.flush()
+        self.wait(lambda: set(seeds) <= set(self.ends), f"the end of {seeds}")
+
+    def close(self):
+        for program in self.programs.values():
+            program.kill()
+            program.wait()
+            for pipe in (program.stdin, program.stdout, program.stderr):
+                pipe.close()
+
+
+class Members(unittest.TestCase):
+    def setUp(self):
+        self.story = Story()
+        self.addCleanup(self.story.close)
+
+    def test_members_come_and_go(self):
+        story = self.story
+        story.begin(1)
+        story.wait_for_all([1])
+        for seed in (2, 3, 4):
+            story.begin(seed)
+        story.wait_for_all([1, 2, 3, 4])
+        story.kill(3)
+        story.wait_for_all([1, 2, 4])
+        story.begin(5, story.latest[2]["address"])
+        story.wait_for_all([1, 2, 4, 5])
+        story.kill(1)  # who opened the group
+        story.wait_for_all([2, 4, 5])
+        story.begin(6, story.latest[4]["address"])
+        story.wait_for_all([2, 4, 5, 6])
+        story.programs[5].send_signal(signal.SIGSTOP)
+        story.wait_for_all([2, 4, 6])
+        story.programs[5].send_signal(signal.SIGCONT)
+        story.wait_for_all([2, 4, 5, 6])
+        story.tell([4], "leave")
+        story.wait_for_all([2, 5, 6])
+        story.tell([2, 5, 6], "finish")
+        ends = [story.ends[seed] for seed in (2, 5, 6)]
+        self.assertEqual(len({one["theta"] for one in ends}), 1)
+        self.assertEqual(len({one["rounds"] for one in ends}), 1)
+        self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
+        beside = undisturbed(4, ends[0]["rounds"])
+        print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
+        self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)
+
+    def test_another_model_is_refused_by_the_first_line_that_differs(self):
+        import thinwire.torch
+        import torch
+        self.story.begin(1)
+        self.story.wait_for_all([1])
+        other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
+        with self.assertRaisesRegex(thinwire.PeerError, r"this process has the parameter 0.weight of \(20, 8\) where the "
+                                    r"group at .* has the parameter 0.weight of \(16, 8\)"):
+            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60)
+        self.story.tell([1], "finish")
+
+    def test_what_does_not_go_with_it(self):
+        import thinwire.torch
+        model, optimiser, _ = problem(1)
+        for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),
+                                  (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
+                                  ("streaming:every=8", {}, "delay=1 where members come and go"),
+                                  ("local:eager=on", {}, "eager=on where members come and go")):
+            with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
+                thinwire.torch.OuterLoop(model, optimiser, spec, join=self.story.meeting, patience=1, **more)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2 and sys.argv[1].isdigit():
+        work(int(sys.argv[1]), sys.argv[2])
+    else:
+        ranks.skip_without_torch()
+        unittest.main()

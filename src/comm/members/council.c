@@ -1,0 +1,441 @@
+#include "council.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
+#define BALLOT 4        /* beats that a ballot has */
+#define BARRED 30.0     /* seconds */
+
+static uint64_t bit(int place)
+{
+    return (uint64_t)1 << place;
+}
+
+static int count_bits(uint64_t set)
+{
+    int count = 0;
+    for (; set; set &= set - 1) count++;
+    return count;
+}
+
+int council_find(const council_list *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->seats[i].name, name) == 0) return i;
+    return -1;
+}
+
+int council_is_quorum(const council_list *list, uint64_t present, int quorum)
+{
+    int there = count_bits(present);
+    if (quorum > 0) return there >= (quorum < list->count ? quorum : list->count);
+    return 2 * there > list->count || (2 * there == list->count && (present & 1));
+}
+
+int council_donor(const council_list *list)
+{
+    int donor = -1;
+    for (int i = 0; i < list->count; i++)
+        if (list->seats[i].rounds > (donor < 0 ? 0 : list->seats[donor].rounds)) donor = i;
+    return donor;
+}
+
+/* What was said while this process stood still is no silence of the others'. */
+static void look_at_clock(council *me, double now)
+{
+    int stood_still = now - me->now > STOOD_STILL;
+    for (int i = 0; stood_still && i < me->list.count; i++) me->peers[i].heard = now;
+    for (int i = 0; stood_still && i < me->visitor_count; i++) me->visitors[i].heard = now;
+    if (stood_still && me->unable) me->unable = now;
+    me->now = now;
+}
+
+/* --- saying ------------------------------------------------------------------------------------------------------ */
+
+static council_message word(const council *me, council_kind kind)
+{
+    council_message message = {
+        .kind = kind, .state = me->state, .seat = me->own, .generation = me->list.generation + 1};
+    memcpy(message.topic, me->settings.topic, COUNCIL_TOPIC);
+    return message;
+}
+
+/* What it says to itself it hears at once. */
+static void say(council *me, const char *to, council_message *message)
+{
+    snprintf(message->to, COUNCIL_NAME, "%s", to);
+    if (strcmp(to, me->own.name) == 0)
+        council_hear(me, message, me->now);
+    else
+        me->settings.send(me->settings.context, message);
+}
+
+static void say_decided(council *me, const char *to)
+{
+    council_message message = word(me, COUNCIL_DECIDED);
+    message.generation = me->list.generation;
+    message.list = me->list;
+    if (me->list.generation) say(me, to, &message);
+}
+
+static void say_status(council *me, const char *to, int asks)
+{
+    council_message message = word(me, COUNCIL_STATUS);
+    message.asks = asks;
+    say(me, to, &message);
+}
+
+/* To those of the list whose bits are set. An answer to itself may end the ballot, and the list with it. */
+static void say_to(council *me, uint64_t set, council_message *message)
+{
+    uint64_t generation = me->list.generation;
+    for (int i = 0; i < me->list.count && me->list.generation == generation; i++)
+        if (set & bit(i)) say(me, me->list.seats[i].name, message);
+}
+
+/* --- what has been decided --------------------------------------------------------------------------------------- */
+
+static void forget_ballots(council *me)
+{
+    me->promised = me->accepted = me->ballot = me->seen = me->unable = 0;
+    me->accepting = 0;
+}
+
+/* Who has a seat now waits no more. */
+static void seat_visitors(council *me)
+{
+    int kept = 0;
+    for (int i = 0; i < me->visitor_count; i++)
+        if (council_find(&me->list, me->visitors[i].seat.name) < 0) me->visitors[kept++] = me->visitors[i];
+    me->visitor_count = kept;
+}
+
+static void adopt(council *me, const council_list *list)
+{
+    me->list = *list;
+    me->place = council_find(list, me->own.name);
+    forget_ballots(me);
+    seat_visitors(me);
+    for (int i = 0; i < list->count; i++) me->peers[i] = (council_peer){.heard = me->now, .seat = list->seats[i]};
+    if (me->state == COUNCIL_BUSY) return;
+    if (me->place >= 0) {
+        me->verdict = COUNCIL_GENERATION;
+        me->state = COUNCIL_BUSY;
+    } else if (me->state == COUNCIL_LEAVES) {
+        me->verdict = COUNCIL_LEFT;
+    }
+}
+
+static void hear_decided(council *me, const council_message *message)
+{
+    if (message->list.generation > me->list.generation) {
+        council_list list = message->list;
+        adopt(me, &list);
+    }
+}
+
+/* --- as an acceptor ---------------------------------------------------------------------------------------------- */
+
+static void say_promise(council *me, const char *to)
+{
+    council_message message = word(me, COUNCIL_PROMISE);
+    message.ballot = me->promised;
+    message.accepted = me->accepted;
+    if (me->accepted) message.list = me->choice;
+    say(me, to, &message);
+}
+
+static void hear_prepare(council *me, const council_message *message)
+{
+    if (message->ballot > me->promised) me->promised = message->ballot;
+    say_promise(me, message->seat.name);
+}
+
+static void hear_accept(council *me, const council_message *message)
+{
+    if (message->ballot < me->promised) {
+        say_promise(me, message->seat.name);
+        return;
+    }
+    council_message answer = word(me, COUNCIL_ACCEPTED);
+    me->promised = me->accepted = answer.ballot = message->ballot;
+    me->choice = message->list;
+    say(me, message->seat.name, &answer);
+}
+
+/* --- as the proposer --------------------------------------------------------------------------------------------- */
+
+static int is_alive(const council *me, const council_peer *peer)
+{
+    return !peer->gone && me->now - peer->heard <= me->settings.grace && me->now >= peer->barred;
+}
+
+static uint64_t alive(const council *me)
+{
+    uint64_t set = bit(me->place);
+    for (int i = 0; i < me->list.count; i++)
+        if (is_alive(me, &me->peers[i])) set |= bit(i);
+    return set;
+}
+
+static uint64_t those_in(const council *me, uint64_t set, council_state state)
+{
+    uint64_t there = 0;
+    for (int i = 0; i < me->list.count; i++)
+        if ((set & bit(i)) && (i == me->place ? me->state : me->peers[i].state) == state) there |= bit(i);
+    return there;
+}
+
+static const council_seat *seat_of(const council *me, int i)
+{
+    return i == me->place ? &me->own : &me->peers[i].seat;
+}
+
+/* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
+ * nobody who could give newcomers anything. Whoever has no theta yet was new in a generation that came to nothing. */
+static void make_value(council *me)
+{
+    uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
+    council_list *value = &me->value;
+    value->generation = me->list.generation + 1;
+    value->count = 0;
+    for (int i = 0; i < me->list.count; i++)
+        if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
+    for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
+        if (is_alive(me, &me->visitors[i])) value->seats[value->count++] = me->visitors[i].seat;
+}
+
+static void propose(council *me)
+{
+    council_message message = word(me, COUNCIL_ACCEPT);
+    if (!me->best) make_value(me);
+    me->accepting = 1;
+    me->acceptances = 0;
+    message.ballot = me->ballot;
+    message.list = me->value;
+    say_to(me, alive(me), &message);
+}
+
+static void hear_promise(council *me, const council_message *message, int from)
+{
+    if (message->ballot > me->seen) me->seen = message->ballot;
+    if (!me->ballot || me->accepting || message->ballot != me->ballot) return;
+    me->promises |= bit(from);
+    if (message->accepted > me->best) {
+        me->best = message->accepted;
+        me->value = message->list;
+    }
+    if (council_is_quorum(&me->list, me->promises, me->settings.quorum)) propose(me);
+}
+
+/* The new members hear of it, and those of the old ones that leave. Who does not will ask. */
+static void decide(council *me)
+{
+    council_list old = me->list, value = me->value;
+    adopt(me, &value);
+    for (int i = 0; i < value.count; i++)
+        if (i != me->place) say_decided(me, value.seats[i].name);
+    for (int i = 0; i < old.count; i++)
+        if (council_find(&value, old.seats[i].name) < 0 && strcmp(old.seats[i].name, me->own.name) != 0)
+            say_decided(me, old.seats[i].name);
+}
+
+static void hear_accepted(council *me, const council_message *message, int from)
+{
+    if (!me->accepting || message->ballot != me->ballot) return;
+    me->acceptances |= bit(from);
+    if (council_is_quorum(&me->list, me->acceptances, me->settings.quorum)) decide(me);
+}
+
+static void begin_ballot(council *me, uint64_t there)
+{
+    council_message message;
+    uint64_t highest = me->seen > me->promised ? me->seen : me->promised;
+    me->ballot = (highest / COUNCIL_MOST + 1) * COUNCIL_MOST + (uint64_t)me->place;
+    me->promises = me->acceptances = me->best = 0;
+    me->accepting = 0;
+    me->proposed = me->now;
+    message = word(me, COUNCIL_PREPARE);
+    message.ballot = me->ballot;
+    say_to(me, there, &message);
+}
+
+/* Nobody waits for a busy member for ever. */
+static int waits_for_busy(const council *me, uint64_t there)
+{
+    return those_in(me, there, COUNCIL_BUSY) && me->now - me->met < me->settings.patience;
+}
+
+static void look_around(council *me)
+{
+    uint64_t there = alive(me);
+    if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
+        if (!me->unable) me->unable = me->now;
+        if (me->now - me->unable > me->settings.grace)
+            me->verdict = me->state == COUNCIL_LEAVES ? COUNCIL_LEFT : COUNCIL_NO_QUORUM;
+        return;
+    }
+    me->unable = 0;
+    if (there & (bit(me->place) - 1)) return; /* one before this one answers, and proposes */
+    if (waits_for_busy(me, there)) return;
+    there &= ~those_in(me, there, COUNCIL_BUSY);
+    if (!council_is_quorum(&me->list, there, me->settings.quorum)) return;
+    if (!me->ballot || me->now - me->proposed > BALLOT * COUNCIL_BEAT) begin_ballot(me, there);
+}
+
+/* --- newcomers --------------------------------------------------------------------------------------------------- */
+
+static void note(council *me, council_peer *peer, const council_message *message)
+{
+    *peer = (council_peer){.heard = me->now, .state = message->state, .seat = message->seat, .barred = peer->barred};
+}
+
+/* Its own place, or an empty one; NULL: there is none. */
+static council_peer *visitor_of(council *me, const char *name)
+{
+    council_peer *empty = me->visitor_count < COUNCIL_MOST ? &me->visitors[me->visitor_count] : NULL;
+    for (int i = 0; i < me->visitor_count; i++) {
+        if (strcmp(me->visitors[i].seat.name, name) == 0) return &me->visitors[i];
+        if (!is_alive(me, &me->visitors[i]) && me->now >= me->visitors[i].barred) empty = &me->visitors[i];
+    }
+    if (!empty) return NULL;
+    me->visitor_count += empty == &me->visitors[me->visitor_count];
+    memset(empty, 0, sizeof *empty);
+    return empty;
+}
+
+/* No round was applied in this generation: it may be that the newcomers in it cannot be connected with. */
+static void bar_newcomers(council *me)
+{
+    for (int i = 0; i < me->list.count; i++) {
+        council_peer *visitor = me->list.seats[i].rounds ? NULL : visitor_of(me, me->list.seats[i].name);
+        if (!visitor) continue;
+        visitor->seat = me->list.seats[i];
+        visitor->barred = me->now + BARRED;
+    }
+}
+
+static void hear_join(council *me, const council_message *message)
+{
+    council_peer *visitor;
+    if (me->place < 0) return;
+    if (memcmp(message->topic, me->settings.topic, COUNCIL_TOPIC) != 0) {
+        council_message answer = word(me, COUNCIL_REFUSED);
+        say(me, message->seat.name, &answer);
+        return;
+    }
+    if (council_find(&me->list, message->seat.name) < 0 && (visitor = visitor_of(me, message->seat.name))) {
+        note(me, visitor, message);
+        visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */
+    }
+    say_decided(me, message->seat.name);
+}
+
+void council_turn_away(council *me)
+{
+    if (me->place < 0 && me->state == COUNCIL_READY && !me->list.generation) me->verdict = COUNCIL_UNWANTED;
+}
+
+/* --- hearing ----------------------------------------------------------------------------------------------------- */
+
+/* Only members of one generation decide on the next, and only as such. */
+static void hear_member(council *me, const council_message *message)
+{
+    int from = council_find(&me->list, message->seat.name);
+    if (from < 0 || me->place < 0) return;
+    note(me, &me->peers[from], message);
+    if (message->kind == COUNCIL_STATUS && message->asks && from != me->place) say_status(me, message->seat.name, 0);
+    if (message->kind == COUNCIL_PREPARE) hear_prepare(me, message);
+    if (message->kind == COUNCIL_PROMISE) hear_promise(me, message, from);
+    if (message->kind == COUNCIL_ACCEPT) hear_accept(me, message);
+    if (message->kind == COUNCIL_ACCEPTED) hear_accepted(me, message, from);
+}
+
+void council_hear(council *me, const council_message *message, double now)
+{
+    int knows = memcmp(message->topic, me->settings.topic, COUNCIL_TOPIC) == 0;
+    look_at_clock(me, now);
+    if (strcmp(message->to, me->own.name) != 0 && !(message->kind == COUNCIL_JOIN && !message->to[0])) return;
+    if (message->kind == COUNCIL_JOIN)
+        hear_join(me, message);
+    else if (message->kind == COUNCIL_REFUSED)
+        council_turn_away(me);
+    else if (!knows)
+        return;
+    else if (message->kind == COUNCIL_DECIDED)
+        hear_decided(me, message);
+    else if (message->generation <= me->list.generation)
+        say_decided(me, message->seat.name);
+    else if (message->generation == me->list.generation + 1)
+        hear_member(me, message);
+    else
+        say_status(me, message->seat.name, 0); /* which is behind, so that it is told of what was decided */
+}
+
+void council_lose(council *me, const char *name, double now)
+{
+    int place = council_find(&me->list, name);
+    look_at_clock(me, now);
+    if (place >= 0) me->peers[place].gone = 1;
+    for (int i = 0; i < me->visitor_count; i++)
+        if (strcmp(me->visitors[i].seat.name, name) == 0) me->visitors[i].gone = 1;
+}
+
+/* --- time -------------------------------------------------------------------------------------------------------- */
+
+static void beat(council *me)
+{
+    council_message join = word(me, COUNCIL_JOIN);
+    me->beat = me->now + COUNCIL_BEAT;
+    for (int i = 0; i < me->list.count; i++)
+        if (me->place < 0)
+            say(me, me->list.seats[i].name, &join);
+        else if (i != me->place)
+            say_status(me, me->list.seats[i].name, 1);
+    if (me->place < 0) say(me, "", &join);
+}
+
+void council_tick(council *me, double now)
+{
+    look_at_clock(me, now);
+    if (me->state == COUNCIL_BUSY || me->verdict != COUNCIL_PENDING) return;
+    if (now >= me->beat) beat(me);
+    if (me->place >= 0) look_around(me);
+}
+
+void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now)
+{
+    memset(me, 0, sizeof *me);
+    me->settings = *settings;
+    me->now = now;
+    me->place = opens ? 0 : -1;
+    snprintf(me->own.name, COUNCIL_NAME, "%s", name);
+    me->list.count = opens;
+    me->list.seats[0] = me->own;
+}
+
+void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now)
+{
+    snprintf(me->own.door, COUNCIL_NAME, "%s", door);
+    me->own.rounds = rounds;
+    me->state = leaves ? COUNCIL_LEAVES : COUNCIL_READY;
+    me->verdict = leaves && me->place < 0 ? COUNCIL_LEFT : COUNCIL_PENDING;
+    look_at_clock(me, now);
+    if (me->list.generation && me->place >= 0 && rounds && rounds == me->list.seats[me->place].rounds)
+        bar_newcomers(me);
+    me->met = now;
+    me->beat = me->unable = 0;
+    for (int i = 0; i < me->list.count; i++) {
+        me->peers[i].heard = now;
+        me->peers[i].gone = 0;
+    }
+}
+
+int council_has_visitors(council *me, double now)
+{
+    int waits = 0;
+    look_at_clock(me, now);
+    for (int i = 0; i < me->visitor_count; i++) waits |= is_alive(me, &me->visitors[i]);
+    return waits;
+}

@@ -1,0 +1,134 @@
+/* council.h - who takes part in the next generation of a group: one process's part in deciding it. No sockets, no clock
+ * and no threads: it is told what came and what time it is, and says what to send.
+ *
+ * The members of a generation decide on the next one, each when its program has come to the end of this one. Of them
+ * the first that answers proposes those that have come, and newcomers behind them; more than half of the old ones have
+ * to accept. Each generation is decided once, by single-decree Paxos (Lamport 1998) with the old members as acceptors:
+ * a proposal that may have been decided is proposed again, so that whatever is lost, late, cut off or stopped, no two
+ * sets of members follow one generation. Messages may be lost, doubled and late. */
+#ifndef TW_COMM_MEMBERS_COUNCIL_H
+#define TW_COMM_MEMBERS_COUNCIL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    COUNCIL_MOST = 64,  /* members; sets of them are bits of a word */
+    COUNCIL_NAME = 320, /* bytes of a name and of a door */
+    COUNCIL_TOPIC = 32  /* bytes of a digest of what all have to train alike */
+};
+#define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
+
+/* A name is a process's for as long as it lives; its door is where it waits for the next generation's connections. */
+typedef struct council_seat {
+    char name[COUNCIL_NAME], door[COUNCIL_NAME];
+    uint64_t rounds; /* that it has applied, and 1; 0: it has no theta */
+} council_seat;
+
+typedef struct council_list {
+    uint64_t generation; /* 0: it was never decided */
+    int count;
+    council_seat seats[COUNCIL_MOST];
+} council_list;
+
+typedef enum council_kind {
+    COUNCIL_JOIN = 1, /* let me in: seat, topic */
+    COUNCIL_REFUSED,  /* no: the topic is another */
+    COUNCIL_STATUS,   /* where I am: seat, state; answer, if it asks */
+    COUNCIL_PREPARE,  /* do not accept what comes below my ballot */
+    COUNCIL_PROMISE,  /* the ballot below which I accept nothing, and what I have accepted, with which ballot */
+    COUNCIL_ACCEPT,   /* list, with which ballot */
+    COUNCIL_ACCEPTED, /* with which ballot */
+    COUNCIL_DECIDED,  /* list */
+    COUNCIL_KINDS
+} council_kind;
+
+typedef enum council_state {
+    COUNCIL_BUSY,  /* its program trains */
+    COUNCIL_READY, /* and waits for the next generation */
+    COUNCIL_LEAVES,
+    COUNCIL_STATES
+} council_state;
+
+typedef struct council_message {
+    council_kind kind;
+    council_state state;
+    int asks;
+    char to[COUNCIL_NAME]; /* "": whoever reads it, of a newcomer that knows an address only */
+    council_seat seat;     /* the sender's; its name always counts */
+    uint64_t generation;   /* that the sender wants to see decided, or that was */
+    uint64_t ballot, accepted;
+    unsigned char topic[COUNCIL_TOPIC];
+    council_list list;
+} council_message;
+
+typedef struct council_settings {
+    int quorum;      /* members of the old generation that have to accept; 0: more than half, or half with the first */
+    double grace;    /* seconds without a word from a member after which it counts as gone */
+    double patience; /* seconds that those who have come wait for those whose program is busy */
+    unsigned char topic[COUNCIL_TOPIC];
+    void (*send)(void *context, const council_message *message);
+    void *context;
+} council_settings;
+
+typedef enum council_verdict {
+    COUNCIL_PENDING,
+    COUNCIL_GENERATION, /* council->list has this process, at council->place */
+    COUNCIL_LEFT,       /* the others go on without it, as it wished */
+    COUNCIL_NO_QUORUM,  /* too few of the old generation answer */
+    COUNCIL_UNWANTED    /* the group trains something else */
+} council_verdict;
+
+/* Another one, as it was last heard of. */
+typedef struct council_peer {
+    double heard;
+    council_state state;
+    council_seat seat; /* a member's name is in the list */
+    int gone;          /* nobody listens where it did */
+    double barred;     /* until then, a newcomer with whom a generation came to nothing is not let in */
+} council_peer;
+
+typedef struct council {
+    council_settings settings;
+    council_seat own;
+    council_list list; /* who decides: the last generation that this process knows of */
+    int place;         /* its own there; -1: it is a newcomer */
+    council_state state;
+    council_verdict verdict;
+    double now, met, beat,
+        unable; /* the time; since when its program waits; the next word; since when too few answer */
+    council_peer peers[COUNCIL_MOST];
+    council_peer visitors[COUNCIL_MOST];
+    int visitor_count;
+    /* as an acceptor */
+    uint64_t promised, accepted;
+    council_list choice;
+    /* as the proposer */
+    uint64_t ballot, seen, best, promises, acceptances;
+    int accepting;
+    double proposed;
+    council_list value;
+} council;
+
+/* One that opens a group, which is its first generation's only member; or a newcomer, who finds the group with JOINs to
+ * "" until it knows a list. */
+void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now);
+/* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
+void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now);
+/* A message has come; a name where nobody listens any more; time has passed. */
+void council_hear(council *me, const council_message *message, double now);
+void council_lose(council *me, const char *name, double now);
+void council_tick(council *me, double now);
+/* Where it asks to be let in they do not want it. */
+void council_turn_away(council *me);
+
+/* Whether somebody waits to be let in. */
+int council_has_visitors(council *me, double now);
+/* Whether those whose bits are set may decide for the list. */
+int council_is_quorum(const council_list *list, uint64_t present, int quorum);
+/* Of a list, the first that has applied most rounds: whoever has fewer takes theta from there. -1: nobody has any. */
+int council_donor(const council_list *list);
+/* -1: it is not there. */
+int council_find(const council_list *list, const char *name);
+
+#endif

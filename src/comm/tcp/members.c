@@ -1,0 +1,480 @@
+/* Groups whose members come and go: a council, a thread that speaks and listens for it, and the calls that wait. */
+#include "children.h"
+#include "members_lines.h"
+#include "own_thread.h"
+#include "peer.h"
+#include "rendezvous.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <thinwire/thinwire_members.h>
+
+#define LEAST_GRACE 5.0
+#define NAP 0.1      /* seconds, after which a thread looks around again */
+#define FAREWELL 1.0 /* that the last words may take */
+
+_Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
+
+struct tw_members {
+    tw_members_options options;
+    tw_tcp_options tcp; /* with texts and key of its own */
+    char *bind, *advertise, *subject, refusal[512];
+    char address[TCP_ADDRESS];
+    int opened, bell, runs, stops;
+    double round_began;    /* 0: there was none yet */
+    uint64_t connecting;   /* the generation whose connections are being made */
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t looked; /* the thread has, at what came */
+    pthread_t thread;
+    council council;
+    tcp_lines lines;
+};
+
+/* --- what the thread does ------------------------------------------------------------------------------------ */
+
+static void members_send(void *context, const council_message *message)
+{
+    tw_members *me = context;
+    char text[TCP_REASON];
+    int refuses = message->kind == COUNCIL_REFUSED;
+    if (refuses) {
+        snprintf(text, sizeof text, "it trains something else than this group (%.200s)", message->to);
+        tcp_acceptor_refuse(&me->lines.acceptor, message->to, text);
+    }
+    tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
+}
+
+static size_t length_of_line(const char *text)
+{
+    return strcspn(text, "\n");
+}
+
+/* Where two subjects part, of which one may end there. */
+static void tell_difference(tw_members *me, const char *theirs)
+{
+    const char *own = me->subject;
+    size_t length;
+    while (*own && (length = length_of_line(own)) == length_of_line(theirs) && strncmp(own, theirs, length) == 0) {
+        own += length + (own[length] == '\n');
+        theirs += length + (theirs[length] == '\n');
+    }
+    snprintf(me->refusal, sizeof me->refusal, "this process has %.*s where the group at %.100s has %.*s",
+             (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->lines.meeting,
+             (int)fmin((double)length_of_line(theirs), 150), *theirs ? theirs : "nothing more");
+    for (char *at = me->refusal; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
+}
+
+static void members_hear(void *context, const council_message *message, const char *text)
+{
+    tw_members *me = context;
+    council_hear(&me->council, message, tw_clock());
+    if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
+}
+
+static void members_lose(void *context, const char *name)
+{
+    tw_members *me = context;
+    council_lose(&me->council, name, tw_clock());
+    if (*name) return;
+    council_turn_away(&me->council);
+    snprintf(me->refusal, sizeof me->refusal,
+             "what listens at %s turns this process away: it may have another key, or none", me->lines.meeting);
+}
+
+static void look_around(tw_members *me, double nap)
+{
+    uint64_t rung;
+    council_tick(&me->council, tw_clock());
+    int count = tcp_lines_list(&me->lines, me->bell);
+    pthread_mutex_unlock(&me->mutex);
+    int happened = poll(me->lines.polls, (nfds_t)count, (int)(nap * 1e3));
+    pthread_mutex_lock(&me->mutex);
+    if (happened < 0) return;
+    (void)!read(me->bell, &rung, sizeof rung);
+    tcp_lines_serve(&me->lines);
+    pthread_cond_broadcast(&me->looked);
+}
+
+static void *members_run(void *argument)
+{
+    tw_members *me = argument;
+    pthread_mutex_lock(&me->mutex);
+    while (!me->stops) look_around(me, NAP);
+    double end = tw_clock() + FAREWELL;
+    while (tcp_lines_have_unsaid(&me->lines) && tw_clock() < end) look_around(me, NAP / 10);
+    pthread_mutex_unlock(&me->mutex);
+    return NULL;
+}
+
+static void ring(const tw_members *me)
+{
+    uint64_t one = 1;
+    (void)!write(me->bell, &one, sizeof one);
+}
+
+/* --- coming -------------------------------------------------------------------------------------------------- */
+
+static tw_status keep_text(const char *text, char **kept)
+{
+    if (text && !(*kept = strdup(text))) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
+    return TW_OK;
+}
+
+static tw_status read_members_options(const tw_members_options *given, tw_members_options *options)
+{
+    *options = (tw_members_options){.struct_size = sizeof *options};
+    if (given) TRY(tcp_read_known(options, sizeof *options, given, "tw_members_options"));
+    if (options->grace == 0) options->grace = 60;
+    if (options->patience == 0) options->patience = 1800;
+    if (options->quorum < 0 || options->quorum > COUNCIL_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a quorum of %d members: want 1 to %d, or 0 for more than half",
+                       options->quorum, COUNCIL_MOST);
+    if (!(options->grace > 0 && options->grace <= 1e9 && options->patience > 0 && options->patience <= 1e9))
+        return tw_fail(TW_ERROR_ARGUMENT, "a grace of %g seconds and a patience of %g: want more than 0, at most 1e9",
+                       options->grace, options->patience);
+    return TW_OK;
+}
+
+static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
+{
+    TRY(tcp_options_read(given, &me->tcp));
+    TRY(keep_text(me->tcp.bind, &me->bind));
+    TRY(keep_text(me->tcp.advertise, &me->advertise));
+    me->tcp.bind = me->bind;
+    me->tcp.advertise = me->advertise;
+    const void *key = me->tcp.key;
+    if (!key) return TW_OK;
+    void *kept = malloc(me->tcp.key_size);
+    me->tcp.key = kept;
+    if (!kept) return tw_fail(TW_ERROR_MEMORY, "no memory for a key");
+    memcpy(kept, key, me->tcp.key_size);
+    return TW_OK;
+}
+
+/* At the meeting point, as the one that opens the group; or anywhere, and others reach it as it reaches them. */
+static tw_status open_lines(tw_members *me, const char *meeting, char host[TCP_HOST])
+{
+    tcp_rendezvous at = {.meeting = meeting, .rank = -1};
+    tcp_acceptor *acceptor;
+    struct addrinfo *list;
+    int is_taken, why;
+    TRY(tcp_meeting_read(meeting, &at.at));
+    TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
+    snprintf(host, TCP_HOST, "%s", at.at.host);
+    if (acceptor) {
+        me->lines.acceptor = *acceptor;
+        me->opened = 1;
+        free(acceptor);
+        return TW_OK;
+    }
+    snprintf(me->lines.meeting, sizeof me->lines.meeting, "%s", meeting);
+    TRY(tcp_resolve(at.at.host, at.at.port, 0, &list));
+    if (!tcp_way_to(list->ai_addr, host)) tcp_own_address(host);
+    freeaddrinfo(list);
+    return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
+}
+
+static void draw_name(tw_members *me, const char *host, char name[TCP_ADDRESS])
+{
+    tcp_address own = {.port = me->lines.acceptor.port, .streams = 1};
+    unsigned char token[TCP_TOKEN / 2];
+    snprintf(own.host, sizeof own.host, "%s", me->tcp.advertise ? me->tcp.advertise : host);
+    tcp_meeting_write(&own, me->address);
+    randombytes_buf(token, sizeof token);
+    sodium_bin2hex(own.token, sizeof own.token, token, sizeof token);
+    tcp_address_write(&own, name);
+}
+
+static void begin_council(tw_members *me, const char *host)
+{
+    char name[TCP_ADDRESS], quorum[16];
+    const char *const topic[] = {quorum, me->subject};
+    council_settings settings = {.quorum = me->options.quorum,
+                                 .grace = me->options.grace,
+                                 .patience = me->options.patience,
+                                 .send = members_send,
+                                 .context = me};
+    snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
+    tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
+    draw_name(me, host, name);
+    council_begin(&me->council, &settings, name, me->opened, tw_clock());
+}
+
+static tw_status begin_thread(tw_members *me)
+{
+    tcp_acceptor *acceptor = &me->lines.acceptor;
+    tcp_secret_make(me->tcp.key, me->tcp.key_size, "members of a group", NULL, 0, acceptor->secret);
+    acceptor->tell = me->tcp.refused;
+    acceptor->context = me->tcp.context;
+    tcp_keep_from_children(acceptor->fd);
+    me->lines.hear = members_hear;
+    me->lines.lose = members_lose;
+    me->lines.context = me;
+    me->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (me->bell >= 0) tcp_keep_from_children(me->bell);
+    me->runs = me->bell >= 0 && tcp_thread_start(&me->thread, members_run, me);
+    return me->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for a group");
+}
+
+static tw_status come(tw_members *me, const char *meeting, const char *subject, const tw_members_options *options,
+                      const tw_tcp_options *tcp)
+{
+    char host[TCP_HOST];
+    TRY(read_members_options(options, &me->options));
+    TRY(keep_tcp(me, tcp));
+    if (strlen(subject) > TCP_SUBJECT)
+        return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
+    TRY(keep_text(subject, &me->subject));
+    if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
+    TRY(open_lines(me, meeting, host));
+    begin_council(me, host);
+    return begin_thread(me);
+}
+
+tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
+                          const tw_tcp_options *tcp, tw_members **members)
+{
+    if (!meeting || !subject || !members)
+        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
+                       !meeting   ? "meeting"
+                       : !subject ? "subject"
+                                  : "members");
+    tw_members *me = calloc(1, sizeof *me);
+    if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
+    pthread_mutex_init(&me->mutex, NULL);
+    pthread_cond_init(&me->looked, NULL);
+    me->bell = me->lines.acceptor.fd = -1;
+    tw_status status = come(me, meeting, subject, options, tcp);
+    if (status == TW_OK)
+        *members = me;
+    else
+        tw_members_destroy(me);
+    return status;
+}
+
+void tw_members_destroy(tw_members *me)
+{
+    if (!me) return;
+    if (me->runs) {
+        pthread_mutex_lock(&me->mutex);
+        me->stops = 1;
+        pthread_mutex_unlock(&me->mutex);
+        ring(me);
+        pthread_join(me->thread, NULL);
+    }
+    tcp_lines_close(&me->lines);
+    sodium_memzero(me->lines.acceptor.secret, TCP_SECRET);
+    if (me->tcp.key) sodium_memzero((void *)(uintptr_t)me->tcp.key, me->tcp.key_size);
+    free((void *)(uintptr_t)me->tcp.key);
+    free(me->bind);
+    free(me->advertise);
+    free(me->subject);
+    if (me->bell >= 0) tcp_close(me->bell);
+    pthread_cond_destroy(&me->looked);
+    pthread_mutex_destroy(&me->mutex);
+    free(me);
+}
+
+const char *tw_members_address(const tw_members *members)
+{
+    return members ? members->address : "";
+}
+
+int tw_members_opened(const tw_members *members)
+{
+    return members && members->opened;
+}
+
+/* --- the next generation ------------------------------------------------------------------------------------- */
+
+static tw_status members_fail(const tw_members *me, council_verdict verdict)
+{
+    if (verdict == COUNCIL_UNWANTED) return tw_fail(TW_ERROR_PEER, "%s", me->refusal);
+    if (verdict == COUNCIL_NO_QUORUM)
+        return tw_fail(TW_ERROR_PEER,
+                       "too few of the %d members of generation %llu answer for this one to go on with them: they are "
+                       "lost, or go on without it; join them again at the address of one that trains",
+                       me->council.list.count, (unsigned long long)me->council.list.generation);
+    return tw_fail(
+        TW_ERROR_PEER,
+        "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
+        "with that address, and give all the same key",
+        me->lines.meeting[0] ? me->lines.meeting : me->address, me->options.patience);
+}
+
+/* The thread has looked around, or it is time to do so here. */
+static void nap(tw_members *me)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(NAP * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&me->looked, &me->mutex, &until);
+}
+
+/* The council bounds what members wait; a newcomer waits for as long as it has patience. */
+static tw_status await_verdict(tw_members *me, council_verdict *verdict)
+{
+    double end = tw_clock() + me->options.patience;
+    int stopped = 0;
+    pthread_mutex_lock(&me->mutex);
+    while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped &&
+           (me->council.place >= 0 || tw_clock() < end)) {
+        nap(me);
+        pthread_mutex_unlock(&me->mutex);
+        stopped = tcp_is_stopped(&me->tcp);
+        pthread_mutex_lock(&me->mutex);
+    }
+    pthread_mutex_unlock(&me->mutex);
+    if (stopped) return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
+    return *verdict == COUNCIL_GENERATION || *verdict == COUNCIL_LEFT ? TW_OK : members_fail(me, *verdict);
+}
+
+/* Who waits for the generation after this one does not connect for this one. */
+static int is_outdated(void *context)
+{
+    tw_members *me = context;
+    pthread_mutex_lock(&me->mutex);
+    int outdated = me->council.list.generation != me->connecting;
+    for (int i = 0; i < me->council.list.count && !outdated; i++)
+        outdated = i != me->council.place && (me->council.peers[i].gone || me->council.peers[i].state != COUNCIL_BUSY);
+    pthread_mutex_unlock(&me->mutex);
+    return outdated || tcp_is_stopped(&me->tcp);
+}
+
+static tw_status open_door(tw_members *me, tw_tcp **door)
+{
+    tcp_address own;
+    tw_tcp_options options = me->tcp;
+    TRY(tcp_meeting_read(me->address, &own));
+    if (!options.advertise) options.advertise = own.host;
+    options.stopped = is_outdated;
+    options.context = me;
+    options.refused = NULL;
+    return tw_tcp_listen(&options, door);
+}
+
+static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds, int leaves)
+{
+    pthread_mutex_lock(&me->mutex);
+    council_meet(&me->council, tw_tcp_address(door), rounds, leaves, tw_clock());
+    pthread_mutex_unlock(&me->mutex);
+    ring(me);
+}
+
+static void describe(const council_list *list, int place, tw_generation *generation)
+{
+    int donor = council_donor(list);
+    uint64_t rounds = list->seats[place].rounds;
+    *generation = (tw_generation){.struct_size = sizeof *generation,
+                                  .number = list->generation,
+                                  .rank = place,
+                                  .size = list->count,
+                                  .donor = donor,
+                                  .kept = rounds > 0,
+                                  .behind = donor >= 0 && rounds < list->seats[donor].rounds};
+}
+
+static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *generation, tw_comm **comm)
+{
+    const char *doors[COUNCIL_MOST];
+    council_list list;
+    pthread_mutex_lock(&me->mutex);
+    list = me->council.list;
+    int place = me->council.place;
+    me->connecting = list.generation;
+    double grace = me->council.settings.grace;
+    pthread_mutex_unlock(&me->mutex);
+    for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
+    describe(&list, place, generation);
+    TRY(tw_tcp_connect(door, place, list.count, doors, grace, comm));
+    tw_comm_set_timeout(*comm, grace);
+    return tw_comm_set_patience(*comm, me->options.patience);
+}
+
+/* *again: it was decided, and somebody was lost before all were connected. */
+static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_generation *generation, int *again,
+                                tw_comm **comm)
+{
+    tw_tcp *door;
+    council_verdict verdict;
+    *again = 0;
+    TRY(open_door(me, &door));
+    come_to_the_door(me, door, rounds, leaves);
+    tw_status status = await_verdict(me, &verdict);
+    if (status == TW_OK && verdict == COUNCIL_GENERATION) {
+        status = connect_all(me, door, generation, comm);
+        *again = status == TW_ERROR_PEER && !tcp_is_stopped(&me->tcp);
+    }
+    tw_tcp_destroy(door);
+    return status;
+}
+
+tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation, tw_comm **comm)
+{
+    if (!members || !generation || !comm)
+        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
+                       !members      ? "members"
+                       : !generation ? "generation"
+                                     : "comm");
+    tw_generation known = {0};
+    TRY(tcp_read_known(&known, sizeof known, generation, "tw_generation"));
+    size_t size = generation->struct_size;
+    *comm = NULL;
+    members->round_began = 0;
+    uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
+    tw_status status;
+    int again;
+    do {
+        status = try_generation(members, applied, leaves, &known, &again, comm);
+        if (again && !known.kept) applied = 0;
+    } while (again);
+    known.struct_size = size;
+    memcpy(generation, &known, size < sizeof known ? size : sizeof known);
+    return status;
+}
+
+/* --- before each round --------------------------------------------------------------------------------------- */
+
+/* A member that is silent is not waited for longer than a round takes. */
+static uint64_t measure_round(tw_members *me)
+{
+    double now = tw_clock();
+    pthread_mutex_lock(&me->mutex);
+    if (me->round_began > 0)
+        me->council.settings.grace = fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
+    uint64_t waits = (uint64_t)council_has_visitors(&me->council, now);
+    pthread_mutex_unlock(&me->mutex);
+    me->round_began = now;
+    return waits;
+}
+
+tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
+{
+    unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
+    if (!members || !due)
+        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
+                       members ? "due" : "members");
+    if (tw_comm_size(comm) > COUNCIL_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
+    own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;
+    own[1] = wish == TW_MEMBERS_FINISH;
+    TRY(tw_comm_allgather(comm, own, sizeof own, words));
+    int changes = 0, finished = 1;
+    for (size_t r = 0; r < (size_t)tw_comm_size(comm); r++) {
+        changes |= words[r * sizeof own];
+        finished &= words[r * sizeof own + 1];
+    }
+    *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
+    return TW_OK;
+}

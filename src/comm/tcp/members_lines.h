@@ -1,0 +1,69 @@
+/* members_lines.h - the connections by which members of a group tell each other who is there. Those that others began
+ * are only read, and its own are only written, and begun again when there is something to say. A word may be lost. */
+#ifndef TW_COMM_TCP_MEMBERS_LINES_H
+#define TW_COMM_TCP_MEMBERS_LINES_H
+
+#include "acceptor.h"
+#include "dial.h"
+#include "members_message.h"
+
+enum {
+    TCP_LINES = 2 * COUNCIL_MOST,
+    TCP_LETTERS = 8, /* that wait to be sent to one; the oldest are dropped */
+    TCP_TRIALS = 12  /* proofs that are turned away one after the other, in some ten seconds */
+};
+
+/* Of another's words. */
+typedef struct tcp_ear {
+    int fd;
+    char host[TCP_NAME];
+    double heard;
+    uint64_t count; /* of words that have come */
+    unsigned char key[TCP_SECRET];
+    unsigned char *bytes; /* a word with its length and its signature */
+    size_t size, there;   /* as much of it as is known, and as has come */
+} tcp_ear;
+
+typedef struct tcp_letter {
+    unsigned char *bytes; /* a word with its length, and room for its signature */
+    size_t size;
+} tcp_letter;
+
+typedef struct tcp_mouth {
+    char to[COUNCIL_NAME]; /* "": the meeting point */
+    struct addrinfo *list;
+    tcp_dial dial;
+    double used;
+    int turned_away; /* times, one after the other */
+    uint64_t count;
+    unsigned char key[TCP_SECRET];
+    tcp_letter letters[TCP_LETTERS];
+    int letter_count;
+    size_t said; /* of the first letter */
+} tcp_mouth;
+
+typedef struct tcp_lines {
+    tcp_acceptor acceptor;
+    char meeting[TCP_ADDRESS]; /* where a newcomer knows somebody; "": nowhere */
+    tcp_ear ears[TCP_LINES];
+    tcp_mouth *mouths[TCP_LINES];
+    int ear_count, mouth_count;
+    int polled_ears, polled_mouths;
+    council_message heard;                                       /* the last word; it is large */
+    struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
+    void (*hear)(void *context, const council_message *message, const char *text);
+    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */
+    void *context;
+} tcp_lines;
+
+/* Takes all but the acceptor, which is open, its secret, and who is told, as zeros. */
+void tcp_lines_close(tcp_lines *lines);
+/* Puts a word among those that wait. */
+void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
+/* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */
+int tcp_lines_list(tcp_lines *lines, int bell);
+void tcp_lines_serve(tcp_lines *lines);
+/* Whether words wait for somebody who listens. */
+int tcp_lines_have_unsaid(const tcp_lines *lines);
+
+#endif

@@ -1,0 +1,394 @@
+/* Groups whose members come and go, over sockets: who is let in and who is not, what is made of damaged words, and one
+ * generation after the other. The council itself is tried in virtual time, by council. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/cmocka.h"
+#include "support/random.h"
+
+#include "address.h"
+#include "bytes.h"
+#include "hello.h"
+#include "members_message.h"
+
+#include <thinwire/thinwire_members.h>
+
+enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5 };
+
+static const char key[] = "what all members know, 32 letters", other_key[] = "what a stranger knows, 32 letters";
+static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n";
+
+/* --- members ----------------------------------------------------------------------------------------------------- */
+
+typedef struct refusals {
+    _Atomic int counts[REASONS];
+} refusals;
+
+static const char *const reasons[REASONS] = {
+    "does not speak thinwire's language", "did not prove that it knows this group",
+    "trains something else than this group", "was changed on its way", "says what no member says"};
+
+static void note_refusal(void *context, const char *text)
+{
+    refusals *all = context;
+    for (int i = 0; i < REASONS; i++)
+        if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
+}
+
+static tw_members *join(const char *meeting, const char *what, const char *secret, refusals *all)
+{
+    tw_members *members;
+    const tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
+    const tw_tcp_options tcp = {.struct_size = sizeof tcp,
+                                .bind = "127.0.0.1",
+                                .key = secret,
+                                .key_size = strlen(secret),
+                                .refused = all ? note_refusal : NULL,
+                                .context = all};
+    assert_int_equal(tw_members_join(meeting, what, &options, &tcp, &members), TW_OK);
+    return members;
+}
+
+/* A port that is free: whoever opens a group there may still lose it to another program. */
+static void find_meeting(char text[TCP_ADDRESS])
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof own;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &size), 0);
+    close(fd);
+    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", ntohs(own.sin_port));
+}
+
+/* A member's thread: takes part in rounds of nothing, from one generation to the next, until one has the size that is
+ * wanted; or until the others go on without it. */
+typedef struct player {
+    pthread_t thread;
+    tw_members *members;
+    int64_t rounds;
+    int wanted, leaves;
+    tw_status status;
+    char text[1024];
+    tw_generation generation;
+    tw_comm *comm;
+} player;
+
+static void play_generation(player *me)
+{
+    tw_members_outcome due = TW_MEMBERS_SAME;
+    while (me->status == TW_OK && due == TW_MEMBERS_SAME && (me->leaves || me->generation.size != me->wanted))
+        me->status = tw_members_due(me->members, me->comm, me->leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due);
+    if (me->status == TW_ERROR_PEER) me->status = TW_OK;
+    if (!me->leaves && me->generation.size == me->wanted) return;
+    tw_comm_destroy(me->comm);
+    me->comm = NULL;
+}
+
+static void *play(void *argument)
+{
+    player *me = argument;
+    me->generation.struct_size = sizeof me->generation;
+    me->status = TW_OK;
+    if (me->comm) play_generation(me);
+    while (me->status == TW_OK && !me->comm) {
+        me->status = tw_members_next(me->members, me->rounds, me->leaves, &me->generation, &me->comm);
+        if (!me->comm) break;
+        me->rounds = 5; /* who was behind has what the others have */
+        play_generation(me);
+    }
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void begin(player *players, int count, int wanted)
+{
+    for (int i = 0; i < count; i++) {
+        players[i].wanted = wanted;
+        assert_int_equal(pthread_create(&players[i].thread, NULL, play, &players[i]), 0);
+    }
+}
+
+static void end(player *players, int count)
+{
+    for (int i = 0; i < count; i++) {
+        pthread_join(players[i].thread, NULL);
+        if (players[i].status != TW_OK) fail_msg("player %d: %s", i, players[i].text);
+        assert_int_equal(players[i].generation.number, players[0].generation.number);
+    }
+}
+
+static void come(player *me, const char *meeting)
+{
+    *me = (player){.members = join(meeting, subject, key, NULL), .rounds = -1};
+}
+
+static void go(player *me)
+{
+    tw_comm_destroy(me->comm);
+    tw_members_destroy(me->members);
+}
+
+static void test_one_generation_after_the_other(void **context)
+{
+    (void)context;
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    find_meeting(meeting);
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    assert_true(tw_members_opened(players[0].members));
+    assert_string_equal(tw_members_address(players[0].members), meeting);
+    begin(players, 1, 1);
+    end(players, 1);
+    for (int n = 1; n < MEMBERS; n++) { /* each comes to the one that came last */
+        come(&players[n], tw_members_address(players[n - 1].members));
+        assert_false(tw_members_opened(players[n].members));
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+        for (int i = 0; i <= n; i++) {
+            assert_int_equal(players[i].generation.rank, i);
+            assert_int_equal(tw_comm_rank(players[i].comm), i);
+            assert_int_equal(players[i].generation.donor, 0);
+            assert_int_equal(players[i].generation.behind, i == n);
+            assert_int_equal(players[i].generation.kept, i < n);
+        }
+    }
+    go(&players[0]); /* as if it had crashed */
+    begin(players + 1, 2, 2);
+    end(players + 1, 2);
+    players[1].leaves = 1;
+    begin(players + 1, 2, 1);
+    pthread_join(players[1].thread, NULL);
+    assert_int_equal(players[1].status, TW_OK);
+    assert_null(players[1].comm);
+    end(players + 2, 1);
+    assert_int_equal(players[2].generation.size, 1);
+    go(&players[1]);
+    go(&players[2]);
+}
+
+/* --- those who are not let in ------------------------------------------------------------------------------------ */
+
+static void test_another_key_and_another_subject(void **context)
+{
+    (void)context;
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    tw_generation generation = {.struct_size = sizeof generation};
+    tw_comm *comm;
+    find_meeting(meeting);
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    begin(players, 1, 1);
+    end(players, 1);
+    tw_members *stranger = join(meeting, subject, other_key, NULL);
+    assert_int_equal(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "turns this process away: it may have another key, or none"));
+    tw_members_destroy(stranger);
+    tw_members *other = join(meeting, "the spec local:every=8\nthe parameter v of (3,)\n", key, NULL);
+    assert_int_equal(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "this process has the parameter v of (3,) where the group at "));
+    assert_non_null(strstr(tw_last_error(), "has the parameter w of (3,)"));
+    tw_members_destroy(other);
+    go(&players[0]);
+}
+
+/* One that connects, hears the challenge, and says a hello: what it is told then. */
+static int knock(const char *meeting, const unsigned char *hello, const unsigned char secret[TCP_SECRET],
+                 unsigned char session[TCP_SECRET])
+{
+    tcp_address at;
+    unsigned char challenge[TCP_CHALLENGE], own[TCP_HELLO], answer[TCP_PROOF];
+    assert_int_equal(tcp_meeting_read(meeting, &at), TW_OK);
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)at.port)};
+    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const struct timeval patience = {.tv_sec = 20};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    assert_int_equal(connect(fd, (struct sockaddr *)&there, sizeof there), 0);
+    assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    if (!hello) tcp_hello_make(secret, challenge, (tcp_place){0}, own);
+    assert_int_equal(send(fd, hello ? hello : own, TCP_HELLO, MSG_NOSIGNAL), TCP_HELLO);
+    if (recv(fd, answer, sizeof answer, MSG_WAITALL) != (ssize_t)sizeof answer) { /* it learns nothing */
+        close(fd);
+        return -1;
+    }
+    assert_true(tcp_answer_is_right(secret, challenge, hello ? hello : own, answer));
+    tcp_session_make(secret, challenge, hello ? hello : own, 0, session);
+    return fd;
+}
+
+typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
+
+/* If it is damaged, waits until it is turned away. */
+static void say(int fd, const unsigned char session[TCP_SECRET], const council_message *message, damage how)
+{
+    size_t size;
+    unsigned char *word = tcp_word_write(message, "", &size), *said = malloc(4 + size + TCP_PROOF);
+    tcp_put(said, size, 4);
+    memcpy(said + 4, word, size);
+    if (how == NO_WORD) said[4] = 99; /* no kind */
+    tcp_sign(session, 0, said + 4, size, said + 4 + size);
+    if (how == CHANGED) said[4 + size - 1] ^= 1;
+    assert_int_equal(send(fd, said, 4 + size + TCP_PROOF, MSG_NOSIGNAL), 4 + size + TCP_PROOF);
+    if (how != WHOLE) assert_int_equal(recv(fd, said, 1, 0), 0);
+    free(said);
+    free(word);
+    close(fd);
+}
+
+/* Where nobody listens: what the group answers is lost. */
+static council_message foreign_join(void)
+{
+    static council_message message = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY};
+    strcpy(message.seat.name, "127.0.0.1:1#00112233445566778899aabbccddeeff/1");
+    strcpy(message.seat.door, message.seat.name);
+    memset(message.topic, 7, sizeof message.topic);
+    return message;
+}
+
+static void *send_strangers(void *argument)
+{
+    const char *meeting = argument;
+    unsigned char garbage[TCP_HELLO], secret[TCP_SECRET], other[TCP_SECRET], replayed[TCP_HELLO],
+        challenge[TCP_CHALLENGE], session[TCP_SECRET];
+    const council_message join_of_another = foreign_join();
+    memset(garbage, 'x', sizeof garbage);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    tcp_secret_make(other_key, strlen(other_key), "members of a group", NULL, 0, other);
+    tcp_challenge_make(challenge);
+    tcp_hello_make(secret, challenge, (tcp_place){0}, replayed); /* it was right at another time */
+    for (int i = 0; i < STRANGERS / 5; i++) {
+        assert_int_equal(knock(meeting, garbage, secret, session), -1);
+        assert_int_equal(knock(meeting, i % 2 ? replayed : NULL, other, session), -1);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, WHOLE);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, CHANGED);
+        say(knock(meeting, NULL, secret, session), session, &join_of_another, NO_WORD);
+    }
+    return NULL;
+}
+
+/* Two members take part in rounds meanwhile, and one that they want comes in. */
+static void test_strangers(void **context)
+{
+    (void)context;
+    static refusals all;
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    pthread_t strangers;
+    find_meeting(meeting);
+    players[0] = (player){.members = join(meeting, subject, key, &all)};
+    for (int n = 0; n < 2; n++) {
+        if (n) come(&players[n], meeting);
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    uint64_t before = players[0].generation.number;
+    assert_int_equal(pthread_create(&strangers, NULL, send_strangers, meeting), 0);
+    come(&players[2], meeting);
+    begin(players, 3, 3);
+    end(players, 3);
+    assert_true(players[0].generation.number > before);
+    pthread_join(strangers, NULL);
+    for (int i = 0; i < REASONS; i++) {
+        print_message("%d were refused since each %s\n", (int)all.counts[i], reasons[i]);
+        assert_in_range(all.counts[i], STRANGERS / 5 - (i == 2), STRANGERS / 5); /* the last may still be on its way */
+    }
+    for (int i = 0; i < MEMBERS; i++) go(&players[i]);
+}
+
+/* --- words ------------------------------------------------------------------------------------------------------- */
+
+/* Alone in memory, so that a byte too far is seen. */
+static int can_read(const unsigned char *word, size_t size)
+{
+    static council_message read;
+    const char *text;
+    unsigned char *alone = calloc(size + 1, 1);
+    memcpy(alone, word, size);
+    int can = tcp_word_read(alone, size, &read, &text);
+    free(alone);
+    return can;
+}
+
+static void test_words_with_too_little_and_with_too_many(void **context)
+{
+    (void)context;
+    static council_message message;
+    size_t size, less;
+    message = foreign_join();
+    message.list.count = COUNCIL_MOST - 1;
+    for (int i = 0; i < COUNCIL_MOST; i++) message.list.seats[i] = message.seat;
+    free(tcp_word_write(&message, "", &less));
+    message.list.count++;
+    unsigned char *word = tcp_word_write(&message, "", &size), *longer = malloc(2 * size - less);
+    assert_true(can_read(word, size));
+    for (size_t part = 0; part < size; part++) assert_false(can_read(word, part));
+    memcpy(longer, word, size);
+    memcpy(longer + size, word + less, size - less); /* its last seat once more */
+    longer[3] = COUNCIL_MOST + 1;
+    assert_false(can_read(longer, 2 * size - less));
+    free(longer);
+    free(word);
+}
+
+static void test_damaged_words(void **context)
+{
+    (void)context;
+    static council_message message, read;
+    const char *text;
+    size_t size;
+    message = foreign_join();
+    message.kind = COUNCIL_DECIDED;
+    message.list.count = 3;
+    message.list.generation = 7;
+    for (int i = 0; i < 3; i++) {
+        message.list.seats[i] = message.seat;
+        message.list.seats[i].rounds = (uint64_t)i;
+    }
+    unsigned char *word = tcp_word_write(&message, "a text", &size), *damaged = malloc(size + 1);
+    memcpy(damaged, word, size);
+    damaged[size] = 0;
+    assert_true(tcp_word_read(damaged, size, &read, &text));
+    assert_string_equal(text, "a text");
+    assert_int_equal(read.list.count, 3);
+    assert_string_equal(read.list.seats[2].door, message.seat.door);
+    assert_int_equal(read.list.seats[2].rounds, 2);
+    for (uint32_t i = 0; i < DAMAGES; i++) {
+        size_t length = i % 2 ? size : draw(1, i, (uint32_t)size);
+        memcpy(damaged, word, size);
+        for (uint32_t hits = 1 + draw(2, i, 4); hits > 0; hits--)
+            damaged[draw(3, 8 * i + hits, (uint32_t)size)] = (unsigned char)draw(4, 8 * i + hits, 256);
+        unsigned char *alone = malloc(length + 1); /* so that a byte too far is seen */
+        memcpy(alone, damaged, length);
+        alone[length] = 0;
+        if (tcp_word_read(alone, length, &read, &text)) {
+            assert_in_range(read.kind, COUNCIL_JOIN, COUNCIL_KINDS - 1);
+            assert_in_range(read.list.count, 0, COUNCIL_MOST);
+            assert_true(strlen(text) <= length);
+        }
+        free(alone);
+    }
+    free(damaged);
+    free(word);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_generation_after_the_other),
+        cmocka_unit_test(test_another_key_and_another_subject),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_words_with_too_little_and_with_too_many),
+        cmocka_unit_test(test_damaged_words),
+    };
+    return tcp_hello_begin() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
