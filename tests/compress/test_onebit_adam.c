@@ -24,12 +24,12 @@ typedef struct twin {
     double worker[RANKS][MOST], server[MOST]; /* of the matrix, which alone is compressed */
 } twin;
 
-/* What signs and a mean say of x, which keeps the rest: of magnitudes, or the root of that of squares. */
-static void compress(double *x, size_t n, int before, double *said)
+/* What signs and a root mean square say of x, which keeps the rest. */
+static void compress(double *x, size_t n, double *said)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += before ? fabs(x[i]) : x[i] * x[i];
-    double scale = before ? sum / (double)n : sqrt(sum / (double)n);
+    double squares = 0;
+    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
+    double scale = sqrt(squares / (double)n);
     for (size_t i = 0; i < n; i++) {
         said[i] = x[i] < 0 ? -scale : scale;
         x[i] -= said[i];
@@ -55,10 +55,10 @@ static void share_momentum(twin *t, int before, double given[RANKS][MOST])
     for (int r = 0; r < RANKS; r++) {
         for (size_t i = 0; i < MATRIX; i++)
             t->worker[r][i] += BETA1 * t->m[0][i] / divisor(t, before, i) + fresh(t, before, i, given[r][i]);
-        compress(t->worker[r], MATRIX, before, said);
+        compress(t->worker[r], MATRIX, said);
         for (size_t i = 0; i < MATRIX; i++) t->server[i] += said[i] / RANKS;
     }
-    compress(t->server, MATRIX, before, t->m[0]);
+    compress(t->server, MATRIX, t->m[0]);
     for (size_t i = 0; i < MATRIX; i++) t->m[0][i] *= divisor(t, before, i);
 }
 

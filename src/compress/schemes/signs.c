@@ -16,13 +16,13 @@
  *
  * A beginning of `warmup_steps` is Adam of the exact mean. Then v stands still, and the ranks share m by its signs:
  *     m = C(the mean of C(beta1*m + (1 - beta1)*g + e) + e');  direction = m / (sqrt(v) + epsilon)
- * e and e' are what C lost at the rank, and at the owner of the piece. So it is with divide=after, where C(x) is the
- * signs of x times its root mean square. The bias corrections, which the release leaves out, are Adam's; v's stands
- * still with v.
+ * C(x) is the signs of x times its root mean square, and e and e' are what it lost at the rank, and at the owner of the
+ * piece. So it is with divide=after. The bias corrections, which the release leaves out, are Adam's; v's stands still
+ * with v.
  *
- * divide=before is ours: x is divided by sqrt(v) + epsilon first, and C(x) is the signs times the mean magnitude. One
- * magnitude a tensor then stands for elements of one size, where m has as many sizes as the gradients have, and what is
- * small in m would be made enormous by the division behind C.
+ * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for elements
+ * of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous by the
+ * division behind C.
  *
  * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
  * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
@@ -223,7 +223,7 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
     onebit_adam *self = (onebit_adam *)scheme;
     tw_gather *gather = &self->signs.quantised.gather;
     int adapts = self->adam.beta2 > 0;
-    self->signs.is_root = self->divide == DIVIDE_AFTER;
+    self->signs.is_root = 1;
     TW_TRY(create_signs(scheme, 1));
     TW_TRY(tw_gather_create_whole(gather));
     TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
