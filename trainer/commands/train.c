@@ -86,6 +86,7 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(plugins_resolve(&settings->plugin));
     TW_TRY(check_link(settings));
     TW_TRY(complete_resume(set, settings));
+    if (settings->memory_budget) file_memory_install();
     TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));
     settings->momentum_given = options_given(set, "momentum");
@@ -158,7 +159,6 @@ int command_train(int argc, char **argv)
 {
     train_settings settings = {0};
     train_page page;
-    file_memory_install();
     if (choose_task(argc, argv, &settings.task) != TW_OK) return launcher_refuse();
     if (settings_page(settings.task, &page) != TW_OK) return launcher_refuse();
     page.page.least_arguments = 0; /* the task is known by now */
