@@ -43,6 +43,7 @@ typedef struct tw_plan_question {
     tw_plan_optimizer optimizer;
     int kinds;      /* that may be chosen, added up; 0: any. allreduce stays in the table */
     int unmeasured; /* 1: a candidate may be chosen though nobody has measured what it costs in a run of this length */
+    int keeps_momentum; /* 1: the optimiser applies its own, and a scheme that applies some is left out */
     uint64_t steps; /* of the run */
     uint64_t seed;
     double pass_seconds;  /* of a forward and backward pass of one worker */

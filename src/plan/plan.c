@@ -39,11 +39,16 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
 {
     float momentum = 0;
     if (row->kind != TW_PLAN_GRADIENTS) return TW_OK; /* weights, and what steps came to, have none */
+    TW_TRY(momentum_of(row->spec, &momentum));
+    if (momentum > 0 && q->keeps_momentum)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "scheme %s applies momentum before it sends, and so does the optimiser; one that leaves it to the "
+                       "scheme, such as thinwire.torch.%s, goes with it",
+                       row->spec, q->optimizer == TW_PLAN_SGD ? "SGD" : "AdamW");
     if (tw_spec_number(row->spec, "beta2") > 0)
         return q->optimizer == TW_PLAN_ADAMW
                    ? TW_OK
                    : tw_fail(TW_ERROR_ARGUMENT, "scheme %s gives Adam's direction, which AdamW alone takes", row->spec);
-    TW_TRY(momentum_of(row->spec, &momentum));
     if (momentum == 0 || q->optimizer == TW_PLAN_SGD) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "scheme %s applies momentum before it sends, so what arrives is a direction for SGD, and no gradient "

@@ -14,10 +14,11 @@ from .. import outer as core
 from .._library import library
 from ..comm import Comm
 from ..errors import Error, SpecError
+from ..planning import UPDATES
 from ..spec import name_of, settings_of
 from ..table import Entry, listed
 from ..tcp import Tcp
-from . import _buffers, _optimiser, _parameters, _state, _transport
+from . import _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
 from ._moments import Moments
 from ._working import Working, laid
@@ -53,6 +54,7 @@ class OuterLoop:
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
+    spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`
     banner        rank 0 says in a line on stderr what is going to happen
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
@@ -67,11 +69,22 @@ class OuterLoop:
             if join is not None and workers is not None:
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
+            spec = self._settled(model, optimizer, spec, group, transport, limits, banner)
             self._make(model, optimizer, spec, group, transport, limits, hook)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
         if banner and self._comm.rank == 0:
             print(self.banner(), file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _settled(model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
+                 limits: _transport.Limits, banner: bool) -> str:
+        tensors: List[Any] = []
+        if _auto.is_auto(spec):
+            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
+            tensors = [(row.name, row.shape) for row in rows_of(unwrapped(model))]
+            return _auto.settled(spec, tensors, last, UPDATES, group=group, transport=transport, limits=limits, banner=banner)
+        return _auto.settled(spec, tensors, None, UPDATES, group=group, transport=transport, limits=limits, banner=banner)
 
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool]) -> None:
