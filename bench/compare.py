@@ -40,7 +40,7 @@ GRID = (0.5, 1, 2)  # times the learning rate of the task
 TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
     "transformer": {"words": ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48",
-                              "--batch", "8"], "lr": 0.006, "own": "dgc-adam"},
+                              "--batch", "8"], "lr": 0.012, "own": "dgc-adam"},
 }
 DENSE, ALONE = "allreduce", "one worker"
 
