@@ -36,7 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 97.5 %, by freedom
 TUNING_SEED = 1000
-GRID = (0.5, 1, 2)  # times the learning rate of the task
+GRID = (0.5, 1, 2, 4)  # times the learning rate of the task
 TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
     "transformer": {"words": ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48",
@@ -70,10 +70,14 @@ def words_of(options, task, arm, lr, seed, steps):
 def run(options, words):
     """The summary of a run, which is made unless it lies there; and its folder."""
     folder = options.out / f"{zlib.crc32(' '.join(words).encode()):08x}"
-    summary = folder / "summary.json"
+    summary, diverged = folder / "summary.json", folder / "diverged"
+    if diverged.exists():
+        return None, folder
     if not summary.exists():
         done = subprocess.run([options.program, "train", *words, "--out", folder, "--quiet"], capture_output=True, text=True, check=False)
-        if done.returncode == 4:  # it diverged, which is a result
+        if done.returncode == 4:  # which is a result
+            folder.mkdir(parents=True, exist_ok=True)
+            diverged.touch()
             return None, folder
         if done.returncode:
             sys.exit(f"compare: thinwire train {shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()[-1000:]}")
@@ -251,7 +255,7 @@ def main():
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
     parser.add_argument("--seeds", type=int, help="(default: 3; with --quick 2)")
-    parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2; with --quick 1)")
+    parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
     parser.add_argument("--step-time", type=float, default=0, help="seconds of a pass (default: what the one worker alone takes here)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
     parser.add_argument("--quick", action="store_true")

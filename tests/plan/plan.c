@@ -135,6 +135,12 @@ static void test_who_stays_in(void **state)
     assert_left_out(&t, TW_PLAN_ADAM, 3000, "dgc-adam", "AdamW alone");
     assert_left_out(&t, TW_PLAN_SGD, 3000, "dgc-adam", "AdamW alone");
     assert_left_out(&t, TW_PLAN_SGD, 3000, "dgc", NULL);
+    tw_plan_question q = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 3000);
+    q.keeps_momentum = 1;
+    tw_plan *plan = make(&q);
+    assert_non_null(strstr(row_of(plan, "dgc").left_out, "so does the optimiser"));
+    assert_null(row_of(plan, "qsgd").left_out);
+    tw_plan_destroy(plan);
     assert_left_out(&t, TW_PLAN_SGD, 49, "diloco:every=50", "the run has 49");
     assert_left_out(&t, TW_PLAN_SGD, 49, "diloco:every=20", NULL);
     layout_release(&t);
