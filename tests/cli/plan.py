@@ -81,6 +81,7 @@ class PlanTest(CommandLineTest):
         self.refuse(2, ["--parameters 1k", "image"], *image, "--parameters", "1k", "--link", SLOW)
         self.refuse(2, ["--parameters"], *none)
         self.refuse(2, ["--step-time"], *none, "--parameters", "1k", "--steps", 9)
+        self.refuse(2, ["--parameters 3.5", "whole"], *none, "--parameters", "3.5", "--step-time", 1, "--steps", 9)
         self.refuse(2, ["--steps"], *none, "--parameters", "1k", "--step-time", 1)
         self.refuse(2, ["no task \"imgae\"", "none"], "plan", "imgae")
         shapes = self.folder / "shapes"
