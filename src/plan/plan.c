@@ -79,7 +79,7 @@ static tw_status add_share(planner *p, const char *spec, double share, tw_plan_r
     tw_prediction found;
     tw_trial trial = {0, (double)NAN};
     double every = tw_spec_number(spec, "every");
-    if (row->kind != TW_PLAN_WEIGHTS) TW_TRY(tw_trial_take(&p->thin, p->noise, spec, &trial));
+    if (row->kind != TW_PLAN_WEIGHTS) TW_TRY(tw_trial_take(&p->thin, p->noise, spec, p->q.codec_rate > 0, &trial));
     TW_TRY(tw_predict(&p->q, &p->thin, p->noise, spec, trial.seconds, &found));
     row->step_seconds += share * found.step_seconds;
     row->bytes_per_step += share * found.bytes_per_step;

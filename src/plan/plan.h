@@ -41,11 +41,11 @@ tw_status tw_predict(const tw_plan_question *question, const tw_thin *thin, cons
                      double codec_seconds, tw_prediction *prediction);
 
 /* trial.c: how long one candidate codes an exchange of the table without peers, over all of a round, and the memory it
- * takes for that. */
+ * takes for that. `once`: its time decides nothing, and one round will do. */
 typedef struct tw_trial {
     double seconds, memory_bytes;
 } tw_trial;
-tw_status tw_trial_take(const tw_thin *thin, const float *noise, const char *spec, tw_trial *trial);
+tw_status tw_trial_take(const tw_thin *thin, const float *noise, const char *spec, int once, tw_trial *trial);
 
 /* spec_words.c: what a spec's scheme or method exchanges; TW_ERROR_SPEC where there is none of that name. */
 tw_status tw_spec_kind(const char *spec, tw_plan_kind *kind);
