@@ -4,10 +4,10 @@
  *
  *     tw_world_options line = {.struct_size = sizeof line};
  *     tw_line_read("100Mbit,1ms", &line);
- *     tw_plan_make(&(tw_plan_question){.struct_size = sizeof(tw_plan_question), .tensors = table, .tensor_count = count,
- *                                      .workers = 4, .optimizer = TW_PLAN_ADAMW, .steps = 20000, .pass_seconds = 0.12,
- *                                      .bandwidth = line.bandwidth, .latency = line.latency}, &plan);
- *     row.struct_size = sizeof row;
+ *     tw_plan_question question = {.struct_size = sizeof question, .tensors = table, .tensor_count = count,
+ *                                  .workers = 4, .optimizer = TW_PLAN_ADAMW, .steps = 20000, .pass_seconds = 0.12,
+ *                                  .bandwidth = line.bandwidth, .latency = line.latency};
+ *     tw_plan_make(&question, &plan);
  *     tw_plan_row_at(plan, tw_plan_choice(plan), &row);         // row.spec is what to use
  *     tw_plan_destroy(plan);
  */
@@ -44,10 +44,10 @@ typedef struct tw_plan_question {
     int kinds;      /* that may be chosen, added up; 0: any. allreduce stays in the table */
     int unmeasured; /* 1: a candidate may be chosen though nobody has measured what it costs in a run of this length */
     int keeps_momentum; /* 1: the optimiser applies its own, and a scheme that applies some is left out */
-    uint64_t steps; /* of the run */
+    uint64_t steps;     /* of the run */
     uint64_t seed;
-    double pass_seconds;  /* of a forward and backward pass of one worker */
-    double other_seconds; /* of a step beside it: loading the batch, the optimiser */
+    double pass_seconds;                       /* of a forward and backward pass of one worker */
+    double other_seconds;                      /* of a step beside it: loading the batch, the optimiser */
     double bandwidth, bandwidth_down, latency; /* of each worker's line, as in tw_world_options */
     double codec_rate;     /* bytes a second at which schemes pass over memory; 0: each is timed on this machine */
     const double *factors; /* how many times as long a pass takes, for each worker; NULL: all are alike */
@@ -60,27 +60,27 @@ typedef struct tw_plan tw_plan;
 
 /* Times each candidate's codec on one thread of this machine, and predicts its step: the scheme's own code exchanges
  * noise of the tensors' shapes in a world of virtual time (thinwire_sim.h). Of a table that is thinned out, one k-th of
- * the tensors exchange over a line that is k times as slow, and their codec takes k times as long. What a candidate costs
- * in steps to the same loss is known from runs that docs/planning.md names. The choice is the shortest time to the same
- * loss; of those within 5 % the first of the list, where the simple ones stand.
+ * the tensors exchange over a line that is k times as slow, and their codec takes k times as long. What a candidate
+ * costs in steps to the same loss is known from runs that docs/planning.md names. The choice is the shortest time to
+ * the same loss; of those within 5 % the first of the list, where the simple ones stand.
  * TW_ERROR_ARGUMENT for what cannot be planned, and where no candidate of these kinds may be chosen. */
 TW_API tw_status tw_plan_make(const tw_plan_question *question, tw_plan **plan);
 TW_API void tw_plan_destroy(tw_plan *plan);
 
 typedef struct tw_plan_row {
-    size_t struct_size;     /* sizeof(tw_plan_row) */
-    const char *spec;       /* these four as long as the plan */
-    const char *left_out;   /* why it cannot be taken; NULL: it can, and what follows is known */
-    const char *seen;       /* what is known of the steps that it takes more, in a few words; NULL: it was not measured */
-    const char *page;       /* that has it */
+    size_t struct_size;   /* sizeof(tw_plan_row) */
+    const char *spec;     /* these four as long as the plan */
+    const char *left_out; /* why it cannot be taken; NULL: it can, and what follows is known */
+    const char *seen;     /* what is known of the steps that it takes more, in a few words; NULL: it was not measured */
+    const char *page;     /* that has it */
     tw_plan_kind kind;
-    double extra;           /* steps that it takes more, as a share of them; NaN: unknown */
-    double step_seconds;    /* of a worker, on average over the run */
-    double utilisation;     /* the share of it that computes */
-    double bytes_per_step;  /* that a worker sends */
-    double memory_bytes;    /* that the exchange takes on a worker, without peers; NaN: unknown */
-    double codec_seconds;   /* of a step, measured on one thread */
-    double target_seconds;  /* step_seconds as long as it takes more steps */
+    double extra;          /* steps that it takes more, as a share of them; NaN: unknown */
+    double step_seconds;   /* of a worker, on average over the run */
+    double utilisation;    /* the share of it that computes */
+    double bytes_per_step; /* that a worker sends */
+    double memory_bytes;   /* that the exchange takes on a worker, without peers; NaN: unknown */
+    double codec_seconds;  /* of a step, measured on one thread */
+    double target_seconds; /* step_seconds as long as it takes more steps */
 } tw_plan_row;
 
 TW_API size_t tw_plan_count(const tw_plan *plan);
@@ -107,8 +107,8 @@ TW_API tw_status tw_phantom_create(tw_comm *comm, const char *spec, const tw_ten
                                    const float *noise, uint64_t seed, tw_phantom **phantom);
 TW_API void tw_phantom_destroy(tw_phantom *phantom);
 
-/* One step. `ready` is called before each gradient is there, once a tensor, and lets the time of a pass go by; NULL: there
- * is no pass. A step that was skipped is TW_OK: nobody applies it. */
+/* One step. `ready` is called before each gradient is there, once a tensor, and lets the time of a pass go by; NULL:
+ * there is no pass. A step that was skipped is TW_OK: nobody applies it. */
 typedef void (*tw_phantom_ready)(void *context);
 TW_API tw_status tw_phantom_step(tw_phantom *phantom, uint64_t number, tw_phantom_ready ready, void *context);
 

@@ -45,7 +45,8 @@ static int read_line(const char *text, tw_world_options *line)
     if (!text[both] || !read_rate(text, rate, &line->bandwidth)) return 0;
     line->bandwidth_down = line->bandwidth;
     if (rate < both && !read_rate(text + rate + 1, both - rate - 1, &line->bandwidth_down)) return 0;
-    return read_measure(text + both + 1, strlen(text + both + 1), times, sizeof times / sizeof *times, &line->latency) &&
+    return read_measure(text + both + 1, strlen(text + both + 1), times, sizeof times / sizeof *times,
+                        &line->latency) &&
            line->latency <= SECONDS_MOST;
 }
 

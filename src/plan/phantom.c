@@ -9,8 +9,8 @@
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_outer.h>
 
-#define STEP_SIZE 1e-3f         /* of a gossip's steps, as a learning rate */
-#define FORWARD (1.0 / 3)       /* the backward pass makes two products where the forward pass makes one */
+#define STEP_SIZE 1e-3f   /* of a gossip's steps, as a learning rate */
+#define FORWARD (1.0 / 3) /* the backward pass makes two products where the forward pass makes one */
 enum { PLACE = TW_NOISE_MARGIN, PORTIONS = 8 }; /* places are so many floats apart, for the processor's sake */
 
 struct tw_phantom {

@@ -41,19 +41,21 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
     if (row->kind != TW_PLAN_GRADIENTS) return TW_OK; /* weights, and what steps came to, have none */
     TW_TRY(momentum_of(row->spec, &momentum));
     if (momentum > 0 && q->keeps_momentum)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "scheme %s applies momentum before it sends, and so does the optimiser; one that leaves it to the "
-                       "scheme, such as thinwire.torch.%s, goes with it",
-                       row->spec, q->optimizer == TW_PLAN_SGD ? "SGD" : "AdamW");
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "scheme %s applies momentum before it sends, and so does the optimiser; one that leaves it to the "
+            "scheme, such as thinwire.torch.%s, goes with it",
+            row->spec, q->optimizer == TW_PLAN_SGD ? "SGD" : "AdamW");
     if (tw_spec_number(row->spec, "beta2") > 0)
         return q->optimizer == TW_PLAN_ADAMW
                    ? TW_OK
                    : tw_fail(TW_ERROR_ARGUMENT, "scheme %s gives Adam's direction, which AdamW alone takes", row->spec);
     if (momentum == 0 || q->optimizer == TW_PLAN_SGD) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "scheme %s applies momentum before it sends, so what arrives is a direction for SGD, and no gradient "
-                   "to take moments of",
-                   row->spec);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "scheme %s applies momentum before it sends, so what arrives is a direction for SGD, and no gradient "
+        "to take moments of",
+        row->spec);
 }
 
 static tw_status suits_length(const tw_plan_question *q, const tw_plan_row *row)
@@ -304,8 +306,7 @@ tw_status tw_plan_row_at(const tw_plan *plan, size_t index, tw_plan_row *row)
 {
     TW_TRY(tw_need(plan, "plan"));
     TW_TRY(tw_need(row, "row"));
-    if (index >= plan->count)
-        return tw_fail(TW_ERROR_ARGUMENT, "row %zu of a plan that has %zu", index, plan->count);
+    if (index >= plan->count) return tw_fail(TW_ERROR_ARGUMENT, "row %zu of a plan that has %zu", index, plan->count);
     return tw_copy_sized(row, &plan->rows[index], sizeof *row, "tw_plan_row");
 }
 

@@ -56,7 +56,8 @@ static void add_all(page *p, const tw_plan *plan)
 {
     char line[LINE], pass[FIGURE];
     const tw_plan_question *q = &plan->question;
-    const tw_world_options world = {.bandwidth = q->bandwidth, .bandwidth_down = q->bandwidth_down, .latency = q->latency};
+    const tw_world_options world = {
+        .bandwidth = q->bandwidth, .bandwidth_down = q->bandwidth_down, .latency = q->latency};
     tw_line_text(&world, line, sizeof line);
     page_add(p, "%d workers, %zu parameters, %llu steps, a pass of %s, the line %s\n\n", q->workers, plan->elements,
              (unsigned long long)q->steps, seconds_text(q->pass_seconds, pass), line);

@@ -77,9 +77,11 @@ static void play(void *context, int rank, tw_comm *comm)
     tw_phantom *phantom = NULL;
     tw_status status = tw_comm_set_timeout(comm, PATIENCE);
     if (status == TW_OK)
-        status = tw_phantom_create(comm, t->spec, t->thin->tensors, t->thin->count, t->noise, t->question->seed, &phantom);
+        status =
+            tw_phantom_create(comm, t->spec, t->thin->tensors, t->thin->count, t->noise, t->question->seed, &phantom);
     if (status == TW_OK) status = trip_steps(t, rank, comm, phantom);
-    if (status != TW_OK && (t->status == TW_OK || t->status == TW_ERROR_PEER)) { /* a loss of peers is another's failure */
+    if (status != TW_OK &&
+        (t->status == TW_OK || t->status == TW_ERROR_PEER)) { /* a loss of peers is another's failure */
         t->status = status;
         snprintf(t->text, sizeof t->text, "%s", tw_last_error());
     }
@@ -101,9 +103,8 @@ static tw_world_options world_of(const trip *t, double codec_seconds)
 {
     const tw_plan_question *q = t->question;
     double times = t->thin->times, rate = q->codec_rate > 0 ? q->codec_rate : MEMORY_RATE;
-    double element_seconds = q->codec_rate > 0 || codec_seconds == 0
-                                 ? times * bytes_touched(t->spec) / rate
-                                 : codec_seconds / (double)t->thin->elements;
+    double element_seconds = q->codec_rate > 0 || codec_seconds == 0 ? times * bytes_touched(t->spec) / rate
+                                                                     : codec_seconds / (double)t->thin->elements;
     return (tw_world_options){.struct_size = sizeof(tw_world_options),
                               .workers = q->workers,
                               .bandwidth = q->bandwidth / times,

@@ -406,8 +406,12 @@ static void test_plan(void **state)
     tw_world_options line = {.struct_size = sizeof line};
     tw_phantom *phantom = NULL;
     tw_plan *plan = NULL;
-    const tw_plan_question question = {.struct_size = sizeof question, .tensors = table, .tensor_count = 1, .workers = 2,
-                                       .steps = 1, .bandwidth = 1e6};
+    const tw_plan_question question = {.struct_size = sizeof question,
+                                       .tensors = table,
+                                       .tensor_count = 1,
+                                       .workers = 2,
+                                       .steps = 1,
+                                       .bandwidth = 1e6};
     tw_plan_row row = {.struct_size = sizeof row};
     NEEDED(tw_line_read, text, NULL, &line);
     NEEDED(tw_line_read, line, "1Gbit,1ms", NULL);

@@ -68,7 +68,7 @@ static void test_who_is_left_out_is_not_taken(void **state)
     assert_string_equal(choose(&answer, 1), "allreduce");
 }
 
-/* An outer loop takes no scheme for gradients, however fast; and where nothing of the kind is known, nothing is taken. */
+/* An outer loop takes no scheme for gradients, however fast; where nothing of the kind is known, nothing is taken. */
 static void test_one_kind_alone_may_be_chosen(void **state)
 {
     tw_plan answer;

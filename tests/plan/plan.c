@@ -1,8 +1,8 @@
 /* What is predicted of each candidate, beside closed forms; and how the choice follows the line. */
-#include "layout.h"
-#include "inquiry.h"
-#include "line.h"
 #include "plan.h"
+#include "inquiry.h"
+#include "layout.h"
+#include "line.h"
 #include "support/assert.h"
 
 #include <math.h>
@@ -189,7 +189,7 @@ static void test_a_warmup_is_averaged(void **state)
 /* ---- large tables ------------------------------------------------------------------------------------------------ */
 
 /* Of 64 matrices alike every fourth stands for the others, and a large one becomes a quarter of itself. What is sent
- * is a sum over tensors, so it is the same but for packets' headers; and so is time, over a line that is as much slower. */
+ * is a sum over tensors, so it is the same but for packets' headers; and so is time, over a line as much slower. */
 static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
 {
     tw_tensor table[66] = {{"embedding", 2, {2048, 64}}};
@@ -210,8 +210,10 @@ static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
     for (size_t i = 0; tw_plan_row_at(whole, i, &a) == TW_OK; i++) {
         assert_ok(tw_plan_row_at(thin, i, &b));
         if (a.left_out || a.kind == TW_PLAN_WEIGHTS) continue;
-        if (fabs(b.step_seconds / a.step_seconds - 1) > 0.1) fail_msg("%s: %g s, %g s whole", a.spec, b.step_seconds, a.step_seconds);
-        if (fabs(b.bytes_per_step / a.bytes_per_step - 1) > 0.1) fail_msg("%s: %g B, %g B whole", a.spec, b.bytes_per_step, a.bytes_per_step);
+        if (fabs(b.step_seconds / a.step_seconds - 1) > 0.1)
+            fail_msg("%s: %g s, %g s whole", a.spec, b.step_seconds, a.step_seconds);
+        if (fabs(b.bytes_per_step / a.bytes_per_step - 1) > 0.1)
+            fail_msg("%s: %g B, %g B whole", a.spec, b.bytes_per_step, a.bytes_per_step);
     }
     tw_plan_destroy(whole);
     tw_plan_destroy(thin);
@@ -220,8 +222,8 @@ static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
 
 static void test_who_stands_for_whom(void **state)
 {
-    const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}}, {"c", 2, {6, 4}}, {"d", 2, {6, 4}},
-                               {"long", 2, {100, 4}}, {"scalar", 0, {0}}};
+    const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}},      {"c", 2, {6, 4}},
+                               {"d", 2, {6, 4}}, {"long", 2, {100, 4}}, {"scalar", 0, {0}}};
     tw_thin thin;
     (void)state;
     assert_ok(tw_thin_create(table, 6, 1000, &thin));
@@ -284,7 +286,8 @@ static void test_refusals(void **state)
 /* Text and back, and what is none. */
 static void test_lines_in_words(void **state)
 {
-    static const char *const wrong[] = {"", "ten", "1Gbit", "1Gbit,", "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
+    static const char *const wrong[] = {"",         "ten",        "1Gbit",      "1Gbit,",
+                                        "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
     tw_world_options line = {.struct_size = sizeof line};
     char text[64];
     (void)state;

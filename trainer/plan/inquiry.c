@@ -1,17 +1,15 @@
+#include "inquiry.h"
 #include "agree.h"
 #include "error.h"
 #include "experiment.h"
 #include "optimiser.h"
-#include "inquiry.h"
 #include "slowdown.h"
 #include <math.h>
 #include <stdlib.h>
 
 static tw_plan_optimizer optimizer_of(const train_settings *s)
 {
-    return s->optimizer == OPTIMISER_SGD    ? TW_PLAN_SGD
-           : s->optimizer == OPTIMISER_ADAM ? TW_PLAN_ADAM
-                                            : TW_PLAN_ADAMW;
+    return s->optimizer == OPTIMISER_SGD ? TW_PLAN_SGD : s->optimizer == OPTIMISER_ADAM ? TW_PLAN_ADAM : TW_PLAN_ADAMW;
 }
 
 static void ask(const train_settings *s, int workers, uint64_t steps, plan_inquiry *inquiry)
@@ -34,8 +32,9 @@ tw_status plan_ask(const train_settings *s, const task *work, int workers, plan_
     tw_status status = layout_copy(l->tensors, l->tensor_count, &inquiry->tensors);
     task_learner_destroy(l);
     if (lacks_base)
-        return tw_fail(TW_ERROR_ARGUMENT, "what is trained are adapters beside a network that is there; --init-from RUN "
-                                          "names it");
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "what is trained are adapters beside a network that is there; --init-from RUN "
+                       "names it");
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* inquiry.h - what a run asks: which way of exchanging suits its network, its optimiser and its line (thinwire_plan.h). */
+/* inquiry.h - what a run asks thinwire_plan.h: which way of exchanging suits its network, its optimiser and its line. */
 #ifndef TRAINER_INQUIRY_H
 #define TRAINER_INQUIRY_H
 
@@ -26,7 +26,8 @@ void plan_forget(plan_inquiry *inquiry);
 tw_status plan_find_pass(const train_settings *settings, const task *work, tw_comm *comm, plan_inquiry *inquiry);
 
 /* Answers, over that line, with passes that are as slow as the settings' --slow says. */
-tw_status plan_answer(const train_settings *settings, const tw_world_options *line, plan_inquiry *inquiry, tw_plan **plan);
+tw_status plan_answer(const train_settings *settings, const tw_world_options *line, plan_inquiry *inquiry,
+                      tw_plan **plan);
 /* The row that was chosen. */
 tw_plan_row plan_chosen(const tw_plan *plan);
 

@@ -2,9 +2,9 @@
 #include "agree.h"
 #include "error.h"
 #include "exit.h"
+#include "inquiry.h"
 #include "interrupt.h"
 #include "line.h"
-#include "inquiry.h"
 #include <math.h>
 #include <string.h>
 

@@ -8,7 +8,8 @@ int network_read_time(const char *text, double *seconds)
 {
     char line[NETWORK_TEXT];
     tw_world_options world = {.struct_size = sizeof world};
-    if (snprintf(line, sizeof line, "1bit,%s", text) >= (int)sizeof line || tw_line_read(line, &world) != TW_OK) return 0;
+    if (snprintf(line, sizeof line, "1bit,%s", text) >= (int)sizeof line || tw_line_read(line, &world) != TW_OK)
+        return 0;
     *seconds = world.latency;
     return 1;
 }

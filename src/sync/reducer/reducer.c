@@ -234,8 +234,8 @@ static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(reducer_create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
-    size_t least = common.message_kb ? (size_t)common.message_kb * 1024
-                                     : tw_reducer_least_message(ops, tensors, reducer->count);
+    size_t least =
+        common.message_kb ? (size_t)common.message_kb * 1024 : tw_reducer_least_message(ops, tensors, reducer->count);
     TW_TRY(create_messages(reducer, spec, tensors, least));
     TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;

@@ -15,8 +15,7 @@ static tw_status measure_as_rank(planning *p)
     p->workers = tw_comm_size(p->comm);
     TW_TRY(tw_comm_set_timeout(p->comm, s->timeout));
     TW_TRY(line_measure(p->comm, s->timeout, &p->line));
-    if (p->rank == 0 && !s->quiet)
-        fprintf(stderr, "thinwire: the line is %s\n", network_link_text(&p->line, text));
+    if (p->rank == 0 && !s->quiet) fprintf(stderr, "thinwire: the line is %s\n", network_link_text(&p->line, text));
     return TW_OK;
 }
 
