@@ -49,7 +49,8 @@ def arms_of(options, task):
     """(name, spec, workers, plugin)."""
     many = options.workers
     arms = [(ALONE, DENSE, 1, None), ("dense", DENSE, many, None), ("one average at the end", f"local:every={options.steps}", many, None)]
-    specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], "diloco:every=20", "diloco:every=50", "sparseloco:every=20,k=256,agg=senders"]
+    specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], "diloco:every=20", "diloco:every=50",
+             "sparseloco:every=20,k=256,agg=senders"]
     arms += [(spec, spec, many, None) for spec in specs if "every=50" not in spec or options.steps >= 50]
     for also in options.also:
         plugin, _, spec = also.partition(":")
@@ -62,8 +63,8 @@ def arms_of(options, task):
 
 def words_of(options, task, arm, lr, seed, steps):
     _, spec, workers, plugin = arm
-    words = [*TASKS[task]["words"], *(["--data", options.text] if task == "transformer" else []), "--workers", workers, "--steps", steps,
-             "--lr", f"{lr:g}", "--seed", seed, "--sync", spec, "--evaluate-every", 1000000, *(["--plugin", plugin] if plugin else [])]
+    words = [*TASKS[task]["words"], *(["--data", options.text] if task == "transformer" else []), "--workers", workers,
+             "--steps", steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", spec, "--evaluate-every", 1000000, *(["--plugin", plugin] if plugin else [])]
     return [str(word) for word in words]
 
 
@@ -121,7 +122,8 @@ def measure(options, task, arm, progress):
         folders.append(folder)
     reached = ", ".join(format(one["loss"], ".4f") for one in runs)
     progress(f"{task}: {arm[0]}: rate {lr:g}, test loss {reached}")
-    return {"name": arm[0], "sync": summary["sync"], "workers": arm[2], "plugin": arm[3], "lr": lr, "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
+    return {"name": arm[0], "sync": summary["sync"], "workers": arm[2], "plugin": arm[3], "lr": lr,
+            "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
 
 
 # ---- what is made of them ----------------------------------------------------------------------------------------------
@@ -172,9 +174,9 @@ def simulate(options, arm, table, step_time, link, slow):
     """Seconds of the whole run, predicted."""
     if arm["workers"] == 1:
         return step_time * options.steps
-    words = ["simulate", "none", "--parameters", table, "--workers", arm["workers"], "--steps", options.steps, "--step-time", f"{step_time:.6g}",
-             "--link", link, "--sync", options.for_run(arm["sync"], options.steps), "--quiet", "--json", "-", *(["--slow", "1:2"] if slow else []),
-             *(["--plugin", arm["plugin"]] if arm["plugin"] else [])]
+    words = ["simulate", "none", "--parameters", table, "--workers", arm["workers"], "--steps", options.steps,
+             "--step-time", f"{step_time:.6g}", "--link", link, "--sync", options.for_run(arm["sync"], options.steps),
+             *(["--slow", "1:2"] if slow else []), *(["--plugin", arm["plugin"]] if arm["plugin"] else []), "--quiet", "--json", "-"]
     done = subprocess.run([options.program, *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"compare: the simulator fails for {arm['sync']}: {done.stderr.strip()[-1000:]}")
