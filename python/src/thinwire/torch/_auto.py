@@ -78,7 +78,7 @@ def line_between(options: Dict[str, str], transport: Union[str, Tcp, Comm], grou
     return measured.figures
 
 
-def kept(path: str, kind: int) -> str:
+def kept(path: str) -> str:
     """What the file has; "" where there is none."""
     try:
         text = Path(path).read_text().strip()
@@ -128,7 +128,7 @@ def settled(spec: str, tensors: List[Tuple[str, Tuple[int, ...]]], optimizer: An
     rank, size = _transport.rank_of(group), _transport.size_of(group)
     if size == 1 and kind == GRADIENTS:
         return EXACT
-    found = _transport.gathered_by_all(group, lambda: kept(options["keep"], kind) if rank == 0 and "keep" in options else "")[0]
+    found = _transport.gathered_by_all(group, lambda: kept(options["keep"]) if rank == 0 and "keep" in options else "")[0]
     text = f"auto goes on with {found}, which {options.get('keep')} keeps"
     if not found:
         line = line_between(options, transport, group, limits)
