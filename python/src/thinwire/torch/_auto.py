@@ -3,7 +3,7 @@
 import math
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from ..comm import Comm
 from ..errors import SpecError
@@ -11,6 +11,7 @@ from ..planning import GRADIENTS, line_of, measured_line, plan_of
 from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _transport
+from ._parameters import Row
 
 NAME, EXACT = "auto", "allreduce"
 OPTIONS = ("steps", "pass_ms", "rate", "latency", "keep")
@@ -102,10 +103,10 @@ def keep(path: str, spec: str) -> None:
         raise refuse(f"keep={path}: {error}") from error
 
 
-def chosen(options: Dict[str, str], tensors: List[Tuple[str, Tuple[int, ...]]], optimizer: Any, kind: int, size: int,
+def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int,
            line: Tuple[float, float, float]) -> Tuple[str, str]:
     """The spec, and the line that says so."""
-    plan = plan_of(tensors, optimizer, line=line, steps=int(float(options["steps"])), workers=size,
+    plan = plan_of([(row.name, row.shape) for row in rows], optimizer, line=line, steps=int(float(options["steps"])), workers=size,
                    step_time=number(options, "pass_ms") / 1e3, kinds=kind)
     if "keep" in options:
         keep(options["keep"], plan.choice.spec)
@@ -113,10 +114,9 @@ def chosen(options: Dict[str, str], tensors: List[Tuple[str, Tuple[int, ...]]], 
                               f"{1e3 * line[2]:.3g} ms. {plan.why}")
 
 
-def settled(spec: str, tensors: List[Tuple[str, Tuple[int, ...]]], optimizer: Any, kind: int, *, group: Any,
+def settled(spec: str, rows: Callable[[], List[Row]], optimizer: Any, kind: int, *, group: Any,
             transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool) -> str:
-    """The spec itself, or what "auto" comes to, the same on all ranks. A collective of those that have "auto"; that all
-    have it or none is looked at first."""
+    """The spec itself, or what "auto" comes to, the same on all ranks. A collective. Rank 0 alone asks for the rows."""
     asked = _transport.gathered_by_all(group, lambda: spec if is_auto(spec) else "")
     if not any(asked):
         return spec
@@ -133,7 +133,7 @@ def settled(spec: str, tensors: List[Tuple[str, Tuple[int, ...]]], optimizer: An
     if not found:
         line = line_between(options, transport, group, limits)
         found, text = _transport.gathered_by_all(
-            group, lambda: chosen(options, tensors, optimizer, kind, size, line) if rank == 0 else None)[0]
+            group, lambda: chosen(options, rows(), optimizer, kind, size, line) if rank == 0 else None)[0]
     if banner and rank == 0:
         print(f"thinwire {text}", file=sys.stderr, flush=True)
     return str(found)

@@ -166,8 +166,8 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     group = ddp.process_group
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
     limits = _transport.Limits(timeout, patience)
-    spec = _auto.settled(spec, [(row.name, row.shape) for row in rows], optimizer, GRADIENTS, group=group,
-                         transport=transport, limits=limits, banner=banner)
+    spec = _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
+                         banner=banner)
 
     def made(comm: Optional[Comm]) -> Compressor:
         return Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,

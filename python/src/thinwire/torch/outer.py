@@ -69,22 +69,14 @@ class OuterLoop:
             if join is not None and workers is not None:
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
-            spec = self._settled(model, optimizer, spec, group, transport, limits, banner)
+            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
+            spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
+                                 limits=limits, banner=banner)
             self._make(model, optimizer, spec, group, transport, limits, hook)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
         if banner and self._comm.rank == 0:
             print(self.banner(), file=sys.stderr, flush=True)
-
-    @staticmethod
-    def _settled(model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
-                 limits: _transport.Limits, banner: bool) -> str:
-        tensors: List[Any] = []
-        if _auto.is_auto(spec):
-            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-            tensors = [(row.name, row.shape) for row in rows_of(unwrapped(model))]
-            return _auto.settled(spec, tensors, last, UPDATES, group=group, transport=transport, limits=limits, banner=banner)
-        return _auto.settled(spec, tensors, None, UPDATES, group=group, transport=transport, limits=limits, banner=banner)
 
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool]) -> None:
