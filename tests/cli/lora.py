@@ -2,6 +2,7 @@
 asked in python/tests/test_peft.py."""
 import json
 import random
+import shlex
 import shutil
 import struct
 import unittest
@@ -45,6 +46,19 @@ class AdapterTest(LlamaFolderTest):
     def export(self, out, name):
         self.succeed("export", out, self.folder / name, "--transformers", "--checkpoint", "last")
         return read_tensors(self.folder / name / "model.safetensors")
+
+
+class PlanTest(AdapterTest):
+    def test_a_plan_begins_with_the_base(self):
+        """Without it the command that is printed would be refused; with it that command runs."""
+        words = ("plan", "lm", "--data", self.texts, "--batch", 4, "--lora", "rank=2", "--workers", 2, "--steps", 2, "--link",
+                 "1Mbit,1ms", "--step-time", 0.01, "--quiet")
+        self.refuse(2, ["adapters", "--init-from RUN"], *words, "--model", "transformer", *SIZES)
+        done = self.run_program(*words, "--init-from", self.base)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f" {adapter_elements(2)} parameters", done.stdout)
+        program, *rest = shlex.split(done.stdout.splitlines()[-1])
+        self.assertEqual((program, self.run_program(*rest, "--quiet", "--out", "none").returncode), ("thinwire", 0))
 
 
 class TrainingTest(AdapterTest):
