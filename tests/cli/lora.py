@@ -203,7 +203,8 @@ class RefusalTest(AdapterTest):
                                ("rank=2,dropout=1", ["dropout=1"]), ("rank=2,targets=w", ["targets=w", "gate"]),
                                ("rank=2,targets=", ["targets="]), ("rank=2,size=3", ["size", "alpha"]), ("8", ["8", "rank"]),
                                ("rank=4,rank=5", ["rank", "given twice"]), ("rank=2,targets=q+v+q", ["q is given twice"]),
-                               ("rank=2,targets=q,targets=v", ["targets", "given twice"]), ("rank=x", ["rank=x"]), ("rank=2,alpha=nan", ["alpha=nan"])):
+                               ("rank=2,targets=q,targets=v", ["targets", "given twice"]), ("rank=x", ["rank=x"]),
+                               ("rank=2,alpha=nan", ["alpha=nan"])):
             self.refuse_training(2, culprits, "--init-from", self.base, "--lora", spec, "--steps", 1, "--out", "none")
 
     def test_what_does_not_go_together(self):
@@ -212,8 +213,9 @@ class RefusalTest(AdapterTest):
                              "none")
         self.train(*self.begin("--steps", 2))
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
-        for option, value, past in (("--lora", "rank=3", "train all weights"), ("--dropout", 0.3, "the model's"),
-                                    ("--vocabulary", 9, "all")):
+
+    def test_a_default_of_the_run_is_told_in_words(self):
+        for option, value, past in (("--dropout", 0.3, "the model's"), ("--vocabulary", 9, "all")):
             self.refuse(2, [f"{option} {value}: the run in {self.base} has the default of {option} ({past}),"],
                         "train", "--resume", self.base, option, value, "--steps", 21, "--quiet")
 

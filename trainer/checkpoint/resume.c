@@ -61,7 +61,7 @@ static const char *or_nothing(const char *value)
 /* What the run has, without numbers that stand for something. */
 static void describe_past(const option_row *row, const char *value, char text[PAST_TEXT])
 {
-    if (row->stands_for && (!value || (row->fallback && options_same(row, value, row->fallback))))
+    if (row->stands_for && value && row->fallback && options_same(row, value, row->fallback))
         snprintf(text, PAST_TEXT, "the default of --%s (%s)", row->name, row->stands_for);
     else
         snprintf(text, PAST_TEXT, "--%s %s", row->name, or_nothing(value));
