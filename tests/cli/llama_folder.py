@@ -141,11 +141,12 @@ class TakingTest(LlamaFolderTest):
         path = self.llama / "model.safetensors"
         tensors = read_tensors(path)
         dtype, shape, values = tensors["model.embed_tokens.weight"]
-        for head in ((dtype, shape, values[4:] + values[:4]), (dtype, [shape[0] - 1, shape[1]], values[:-4 * shape[1]])):
+        shorter = (dtype, [shape[0] - 1, shape[1]], values[:-4 * shape[1]])
+        for head in ((dtype, shape, values[4:] + values[:4]), (dtype, shape[::-1], values), shorter):
             write_tensors(path, {"lm_head.weight": head, **tensors})
             self.refuse_folder("tie_word_embeddings", "lm_head.weight", "model.embed_tokens.weight")
-        both = halved(values, "BF16")[0]
-        write_tensors(path, {**tensors, "model.embed_tokens.weight": ("BF16", shape, both), "lm_head.weight": ("BF16", shape, both)})
+        both = ("BF16", shape, halved(values, "BF16")[0])
+        write_tensors(path, {**tensors, "model.embed_tokens.weight": both, "lm_head.weight": both})
         self.begun_from(self.llama)
 
     def test_the_tokens_are_those_of_the_weights(self):
@@ -171,7 +172,8 @@ class TakingTest(LlamaFolderTest):
         self.begun_from(begin, "--tokenizer", path)
         tokenizer["model"]["vocab"] = {word: len(words) - 1 - number for word, number in words.items()}
         path.write_text(json.dumps(tokenizer))
-        self.refuse(2, [path, "another order"], *self.train_words(*STILL, "--quiet", "--init-from", begin, "--tokenizer", path))
+        options = (*STILL, "--quiet", "--init-from", begin, "--tokenizer", path)
+        self.refuse(2, [path, "another order"], *self.train_words(*options))
 
     def test_a_run_that_began_so_goes_on(self):
         self.make_folder()
@@ -266,8 +268,9 @@ class RefusalTest(LlamaFolderTest):
         self.make_folder()
         index = self.llama / "model.safetensors.index.json"
         (self.llama / "model.safetensors").unlink()
-        for text, culprit in (("[]", "index.json"), ("{", "index.json"), ("{}", "weight_map"), ('{"weight_map": 3}', "weight_map"),
-                              ('{"weight_map": ["x.safetensors"]}', "weight_map"), ('{"weight_map": {}}', "embed_tokens"),
+        for text, culprit in (("[]", "index.json"), ("{", "index.json"), ("{}", "weight_map"),
+                              ('{"weight_map": 3}', "weight_map"), ('{"weight_map": ["x.safetensors"]}', "weight_map"),
+                              ('{"weight_map": {}}', "embed_tokens"),
                               ('{"weight_map": {"a": "../run/x"}}', "for a"), ('{"weight_map": {"a": 1}}', "for a"),
                               ('{"weight_map": {"a": "missing.safetensors"}}', "missing.safetensors")):
             index.write_text(text)
@@ -296,7 +299,7 @@ class RefusalTest(LlamaFolderTest):
         word, number = next(iter(good["model"]["vocab"].items()))
         for changed, culprit in (({"normalizer": {"type": "Lowercase"}}, "normalizer"), ({"normalizer": None}, "normalizer"),
                                  ({"pre_tokenizer": {**good["pre_tokenizer"], "invert": True}}, "pre_tokenizer"),
-                                 ({"truncation": {"max_length": 2, "strategy": "LongestFirst", "stride": 0}}, "truncation"),
+                                 ({"truncation": {"max_length": 2, "stride": 0}}, "truncation"),
                                  ({"post_processor": self.template({"SpecialToken": {"id": word, "type_id": 0}}, TEXT)},
                                   "post_processor"),
                                  ({"post_processor": self.template(TEXT, TEXT)}, "post_processor"),

@@ -202,7 +202,8 @@ class RefusalTest(AdapterTest):
         for spec, culprits in (("", ["rank"]), ("alpha=3", ["rank"]), ("rank=0", ["rank=0"]), ("rank=1.5", ["rank=1.5"]),
                                ("rank=2,dropout=1", ["dropout=1"]), ("rank=2,targets=w", ["targets=w", "gate"]),
                                ("rank=2,targets=", ["targets="]), ("rank=2,size=3", ["size", "alpha"]), ("8", ["8", "rank"]),
-                               ("rank=4,rank=5", ["rank", "given twice"]), ("rank=2,targets=q+v+q", ["q is given twice"]),
+                               ("rank=4,rank=5", ["rank is given twice"]),
+                               ("rank=2,targets=q+v+q", ["q is given twice"]),
                                ("rank=2,targets=q,targets=v", ["targets", "given twice"]), ("rank=x", ["rank=x"]),
                                ("rank=2,alpha=nan", ["alpha=nan"])):
             self.refuse_training(2, culprits, "--init-from", self.base, "--lora", spec, "--steps", 1, "--out", "none")

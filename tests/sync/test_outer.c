@@ -1153,8 +1153,8 @@ static void spoil_all(actor *self, int step)
     for (size_t i = 0; i < 3700 && !finite; i++) self->weights[i] = NAN;
 }
 
-/* The tensors meet in turn, after every second step; rank 1 is spoilt in the first round and has all of theta then. What
- * it gives afterwards is whole, also where it finishes at once and has nothing to give. */
+/* The tensors meet in turn, after every second step; rank 1 is spoilt in the first round and has all of theta then.
+ * What it gives afterwards is whole, also where it finishes at once and has nothing to give. */
 static void check_whole_healing(int steps)
 {
     scene all;

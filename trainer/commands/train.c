@@ -66,7 +66,7 @@ static tw_status read_config(options *set, const train_settings *s)
     return options_read_file(set, s->config);
 }
 
-/* When a run that goes on has said its --sync; automatic: a person has said auto, of which the run knows what it chose. */
+/* When a run that goes on has said its --sync. automatic: a person has said auto, and the run what it chose. */
 static tw_status check_link(const train_settings *s, bool automatic)
 {
     tw_world_options world;

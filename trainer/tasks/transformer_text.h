@@ -1,4 +1,5 @@
-/* transformer_text.h - the text TASK_NETWORK, by which a checkpoint remembers what the shapes of a transformer's tensors do not tell. */
+/* transformer_text.h - the text TASK_NETWORK, by which a checkpoint remembers what the shapes of a transformer's
+ * tensors do not tell. */
 #ifndef TRAINER_TASKS_TRANSFORMER_TEXT_H
 #define TRAINER_TASKS_TRANSFORMER_TEXT_H
 

@@ -196,8 +196,8 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
     return TW_OK;
 }
 
-/* What a method does not let a person choose, and what follows from merge=rda where nobody has chosen. An eager round is
- * under way until the next begins, and leaves the weights as they are: they go on from the worker's own part. */
+/* What a method does not let a person choose, and what follows from merge=rda where nobody has chosen. An eager round
+ * is under way until the next begins, and leaves the weights as they are: they go on from the worker's own part. */
 static void fix(const tw_outer_method *method, const char *spec, tw_outer_options *o)
 {
     if (o->merge && !spec_says(spec, "mixing")) o->mixing = 0;
