@@ -149,6 +149,10 @@ class AutomaticTest(CommandLineTest):
         self.refuse_training(2, ["--link ten"], "--sync", "auto", "--link", "ten")
         self.refuse_training(2, ["--link", "--sync auto", "bf16"], "--sync", "bf16", "--link", SLOW)
         self.refuse_training(2, ["no scheme \"auto\""], "--sync", "auto:every=3", "--workers", 2)
+        self.train("--workers", 2, "--steps", 2, "--sync", "local:every=2", "--out", self.folder / "run")
+        for options in (("--link", SLOW), ("--link", SLOW, "--sync", "local:every=2")):
+            self.refuse(2, [f"--link {SLOW}", "--sync is local:every=2"], "train", "--resume", self.folder / "run",
+                        *options)
         self.refuse(2, ["no scheme \"auto\""], "simulate", "none", "--step-time", 1, "--sync", "auto")
 
 
