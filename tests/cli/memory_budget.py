@@ -93,7 +93,7 @@ class RunTest(BudgetTest):
         budget, fits = ("--memory-budget", "2MB"), ("--memory-budget", "1GB") # without one it is what the run had
         for first, then in ((budget, fits), ((), budget), (budget, ())):
             out = self.folder / f"{len(first)}-{'-'.join(then)}"
-            self.run_to(4, "--out", out, *first)
+            self.run_to(6, "--out", out, "--checkpoint-every", 4, *first)
             rest = self.run_to(9, "--resume", out / "checkpoints" / "step-00000004", "--out", self.folder / f"{out}-on",
                                *then)
             self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
