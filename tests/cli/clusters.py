@@ -43,7 +43,7 @@ class ClustersTest(CommandLineTest):
         rows = [line.split() for line in done.stdout.splitlines()]
         self.assertIn(["1", "server", "2000", "50", "2000"], rows)
         self.assertIn(["2", "0", "20"], rows)
-        self.assertTrue(done.stdout.endswith("\n2 clusters: the most of which each holds the model.\n"), done.stdout)
+        self.assertTrue(done.stdout.endswith("\n2 clusters: the most there are of which each holds the model.\n"), done.stdout)
         self.assertEqual(json.loads((self.folder / "plan.json").read_text()),
                          self.planned({"model_mb": 3000, "machines": MACHINES}))
 

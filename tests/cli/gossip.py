@@ -45,6 +45,17 @@ class GossipTest(CommandLineTest):
                     for key in ("weights_crc32c", "metric", "loss", "train_loss"):
                         self.assertEqual(summary[key], plain[key], key)
 
+    def test_a_checkpoint_cuts_no_round_short(self):
+        """A round of gasloc is so many steps, and a meeting for a checkpoint begins a new one."""
+        options = ("--workers", 2, "--steps", 8, "--checkpoint-every")
+        done = self.run_program(*self.train_words("--sync", "gasloc:every=4", *options, 6, "--out", self.folder / "6"))
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("--checkpoint-every 6: ", done.stderr)
+        self.assertIn("write a multiple of its every=4", done.stderr)
+        sums = {self.train("--sync", f"gasloc:every=4,outer_lr={rate}", *options, 4, "--out", self.folder / str(rate))
+                ["weights_crc32c"] for rate in (0.5, 2)}
+        self.assertEqual(len(sums), 2)
+
     def test_it_clips_as_schemes_that_compress_do(self):
         """After one step from equal weights the consensus is where the mean of all clipped gradients leads."""
         options = ("--workers", 4, "--steps", 1, "--warmup", 0, "--momentum", 0, "--lr", 1)

@@ -321,23 +321,18 @@ static group *group_at(const pager *p, size_t element)
     return &p->groups[g];
 }
 
-static int moves(const pager *p, const group *g)
-{
-    return g >= p->groups && g < p->groups + p->group_count && !g->stays;
-}
-
 /* What comes after the one that is used. Where the way forward ends it is not known. */
 static group *next_of(const pager *p)
 {
-    group *next = p->pass == PAGER_BACKWARD ? p->now - 1 : p->now + 1;
-    return moves(p, next) ? next : NULL;
+    const size_t now = (size_t)(p->now - p->groups), next = p->pass == PAGER_BACKWARD ? now - 1 : now + 1;
+    return next < p->group_count && !p->groups[next].stays ? &p->groups[next] : NULL;
 }
 
 /* Whoever is here, and neither used nor to be used next, goes. */
 static tw_status clear_for(pager *p, const group *wanted)
 {
     for (group *g = p->groups; g < p->groups + p->group_count; g++)
-        if (moves(p, g) && g != wanted && g != p->now && g->here) TW_TRY(leave(p, g));
+        if (!g->stays && g != wanted && g != p->now && g->here) TW_TRY(leave(p, g));
     return TW_OK;
 }
 
@@ -391,9 +386,8 @@ static void start_clock(pager *p, size_t begin)
     p->since = tw_clock();
 }
 
-static tw_status use_staying(pager *p, group *g, pager_pass pass)
+static tw_status use_staying(pager *p, group *g)
 {
-    if (pass == PAGER_CHANGE) g->changed = 1;
     if (!g->waits) return TW_OK;
     TW_TRY(rest(p)); /* one step at a time: see kept_bytes */
     return take_step(p, g);
@@ -422,7 +416,7 @@ tw_status pager_use(pager *p, size_t begin, size_t end, pager_pass pass)
     if (end > g->end)
         return tw_fail(TW_ERROR_STATE, "--memory-budget: elements %zu to %zu stand in no group", begin, end);
     stop_clock(p);
-    TW_TRY(g->stays ? use_staying(p, g, pass) : use_moving(p, g, begin, pass));
+    TW_TRY(g->stays ? use_staying(p, g) : use_moving(p, g, begin, pass));
     start_clock(p, begin);
     return TW_OK;
 }
@@ -494,10 +488,12 @@ tw_status pager_flush(pager *p)
 {
     pager_forget(p);
     stop_clock(p);
-    for (size_t g = 0; g < p->group_count && !is_settled(p); g++)
+    TW_TRY(rest(p)); /* the thread settles groups, too */
+    for (size_t g = 0; g < p->group_count && !is_settled(p); g++) {
         TW_TRY(pager_use(p, p->groups[g].begin, p->groups[g].end, PAGER_FORWARD));
+        TW_TRY(rest(p));
+    }
     stop_clock(p);
-    TW_TRY(rest(p));
     for (group *g = p->groups; g < p->groups + p->group_count; g++)
         if (g->here && !g->stays) TW_TRY(write_changed(p, g));
     for (size_t a = 0; a < array_count(p); a++)

@@ -2,6 +2,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static int unreserved;
+
+void pages_leave_unreserved(void)
+{
+    unreserved = 1;
+}
+
 size_t pages_down(size_t bytes)
 {
     return bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
@@ -20,7 +27,8 @@ static size_t room_for(size_t count)
 
 float *pages_take(size_t count)
 {
-    void *at = mmap(NULL, room_for(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (unreserved ? MAP_NORESERVE : 0);
+    void *at = mmap(NULL, room_for(count), PROT_READ | PROT_WRITE, flags, -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 

@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+/* From now on arrays may be larger than all memory there is, as most of their pages never are in it. Before there are
+ * threads. */
+void pages_leave_unreserved(void);
+
 /* `count` floats, zero; NULL without memory. */
 float *pages_take(size_t count);
 /* What was taken, with the same count; NULL is nothing. */

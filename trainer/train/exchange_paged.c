@@ -50,9 +50,11 @@ static tw_status check_company(const worker *w)
                        "--memory-budget goes with one worker, and these are %d: what they exchange is in memory as a "
                        "whole; leave it out, or train with --workers 1",
                        w->size);
-    if (strcspn(s->sync, ":") != strlen("allreduce") || strncmp(s->sync, "allreduce", strlen("allreduce")) != 0)
+    if (strcmp(s->sync, "allreduce") != 0)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "--memory-budget goes with --sync allreduce, not %s: one worker has nobody to send to", s->sync);
+                       "--memory-budget goes with --sync allreduce, without options, and not with %s: one worker has "
+                       "nobody to send to",
+                       s->sync);
     if (s->dump_gradients)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--dump-gradients keeps whole gradients in memory: leave out either it or --memory-budget");
@@ -177,5 +179,6 @@ const exchange paged_exchange = {
     .apply = paged_apply,
     .plan = paged_plan,
     .add_totals = paged_add_totals,
+    .counts_hosts = 1,
     .save = paged_save,
 };

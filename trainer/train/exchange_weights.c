@@ -4,6 +4,7 @@
 #include "exchange.h"
 #include "scheme.h"
 #include "tensor_table.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,22 @@ static weights_way *exchange_weights_way_of(const worker *w)
     return w->way;
 }
 
+/* After a meeting a gossip begins anew, and with it the round of one that takes many steps to it. */
+static tw_status check_rounds(const train_settings *s)
+{
+    const double every = scheme_number(s->sync, "every"); /* NaN: it meets in each step */
+    if (!(every > 0 && s->out && s->checkpoint_every > 0) || fmod((double)s->checkpoint_every, every) == 0)
+        return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--checkpoint-every %ld: the workers meet for a checkpoint, which would cut a round of --sync %s "
+                   "short; write a multiple of its every=%g",
+                   s->checkpoint_every, s->sync, every);
+}
+
 static tw_status exchange_weights_check(const worker *w)
 {
     const train_settings *s = &w->settings;
+    TW_TRY(check_rounds(s));
     if (w->schedule.kind == SCHEDULE_PLATEAU)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--schedule %s needs a validation loss that all workers share, which they have only at the end "

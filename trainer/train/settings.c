@@ -115,10 +115,9 @@ static const option_row rows[] = {
              "add up in fp32; all else stays fp32. bf16 needs AVX512_BF16 or AMX; thinwire doctor tells"},
     {"memory-budget", "BYTES", OPTION_TEXT, AT(memory_budget), .alike = true, .stands_for = "all of it in memory",
      .help =
-         "Hold no more than BYTES, such as 200MB or 2GiB, of weights, gradients and the optimiser's state in memory, "
-         "and "
-         "the rest in a file on the disk of --out. Layers come in while others compute. The result is the same to the "
-         "last bit. It goes with one worker"},
+         "Hold no more than BYTES, such as 200MB or 2GiB, of weights, gradients and the optimiser's state in memory. "
+         "The rest is in a file on the disk of --out. Layers come in while others compute. The result is the same to "
+         "the last bit. It goes with one worker"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
      .help = "The seed of initial weights, order and augmentation", .binding = true},
 

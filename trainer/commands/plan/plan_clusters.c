@@ -141,8 +141,8 @@ static void print_clusters(FILE *stream, const forming *f)
             if (f->chosen->of[i] == c)
                 fprintf(stream, "%-10d %-*s %12" PRId64 " %10" PRId64 " %12" PRId64 "\n", c, width, f->names[i],
                         f->machines[i].memory, f->machines[i].rate, f->shares[i]);
-    fprintf(stream, "\n%d cluster%s: the most of which each holds the model.\n", f->chosen->clusters,
-            f->chosen->clusters == 1 ? "" : "s");
+    fprintf(stream, "\n%d cluster%s: the most %s of which each holds the model.\n", f->chosen->clusters,
+            f->chosen->clusters == 1 ? "" : "s", f->count <= FORMATION_EXACT ? "there are" : "that the search found");
 }
 
 static cJSON *cluster_json(const forming *f, int cluster)
