@@ -5,10 +5,13 @@ from typing import Any, Optional, Tuple
 
 OK, SPEC, PEER, SKIPPED = 0, 2, 7, 13  # of tw_status, those that have a class or a meaning here
 
+LONGEST_TEXT = 4000  # characters
+
 
 def printable(text: str) -> str:
     """Some of it may be another machine's word, and nobody's terminal obeys it."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
 
 
 class Error(RuntimeError):
