@@ -848,6 +848,64 @@ def refused(rank, size):
     return texts
 
 
+def frozen_in_the_middle(rank, size):
+    """In a framework a parameter is frozen in a round: what is saved then resumes, and what is damaged changes nothing."""
+    from thinwire.torch import _local
+    model = text_model()
+    optimiser = adamw(model)
+
+    def local(saved):
+        return _local.Local(model, optimiser, "local:every=4", saved, timeout=ranks.SECONDS, banner=False)
+
+    first = local(None)
+    go_on(model, optimiser, first.loop, rank, range(2))
+    model.out.bias.requires_grad_(False)
+    go_on(model, optimiser, first.loop, rank, range(2, 3))
+    saved, own = first.state(), bits(model)
+    first.close()
+    model.out.bias.requires_grad_(True)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1)
+    texts, other = [], bits(model)
+    for name in ("symbols.weight", "out.bias"):
+        for bad in (5, torch.zeros(1), saved[_local.OWN][name].double()):
+            try:
+                local({**saved, _local.OWN: {**saved[_local.OWN], name: bad}})
+            except thinwire.Error as error:
+                texts.append(str(error))
+    unchanged = same(other, bits(model))
+    again = local(saved)
+    resumed = same(own, bits(model))
+    again.finish()
+    return texts, unchanged, resumed
+
+
+def damaged_states(rank, size):
+    """What is refused of states that are none, and that a good one is taken all the same after that."""
+    model = text_model().bfloat16()
+    outer = looped(model, adamw(model), "local:every=4")
+    outer.begin()
+    good = outer.state_dict()
+    outer.close()
+    about, theta, name = "thinwire/", "theta/symbols.weight", "symbols.weight"
+    outer, texts = looped(model, adamw(model), "local:every=4"), []
+    for bad in (None, [1], {}, {**good, 3: torch.ones(1)}, {**good, about + "rank": str(rank)}, {**good, about + "order": [1]},
+                {**good, about + "tensors": 4}, {**good, about + "tensors": [[1]]}, {**good, about + "spec": None},
+                {**good, about + "unsigned": 3}, {**good, theta: good[theta].to("meta")}, {**good, theta: good[theta].to_sparse()},
+                {**good, about + "weights": [1]}, {**good, about + "seen": None}, {**good, about + "working": {}},
+                {**good, about + "seen": {**good[about + "seen"], name: torch.zeros(2)}}, {**good, theta: 7}):
+        try:
+            outer.load_state_dict(bad)
+            texts.append("")
+        except thinwire.Error as error:
+            texts.append(str(error))
+    outer.load_state_dict(good)
+    outer.begin()
+    outer.close()
+    return texts
+
+
 def told(rank, size):
     """The banner, and a warning when the weights are not those that were saved."""
     import contextlib
@@ -1078,6 +1136,36 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    def test_a_parameter_that_was_frozen_in_the_middle_is_in_a_frameworks_state(self):
+        for texts, unchanged, resumed in ranks.on_ranks(2, frozen_in_the_middle):
+            self.assertEqual(len(texts), 6)
+            for text in texts:
+                self.assertRegex(text, r"^(symbols.weight of \(11, 16\)|out.bias of \(11,\)) in torch.float32 is not in the saved state")
+            self.assertEqual((unchanged, resumed), (True, True))
+
+    def test_states_that_are_none_are_refused_in_a_sentence(self):
+        for texts in ranks.on_ranks(2, damaged_states):
+            for number, text in enumerate(texts):
+                self.assertRegex(text, "state", number)
+                self.assertNotIn("compressor", text)
+
+    def test_a_file_that_is_damaged_is_named(self):
+        from thinwire.torch import _local
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "thinwire.pt")
+            self.assertIsNone(_local.read(path))
+            torch.save({"thinwire/rank": 0, "thinwire/own": {}}, path)
+            good = path.read_bytes()
+            self.assertEqual(_local.read(path), {"thinwire/rank": 0, "thinwire/own": {}})
+            for bad in (b"", good[:len(good) // 2], bytes(range(256)) * 4, b"hello"):
+                path.write_bytes(bad)
+                with self.assertRaisesRegex(thinwire.Error, f"^{path} cannot be read as a state of a run.*take the checkpoint"):
+                    _local.read(path)
+            path.unlink()
+            path.mkdir()
+            with self.assertRaisesRegex(thinwire.Error, f"^{path} is no file"):
+                _local.read(path)
 
     def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
         small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"

@@ -28,6 +28,7 @@ from ._working import Working, laid
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
+OF_A_LOOP = "an OuterLoop"
 FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
 
 
@@ -355,9 +356,11 @@ class OuterLoop:
         after."""
         self._refuse_begun()
         assert isinstance(self._loop, core.OuterLoop)  # a ChangingLoop has begun
-        _state.check(state, self._about())
+        _state.check(state, self._about(), OF_A_LOOP)
+        saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
+        self._working.refuse_others(saved)
         self._loop.load_state(_state.from_dict(state))
-        self._saved = {key: state[_state.ABOUT + key] for key in ("working", "seen", "weights")}
+        self._saved = saved
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
@@ -369,7 +372,7 @@ class OuterLoop:
             state = states[rank]
             if state is None:
                 return None
-            _state.check(state, {**about, "rank": rank, "size": len(states)})
+            _state.check(state, {**about, "rank": rank, "size": len(states)}, OF_A_LOOP)
             return _state.from_dict(state)
 
         assert isinstance(self._loop, core.OuterLoop)
@@ -393,6 +396,10 @@ class OuterLoop:
     def _about(self) -> Dict[str, Any]:
         return {"spec": self._loop.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
                 "tensors": [row.name for row in self._rows]}
+
+    def trained(self) -> Dict[str, torch.Tensor]:
+        """The parameters whose mean is taken, by name: those that required a gradient when this was made."""
+        return {row.name: row.parameter for row in self._rows}
 
     # ---- telling ----
 
