@@ -797,6 +797,19 @@ def refused(rank, size):
     note("frozen", lambda: made(frozen, good))
     note("only one", lambda: made(model, good if rank == 0 else None))
     note("timeout", lambda: made(model, good, timeout=-1))
+    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "rank='0'": "0", "rank=0.5": 0.5}
+    for name, value in joins.items():
+        word = name.split("=")[0]
+        note(name, lambda: made(model, good, **{"join": "127.0.0.1:1", "workers": 2, word: value}))
+    expanded = nn.Module()
+    expanded.wide = nn.Parameter(torch.ones(1).expand(5))
+    note("expanded", lambda: made(expanded, torch.optim.SGD(expanded.parameters(), lr=0.1)))
+    turned = looped(model, good, "local:every=1", hook=False)
+    turned.begin()
+    model.out.weight.data = model.out.weight.data.t().contiguous().t()
+    note("turned", turned.step)
+    turned.close()
+    model.out.weight.data = model.out.weight.data.contiguous()
     if not has_hooks():
         note("hook", lambda: made(model, good, hook=True))
     outer = looped(model, good, "local:every=1", hook=False)
@@ -875,6 +888,10 @@ def frozen_in_the_middle(rank, size):
             except thinwire.Error as error:
                 texts.append(str(error))
     unchanged = same(other, bits(model))
+    try:
+        local({**saved, "thinwire/size": 3})
+    except thinwire.Error as error:
+        texts.append(str(error))
     again = local(saved)
     resumed = same(own, bits(model))
     again.finish()
@@ -1120,6 +1137,11 @@ class OuterTest(unittest.TestCase):
             "frozen": "no parameter",
             "only one": "OuterLoop needs the optimizer",
             "timeout": "timeout=-1",
+            "join=7": 'join=7: want a text, "HOST:PORT"',
+            **{name: name + ": want a whole number" for name in ("workers='2'", "workers=True", "workers=1099511627776", "rank='0'",
+                                                               "rank=0.5")},
+            "expanded": "wide is expanded",
+            "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when the OuterLoop was made it was float32",
             "hook": "give hook=False, and call step()",
             "first": "before the first forward pass",
             "uncounted": "symbols.weight has changed and no step was counted",
@@ -1139,6 +1161,7 @@ class OuterTest(unittest.TestCase):
 
     def test_a_parameter_that_was_frozen_in_the_middle_is_in_a_frameworks_state(self):
         for texts, unchanged, resumed in ranks.on_ranks(2, frozen_in_the_middle):
+            self.assertRegex(texts.pop(), "this checkpoint is of worker . of 3, and this is worker . of 2: ")
             self.assertEqual(len(texts), 6)
             for text in texts:
                 self.assertRegex(text, r"^(symbols.weight of \(11, 16\)|out.bias of \(11,\)) in torch.float32 is not in the saved state")

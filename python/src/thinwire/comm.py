@@ -3,7 +3,7 @@
 import ctypes
 import os
 import threading
-from typing import Callable, Dict, List, TypeVar
+from typing import Any, Callable, Dict, List, TypeVar
 
 from ._library import Traffic, library
 from ._owned import Owned
@@ -11,6 +11,13 @@ from .errors import Error
 
 LARGEST = 1 << 30  # bytes that a rank may have for the others
 Result = TypeVar("Result")
+
+
+def refuse_no_numbers(**numbers: Any) -> None:
+    """ctypes would cut a number that is too large."""
+    for name, one in numbers.items():
+        if isinstance(one, bool) or not isinstance(one, int) or not -(1 << 31) <= one < 1 << 31:
+            raise Error(f"{name}={one!r}: want a whole number, such as 2")
 
 
 class Comm(Owned):
@@ -22,7 +29,8 @@ class Comm(Owned):
     @classmethod
     def threads(cls, size: int) -> List["Comm"]:
         """A group inside this process: one Comm for each of `size` threads."""
-        handles = (ctypes.c_void_p * size)()
+        refuse_no_numbers(size=size)
+        handles = (ctypes.c_void_p * max(0, size))()
         library.tw_comm_create_threads(size, handles)
         return [cls(ctypes.c_void_p(handle)) for handle in handles]
 
@@ -40,6 +48,7 @@ class Comm(Owned):
         keeps alike on several machines, and need not reach each other. Each has a number of its own, from 0. PeerError:
         the others did not come within `seconds`. Whoever may write there may take part, and read all, unless it is
         sealed."""
+        refuse_no_numbers(workers=workers, rank=rank)
         told = {"FOLDER": os.fspath(path), "RANK": str(rank), "SIZE": str(workers), "JOIN_SECONDS": str(seconds)}
         before = dict(os.environ)
         comms: List["Comm"] = []

@@ -29,11 +29,18 @@ class Local:
         self._is_over = False
         if saved is not None:
             try:
+                self._refuse_other_workers(saved)
                 self._put_own(saved)
                 self.loop.load_state_dict({key: value for key, value in saved.items() if key != OWN})
             except BaseException:
                 self.loop.close()
                 raise
+
+    def _refuse_other_workers(self, saved: Dict[str, Any]) -> None:
+        before, now = (saved[_state.ABOUT + "rank"], saved.get(_state.ABOUT + "size")), (self.loop.rank, self.loop.size)
+        if before != now:
+            raise Error(f"this checkpoint is of worker {before[0]} of {before[1]}, and this is worker {now[0]} of {now[1]}: in a "
+                        "framework as many workers go on as have saved, each from its own checkpoint", 9, "TW_ERROR_STATE")
 
     def _put_own(self, saved: Dict[str, Any]) -> None:
         own, trained = saved[OWN], self.loop.trained()

@@ -76,8 +76,9 @@ class Working:
         """Before the library looks at the weights."""
         for row, copy in zip(self.rows, self._copies):
             if copy is None and not is_reached(row):
-                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device}, and was a float32 in the "
-                            "host's memory when the OuterLoop was made; make it for the model as it is trained")
+                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device} with the strides "
+                            f"{row.parameter.stride()}, and when the OuterLoop was made it was float32 in the host's memory, its "
+                            f"dimensions in the order {row.order}; make an OuterLoop for the model as it is trained")
         for copy in self.copies:
             copy.take()
 

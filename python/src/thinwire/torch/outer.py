@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import outer as core
 from .._library import library
 from ..changing import ChangingLoop, refuse_unfit
-from ..comm import Comm
+from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, SpecError
 from ..members import Members
 from ..seal import sealed
@@ -462,6 +462,9 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
         raise Error("rank= is a number among workers=N; where members come and go, each has the next that is free")
     if quorum and (join is None or workers is not None):
         raise Error("quorum= is for a group whose members come and go, which join= without workers= makes")
+    if join is not None and not isinstance(join, str):
+        raise Error(f'join={join!r}: want a text, "HOST:PORT" or "folder:PATH"')
+    refuse_no_numbers(**{name: one for name, one in (("workers", workers), ("rank", rank), ("quorum", quorum)) if one is not None})
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
             raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "
@@ -558,6 +561,8 @@ def rows_of(module: nn.Module) -> List[_parameters.Row]:
         if parameter.requires_grad and type(parameter).__name__ == "DTensor":
             raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that "
                         "is not sharded")
+        if any(stride == 0 and size > 1 for stride, size in zip(parameter.stride(), parameter.shape)):
+            raise Error(f"{name} is expanded, and several of its elements are one in memory; give the model a clone of it")
     rows, left_out = _parameters.table_of(module, of_weights=True)
     for name, reason in left_out.items():
         if reason != "empty":
