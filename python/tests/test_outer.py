@@ -898,6 +898,20 @@ def frozen_in_the_middle(rank, size):
     return texts, unchanged, resumed
 
 
+def local_sgd_that_fails(rank, size):
+    """Whether DDP exchanges gradients after Accelerate's LocalSGD could not begin."""
+    import types
+    import models
+    from thinwire.torch.accelerate import LocalSGD
+    ddp = models.wrapped(text_model())
+    accelerator = types.SimpleNamespace(num_processes=size, _optimizers=[adamw(ddp)], unwrap_model=lambda model: model.module)
+    try:
+        with LocalSGD(accelerator, ddp, 4, spec="nonsense"):
+            return None
+    except thinwire.Error:
+        return ddp.require_backward_grad_sync
+
+
 def damaged_states(rank, size):
     """What is refused of states that are none, and that a good one is taken all the same after that."""
     model = text_model().bfloat16()
@@ -1166,6 +1180,9 @@ class OuterTest(unittest.TestCase):
             for text in texts:
                 self.assertRegex(text, r"^(symbols.weight of \(11, 16\)|out.bias of \(11,\)) in torch.float32 is not in the saved state")
             self.assertEqual((unchanged, resumed), (True, True))
+
+    def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
+        self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
 
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):
