@@ -7,6 +7,7 @@ import socket
 import threading
 import unittest
 
+import ranks  # noqa: F401: finds the sources
 import thinwire
 from thinwire.changing import ChangingLoop
 from thinwire.members import Members

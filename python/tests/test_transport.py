@@ -132,6 +132,7 @@ class TransportTest(unittest.TestCase):
         """What rank 0 does, and rank 1, which means no good, of a group."""
         import thinwire
         comms = thinwire.Comm.threads(2)
+        comms[0].set_timeout(20), comms[0].set_patience(20)
         thread = threading.Thread(target=bad, args=comms[1:])
         thread.start()
         try:

@@ -271,7 +271,7 @@ def spread(comm: Comm, donor: int, state: Entries, extra: Entries) -> Tuple[Entr
     comm.broadcast(donor, ctypes.addressof(size), 8)
     length = struct.unpack("<Q", size.raw)[0]
     if length > LARGEST_HEADER:
-        raise Error(f"rank {donor} gives a table of {length} bytes; want at most {LARGEST_HEADER}", 8, "TW_ERROR_PACKET")
+        raise Error(f"rank {donor} gives a table of {length} bytes; want at most {LARGEST_HEADER}", 6, "TW_ERROR_PACKET")
     there = ctypes.create_string_buffer(header if comm.rank == donor else b"", length)
     comm.broadcast(donor, ctypes.addressof(there), length)
     return tuple(spread_part(comm, donor, rows, part) for rows, part in zip(read_header(donor, there.raw), parts))  # type: ignore
@@ -287,7 +287,7 @@ def read_header(donor: int, header: bytes) -> List[List[Tuple[str, str, Tuple[in
     except (ValueError, TypeError, KeyError, RecursionError):
         parts = []
     if len(parts) != 2:
-        raise Error(f"rank {donor} gives what is no table of a state", 8, "TW_ERROR_PACKET")
+        raise Error(f"rank {donor} gives what is no table of a state", 6, "TW_ERROR_PACKET")
     return parts
 
 

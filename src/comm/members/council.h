@@ -119,7 +119,7 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);
 void council_tick(council *me, double now);
-/* Where it asks to be let in they do not want it. */
+/* The group turns this newcomer away. */
 void council_turn_away(council *me);
 
 /* Whether somebody waits to be let in. */

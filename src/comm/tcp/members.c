@@ -28,6 +28,7 @@ struct tw_members {
     tw_tcp_options tcp; /* with texts and key of its own */
     char *bind, *advertise, *subject, refusal[512];
     char address[TCP_ADDRESS];
+    pid_t process;
     int opened, bell, runs, stops;
     double round_began;    /* 0: there was none yet */
     uint64_t connecting;   /* the generation whose connections are being made */
@@ -252,6 +253,7 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
     pthread_mutex_init(&me->mutex, NULL);
     pthread_cond_init(&me->looked, NULL);
+    me->process = getpid();
     me->bell = me->lines.acceptor.fd = -1;
     tw_status status = come(me, meeting, subject, options, tcp);
     if (status == TW_OK)
@@ -263,7 +265,7 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
 
 void tw_members_destroy(tw_members *me)
 {
-    if (!me) return;
+    if (!me || me->process != getpid()) return; /* a forked child has no thread that could be joined */
     if (me->runs) {
         pthread_mutex_lock(&me->mutex);
         me->stops = 1;
@@ -335,9 +337,13 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         stopped = tcp_is_stopped(&me->tcp);
         pthread_mutex_lock(&me->mutex);
     }
+    tw_status status = TW_OK;
+    if (stopped)
+        status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
+    else if (*verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
+        status = members_fail(me, *verdict);
     pthread_mutex_unlock(&me->mutex);
-    if (stopped) return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
-    return *verdict == COUNCIL_GENERATION || *verdict == COUNCIL_LEFT ? TW_OK : members_fail(me, *verdict);
+    return status;
 }
 
 /* Who waits for the generation after this one does not connect for this one. */

@@ -58,11 +58,11 @@ def refuse_mixed(of_fallback: Sequence[bool]) -> None:
         if one != of_fallback[0]:
             by_torch, by_scheme = (rank, 0) if one else (0, rank)
             raise Error(f"rank {by_torch} has the state of a run whose exchange torch did itself, and rank {by_scheme} that of "
-                        "one that compressed: load on all ranks what one run saved", 5, "TW_ERROR_STATE")
+                        "one that compressed: load on all ranks what one run saved", 9, "TW_ERROR_STATE")
 
 
 def does_not_fit(name: str, shape: Sequence[int], count: int) -> Error:
-    return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 5, "TW_ERROR_STATE")
+    return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 9, "TW_ERROR_STATE")
 
 
 def refuse_other_forms(state: Any, about: Dict[str, Any], of: str) -> None:

@@ -387,7 +387,7 @@ class Compressor(Stepping):
             own = whole(about["rank"]) if len(states) == about["size"] else None
             there = own or next(filter(None, map(whole, range(len(states)))), None)
             if there is None:
-                raise Error(f"of the {len(states)} ranks before none has left a state", 5, "TW_ERROR_STATE")
+                raise Error(f"of the {len(states)} ranks before none has left a state", 9, "TW_ERROR_STATE")
             if own or _state.is_of_fallback(there):  # which is the same on all ranks, however many there are
                 return Loaded(_state.is_of_fallback(there), _state.from_dict(there))
             tensors = [(row.name, row.shape) for row in self._rows]

@@ -58,7 +58,7 @@ class OuterLoop:
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000", workers=2)
 
     Without `workers` they may come and go: the first one opens a group, and others join it while it trains, at the address
-    of any that is in it. Who is lost, the first one included, ends nobody's training but its own. See docs/pytorch.md:
+    of any that is in it. When one of three or more is lost, the first one included, the others go on. See docs/pytorch.md:
 
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000")
 
