@@ -5,6 +5,7 @@ hand."""
 import contextlib
 import io
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middl
 # Each script has the weights, data and mishap that its words say, saves as any script does, and at its very end, where
 # nothing of thinwire is left, what it has then.
 COMMON = """
-import atexit, sys, torch
+import atexit, signal, sys, torch
 from torch import nn
 machine, seed, data, mishap, out = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 torch.manual_seed(seed)
@@ -42,6 +43,7 @@ for step in range(1, {STEPS} + 1):
         torch.save(nn.ModuleDict({{"within": model}}).state_dict(), f"{{out}}/saved{{machine}}.pt")
         if mishap == "raise": raise ValueError("a mishap")
         if mishap == "exit": sys.exit(5)
+        if mishap == "interrupt": signal.raise_signal(signal.SIGINT)
         if mishap == "second": torch.optim.SGD(model.parameters(), 1.0).step()
 """
 IN_PARTS = COMMON + f"""
@@ -203,6 +205,11 @@ class LaunchTest(unittest.TestCase):
                 first, other = self.left("end")
                 self.assertTrue(first["end"].equal(other["end"]))
 
+    def test_ctrl_c_leaves(self):
+        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""))
+        self.assertEqual(codes, [-signal.SIGINT, 3], said)
+        self.assertIn("thinwire: rank ", said[1])
+
     def test_what_cannot_be_is_one_sentence(self):
         for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
                                  ("second", "a second optimizer steps, SGD beside AdamW")):
@@ -233,10 +240,19 @@ class WordsTest(unittest.TestCase):
 
     def test_what_is_wrong_is_told_before_anybody_waits(self):
         from thinwire.torch.launch import launch
-        for spec, wanted in (("nothing", "nothing is no method of local updates"), ("dgc", 'diloco:exchange=dgc')):
-            with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said:
-                self.assertEqual(launch(["--join", "nowhere", "--workers", "2", "--spec", spec, "train.py"]), 2)
-            self.assertIn(wanted, said.getvalue())
+        with tempfile.NamedTemporaryFile() as key:
+            key.write(bytes(range(32)))
+            key.flush()
+            for join, more, script, wanted in (
+                    ("nowhere", ["--spec", "nothing"], __file__, "nothing is no method of local updates"),
+                    ("nowhere", ["--spec", "dgc"], __file__, "diloco:exchange=dgc"),
+                    ("nowhere", [], "no/train.py", "there is no no/train.py"),
+                    ("folder:here", [], __file__, "join='folder:here' needs rank="),
+                    ("folder:here", ["--rank", "0", "--key-file", key.name], __file__, "Tcp(key=..., seal=True)"),
+                    ("folder:no/where", ["--rank", "0"], __file__, "no/where cannot be opened")):
+                with self.subTest(wanted), contextlib.redirect_stderr(io.StringIO()) as said:
+                    self.assertEqual(launch(["--join", join, "--workers", "2", *more, script]), 2)
+                self.assertIn(wanted, said.getvalue())
 
 
 def old_torch():

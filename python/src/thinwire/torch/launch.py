@@ -36,6 +36,7 @@ def launch(words: List[str]) -> int:
     try:
         refuse_old_torch()
         refuse_other_specs(settings.spec)
+        refuse_missing(settings.command)
         with contextlib.closing(joined(settings)) as comm, contextlib.closing(Launched(comm, settings.spec)) as launched:
             return launched.run(settings.command)
     except Error as error:
@@ -77,6 +78,11 @@ def refuse_old_torch() -> None:
     if _optimiser.registers_steps() is None:
         raise Error(f"torch {torch.__version__} does not tell when an optimizer steps, and launch needs to know: take 2.0 or "
                     "later, or write OuterLoop into the script")
+
+
+def refuse_missing(command: List[str]) -> None:
+    if command[0] != "-m" and not os.path.exists(command[0]):
+        raise Error(f"there is no {command[0]}; want the path of a Python script")
 
 
 def joined(settings: argparse.Namespace) -> Comm:
@@ -156,8 +162,6 @@ def run_as_python(command: List[str]) -> None:
         sys.argv = command[1:]
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
         return
-    if not os.path.exists(command[0]):
-        raise Error(f"there is no {command[0]}; want the path of a Python script")
     sys.argv = command
     sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
     runpy.run_path(command[0], run_name="__main__")
