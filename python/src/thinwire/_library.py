@@ -270,4 +270,4 @@ def tell(context: Any, level: int, line: bytes) -> None:
 
 library = checked(declare(load(), FUNCTIONS))
 library.tw_set_log(tell, None)
-atexit.register(library.tw_set_log, Log(), None)  # a thread that is left then has no Python to tell
+atexit.register(library.tw_set_log, Log(0), None)  # a thread that is left then has no Python to tell

@@ -30,8 +30,6 @@ from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
 FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
-
-
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
