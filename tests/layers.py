@@ -35,6 +35,7 @@ MAY_SEE = {
     "src/sync/clusters": ["src/sync", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/outer/methods": ["src/base"],
     "src/sync/outer": ["src/sync/outer/methods", "src/sync/reducer", "src/sync", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "src/plan": ["src/sync/outer", "src/sync/outer/methods", "src/sync/gossip", "src/sync/gossip/core", "src/sync/reducer", "src/sync", "src/sim", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/plugin": ["src/compress", "src/compress/parts", "src/base", "src/sync/gossip"],
     "trainer/words": ["trainer"],
     "trainer/options": ["trainer/words", "trainer"],

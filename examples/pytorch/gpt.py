@@ -2,7 +2,7 @@
 """A small GPT that learns to write text, character by character, on several workers.
 
     torchrun --standalone --nproc_per_node=2 examples/pytorch/gpt.py --out runs/gpt
-    torchrun --standalone --nproc_per_node=2 examples/pytorch/gpt.py --text shakespeare.txt --scheme powersgd:rank=4
+    torchrun --standalone --nproc_per_node=2 examples/pytorch/gpt.py --text shakespeare.txt --scheme powersgd:rank=16
 
 Without --text it reads the documents of this repository. The last line says how well it predicts text it has not seen, in
 bits a character, and how much it sent. Started again with the same --out it goes on where it stopped."""
@@ -27,7 +27,7 @@ DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, nargs="*", default=sorted(DOCUMENTS.glob("*.md")), help="files in UTF-8")
-    parser.add_argument("--scheme", default="powersgd:rank=4", help="what thinwire does; none leaves PyTorch alone")
+    parser.add_argument("--scheme", default="powersgd:rank=16", help="what thinwire does; none leaves PyTorch alone")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=16, help="sequences a worker and step")
     parser.add_argument("--length", type=int, default=128, help="characters a sequence")

@@ -19,7 +19,7 @@ import thinwire.torch.accelerate
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scheme", default="powersgd:rank=4", help="none: without thinwire")
+    parser.add_argument("--scheme", default="powersgd:rank=16", help="none: without thinwire")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=50, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, default=Path("runs/accelerate"))

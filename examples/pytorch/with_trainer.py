@@ -22,7 +22,7 @@ DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, nargs="*", default=sorted(DOCUMENTS.glob("*.md")), help="files in UTF-8")
-    parser.add_argument("--scheme", default="powersgd:rank=4", help="none: without thinwire")
+    parser.add_argument("--scheme", default="powersgd:rank=16", help="none: without thinwire")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--length", type=int, default=64)

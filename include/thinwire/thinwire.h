@@ -5,7 +5,8 @@
  * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
  * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
  * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
- * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own.
+ * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own, thinwire_plan.h says
+ * which way of exchanging suits a network and a line.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -511,9 +512,9 @@ TW_API tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *
  * length it wanted, as snprintf does. */
 TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
 /* The spec as it suits a run of `steps` steps: what follows from the run's length, and the spec does not say, is
- * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc, dgc-adam and sdagc have such options,
- * whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one too. Writes it into text
- * (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
+ * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc, dgc-adam, sdagc and onebit-adam have
+ * such options, whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one too. Writes it
+ * into text (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
 TW_API size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity);
 
 /* ---------------------------------------------------------------------------------------------------------------

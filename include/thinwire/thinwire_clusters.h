@@ -22,8 +22,8 @@ extern "C" {
  *         tw_clusters_average(clusters, values);
  *     }
  *
- * Elements that the same ranks hold are a ring, which has one member in each cluster. Each of C members adds up a C-th of
- * its ring for the others, so a rank sends and receives 2(C-1)/C times what it holds, and every message goes
+ * Elements that the same ranks hold are a ring, which has one member in each cluster. Each of C members adds up a C-th
+ * of its ring for the others. So a rank sends and receives 2(C-1)/C times what it holds, and every message goes
  * straight between two that hold the same elements. (Ravnest's averaging in many rings; Menon et al. 2024, arXiv
  * 2401.01728. docs/clusters.md says what differs.) */
 typedef struct tw_clusters tw_clusters;
@@ -43,11 +43,11 @@ TW_API tw_status tw_clusters_create(tw_comm *comm, int cluster, uint64_t element
 TW_API void tw_clusters_destroy(tw_clusters *clusters);
 
 /* A collective. values[i] is where range i of this rank stands, and receives the mean of the clusters:
- * (((v0 + v1) + v2) + ...) / C, in fp32, in the order of the clusters' numbers, each operation rounded. So the bits do not
- * depend on how anybody cuts, and are those of tw_comm_allreduce among C ranks with whole models, divided by C. NaN and
- * infinity go where this arithmetic takes them: whoever may have some looks before. After TW_ERROR_PEER or
- * TW_ERROR_PACKET some values may be the mean and others not, and the comm is finished. It takes up to 8 MiB a ring beside
- * the values, from create on. */
+ * (((v0 + v1) + v2) + ...) / C, in fp32, in the order of the clusters' numbers, each operation rounded. So the bits do
+ * not depend on how anybody cuts, and are those of tw_comm_allreduce among C ranks with whole models, divided by C. NaN
+ * and infinity go where this arithmetic takes them: whoever may have some looks before. After TW_ERROR_PEER or
+ * TW_ERROR_PACKET some values may be the mean and others not, and the comm is finished. It takes up to 8 MiB a ring
+ * beside the values, from create on. */
 TW_API tw_status tw_clusters_average(tw_clusters *clusters, float *const *values);
 
 #ifdef __cplusplus

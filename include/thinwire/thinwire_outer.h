@@ -54,8 +54,9 @@ typedef enum tw_outer_event {
 } tw_outer_event;
 /* After each step of this worker's optimiser, with weights[i] where tensor i stands. When a round is due it is taken
  * part in, and others may be waited for. NaN or infinity in what this rank would give stays here: the round is the
- * others', and this rank's weights become theta. TW_ERROR_STATE, naming the tensor, when theta differs between ranks.
- * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the comm. */
+ * others', and this rank's weights, of all fragments, become theta. TW_ERROR_STATE, naming the tensor, when theta
+ * differs between ranks. TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the
+ * comm. */
 TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
 
 /* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the

@@ -13,6 +13,7 @@ if not ranks.torch_is_missing():
     import torch
 
 EVERYTHING = "dgc:density=0.05,warmup_steps=0"
+ADAM = "dgc-adam:density=0.05,warmup_steps=0"
 FOREVER = 10_000
 
 
@@ -53,14 +54,14 @@ class Scaler:
         return self.scale
 
 
-def scaled(rank, size):
+def scaled(rank, size, scheme):
     """With a scaler, what is held back is in units of the loss, whatever the scale was: steps with a scale that changes
     give what steps without one give."""
     import models
     results = []
     for changing in (False, True):
         scaler = Scaler()
-        ddp, compressor = attached(scaler=scaler)
+        ddp, compressor = attached(scheme, scaler=scaler)
         last = None
         for step in range(4):
             scaler.scale = 2.0 ** (3 * step) if changing else 1.0
@@ -74,12 +75,16 @@ def scaled(rank, size):
     return [bool(torch.equal(a, b)) for a, b in zip(*results)]
 
 
-def with_grad_scaler(rank, size):
+def with_grad_scaler(rank, size, scheme):
     """torch's own: an infinite gradient on rank 0 has all ranks skip the step and halve the scale."""
     import models
+    import thinwire.torch
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10)
-    ddp, compressor = attached(scaler=scaler)
-    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    ddp, compressor = attached(scheme, scaler=scaler)
+    if scheme == ADAM:
+        optimiser = thinwire.torch.AdamW(ddp.parameters(), lr=0.05)
+    else:
+        optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
     scales = []
     for step in range(3):
         optimiser.zero_grad()
@@ -264,12 +269,14 @@ class FaultsTest(unittest.TestCase):
         self.check_not_finite("nan", "nan")
 
     def test_what_is_held_back_keeps_its_worth_when_the_scale_changes(self):
-        self.assertEqual(ranks.on_ranks(2, scaled), [[True, True]] * 2)
+        for scheme in (EVERYTHING, ADAM):
+            self.assertEqual(ranks.on_ranks(2, scaled, scheme), [[True, True]] * 2)
 
     def test_a_grad_scaler_skips_the_step_on_all_ranks(self):
         if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
             self.skipTest("this torch has no GradScaler for CPUs")
-        self.assertEqual(ranks.on_ranks(2, with_grad_scaler), [([1024.0, 512.0, 512.0], True)] * 2)
+        for scheme in (EVERYTHING, ADAM):
+            self.assertEqual(ranks.on_ranks(2, with_grad_scaler, scheme), [([1024.0, 512.0, 512.0], True)] * 2)
 
     def test_ten_steps_skipped_in_a_row_are_an_error(self):
         for scheme in (EVERYTHING, "powersgd:rank=2"):

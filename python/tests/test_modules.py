@@ -237,8 +237,8 @@ def adam_in_the_place_of_torchs(rank, size):
     model, ends = models.small().eval(), []
     more = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
     for kind, spec, told in ((torch.optim.AdamW, "allreduce", True), (thinwire.torch.AdamW, "allreduce", True),
-                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32", True),
-                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32,momentum=0.8,beta2=0.95,epsilon=1e-6", False)):
+                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32,nesterov=off", True),
+                             (thinwire.torch.AdamW, "dgc-adam:dense=*,leftovers=fp32,nesterov=off,momentum=0.8,beta2=0.95,epsilon=1e-6", False)):
         if not told and not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
             continue
         copied = copy.deepcopy(model)
@@ -321,6 +321,9 @@ def adams_refused(rank, size):
     attached(thinwire.torch.AdamW([{"params": parameters[:1]}, {"params": parameters[1:], "eps": 1e-4}]))
     attached(thinwire.torch.AdamW(parameters), "dgc")
     attached(torch.optim.SGD(parameters, 0.1))
+    attached(torch.optim.AdamW(parameters), "demo")
+    attached(thinwire.torch.SGD(parameters, 0.1, momentum=0.9), "demo")
+    attached(torch.optim.SGD(parameters, 0.1, weight_decay=0.1), "demo")
     return texts
 
 
@@ -442,7 +445,8 @@ class ModulesTest(unittest.TestCase):
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",
-                 "beta2=0.99, and dgc-adam beta2=0.999", "give all groups the same", "take dgc-adam, powersgd:rank=16", ""]
+                 "beta2=0.99, and dgc-adam beta2=0.999", "give all groups the same", "take dgc-adam, powersgd:rank=16", "",
+                 "demo gives the signs of a momentum of its own, and AdamW has betas=(0.9, 0.999)", "SGD has momentum=0.9", ""]
         for texts in ranks.on_ranks(2, adams_refused):
             for text, part in zip(texts, parts, strict=True):
                 self.assertIn(part, text)

@@ -167,11 +167,11 @@ size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t ste
     char name[64], digits[16], density[32] = "", warmup[48] = "";
     const tw_scheme_ops *ops = tw_spec_name(scheme, name, sizeof name) == TW_OK ? tw_scheme_by_name(name) : NULL;
     if (ops && ops->of_run) {
-        double share;
+        double share = 0;
         int64_t warmup_steps;
         ops->of_run(steps, &share, &warmup_steps);
         write_density(share, digits);
-        if (!tw_spec_says(spec, "density")) snprintf(density, sizeof density, ",density=%s", digits);
+        if (share > 0 && !tw_spec_says(spec, "density")) snprintf(density, sizeof density, ",density=%s", digits);
         if (!tw_spec_says(spec, "warmup_steps"))
             snprintf(warmup, sizeof warmup, ",warmup_steps=%lld", (long long)warmup_steps);
         if (!strchr(spec, ':')) *(*density ? density : warmup) = ':';

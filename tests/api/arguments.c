@@ -8,7 +8,7 @@
 #include <thinwire/thinwire_clusters.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_outer.h>
-#include <thinwire/thinwire_sim.h>
+#include <thinwire/thinwire_plan.h>
 
 enum { COUNT = 6 };
 static const tw_tensor table[] = {{"w", 2, {2, 3}}};
@@ -417,6 +417,56 @@ static int poll_nothing(void *self, void *request, double timeout)
     return 1;
 }
 
+static void test_plan(void **state)
+{
+    (void)state;
+    static const float noise[2 * COUNT + TW_NOISE_MARGIN];
+    float written[COUNT];
+    tw_world_options line = {.struct_size = sizeof line};
+    tw_phantom *phantom = NULL;
+    tw_plan *plan = NULL;
+    const tw_plan_question question = {.struct_size = sizeof question,
+                                       .tensors = table,
+                                       .tensor_count = 1,
+                                       .workers = 2,
+                                       .steps = 1,
+                                       .bandwidth = 1e6};
+    tw_plan_row row = {.struct_size = sizeof row};
+    NEEDED(tw_line_read, text, NULL, &line);
+    NEEDED(tw_line_read, line, "1Gbit,1ms", NULL);
+    WITHOUT(tw_line_text, line, tw_line_text(NULL, NULL, 0) == 0);
+    WITHOUT(tw_line_text, text, tw_line_text(&line, NULL, 0) == strlen("0Mbit,0ms"));
+    NEEDED(tw_plan_make, question, NULL, &plan);
+    NEEDED(tw_plan_make, plan, &question, NULL);
+    NOTHING(tw_plan_destroy, plan, NULL);
+    WITHOUT(tw_plan_count, plan, tw_plan_count(NULL) == 0);
+    assert_int_equal(tw_plan_make(&question, &plan), TW_OK);
+    NEEDED(tw_plan_row_at, plan, NULL, 0, &row);
+    NEEDED(tw_plan_row_at, row, plan, 0, NULL);
+    assert_int_equal(tw_plan_row_at(plan, tw_plan_count(plan), &row), TW_ERROR_ARGUMENT);
+    WITHOUT(tw_plan_choice, plan, tw_plan_choice(NULL) == 0);
+    WITHOUT(tw_plan_why, plan, strcmp(tw_plan_why(NULL), "") == 0);
+    WITHOUT(tw_plan_text, plan, tw_plan_text(NULL, NULL, 0) == 0);
+    WITHOUT(tw_plan_text, text, tw_plan_text(plan, NULL, 0) > 0);
+    tw_plan_destroy(plan);
+    NEEDED(tw_phantom_noise, noise, NULL, COUNT, 1);
+    assert_int_equal(tw_phantom_noise(written, COUNT, 1), TW_OK);
+    NEEDED(tw_phantom_create, comm, NULL, "topk", table, 1, noise, 1, &phantom);
+    NEEDED(tw_phantom_create, spec, comm, NULL, table, 1, noise, 1, &phantom);
+    NEEDED(tw_phantom_create, tensors, comm, "topk", NULL, 1, noise, 1, &phantom);
+    NEEDED(tw_phantom_create, noise, comm, "topk", table, 1, NULL, 1, &phantom);
+    NEEDED(tw_phantom_create, phantom, comm, "topk", table, 1, noise, 1, NULL);
+    NOTHING(tw_phantom_destroy, phantom, NULL);
+    NEEDED(tw_phantom_step, phantom, NULL, 0, NULL, NULL);
+    NEEDED(tw_phantom_finish, phantom, NULL, NULL);
+    assert_int_equal(tw_phantom_create(comm, "topk", table, 1, noise, 1, &phantom), TW_OK);
+    WITHOUT(tw_phantom_step, ready, tw_phantom_step(phantom, 0, NULL, &line) == TW_OK);
+    WITHOUT(tw_phantom_step, context, tw_phantom_step(phantom, 1, NULL, NULL) == TW_OK);
+    WITHOUT(tw_phantom_finish, distance, tw_phantom_finish(phantom, NULL) == TW_OK);
+    tw_phantom_destroy(phantom);
+    tw_phantom_pass(1, 0, 0);
+}
+
 static void test_plugin(void **state)
 {
     (void)state;
@@ -653,6 +703,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_state, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_scheme, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_world, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_plan, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_plugin, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_what_is_out_of_range, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_answers_of_any_size, make_all, free_all),

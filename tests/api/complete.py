@@ -16,7 +16,7 @@ def pointers(parameters):
     """The names of those that are pointers, arrays or functions."""
     for parameter in parameters.split(","):
         name = re.search(r"(\w+)(\[\w*\])?\s*$", parameter.strip())
-        if name and ("*" in parameter or "[" in parameter or re.search(r"tw_(world_worker|state_(visit|source)|log_fn) ", parameter)):
+        if name and ("*" in parameter or "[" in parameter or re.search(r"tw_(world_worker|state_(visit|source)|log_fn|phantom_ready) ", parameter)):
             yield name.group(1)
 
 

@@ -11,6 +11,7 @@
 #include <thinwire/thinwire_clusters.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_outer.h>
+#include <thinwire/thinwire_plan.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_scheme.h>
 #include <unistd.h>
@@ -65,6 +66,8 @@ static void try_comm(tw_comm *comm, float *values)
     tw_gossip *gossip;
     tw_outer *outer;
     tw_clusters *clusters;
+    tw_phantom *phantom;
+    static const float noise[2 * 32 * 32 + TW_NOISE_MARGIN];
     const float *starts[] = {values};
     CHILD(tw_comm_size(comm) == RANKS);
     REFUSED(tw_comm_barrier(comm));
@@ -80,6 +83,7 @@ static void try_comm(tw_comm *comm, float *values)
     REFUSED(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip));
     REFUSED(tw_outer_create(comm, "local", table, 1, &outer));
     REFUSED(tw_clusters_create(comm, 0, COUNT, &whole, 1, &clusters));
+    REFUSED(tw_phantom_create(comm, "topk", table, 1, noise, 1, &phantom));
 }
 
 static void try_reducer(tw_reducer *reducer, float *values, tw_state *state)

@@ -526,6 +526,36 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(call("tw_world_bytes", world, 0), 0)
         call("tw_world_destroy", world)
 
+    def test_8_plans(self):
+        line, text, told = struct("tw_world_options"), ctypes.create_string_buffer(4096), []
+        ok("tw_line_read", b"1Mbit,1ms", ctypes.byref(line))
+        self.assertEqual(call("tw_line_text", ctypes.byref(line), text, 64), len(text.value))
+        self.assertEqual(text.value, b"1Mbit,1ms")
+        fields = dict(binding.types["tw_plan_question"]._fields_)
+        tell = fields["told"](lambda _, line: told.append(line))
+        table = tensors()
+        question = struct("tw_plan_question", tensors=ctypes.addressof(table), tensor_count=1, workers=2, steps=1, pass_seconds=1,
+                          bandwidth=line.bandwidth, latency=line.latency, told=tell)
+        plan = made("tw_plan_make", ctypes.byref(question))
+        self.assertEqual(len(told), call("tw_plan_count", plan))
+        row = struct("tw_plan_row")
+        ok("tw_plan_row_at", plan, call("tw_plan_choice", plan), ctypes.byref(row))
+        self.assertEqual(row.spec, b"allreduce")
+        self.assertGreater(call("tw_plan_text", plan, text, 4096), len(call("tw_plan_why", plan)))
+        call("tw_plan_destroy", plan)
+
+        noise, ready = (ctypes.c_float * (2 * COUNT + binding.constants["TW_NOISE_MARGIN"]))(), []
+        ok("tw_phantom_noise", noise, len(noise), 1)
+        became = binding.types["tw_phantom_ready"](lambda _: ready.append(call("tw_phantom_pass", 1, 1, 1)))
+
+        def work(rank, comm):
+            phantom = made("tw_phantom_create", comm, b"topk", tensors(), 1, noise, 1)
+            ok("tw_phantom_step", phantom, 0, became, None)
+            ok("tw_phantom_finish", phantom, None)
+            call("tw_phantom_destroy", phantom)
+        on_threads(work)
+        self.assertEqual(len(ready), RANKS)
+
     @unittest.skipUnless("thinwire_sealed" in LIBRARIES, "built without libthinwire_sealed")
     def test_8_sealed(self):
         key, exposed = (ctypes.c_ubyte * binding.constants["TW_SEAL_KEY_BYTES"])(), ctypes.c_int(7)

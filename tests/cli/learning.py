@@ -2,7 +2,8 @@
 
 `learning.py PATH/thinwire SCHEME`; ctest runs it once for every scheme that the program lists. Of each image of Fashion-MNIST
 every fourth pixel of every fourth row is taken. Without compression the network reaches 77 to 78 % with seeds 1 to 3, and
-every scheme but one 73.6 % or more. The seed decides most with randomk, whose bar is lower: 63 to 74 %. So a scheme
+every scheme but three 73.6 % or more. The seed decides most with randomk, whose bar is lower: 63 to 74 %. demo and
+onebit-adam, whose steps are as long for small gradients as for large ones, reach 71.8 and 72.0 %. So a scheme
 that does not work is told from one that does; what one detail is worth, the tests of schemes tell. Those in NEED_LONGER
 get sixteen epochs instead of four."""
 import gzip
@@ -17,8 +18,8 @@ DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 SIDE, EVERY = 28, 4  # pixels of an image's side, and which of them are taken
 IMAGES = {"train": 20000, "t10k": 2000}
 NEED_LONGER = ("randomk", "threshold")
-OPTIMISER = {"dgc-adam": ("--optimizer", "adamw")}
-LEAST = {"randomk": 0.6}
+OPTIMISER = {scheme: ("--optimizer", "adamw") for scheme in ("dgc-adam", "onebit-adam", "demo")}
+LEAST = {"randomk": 0.6, "demo": 0.7, "onebit-adam": 0.7}
 LEAST_OF_OTHERS = 0.72
 SKIPPED = 77
 

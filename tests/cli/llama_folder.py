@@ -11,6 +11,7 @@ from lm import LanguageTest, write_source
 from support import unless_kept
 
 STILL = ("--lr", 0, "--warmup", 0, "--steps", 1)
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}  # in a template
 SIZES = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--bptt", 10)
 
 
@@ -97,6 +98,9 @@ class TakingTest(LlamaFolderTest):
             self.assertEqual((config["rope_theta"], config["rms_norm_eps"]), (500000, 1e-6))
             self.assertEqual(self.metadata(self.folder / "again")["transformer"],
                              "heads=4,kv_heads=2,context=10,theta=500000,epsilon=9.99999997e-07")
+        self.change_config(rope_theta=10000, rope_parameters={"rope_theta": 5e5})
+        self.refuse_folder("rope_parameters.rope_theta 500000", "10000", "leave one of them out")
+        self.change_config(rope_theta=500000, rope_parameters={"rope_theta": 5e5}, rope_scaling={"rope_theta": 5e5})
         self.refuse_folder("--rope-theta 10000,", "has 500000", options=("--rope-theta", 10000))
         for key, value in (("rms_norm_eps", 0), ("rms_norm_eps", "x"), ("rope_theta", -1), ("rope_theta", 0.5)):
             self.change_config(**{key: value})
@@ -126,6 +130,24 @@ class TakingTest(LlamaFolderTest):
         places = {name: f"model-{i}.safetensors" for i, part in enumerate(parts) for name in part}
         (self.llama / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
         self.assertEqual((self.begun_from(self.llama) / "model.safetensors").read_bytes(), expected)
+        for i in range(3):  # a single file is what transformers takes where there are both
+            write_tensors(self.llama / f"model-{i}.safetensors", {})
+        (self.llama / "model.safetensors").write_bytes(expected)
+        self.assertEqual((self.begun_from(self.llama) / "model.safetensors").read_bytes(), expected)
+
+    def test_tied_weights_that_are_there_twice_are_the_same(self):
+        """Else transformers does not tie them."""
+        self.make_folder("--tied")
+        path = self.llama / "model.safetensors"
+        tensors = read_tensors(path)
+        dtype, shape, values = tensors["model.embed_tokens.weight"]
+        shorter = (dtype, [shape[0] - 1, shape[1]], values[:-4 * shape[1]])
+        for head in ((dtype, shape, values[4:] + values[:4]), (dtype, shape[::-1], values), shorter):
+            write_tensors(path, {"lm_head.weight": head, **tensors})
+            self.refuse_folder("tie_word_embeddings", "lm_head.weight", "model.embed_tokens.weight")
+        both = ("BF16", shape, halved(values, "BF16")[0])
+        write_tensors(path, {**tensors, "model.embed_tokens.weight": both, "lm_head.weight": both})
+        self.begun_from(self.llama)
 
     def test_the_tokens_are_those_of_the_weights(self):
         """Of a text with other frequencies, whose own vocabulary would be another."""
@@ -138,8 +160,20 @@ class TakingTest(LlamaFolderTest):
             self.begun_from(begin, "--data", other)
             self.assertEqual(self.metadata(self.folder / "again")["vocabulary.txt"],
                              self.metadata(self.run_folder)["vocabulary.txt"])
+            self.refuse_other_order(begin)
             other.write_text(other.read_text() + "zebra\n")
             self.refuse(2, ["other.txt", "zebra"], *self.train_words(*STILL, "--quiet", "--init-from", begin, "--data", other))
+
+    def refuse_other_order(self, begin):
+        """As many tokens, but a number means another."""
+        tokenizer = json.loads((self.llama / "tokenizer.json").read_text())
+        words, path = tokenizer["model"]["vocab"], self.folder / "mine.json"
+        path.write_text(json.dumps(tokenizer))
+        self.begun_from(begin, "--tokenizer", path)
+        tokenizer["model"]["vocab"] = {word: len(words) - 1 - number for word, number in words.items()}
+        path.write_text(json.dumps(tokenizer))
+        options = (*STILL, "--quiet", "--init-from", begin, "--tokenizer", path)
+        self.refuse(2, [path, "another order"], *self.train_words(*options))
 
     def test_a_run_that_began_so_goes_on(self):
         self.make_folder()
@@ -210,10 +244,18 @@ class RefusalTest(LlamaFolderTest):
         def refuse_with(changed, *culprits):
             write_tensors(path, {name: entry for name, entry in {**tensors, **changed}.items() if entry})
             self.refuse_folder(self.llama, *culprits)
+            for words in (("generate", self.llama, "--tokens", 3), ("export", self.llama, self.folder / "new")):
+                self.refuse(2, culprits[:1], *words)
         refuse_with({norm: None}, norm)
         refuse_with({norm: ("I32", *tensors[norm][1:])}, norm, "bf16")
         refuse_with({norm: ("F32", [15], tensors[norm][2][4:])}, norm, "15", "16")
         refuse_with({"another.weight": tensors[norm]}, "another.weight")
+        key, head = "model.layers.0.self_attn.k_proj.weight", "lm_head.weight"
+        refuse_with({key: ("F32", [16, 8], tensors[key][2])}, key, "16x8", "8x16")
+        refuse_with({key: ("F32", [128], tensors[key][2])}, key, "128", "8x16")
+        refuse_with({head: ("F32", tensors[head][1][::-1], tensors[head][2])}, head)
+        refuse_with({key.replace("weight", "bias"): tensors[norm]}, key.replace("weight", "bias"))
+        refuse_with({"model.layers.5.mlp.up_proj.weight": tensors[norm]}, "model.layers.5.mlp.up_proj.weight")
         refuse_with({norm: ("F32", [16], b"\0\0\xc0\x7f" * 16)}, norm, "NaN")
         refuse_with({"lm_head.weight": None}, "lm_head.weight", "tie_word_embeddings")
         whole = path.read_bytes()
@@ -225,7 +267,10 @@ class RefusalTest(LlamaFolderTest):
     def test_a_list_that_cannot_be(self):
         self.make_folder()
         index = self.llama / "model.safetensors.index.json"
-        for text, culprit in (("[]", "index.json"), ("{", "index.json"), ("{}", "embed_tokens"),
+        (self.llama / "model.safetensors").unlink()
+        for text, culprit in (("[]", "index.json"), ("{", "index.json"), ("{}", "weight_map"),
+                              ('{"weight_map": 3}', "weight_map"), ('{"weight_map": ["x.safetensors"]}', "weight_map"),
+                              ('{"weight_map": {}}', "embed_tokens"),
                               ('{"weight_map": {"a": "../run/x"}}', "for a"), ('{"weight_map": {"a": 1}}', "for a"),
                               ('{"weight_map": {"a": "missing.safetensors"}}', "missing.safetensors")):
             index.write_text(text)
@@ -254,6 +299,14 @@ class RefusalTest(LlamaFolderTest):
         word, number = next(iter(good["model"]["vocab"].items()))
         for changed, culprit in (({"normalizer": {"type": "Lowercase"}}, "normalizer"), ({"normalizer": None}, "normalizer"),
                                  ({"pre_tokenizer": {**good["pre_tokenizer"], "invert": True}}, "pre_tokenizer"),
+                                 ({"truncation": {"max_length": 2, "stride": 0}}, "truncation"),
+                                 ({"post_processor": self.template({"SpecialToken": {"id": word, "type_id": 0}}, TEXT)},
+                                  "post_processor"),
+                                 ({"post_processor": self.template(TEXT, TEXT)}, "post_processor"),
+                                 ({"post_processor": self.template({"SpecialToken": {"id": word, "type_id": 0}})},
+                                  "post_processor"),
+                                 ({"post_processor": {"type": "BertProcessing", "sep": [word, 0], "cls": [word, 0]}},
+                                  "post_processor"),
                                  ({"added_tokens": [{"id": 99, "content": "<s>"}]}, "<s>"),
                                  ({"added_tokens": [{"id": number + 1, "content": word}]}, word)):
             path.write_text(json.dumps({**good, **changed}))
@@ -261,6 +314,12 @@ class RefusalTest(LlamaFolderTest):
             self.refuse_folder("tokenizer.json", culprit, options=("--tokenizer", path))
         path.write_text(json.dumps({**good, "added_tokens": [{"id": number, "content": word}]}))
         self.begun_from(self.llama)
+        saved_again = {"truncation": None, "padding": None, "decoder": None, "post_processor": self.template(TEXT)}
+        path.write_text(json.dumps({**good, **saved_again}))  # by transformers
+        self.begun_from(self.llama)
+
+    def template(self, *single):
+        return {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
 
 
 if __name__ == "__main__":

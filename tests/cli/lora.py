@@ -2,6 +2,7 @@
 asked in python/tests/test_peft.py."""
 import json
 import random
+import shlex
 import shutil
 import struct
 import unittest
@@ -45,6 +46,19 @@ class AdapterTest(LlamaFolderTest):
     def export(self, out, name):
         self.succeed("export", out, self.folder / name, "--transformers", "--checkpoint", "last")
         return read_tensors(self.folder / name / "model.safetensors")
+
+
+class PlanTest(AdapterTest):
+    def test_a_plan_begins_with_the_base(self):
+        """Without it the command that is printed would be refused; with it that command runs."""
+        words = ("plan", "lm", "--data", self.texts, "--batch", 4, "--lora", "rank=2", "--workers", 2, "--steps", 2, "--link",
+                 "1Mbit,1ms", "--step-time", 0.01, "--quiet")
+        self.refuse(2, ["adapters", "--init-from RUN"], *words, "--model", "transformer", *SIZES)
+        done = self.run_program(*words, "--init-from", self.base)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f" {adapter_elements(2)} parameters", done.stdout)
+        program, *rest = shlex.split(done.stdout.splitlines()[-1])
+        self.assertEqual((program, self.run_program(*rest, "--quiet", "--out", "none").returncode), ("thinwire", 0))
 
 
 class TrainingTest(AdapterTest):
@@ -168,6 +182,16 @@ class CheckpointTest(AdapterTest):
         for words in (("generate", self.out, "--tokens", 3), ("train", "--resume", self.out, "--steps", 5, "--quiet")):
             self.refuse(2, [self.base], *words)
 
+    def test_another_network_of_the_same_weights_is_refused(self):
+        self.make_folder()
+        self.train("--init-from", self.llama, "--lora", "rank=2", "--steps", 3, "--out", self.out)
+        self.change_config(rope_theta=500000)
+        for words in (("generate", self.out, "--tokens", 3), ("train", "--resume", self.out, "--steps", 5, "--quiet")):
+            self.refuse(2, ["theta=500000", self.metadata(self.out)["base network"]], *words)
+        self.change_config(rope_theta=10000)
+        self.succeed("generate", self.out, "--tokens", 3)
+        self.train("--resume", self.out, "--steps", 5)
+
     def test_adapters_for_peft(self):
         self.train(*self.begin("--steps", 3, lora="rank=2,alpha=5,targets=q+v"))
         folder = self.folder / "peft"
@@ -192,7 +216,10 @@ class RefusalTest(AdapterTest):
         for spec, culprits in (("", ["rank"]), ("alpha=3", ["rank"]), ("rank=0", ["rank=0"]), ("rank=1.5", ["rank=1.5"]),
                                ("rank=2,dropout=1", ["dropout=1"]), ("rank=2,targets=w", ["targets=w", "gate"]),
                                ("rank=2,targets=", ["targets="]), ("rank=2,size=3", ["size", "alpha"]), ("8", ["8", "rank"]),
-                               ("rank=x", ["rank=x"]), ("rank=2,alpha=nan", ["alpha=nan"])):
+                               ("rank=4,rank=5", ["rank is given twice"]),
+                               ("rank=2,targets=q+v+q", ["q is given twice"]),
+                               ("rank=2,targets=q,targets=v", ["targets", "given twice"]), ("rank=x", ["rank=x"]),
+                               ("rank=2,alpha=nan", ["alpha=nan"])):
             self.refuse_training(2, culprits, "--init-from", self.base, "--lora", spec, "--steps", 1, "--out", "none")
 
     def test_what_does_not_go_together(self):
@@ -201,6 +228,11 @@ class RefusalTest(AdapterTest):
                              "none")
         self.train(*self.begin("--steps", 2))
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
+
+    def test_a_default_of_the_run_is_told_in_words(self):
+        for option, value, past in (("--dropout", 0.3, "the model's"), ("--vocabulary", 9, "all")):
+            self.refuse(2, [f"{option} {value}: the run in {self.base} has the default of {option} ({past}),"],
+                        "train", "--resume", self.base, option, value, "--steps", 21, "--quiet")
 
     def test_adapters_that_cannot_be(self):
         self.train(*self.begin("--steps", 2, lora="rank=2,targets=q"))

@@ -1,7 +1,6 @@
 """--memory-budget: every task at half, a quarter and a tenth of the model and its state has the bits of a run in memory;
 clipping, Adam, NaN, resuming in both directions, and what is refused."""
-import json
-import pathlib
+import hashlib
 import random
 import unittest
 
@@ -94,7 +93,7 @@ class RunTest(BudgetTest):
         budget, fits = ("--memory-budget", "2MB"), ("--memory-budget", "1GB") # without one it is what the run had
         for first, then in ((budget, fits), ((), budget), (budget, ())):
             out = self.folder / f"{len(first)}-{'-'.join(then)}"
-            self.run_to(4, "--out", out, *first)
+            self.run_to(6, "--out", out, "--checkpoint-every", 4, *first)
             rest = self.run_to(9, "--resume", out / "checkpoints" / "step-00000004", "--out", self.folder / f"{out}-on",
                                *then)
             self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
@@ -107,7 +106,7 @@ class RunTest(BudgetTest):
             kept[name] = self.run_to(30, "--out", self.folder / name, "--checkpoint-every", 10, "--lr", 0.05, *options)
             file = (self.folder / name / "checkpoints" / "step-00000030" / "model.safetensors").read_bytes()
             header = int.from_bytes(file[:8], "little")
-            kept[name]["tensors"] = file[8 + header:]
+            kept[name]["tensors"] = hashlib.sha256(file[8 + header:]).hexdigest()
         self.assertEqual({key: kept["paged"][key] for key in (*SAME, "tensors", "chosen_step")},
                          {key: kept["resident"][key] for key in (*SAME, "tensors", "chosen_step")})
 

@@ -81,6 +81,7 @@ class PlanTest(CommandLineTest):
         self.refuse(2, ["--parameters 1k", "image"], *image, "--parameters", "1k", "--link", SLOW)
         self.refuse(2, ["--parameters"], *none)
         self.refuse(2, ["--step-time"], *none, "--parameters", "1k", "--steps", 9)
+        self.refuse(2, ["--parameters 3.5", "whole"], *none, "--parameters", "3.5", "--step-time", 1, "--steps", 9)
         self.refuse(2, ["--steps"], *none, "--parameters", "1k", "--step-time", 1)
         self.refuse(2, ["no task \"imgae\"", "none"], "plan", "imgae")
         shapes = self.folder / "shapes"
@@ -107,9 +108,11 @@ class AutomaticTest(CommandLineTest):
         sync, link = self.settled(out)
         self.assertNotIn(sync, ("auto", "allreduce"))
         self.assertEqual(json.loads(link), "0.1Mbit,1ms")
-        whole = self.train(*options, "--steps", 610, "--sync", sync)
-        resumed = self.train("--batch", 4, "--steps", 610, "--out", out, "--resume", "--sync", "auto", "--link", "10Gbit,0.01ms")
-        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+        named = self.folder / "named"
+        self.train(*options, "--steps", 600, "--sync", sync, "--out", named)
+        ends = [self.train("--batch", 4, "--steps", 610, "--out", folder, "--resume", *more)["weights_crc32c"]
+                for folder, more in ((out, ("--sync", "auto", "--link", "10Gbit,0.01ms")), (named, ()))]
+        self.assertEqual(*ends)
         self.assertEqual(self.settled(out), (sync, link))
 
     def test_threads_have_no_line(self):
@@ -146,6 +149,10 @@ class AutomaticTest(CommandLineTest):
         self.refuse_training(2, ["--link ten"], "--sync", "auto", "--link", "ten")
         self.refuse_training(2, ["--link", "--sync auto", "bf16"], "--sync", "bf16", "--link", SLOW)
         self.refuse_training(2, ["no scheme \"auto\""], "--sync", "auto:every=3", "--workers", 2)
+        self.train("--workers", 2, "--steps", 2, "--sync", "local:every=2", "--out", self.folder / "run")
+        for options in (("--link", SLOW), ("--link", SLOW, "--sync", "local:every=2")):
+            self.refuse(2, [f"--link {SLOW}", "--sync is local:every=2"], "train", "--resume", self.folder / "run",
+                        *options)
         self.refuse(2, ["no scheme \"auto\""], "simulate", "none", "--step-time", 1, "--sync", "auto")
 
 

@@ -51,14 +51,14 @@ static inline int sets_option(const char *spec, const char *key)
     return strstr(spec, first) || strstr(spec, later);
 }
 
-/* Appends those of "key=value,key=value" that the scheme takes. */
+/* Appends those of "key=value,key=value" that the scheme takes, and of which the spec says nothing yet. */
 static inline void add_options(char spec[SPEC_LENGTH], const tw_scheme_ops *ops, const char *options)
 {
     while (*options) {
         char key[64];
         size_t length = strcspn(options, ","), used = strlen(spec);
         snprintf(key, sizeof key, "%.*s", (int)strcspn(options, "="), options);
-        if (takes_option(ops, key))
+        if (takes_option(ops, key) && !sets_option(spec, key))
             snprintf(spec + used, SPEC_LENGTH - used, "%c%.*s", strchr(spec, ':') ? ',' : ':', (int)length, options);
         options += length + (options[length] == ',');
     }

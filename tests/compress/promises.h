@@ -27,11 +27,17 @@ static const promise promises[] = {
      .distance = 0.15,
      .imbalance = 1e-4,
      .drops = "agg=senders"}, /* what arrives is then no mean */
+    {.name = "demo",
+     .options = "map=none,momentum=1,agg=mean,chunk=64,k=6",
+     .distance = 0.15,
+     .imbalance = 1e-4,
+     .directs = 1}, /* what is kept is in other units: test_demo.c asks whether anything is lost */
     {.name = "randomk", .options = "", .distance = 0.15, .imbalance = 5e-2},
     {.name = "threshold", .options = "tau=4,most_density=1", .distance = 0.01, .imbalance = 1e-4},
     {.name = "e3m0", .options = "feedback=on", .distance = 0.15, .imbalance = 1e-4},
     {.name = "scalecom", .options = "beta=1,rate=10", .distance = 0.15, .imbalance = 5e-2},
     {.name = "dgc-adam", .options = "", .distance = 0.15, .imbalance = 1e-4, .directs = 1},
+    {.name = "onebit-adam", .options = "", .distance = 0.15, .imbalance = 1e-4, .directs = 1},
     {.name = "sdagc", .options = "", .distance = 0.15, .imbalance = 1e-4, .drops = "revision=age revision=density"},
     {.name = "sdagc-bold",
      .options = "",
@@ -75,8 +81,8 @@ static inline double entry_value(const tw_remembered *entry, size_t i)
 
 static inline void long_run_spec(char spec[SPEC_LENGTH], const tw_scheme_ops *ops)
 {
-    make_spec(spec, ops, LONG_RUN);
-    add_options(spec, ops, promise_of(ops).options);
+    make_spec(spec, ops, promise_of(ops).options);
+    add_options(spec, ops, LONG_RUN);
 }
 
 #endif

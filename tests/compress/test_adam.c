@@ -43,14 +43,20 @@ static void twin_destroy(twin *t)
 }
 
 /* `ranks`: 1 for a whole gradient, else that of how many ranks it is a share. */
-static float twin_direction(twin *t, size_t tensor, size_t i, float g, int ranks)
+static float twin_ahead(twin *t, size_t tensor, size_t i, float g, int ranks, int nesterov)
 {
     float *m = &t->first[tensor][i], *v = &t->second[tensor][i];
     *m = BETA1 * *m + (1 - BETA1) * g;
     *v = BETA2 * *v + (1 - BETA2) * (g * g);
     float m_root = (float)(1 / (1 - pow((double)BETA1, t->steps)));
     float v_root = (float)(sqrt(ranks) / sqrt(1 - pow((double)BETA2, t->steps)));
-    return m_root * *m / (v_root * sqrtf(*v) + EPSILON);
+    float first = nesterov ? BETA1 * *m + (1 - BETA1) * g : *m;
+    return m_root * first / (v_root * sqrtf(*v) + EPSILON);
+}
+
+static float twin_direction(twin *t, size_t tensor, size_t i, float g, int ranks)
+{
+    return twin_ahead(t, tensor, i, g, ranks, 0);
 }
 
 static int step_of(loopback *group, gradients *g)
@@ -73,8 +79,9 @@ static void test_density_one_is_adam(void **state)
     twin t;
     twin_create(&t);
     gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(
-        loopback_create(&group, "dgc-adam:density=1,warmup_steps=0," BETAS LOOPBACK_EXACT, table, TENSORS, 1), TW_OK);
+    assert_int_equal(loopback_create(&group, "dgc-adam:density=1,nesterov=off,warmup_steps=0," BETAS LOOPBACK_EXACT,
+                                     table, TENSORS, 1),
+                     TW_OK);
     for (t.steps = 1; t.steps <= STEPS; t.steps++) {
         gradients_draw(&g, 1, t.steps, 0);
         assert_false(step_of(&group, &g));
@@ -98,9 +105,9 @@ static void test_leftovers_take_the_steps_of_the_mean(void **state)
     twin t;
     twin_create(&t);
     gradients_create(&g, table, TENSORS, RANKS);
-    assert_int_equal(
-        loopback_create(&group, "dgc-adam:dense=*,leftovers=fp32," BETAS "warmup_steps=0", table, TENSORS, RANKS),
-        TW_OK);
+    assert_int_equal(loopback_create(&group, "dgc-adam:dense=*,leftovers=fp32,nesterov=off," BETAS "warmup_steps=0",
+                                     table, TENSORS, RANKS),
+                     TW_OK);
     for (t.steps = 1; t.steps <= STEPS; t.steps++) {
         gradients_draw(&g, 1, t.steps, 0);
         if (t.steps == BAD) g.rank[2][0][3] = NAN;
@@ -123,7 +130,7 @@ static void test_leftovers_take_the_steps_of_the_mean(void **state)
 
 /* ---- what each rank sends is its own direction ---- */
 
-static void check_conserves(const char *spec)
+static void check_conserves(const char *spec, int nesterov)
 {
     size_t n = count_of(0);
     loopback group;
@@ -139,7 +146,7 @@ static void check_conserves(const char *spec)
         for (int r = 0; r < RANKS; r++) {
             own[r].steps = step;
             for (size_t i = 0; i < n; i++)
-                owed[i] += (double)twin_direction(&own[r], 0, i, 0.25F * g.rank[r][0][i], RANKS);
+                owed[i] += (double)twin_ahead(&own[r], 0, i, 0.25F * g.rank[r][0][i], RANKS, nesterov);
         }
         assert_false(step_of(&group, &g));
         for (size_t i = 0; i < n; i++) arrived[i] += (double)g.rank[0][0][i];
@@ -162,9 +169,10 @@ static void check_conserves(const char *spec)
 static void test_directions_arrive_or_are_left(void **state)
 {
     (void)state;
-    check_conserves("dgc-adam:density=0.02,masking=off," BETAS "warmup_steps=0");
-    check_conserves("dgc-adam:density=0.1,values=lm2," BETAS "warmup_steps=6");
-    check_conserves("dgc-adam:density=0.05,values=fp32," BETAS "warmup_steps=0");
+    check_conserves("dgc-adam:nesterov=off,density=0.02,masking=off," BETAS "warmup_steps=0", 0);
+    check_conserves("dgc-adam:nesterov=off,density=0.1,values=lm2," BETAS "warmup_steps=6", 0);
+    check_conserves("dgc-adam:density=0.02,masking=off," BETAS "warmup_steps=0", 1);
+    check_conserves("dgc-adam:density=0.05,values=fp32," BETAS "warmup_steps=0", 1);
 }
 
 /* A tensor that no rank uses stays where it is, and so do its moments. */

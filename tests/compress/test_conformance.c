@@ -289,7 +289,8 @@ static void test_residuals_hold_what_has_not_arrived(void **state)
         char spec[SPEC_LENGTH], options[SPEC_LENGTH];
         long_run_spec(spec, ops);
         check_balances(ops, spec);
-        snprintf(options, sizeof options, LONG_RUN ",%s", promise_of(ops).options);
+        const char *own = promise_of(ops).options;
+        snprintf(options, sizeof options, "%s%s" LONG_RUN, own, *own ? "," : "");
         for_each_variant(ops, options, check_balances);
     }
 }

@@ -4,27 +4,28 @@
 
 #include <string.h>
 
-static const candidate_cost none = {0, 0, "exact", "a page"}, half = {0, 0.5, "half as many again", "a page"};
-
-/* allreduce, bf16 and diloco with so many seconds to a step. */
-static void fill(plan *answer, double dense, double compressed, double local)
+/* allreduce, bf16 and diloco with so many seconds to the same loss. */
+static void fill(tw_plan *plan, double dense, double compressed, double local)
 {
-    *answer = (plan){.count = 3};
-    answer->rows[0] = (plan_row){.spec = "allreduce", .cost = &none, .target_seconds = dense};
-    answer->rows[1] = (plan_row){.spec = "bf16", .cost = &none, .target_seconds = compressed};
-    answer->rows[2] = (plan_row){.spec = "diloco", .cost = &half, .target_seconds = local};
-    answer->dense = answer->rows;
+    *plan = (tw_plan){.count = 3};
+    plan->rows[0] = (tw_plan_row){.spec = "allreduce", .kind = TW_PLAN_GRADIENTS, .seen = "exact"};
+    plan->rows[1] = (tw_plan_row){.spec = "bf16", .kind = TW_PLAN_GRADIENTS, .seen = "exact"};
+    plan->rows[2] = (tw_plan_row){.spec = "diloco", .kind = TW_PLAN_UPDATES, .seen = "more"};
+    plan->rows[0].target_seconds = dense;
+    plan->rows[1].target_seconds = compressed;
+    plan->rows[2].target_seconds = local;
+    plan->dense = plan->rows;
 }
 
-static const char *choose(plan *answer, int unmeasured)
+static const char *choose(tw_plan *plan, int unmeasured)
 {
-    plan_choose(answer, unmeasured);
-    return answer->chosen->spec;
+    assert_ok(tw_plan_choose(plan, 0, unmeasured));
+    return plan->chosen->spec;
 }
 
 static void test_the_fastest_to_the_target_is_taken(void **state)
 {
-    plan answer;
+    tw_plan answer;
     (void)state;
     fill(&answer, 4, 2, 3);
     assert_string_equal(choose(&answer, 0), "bf16");
@@ -38,7 +39,7 @@ static void test_the_fastest_to_the_target_is_taken(void **state)
 
 static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
 {
-    plan answer;
+    tw_plan answer;
     (void)state;
     fill(&answer, 1.049, 1.02, 1);
     assert_string_equal(choose(&answer, 0), "allreduce");
@@ -49,10 +50,10 @@ static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
 
 static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
 {
-    plan answer;
+    tw_plan answer;
     (void)state;
     fill(&answer, 4, 3, 1);
-    answer.rows[2].cost = NULL;
+    answer.rows[2].seen = NULL;
     assert_string_equal(choose(&answer, 0), "bf16");
     assert_non_null(strstr(answer.why, "diloco is faster, but what it costs in such a run has not been measured"));
     assert_string_equal(choose(&answer, 1), "diloco");
@@ -60,22 +61,35 @@ static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
 
 static void test_who_is_left_out_is_not_taken(void **state)
 {
-    plan answer;
+    tw_plan answer;
     (void)state;
     fill(&answer, 4, 0, 0);
-    strcpy(answer.rows[1].left_out, "a reason");
-    strcpy(answer.rows[2].left_out, "a reason");
+    answer.rows[1].left_out = answer.rows[2].left_out = "a reason";
     assert_string_equal(choose(&answer, 1), "allreduce");
+}
+
+/* An outer loop takes no scheme for gradients, however fast; where nothing of the kind is known, nothing is taken. */
+static void test_one_kind_alone_may_be_chosen(void **state)
+{
+    tw_plan answer;
+    (void)state;
+    fill(&answer, 4, 2, 3);
+    assert_ok(tw_plan_choose(&answer, TW_PLAN_UPDATES, 0));
+    assert_string_equal(answer.chosen->spec, "diloco");
+    assert_ok(tw_plan_choose(&answer, TW_PLAN_GRADIENTS | TW_PLAN_UPDATES, 0));
+    assert_string_equal(answer.chosen->spec, "bf16");
+    answer.rows[2].seen = NULL;
+    assert_fails(tw_plan_choose(&answer, TW_PLAN_UPDATES, 0), TW_ERROR_ARGUMENT, "none of the candidates");
 }
 
 static void test_a_cost_speaks_for_longer_runs_only(void **state)
 {
-    const candidate_cost measured = {600, 0.6, "a", "b"}, nothing = {0};
+    const tw_candidate_cost measured = {600, 0.6, "a", "b"}, nothing = {0};
     (void)state;
-    assert_false(candidate_is_known(&measured, 599));
-    assert_true(candidate_is_known(&measured, 600));
-    assert_true(candidate_is_known(&measured, 1e9));
-    assert_false(candidate_is_known(&nothing, 1e9));
+    assert_false(tw_candidate_is_known(&measured, 599));
+    assert_true(tw_candidate_is_known(&measured, 600));
+    assert_true(tw_candidate_is_known(&measured, 1e9));
+    assert_false(tw_candidate_is_known(&nothing, 1e9));
 }
 
 int main(void)
@@ -85,6 +99,7 @@ int main(void)
         cmocka_unit_test(test_of_those_nearly_as_fast_the_first_is_taken),
         cmocka_unit_test(test_an_unknown_cost_does_not_win_unless_asked),
         cmocka_unit_test(test_who_is_left_out_is_not_taken),
+        cmocka_unit_test(test_one_kind_alone_may_be_chosen),
         cmocka_unit_test(test_a_cost_speaks_for_longer_runs_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

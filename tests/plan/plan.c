@@ -1,37 +1,50 @@
 /* What is predicted of each candidate, beside closed forms; and how the choice follows the line. */
 #include "plan.h"
+#include "inquiry.h"
+#include "layout.h"
 #include "line.h"
-#include "optimiser.h"
-#include "scheme.h"
 #include "support/assert.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire_sim.h>
+#include <thinwire/thinwire_plan.h>
 
 #define PASS 0.02
 #define MBIT 125000.0 /* bytes a second */
 enum { WORKERS = 4 };
 
-static plan_question ask(const layout *tensors, double rate, double latency, int optimizer, uint64_t steps)
+static tw_plan_question ask(const layout *tensors, double rate, double latency, tw_plan_optimizer optimizer,
+                            uint64_t steps)
 {
-    return (plan_question){.layout = tensors,
-                           .workers = WORKERS,
-                           .optimizer = optimizer,
-                           .steps = steps,
-                           .seed = 1,
-                           .pace = {.step_seconds = PASS, .seed = 1},
-                           .codec_rate = 10e9,
-                           .world = {.bandwidth = rate, .bandwidth_down = rate, .latency = latency}};
+    return (tw_plan_question){.struct_size = sizeof(tw_plan_question),
+                              .tensors = tensors->tensors,
+                              .tensor_count = tensors->count,
+                              .workers = WORKERS,
+                              .optimizer = optimizer,
+                              .steps = steps,
+                              .seed = 1,
+                              .pass_seconds = PASS,
+                              .codec_rate = 10e9,
+                              .bandwidth = rate,
+                              .bandwidth_down = rate,
+                              .latency = latency};
 }
 
-static const plan_row *row_of(const plan *answer, const char *spec)
+static tw_plan *make(const tw_plan_question *question)
 {
-    for (size_t i = 0; i < answer->count; i++)
-        if (strcmp(answer->rows[i].spec, spec) == 0) return &answer->rows[i];
+    tw_plan *plan;
+    assert_ok(tw_plan_make(question, &plan));
+    return plan;
+}
+
+static tw_plan_row row_of(const tw_plan *plan, const char *spec)
+{
+    tw_plan_row row = {.struct_size = sizeof row};
+    for (size_t i = 0; tw_plan_row_at(plan, i, &row) == TW_OK; i++)
+        if (strcmp(row.spec, spec) == 0) return row;
     fail_msg("the plan has no %s", spec);
-    return NULL;
+    return row;
 }
 
 /* The codec's own time is small beside such a line. */
@@ -55,34 +68,37 @@ static void test_closed_forms(void **state)
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
     const double rate = 10 * MBIT, latency = 0.001;
     layout t;
-    plan answer;
     (void)state;
     assert_ok(layout_copy(both, 2, &t));
-    plan_question q = ask(&t, rate, latency, OPTIMISER_ADAMW, 1000);
-    assert_ok(plan_make(&q, &answer));
+    tw_plan_question q = ask(&t, rate, latency, TW_PLAN_ADAMW, 1000);
+    tw_plan *plan = make(&q);
     double exchange = dense_seconds(&t, rate, latency), dense = PASS + exchange, local = PASS + exchange / 20;
-    const plan_row *allreduce = row_of(&answer, "allreduce"), *diloco = row_of(&answer, "diloco:every=20");
-    assert_close(allreduce->step_seconds, dense);
-    assert_close(allreduce->utilisation, PASS / dense);
-    assert_close(allreduce->bytes_per_step, 2.0 * (WORKERS - 1) / WORKERS * 1e6);
-    assert_close(diloco->step_seconds, local);
-    assert_close(diloco->bytes_per_step, allreduce->bytes_per_step / 20);
+    tw_plan_row allreduce = row_of(plan, "allreduce"), diloco = row_of(plan, "diloco:every=20");
+    tw_plan_row streaming = row_of(plan, "streaming:every=20,fragments=2");
+    assert_close(allreduce.step_seconds, dense);
+    assert_close(allreduce.utilisation, PASS / dense);
+    assert_close(allreduce.bytes_per_step, 2.0 * (WORKERS - 1) / WORKERS * 1e6);
+    assert_close(diloco.step_seconds, local);
+    assert_close(diloco.bytes_per_step, allreduce.bytes_per_step / 20);
     double half = exchange / 2;
-    assert_close(row_of(&answer, "streaming:every=20,fragments=2")->step_seconds, PASS + 2 * (half - PASS) / 20);
-    assert_close(row_of(&answer, "streaming:every=20,fragments=2")->bytes_per_step, diloco->bytes_per_step);
-    assert_close(diloco->target_seconds, diloco->step_seconds * (1 + diloco->cost->extra));
+    assert_close(streaming.step_seconds, PASS + 2 * (half - PASS) / 20);
+    assert_close(streaming.bytes_per_step, diloco.bytes_per_step);
+    assert_close(diloco.target_seconds, diloco.step_seconds * (1 + diloco.extra));
+    tw_plan_destroy(plan);
     layout_release(&t);
 }
 
 static void check_choice(const layout *t, double rate, double latency, const char *const *among)
 {
-    plan answer;
-    plan_question q = ask(t, rate, latency, OPTIMISER_ADAMW, 3000);
-    q.pace.step_seconds = 10 * PASS;
-    assert_ok(plan_make(&q, &answer));
+    tw_plan_question q = ask(t, rate, latency, TW_PLAN_ADAMW, 3000);
+    q.pass_seconds = 10 * PASS;
+    tw_plan *plan = make(&q);
+    char chosen[PLAN_SPEC];
+    snprintf(chosen, sizeof chosen, "%s", plan_chosen(plan).spec);
+    tw_plan_destroy(plan);
     for (; *among; among++)
-        if (strncmp(answer.chosen->spec, *among, strlen(*among)) == 0) return;
-    fail_msg("%s was chosen at %g Mbit/s", answer.chosen->spec, rate / MBIT);
+        if (strncmp(chosen, *among, strlen(*among)) == 0) return;
+    fail_msg("%s was chosen at %g Mbit/s", chosen, rate / MBIT);
 }
 
 static void test_the_choice_follows_the_line(void **state)
@@ -91,83 +107,138 @@ static void test_the_choice_follows_the_line(void **state)
                              *const compressed[] = {"bf16", "fp8", "qsgd", "powersgd", NULL};
     layout t;
     (void)state;
-    assert_ok(layout_create("1M", &t));
-    check_choice(&t, 10000 * MBIT, 5e-5, dense);
-    check_choice(&t, 100 * MBIT, 2e-4, compressed);
-    check_choice(&t, 10 * MBIT, 0.02, local);
+    assert_ok(layout_create("250k", &t));
+    check_choice(&t, 2500 * MBIT, 5e-5, dense);
+    check_choice(&t, 25 * MBIT, 2e-4, compressed);
+    check_choice(&t, 2.5 * MBIT, 0.02, local);
     layout_release(&t);
 }
 
-/* And who stays in is what the optimiser can take. */
-static void test_who_applies_momentum_is_left_out_beside_adam(void **state)
+static void assert_left_out(const tw_plan *plan, const char *spec, const char *why)
 {
-    layout t;
-    plan answer;
-    (void)state;
-    assert_ok(layout_create("10k", &t));
-    plan_question q = ask(&t, MBIT, 1e-3, OPTIMISER_ADAMW, 3000);
-    assert_ok(plan_make(&q, &answer));
-    assert_non_null(strstr(row_of(&answer, "dgc")->left_out, "scheme dgc applies momentum"));
-    assert_string_equal(row_of(&answer, "qsgd")->left_out, "");
-    q.optimizer = OPTIMISER_SGD;
-    assert_ok(plan_make(&q, &answer));
-    assert_string_equal(row_of(&answer, "dgc")->left_out, "");
-    layout_release(&t);
+    tw_plan_row row = row_of(plan, spec);
+    if (why ? !row.left_out || !strstr(row.left_out, why) : row.left_out != NULL)
+        fail_msg("%s: left out, for \"%s\"", spec, row.left_out ? row.left_out : "nothing");
 }
 
-static void test_a_round_fits_into_the_run(void **state)
+static void test_who_stays_in(void **state)
 {
     layout t;
-    plan answer;
     (void)state;
     assert_ok(layout_create("1k", &t));
-    plan_question q = ask(&t, MBIT, 1e-3, OPTIMISER_SGD, 49);
-    assert_ok(plan_make(&q, &answer));
-    assert_non_null(strstr(row_of(&answer, "diloco:every=50")->left_out, "the run has 49"));
-    assert_string_equal(row_of(&answer, "diloco:every=20")->left_out, "");
+    tw_plan_question q = ask(&t, MBIT, 1e-3, TW_PLAN_ADAMW, 3000);
+    tw_plan *plan = make(&q);
+    assert_left_out(plan, "dgc", "scheme dgc applies momentum");
+    assert_left_out(plan, "dgc-adam", NULL);
+    assert_left_out(plan, "qsgd", NULL);
+    tw_plan_destroy(plan);
+    q.optimizer = TW_PLAN_ADAM;
+    plan = make(&q);
+    assert_left_out(plan, "dgc-adam", "AdamW alone");
+    tw_plan_destroy(plan);
+    q.optimizer = TW_PLAN_SGD;
+    q.steps = 49;
+    plan = make(&q);
+    assert_left_out(plan, "dgc-adam", "AdamW alone");
+    assert_left_out(plan, "dgc", NULL);
+    assert_left_out(plan, "diloco:every=50", "the run has 49");
+    assert_left_out(plan, "diloco:every=20", NULL);
+    tw_plan_destroy(plan);
+    q.keeps_momentum = 1;
+    plan = make(&q);
+    assert_left_out(plan, "dgc", "so does the optimiser");
+    assert_left_out(plan, "qsgd", NULL);
+    tw_plan_destroy(plan);
     layout_release(&t);
 }
 
-/* In its warm-up dgc sends up to what a dense exchange does, and it counts by its share of the run. */
-static void test_a_warmup_counts(void **state)
+/* A whole run is so many steps of each level of its warm-up: the twin takes them all, and no average. */
+static void test_a_warmup_is_averaged(void **state)
 {
+    enum { STEPS = 30 };
     layout t;
-    plan of_run;
-    sim_result warm;
-    float *noise;
+    tw_thin whole;
+    tw_prediction each;
+    float *noise = NULL;
+    char of_run[256];
+    double seconds = 0, bytes = 0, density = 0.3;
     (void)state;
-    assert_ok(layout_create("100k", &t));
-    plan_question q = ask(&t, 10 * MBIT, 1e-3, OPTIMISER_SGD, 4000);
-    assert_ok(plan_make(&q, &of_run));
-    assert_ok(sim_noise(&t, 1, &noise));
-    sim_setup setup = {.kind = &sim_phantom, .layout = &t, .noise = noise, .pace = q.pace, .world = q.world};
-    char *spec = scheme_for_run("dgc", 4000);
-    double share = scheme_number(spec, "warmup_steps") / 4000;
-    char *without = scheme_with(spec, "warmup_steps", "0");
-    setup.settings.workers = WORKERS;
-    setup.settings.seed = 1;
-    setup.settings.steps = 2;
-    sim_take_scheme(&setup, without);
-    assert_ok(sim_run(&setup, &warm));
-    assert_true(share > 0 && share < 0.5);
-    double dense = row_of(&of_run, "allreduce")->step_seconds;
-    assert_close(row_of(&of_run, "dgc")->step_seconds, share * dense + (1 - share) * warm.step_seconds);
-    free(spec);
-    free(without);
+    assert_ok(layout_create("30k", &t));
+    tw_plan_question q = ask(&t, 10 * MBIT, 1e-3, TW_PLAN_ADAMW, STEPS);
+    tw_plan *plan = make(&q);
+    tw_spec_for_run("dgc-adam", STEPS, of_run, sizeof of_run);
+    assert_non_null(strstr(of_run, "warmup_steps=20"));
+    assert_ok(tw_thin_create(t.tensors, t.count, 1 << 20, &whole));
+    noise = malloc((2 * t.elements + TW_NOISE_MARGIN) * sizeof *noise);
+    assert_ok(tw_phantom_noise(noise, 2 * t.elements + TW_NOISE_MARGIN, 1));
+    for (int third = 0; third < 3; third++, density /= 4) {
+        snprintf(of_run, sizeof of_run, "dgc-adam:warmup_steps=0,density=%g", third < 2 ? density : 0.04);
+        assert_ok(tw_predict(&q, &whole, noise, of_run, 0, &each));
+        seconds += each.step_seconds / 3;
+        bytes += each.bytes_per_step / 3;
+    }
+    assert_close(row_of(plan, "dgc-adam").step_seconds, seconds);
+    assert_close(row_of(plan, "dgc-adam").bytes_per_step, bytes);
+    assert_true(bytes < 0.8 * row_of(plan, "allreduce").bytes_per_step);
     free(noise);
+    tw_thin_release(&whole);
+    tw_plan_destroy(plan);
     layout_release(&t);
 }
 
-static void test_a_worker_alone_is_refused(void **state)
+/* ---- large tables ------------------------------------------------------------------------------------------------ */
+
+/* Of 64 matrices alike every fourth stands for the others, and a large one becomes a quarter of itself. What is sent
+ * is a sum over tensors, so it is the same but for packets' headers; and so is time, over a line as much slower. */
+static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
 {
+    tw_tensor table[66] = {{"embedding", 2, {2048, 64}}};
+    char names[66][16];
     layout t;
-    plan answer;
     (void)state;
-    assert_ok(layout_create("1k", &t));
-    plan_question q = ask(&t, MBIT, 1e-3, OPTIMISER_SGD, 10);
-    q.workers = 1;
-    assert_int_equal(plan_make(&q, &answer), TW_ERROR_ARGUMENT);
+    for (int i = 1; i < 65; i++) {
+        snprintf(names[i], sizeof names[i], "matrix%d", i);
+        table[i] = (tw_tensor){names[i], 2, {64, 64}};
+    }
+    table[65] = (tw_tensor){"bias", 1, {64}};
+    assert_ok(layout_copy(table, 66, &t));
+    tw_plan_question q = ask(&t, 5 * MBIT, 1e-3, TW_PLAN_ADAMW, 3000);
+    q.bandwidth_down = 50 * MBIT;
+    tw_plan *whole = make(&q);
+    q.elements = t.elements / 4;
+    tw_plan *thin = make(&q);
+    tw_plan_row a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
+    for (size_t i = 0; tw_plan_row_at(whole, i, &a) == TW_OK; i++) {
+        assert_ok(tw_plan_row_at(thin, i, &b));
+        if (a.left_out || a.kind == TW_PLAN_WEIGHTS) continue;
+        if (fabs(b.step_seconds / a.step_seconds - 1) > 0.1)
+            fail_msg("%s: %g s, %g s whole", a.spec, b.step_seconds, a.step_seconds);
+        if (fabs(b.bytes_per_step / a.bytes_per_step - 1) > 0.1)
+            fail_msg("%s: %g B, %g B whole", a.spec, b.bytes_per_step, a.bytes_per_step);
+    }
+    tw_plan_destroy(whole);
+    tw_plan_destroy(thin);
     layout_release(&t);
+}
+
+static void test_who_stands_for_whom(void **state)
+{
+    const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}},      {"c", 2, {6, 4}},
+                               {"d", 2, {6, 4}}, {"long", 2, {100, 4}}, {"scalar", 0, {0}}};
+    tw_thin thin;
+    (void)state;
+    assert_ok(tw_thin_create(table, 6, 1000, &thin));
+    assert_int_equal(thin.count, 6);
+    assert_true(thin.times == 1);
+    tw_thin_release(&thin);
+    assert_ok(tw_thin_create(table, 6, 497 / 2, &thin));
+    assert_int_equal(thin.count, 4);
+    assert_string_equal(thin.tensors[0].name, "b");
+    assert_string_equal(thin.tensors[1].name, "d");
+    assert_int_equal(thin.tensors[2].shape[0], 50);
+    assert_int_equal(thin.elements, 2 * 24 + 50 * 4 + 1);
+    assert_near(thin.times, 497.0 / thin.elements, 1e-12);
+    tw_thin_release(&thin);
 }
 
 /* The published number of parameters. */
@@ -179,6 +250,60 @@ static void test_the_table_of_gpt2(void **state)
     assert_int_equal(t.elements, 124439808);
     assert_int_equal(t.count, 148);
     layout_release(&t);
+}
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+static void test_refusals(void **state)
+{
+    layout t;
+    tw_plan *plan = NULL;
+    const double factors[WORKERS] = {1, 0, 1, 1};
+    (void)state;
+    assert_ok(layout_create("1k", &t));
+    const tw_plan_question good = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 10);
+    tw_plan_question q = good;
+    q.workers = 1;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "alone");
+    q = good;
+    q.steps = 0;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "steps");
+    q = good;
+    q.pass_seconds = NAN;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "pass");
+    q = good;
+    q.factors = factors;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "worker 1");
+    q = good;
+    q.tensor_count = 0;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "tensor_count");
+    q = good;
+    q.kinds = TW_PLAN_UPDATES;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "10 steps");
+    assert_null(plan);
+    layout_release(&t);
+}
+
+/* Text and back, and what is none. */
+static void test_lines_in_words(void **state)
+{
+    static const char *const wrong[] = {"",         "ten",        "1Gbit",      "1Gbit,",
+                                        "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
+    tw_world_options line = {.struct_size = sizeof line};
+    char text[64];
+    (void)state;
+    assert_ok(tw_line_read("10Mbit/2Gbit,80ms", &line));
+    assert_near(line.bandwidth, 1.25e6, 0);
+    assert_near(line.bandwidth_down, 2.5e8, 0);
+    assert_near(line.latency, 0.08, 1e-15);
+    assert_int_equal(tw_line_text(&line, text, sizeof text), strlen("10Mbit/2Gbit,80ms"));
+    assert_string_equal(text, "10Mbit/2Gbit,80ms");
+    assert_ok(tw_line_read("1Gbit,20us", &line));
+    tw_line_text(&line, text, sizeof text);
+    assert_string_equal(text, "1Gbit,0.02ms");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(tw_line_read(wrong[i], &line), TW_ERROR_ARGUMENT, "RATE,LATENCY");
+    assert_near(line.latency, 2e-5, 1e-15);
 }
 
 /* ---- the line, in a world whose line is known -------------------------------------------------------------------- */
@@ -211,11 +336,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_forms),
         cmocka_unit_test(test_the_choice_follows_the_line),
-        cmocka_unit_test(test_who_applies_momentum_is_left_out_beside_adam),
-        cmocka_unit_test(test_a_round_fits_into_the_run),
-        cmocka_unit_test(test_a_warmup_counts),
-        cmocka_unit_test(test_a_worker_alone_is_refused),
+        cmocka_unit_test(test_who_stays_in),
+        cmocka_unit_test(test_a_warmup_is_averaged),
+        cmocka_unit_test(test_a_thinned_table_predicts_what_the_whole_does),
+        cmocka_unit_test(test_who_stands_for_whom),
         cmocka_unit_test(test_the_table_of_gpt2),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_lines_in_words),
         cmocka_unit_test(test_the_line_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,8 +227,8 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 static void in_every_collective(void **state)
 {
     (void)state;
-    static const act collectives[] = {call_barrier,   call_allreduce, call_large_allreduce,
-                                      call_allgather, call_alltoall,  call_broadcast,       call_clusters};
+    static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce, call_allgather,
+                                      call_alltoall, call_broadcast, call_clusters};
     long flips = 0, in_words = 0;
     for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
         flips += damage_messages(collectives[c], "a collective", c, &in_words);

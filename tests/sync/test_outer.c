@@ -373,6 +373,7 @@ static void test_methods_that_are_the_same(void **state)
     (void)state;
     check_same("local:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0");
     check_same("diloco:every=4,outer_lr=0.6", "streaming:every=4,outer_lr=0.6,fragments=1,delay=0,mixing=0");
+    check_same("diloco:every=4,merge=rda", "streaming:every=4,fragments=1,delay=0,merge=rda");
     check_same("diloco:every=4,outer_lr=0.7,outer_momentum=0.5,nesterov=on,exchange=allreduce", "diloco:every=4");
     check_same("diloco:every=4,exchange=topk,density=1,values=fp32,min_elements=1,min_dims=1", "diloco:every=4");
 }
@@ -1143,6 +1144,75 @@ static void test_a_spoilt_rank_gives_nothing(void **state)
     free(all.actors);
 }
 
+/* As a network does it: what one tensor's NaN has touched is NaN in all of them. */
+static void spoil_all(actor *self, int step)
+{
+    int finite = 1;
+    spoil(self, step);
+    for (size_t i = 0; i < 3700; i++) finite &= isfinite(self->weights[i]) != 0;
+    for (size_t i = 0; i < 3700 && !finite; i++) self->weights[i] = NAN;
+}
+
+/* The tensors meet in turn, after every second step; rank 1 is spoilt in the first round and has all of theta then.
+ * What it gives afterwards is whole, also where it finishes at once and has nothing to give. */
+static void check_whole_healing(int steps)
+{
+    scene all;
+    walk_of(&all, "streaming:every=4,fragments=2,delay=0,mixing=0,outer_lr=1,outer_momentum=0", 3, steps);
+    all.move = spoil_all;
+    play_well(&all);
+    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
+    for (size_t i = 0; i < 3700; i++) {
+        double mean = i < 3000 ? 0.25 : -0.5;
+        int counts_three = i >= 3000 && steps > 2; /* the second tensor's steps before are its round's, too */
+        for (int step = 0; step < steps; step++) {
+            double others = noise(0, step, i) + noise(2, step, i);
+            if (step < 2)
+                mean += others / (counts_three ? 3 : 2);
+            else
+                mean += (others + noise(1, step, i)) / 3;
+        }
+        assert_near(all.actors[1].weights[i], mean, 2e-6);
+    }
+    free(all.actors);
+}
+
+static void test_a_spoilt_rank_is_healed_in_all_fragments(void **state)
+{
+    (void)state;
+    check_whole_healing(12);
+    check_whole_healing(2);
+}
+
+static void spoil_all_ranks(actor *self, int step)
+{
+    wander(self, step);
+    for (size_t i = 0; i < 3700 && step == 0; i++) self->weights[i] = NAN;
+}
+
+/* Nobody gives anything, and theta heals all the same. */
+static void test_ranks_that_are_all_spoilt_are_healed(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"diloco:every=2", "streaming:every=4,fragments=2,delay=0",
+                                        "streaming:every=4,fragments=2,delay=1"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        scene all;
+        walk_of(&all, specs[i], 2, 3);
+        all.move = spoil_all_ranks;
+        all.unfinished = 1;
+        play_well(&all);
+        const int delay = strstr(specs[i], "delay=1") != NULL;
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(all.actors[r].events[1 + delay], TW_OUTER_APPLIED);
+            assert_int_equal(all.actors[r].counts.offers_dropped, 1);
+            for (size_t e = 0; e < 3700; e++)
+                assert_near(all.actors[r].weights[e], (e < 3000 ? 0.25 : -0.5) + (delay ? 0 : noise(r, 2, e)), 1e-7);
+        }
+        free(all.actors);
+    }
+}
+
 static tw_status corrupt(actor *self, int step)
 {
     if (self->rank == 2 && step == 1) self->outer->theta[self->all->first + 5] += 1e-3F;
@@ -1241,6 +1311,13 @@ static void test_a_restart_heals_as_well(void **state)
         assert_memory_equal(whole.actors[r].weights, broken.actors[r].weights, sizeof whole.actors[r].weights);
     assert_true(isfinite(whole.actors[1].weights[3]));
     free(whole.actors);
+    free(broken.actors);
+    walk_of(&broken, "streaming:every=3,fragments=1,delay=2", 2, 5);
+    broken.move = spoil_all_ranks;
+    broken.between = restart_after_a_round_began; /* and has come to nothing */
+    broken.unfinished = 1;
+    play_well(&broken);
+    for (int r = 0; r < 2; r++) assert_near(broken.actors[r].weights[3], 0.25, 0);
     free(broken.actors);
 }
 
@@ -1414,6 +1491,7 @@ static void test_specs_that_are_refused(void **state)
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("streaming:merge=rda", "it takes delay=0");
     refuse("diloco:merge=rda,eager=on", "eager=off");
+    refuse("streaming:delay=0,merge=rda,mixing=0.1", "it takes mixing=0");
     refuse("diloco:first_moment=3,eager=on", "eager=off");
     refuse("streaming:second_moment=3", "they take delay=0");
     refuse("sparseloco:agg=senders,eager=on", "eager=off");
@@ -1476,6 +1554,8 @@ int main(void)
         cmocka_unit_test(test_steps_that_were_lost_are_told_once),
         cmocka_unit_test(test_steps_that_arrive_later_are_not_lost),
         cmocka_unit_test(test_a_rank_that_is_too_far_gives_nothing),
+        cmocka_unit_test(test_a_spoilt_rank_is_healed_in_all_fragments),
+        cmocka_unit_test(test_ranks_that_are_all_spoilt_are_healed),
         cmocka_unit_test(test_a_difference_is_found_and_named),
         cmocka_unit_test(test_a_restart_changes_no_bit),
         cmocka_unit_test(test_a_restart_heals_as_well),

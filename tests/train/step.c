@@ -222,9 +222,36 @@ static void adam_has_its_own_arithmetic(void **state)
 static void a_scheme_takes_steps_of_adam(void **state)
 {
     (void)state;
-    check_moments(1, 1, "--optimizer adamw --sync dgc-adam:density=1,values=fp32,warmup_steps=0,momentum=0.5");
-    check_moments(2, 1, "--optimizer adamw --sync dgc-adam:dense=*,leftovers=fp32,momentum=0.5");
+    check_moments(1, 1,
+                  "--optimizer adamw --sync dgc-adam:density=1,values=fp32,warmup_steps=0,nesterov=off,momentum=0.5");
+    check_moments(2, 1, "--optimizer adamw --sync dgc-adam:dense=*,leftovers=fp32,nesterov=off,momentum=0.5");
     check_moments(1, 1, "--optimizer adamw --sync dgc:beta2=0.75,dense=*,leftovers=fp32,momentum=0.5");
+}
+
+/* ---- signs ------------------------------------------------------------------------------------------------------- */
+
+/* Of a scheme that sends all of its momentum and keeps none: the mean's, beside which weights decay by themselves. */
+static void signs_leave_a_decay_beside_them(void **state)
+{
+    (void)state;
+    static const char *const optimisers[] = {"sgd", "adamw"};
+    for (int workers = 1; workers <= TOY_RANKS; workers++)
+        for (int k = 0; k < 2; k++) {
+            toy_run r = {0};
+            char words[200];
+            double weights[TOY_PARAMETERS], mean[TOY_PARAMETERS];
+            for (size_t i = 0; i < TOY_PARAMETERS; i++) weights[i] = (double)toy_start(i);
+            for (uint64_t step = 0; step < STEPS; step++) {
+                mean_gradient(&rules[0], &ways[0], workers, step, mean);
+                for (size_t i = 0; i < TOY_PARAMETERS; i++)
+                    weights[i] -= 0.25 * ((mean[i] > 0) - (mean[i] < 0) + (i < TOY_MATRIX ? 0.125 * weights[i] : 0));
+            }
+            snprintf(words, sizeof words,
+                     "--sync demo:chunk=1,k=1,values=fp32 --lr 0.25 --weight-decay 0.125 --optimizer %s",
+                     optimisers[k]);
+            run(&r, workers, words);
+            compare(words, workers, &r, weights, TOLERANCE);
+        }
 }
 
 /* ---- momentum: the run's, or the scheme's ------------------------------------------------------------------------ */
@@ -286,6 +313,7 @@ int main(void)
         cmocka_unit_test(clipping_the_mean_is_not_clipping_each),
         cmocka_unit_test(adam_has_its_own_arithmetic),
         cmocka_unit_test(a_scheme_takes_steps_of_adam),
+        cmocka_unit_test(signs_leave_a_decay_beside_them),
         cmocka_unit_test(a_scheme_has_no_momentum_that_nobody_wants),
         cmocka_unit_test(a_scheme_is_told_the_rate_of_each_step),
     };

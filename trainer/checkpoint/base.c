@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SUM "base checksum"
+#define NETWORK "base network"
 #define LORA_A "lora_A.weight"
 #define LORA_B "lora_B.weight"
 #define WEIGHT "weight"
@@ -48,12 +49,23 @@ static tw_status check_sum(uint32_t sum, const char *wanted)
                    wanted ? wanted : "(they do not say)");
 }
 
+/* Of what no tensor has: the base of the positions, say. The first versions did not keep it. */
+static tw_status check_network(const tw_state *state, const char *wanted)
+{
+    const char *network = tw_state_text(state, TASK_NETWORK);
+    if (!wanted || !*wanted || (network && strcmp(network, wanted) == 0)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "its network is %s, and the adapters were trained beside %s",
+                   network ? network : "?", wanted);
+}
+
 tw_status base_take(worker *w, const tw_state *state)
 {
+    const char *network = tw_state_text(state, TASK_NETWORK);
     char *whole = realpath(tw_state_text(state, TASK_FILE), NULL);
     const bool fits = whole && strlen(whole) < sizeof w->base.path;
     if (fits) snprintf(w->base.path, sizeof w->base.path, "%s", whole);
     snprintf(w->base.sum, sizeof w->base.sum, "%08x", sum_buffers(w->learner));
+    snprintf(w->base.network, sizeof w->base.network, "%s", network ? network : "");
     free(whole);
     return fits ? TW_OK : tw_fail(TW_ERROR_IO, "its path is not known any more, or too long for a checkpoint");
 }
@@ -62,16 +74,19 @@ tw_status base_put(const worker *w, tw_state *state)
 {
     if (!w->learner->based) return TW_OK;
     TW_TRY(tw_state_put_text(state, BASE, w->base.path));
-    return tw_state_put_text(state, SUM, w->base.sum);
+    TW_TRY(tw_state_put_text(state, SUM, w->base.sum));
+    return *w->base.network ? tw_state_put_text(state, NETWORK, w->base.network) : TW_OK;
 }
 
 tw_status base_get(worker *w, const tw_state *state)
 {
     const char *path = tw_state_text(state, BASE), *sum = tw_state_text(state, SUM);
+    const char *network = tw_state_text(state, NETWORK);
     if (!w->learner->based) return TW_OK;
     if (!path || !sum) return tw_fail(TW_ERROR_STATE, "it does not say which weights its adapters were trained beside");
     snprintf(w->base.path, sizeof w->base.path, "%s", path);
     snprintf(w->base.sum, sizeof w->base.sum, "%s", sum);
+    snprintf(w->base.network, sizeof w->base.network, "%s", network ? network : "");
     return TW_OK;
 }
 
@@ -85,7 +100,8 @@ static tw_status take_buffers(void *context, const tw_state *state)
     const worker *w = context;
     const learner *l = w->learner;
     TW_TRY(tensor_table_get(state, "", l->buffer_tensors, l->buffer_tensor_count, l->buffers));
-    return check_sum(sum_buffers(l), w->base.sum);
+    TW_TRY(check_sum(sum_buffers(l), w->base.sum));
+    return check_network(state, w->base.network);
 }
 
 tw_status base_load(worker *w)
@@ -184,6 +200,7 @@ static tw_status merge(merging *m, const tw_state *weights)
     double scale;
     TW_TRY(sum_weights(weights, &sum));
     TW_TRY(check_sum(sum, tw_state_text(m->adapters, SUM)));
+    TW_TRY(check_network(weights, tw_state_text(m->adapters, NETWORK)));
     TW_TRY(tw_state_get(m->adapters, TASK_ADAPTER_SCALE, TW_F64, 1, &scale));
     if (!isfinite(scale)) return tw_fail(TW_ERROR_FORMAT, "its " TASK_ADAPTER_SCALE " is not a finite number");
     m->scale = (float)scale;

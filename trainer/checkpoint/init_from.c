@@ -3,19 +3,12 @@
 #include "base.h"
 #include "error.h"
 #include "model_file.h"
+#include "shape.h"
 #include "tensor_table.h"
 #include <stdio.h>
 #include <string.h>
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
-
-static int has_shape(const tw_tensor *tensor, const tw_state_entry *entry)
-{
-    if (entry->dtype != TW_F32 || entry->dims != tensor->dims) return 0;
-    for (size_t d = 0; d < tensor->dims; d++)
-        if (entry->shape[d] != tensor->shape[d]) return 0;
-    return 1;
-}
 
 /* The last layer's tensors begin alike: "fc.weight", "fc.bias". */
 static int is_head(const learner *l, const tw_tensor *tensor)
@@ -24,45 +17,30 @@ static int is_head(const learner *l, const tw_tensor *tensor)
     return dot && strncmp(tensor->name, last, (size_t)(dot + 1 - last)) == 0;
 }
 
-static void describe_shape(size_t dims, const size_t *shape, char text[96])
-{
-    size_t used = (size_t)snprintf(text, 96, dims ? "" : "1");
-    for (size_t d = 0; d < dims && used < 96; d++)
-        used += (size_t)snprintf(text + used, 96 - used, "%s%zu", d ? "x" : "", shape[d]);
-}
-
 /* *differs: it is of the last layer, which may; or it is already known to be new. */
 static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const tw_state *state, int *differs)
 {
     tw_state_entry entry;
-    char had[96], has[96];
+    char had[SHAPE_TEXT], has[SHAPE_TEXT];
     if (*differs && is_head(l, tensor)) return TW_OK;
     if (!model_file_find(state, tensor->name, &entry))
         return tw_fail(TW_ERROR_STATE,
                        "it has no %s, which the network of this run has; --model and what shapes the "
                        "network have to be as they were",
                        tensor->name);
-    if (has_shape(tensor, &entry)) return TW_OK;
+    if (shape_fits(tensor, &entry)) return TW_OK;
     *differs |= is_head(l, tensor);
     if (is_head(l, tensor)) return TW_OK;
-    describe_shape(entry.dims, entry.shape, had);
-    describe_shape(tensor->dims, tensor->shape, has);
     return tw_fail(TW_ERROR_STATE, "its %s is %s, but %s in the network of this run; the last layer alone may differ",
-                   tensor->name, had, has);
-}
-
-static int is_known(const char *name, const tw_tensor *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(tensors[i].name, name) == 0) return 1;
-    return 0;
+                   tensor->name, shape_text(entry.dims, entry.shape, had),
+                   shape_text(tensor->dims, tensor->shape, has));
 }
 
 /* A tensor of the checkpoint's network that this one has not. */
 static int is_left(const learner *l, const tw_state_entry *entry)
 {
-    return model_file_is_weight(entry) && !is_known(entry->name, l->tensors, l->tensor_count) &&
-           !is_known(entry->name, l->buffer_tensors, l->buffer_tensor_count);
+    return model_file_is_weight(entry) && shape_find(l->tensors, l->tensor_count, entry->name) == l->tensor_count &&
+           shape_find(l->buffer_tensors, l->buffer_tensor_count, entry->name) == l->buffer_tensor_count;
 }
 
 /* A part of a larger network is no network: what is left over counts, too. */

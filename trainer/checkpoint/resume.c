@@ -51,9 +51,20 @@ static bool is_overruled(const option_row *row, const train_settings *s)
     return !s->join && (launcher_has_ranks(s->transport) || s->transport == TRANSPORT_TCP);
 }
 
+enum { PAST_TEXT = 512 };
+
 static const char *or_nothing(const char *value)
 {
     return value ? value : "(nothing)";
+}
+
+/* What the run has, without numbers that stand for something. */
+static void describe_past(const option_row *row, const char *value, char text[PAST_TEXT])
+{
+    if (row->stands_for && value && row->fallback && options_same(row, value, row->fallback))
+        snprintf(text, PAST_TEXT, "the default of --%s (%s)", row->name, row->stands_for);
+    else
+        snprintf(text, PAST_TEXT, "--%s %s", row->name, or_nothing(value));
 }
 
 /* A scheme of a plug-in that is not loaded yet can be compared by the checkpoint only. */
@@ -81,7 +92,7 @@ static bool is_left_to_run(const option_row *row, const train_settings *s)
 /* One row of the run's, which it was told. */
 static tw_status inherit(const options *past, size_t index, options *set, const char *path)
 {
-    char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST];
+    char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST], text[PAST_TEXT];
     const option_row *row = &set->page->rows[index];
     if (is_left_to_run(row, set->target)) set->sources[index] = OPTION_FROM_RUN;
     const char *value = text_today(row, options_value(row, past->target, space), past->target);
@@ -89,11 +100,11 @@ static tw_status inherit(const options *past, size_t index, options *set, const 
         return value && !is_overruled(row, set->target) ? options_inherit(set, index, value) : TW_OK;
     const char *own = options_value(row, set->target, own_space);
     if (!row->binding || options_same(row, value, own) || !is_understood(row, value)) return TW_OK;
-    return tw_fail(
-        TW_ERROR_ARGUMENT,
-        "--%s %s: the run in %s has --%s %s, which stays as it is when a run goes on; leave the option out, or "
-        "begin another run",
-        row->name, or_nothing(own), path, row->name, or_nothing(value));
+    describe_past(row, value, text);
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--%s %s: the run in %s has %s, which stays as it is when a run goes on; leave the option out, or "
+                   "begin another run",
+                   row->name, or_nothing(own), path, text);
 }
 
 static tw_status inherit_all(const options *past, options *set, const char *path)

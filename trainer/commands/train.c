@@ -67,11 +67,12 @@ static tw_status read_config(options *set, const train_settings *s)
     return options_read_file(set, s->config);
 }
 
-static tw_status check_link(const train_settings *s)
+/* When a run that goes on has said its --sync. automatic: a person has said auto, and the run what it chose. */
+static tw_status check_link(const train_settings *s, bool automatic)
 {
     tw_world_options world;
     if (!s->link) return TW_OK;
-    if (strcmp(s->sync, SYNC_AUTO) != 0)
+    if (!automatic)
         return tw_fail(TW_ERROR_ARGUMENT, "--link %s is for --sync auto, and --sync is %s; leave it out", s->link,
                        s->sync);
     return network_read_link(s->link, &world);
@@ -84,8 +85,10 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(check_word(set, settings));
     TW_TRY(read_config(set, settings));
     TW_TRY(plugins_resolve(&settings->plugin));
-    TW_TRY(check_link(settings));
+    const bool automatic = strcmp(settings->sync, SYNC_AUTO) == 0;
     TW_TRY(complete_resume(set, settings));
+    if (settings->memory_budget) file_memory_install();
+    TW_TRY(check_link(settings, automatic));
     TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));
     settings->momentum_given = options_given(set, "momentum");
@@ -158,7 +161,6 @@ int command_train(int argc, char **argv)
 {
     train_settings settings = {0};
     train_page page;
-    file_memory_install();
     if (choose_task(argc, argv, &settings.task) != TW_OK) return launcher_refuse();
     if (settings_page(settings.task, &page) != TW_OK) return launcher_refuse();
     page.page.least_arguments = 0; /* the task is known by now */

@@ -227,6 +227,18 @@ tw_status language_model_create(const language_model_config *config, const langu
     return status;
 }
 
+tw_status language_model_tensors(const language_model_config *config, size_t vocabulary, nn_table *table)
+{
+    language_model m = {.config = *config, .shape = {.vocabulary = vocabulary, .steps = 1, .batch = 1}};
+    TW_TRY(language_model_check(&m.config, &m.shape));
+    tw_status status = language_model_declare(&m);
+    recurrent_destroy(m.stack);
+    transformer_destroy(m.blocks);
+    nn_lora_free(&m.lora);
+    *table = m.table;
+    return status;
+}
+
 void language_model_destroy(language_model *m)
 {
     if (!m) return;

@@ -59,6 +59,9 @@ typedef struct language_model_shape {
 tw_status language_model_create(const language_model_config *config, const language_model_shape *shape,
                                 language_model **model);
 void language_model_destroy(language_model *m);
+/* The tensors that such a model has, into an empty table, without one that has weights. Fails as its making would; the
+ * table is the caller's to free all the same. */
+tw_status language_model_tensors(const language_model_config *config, size_t vocabulary, nn_table *table);
 
 /* Its gradients are NULL where adapters learn in their place. */
 const parameter_set *language_model_parameters(const language_model *m);

@@ -3,7 +3,7 @@
 #ifndef TRAINER_FILE_MEMORY_H
 #define TRAINER_FILE_MEMORY_H
 
-/* Before the library is called first. Nothing changes before file_memory_use. */
+/* Before the library is called first; later it has no effect. Nothing changes before file_memory_use. */
 void file_memory_install(void);
 /* From now on large blocks lie in files without a name in that folder. NULL: in memory, as before. */
 void file_memory_use(const char *folder);

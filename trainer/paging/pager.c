@@ -62,7 +62,7 @@ struct pager {
     pthread_t thread;
     int runs; /* the thread */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t news;
     job given;
     int busy, ends;
     tw_status failed;
@@ -266,7 +266,7 @@ static void *pager_run(void *context)
     pthread_mutex_lock(&p->lock);
     while (!p->ends) {
         if (!p->busy) {
-            pthread_cond_wait(&p->changed, &p->lock);
+            pthread_cond_wait(&p->news, &p->lock);
             continue;
         }
         const job todo = p->given;
@@ -278,7 +278,7 @@ static void *pager_run(void *context)
             p->failed = status;
         }
         p->busy = 0;
-        pthread_cond_broadcast(&p->changed);
+        pthread_cond_broadcast(&p->news);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -288,7 +288,7 @@ static tw_status rest(pager *p)
 {
     const double since = tw_clock();
     pthread_mutex_lock(&p->lock);
-    while (p->busy) pthread_cond_wait(&p->changed, &p->lock);
+    while (p->busy) pthread_cond_wait(&p->news, &p->lock);
     pthread_mutex_unlock(&p->lock);
     p->counts.seconds_wait += tw_clock() - since;
     return p->failed ? tw_fail(p->failed, "%s", p->why) : TW_OK;
@@ -300,7 +300,7 @@ static void give(pager *p, group *leaves, group *comes)
     pthread_mutex_lock(&p->lock);
     p->given = (job){leaves, comes};
     p->busy = 1;
-    pthread_cond_broadcast(&p->changed);
+    pthread_cond_broadcast(&p->news);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -741,7 +741,7 @@ tw_status pager_create(const pager_options *options, pager **out)
     p->options = *options;
     p->file = -1;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    pthread_cond_init(&p->news, NULL);
     *out = p;
     return TW_OK;
 }
@@ -751,7 +751,7 @@ static void end_thread(pager *p)
     if (!p->runs) return;
     pthread_mutex_lock(&p->lock);
     p->ends = 1;
-    pthread_cond_broadcast(&p->changed);
+    pthread_cond_broadcast(&p->news);
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->thread, NULL);
 }
@@ -763,7 +763,7 @@ void pager_destroy(pager *p)
     if (p->view) munmap(p->view, array_count(p) * stride_of(p));
     if (p->file >= 0) close(p->file);
     pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->changed);
+    pthread_cond_destroy(&p->news);
     free(p->folder);
     free(p->units);
     free(p->groups);

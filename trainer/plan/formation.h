@@ -40,8 +40,8 @@ int64_t formation_weigh(const machine *machines, size_t count, int64_t model, fo
  * FORMATION_EXACT machines and fewer. */
 void formation_exact(const machine *machines, size_t count, int64_t model, int clusters, formation *best);
 
-/* A good way, by the paper's genetic search: 200 ways, 500 generations, tournaments of five, one-point crossover, one in
- * a hundred mutates. The same for the same seed. */
+/* A good way, by the paper's genetic search: 200 ways, 500 generations, tournaments of five, one-point crossover, one
+ * in a hundred mutates. The same for the same seed. */
 tw_status formation_genetic(const machine *machines, size_t count, int64_t model, int clusters, uint64_t seed,
                             formation *best);
 

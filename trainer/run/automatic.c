@@ -2,6 +2,7 @@
 #include "agree.h"
 #include "error.h"
 #include "exit.h"
+#include "inquiry.h"
 #include "interrupt.h"
 #include "line.h"
 #include <math.h>
@@ -27,22 +28,17 @@ static tw_status take_exact(train_settings *s, automatic *chosen, const tw_comm 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 static tw_status automatic_plan(const train_settings *s, const task *work, int workers, const tw_world_options *world,
-                                const pace_model *machine, automatic *chosen)
+                                plan_inquiry *inquiry, automatic *chosen)
 {
-    plan_question question;
-    plan answer;
-    layout tensors;
-    TW_TRY(plan_question_of(s, work, workers, &tensors, &question));
-    question.world = *world;
-    question.pace = *machine;
-    question.pace.seed = question.seed;
-    question.pace.slow = s->slow;
-    tw_status status = plan_make(&question, &answer);
-    layout_release(&tensors);
+    tw_plan *plan;
+    tw_status status = plan_ask(s, work, workers, inquiry);
+    if (status == TW_OK) status = plan_answer(s, world, inquiry, &plan);
+    plan_forget(inquiry);
     TW_TRY(status);
-    snprintf(chosen->sync, sizeof chosen->sync, "%s", answer.chosen->spec);
+    snprintf(chosen->sync, sizeof chosen->sync, "%s", plan_chosen(plan).spec);
     snprintf(chosen->why, sizeof chosen->why, "--sync auto takes %s for a line of %s. %s", chosen->sync, chosen->link,
-             answer.why);
+             tw_plan_why(plan));
+    tw_plan_destroy(plan);
     return TW_OK;
 }
 
@@ -50,15 +46,12 @@ static tw_status automatic_plan(const train_settings *s, const task *work, int w
 static tw_status automatic_choose(train_settings *s, const task *work, int workers, tw_comm *comm,
                                   const tw_world_options *world, automatic *chosen)
 {
-    pace_model machine = {0};
+    plan_inquiry inquiry = {0};
     int agreed = 0;
     tw_status status = TW_OK;
-    TW_TRY(plan_find_pass(s, work, comm, &machine));
+    TW_TRY(plan_find_pass(s, work, comm, &inquiry));
     network_link_text(world, chosen->link);
-    snprintf(chosen->why, sizeof chosen->why,
-             "--sync auto plans for a line of %s; with a large network that takes minutes", chosen->link);
-    automatic_tell(s, comm, chosen->why);
-    if (!comm || tw_comm_rank(comm) == 0) status = automatic_plan(s, work, workers, world, &machine, chosen);
+    if (!comm || tw_comm_rank(comm) == 0) status = automatic_plan(s, work, workers, world, &inquiry, chosen);
     if (comm) TW_TRY(agree_ranks(comm, status, &agreed));
     TW_TRY(status);
     if (comm) TW_TRY(tw_comm_broadcast(comm, 0, chosen, sizeof *chosen));

@@ -3,7 +3,7 @@
 #define TRAINER_AUTOMATIC_H
 
 #include "network.h"
-#include "plan.h"
+#include "inquiry.h"
 
 /* The texts of what was chosen. */
 typedef struct automatic {

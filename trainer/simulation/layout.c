@@ -72,7 +72,7 @@ static int read_count(const char *text, size_t *count)
     double value = strtod(text, &end);
     value *= *end == 'k' ? 1e3 : *end == 'M' ? 1e6 : 1;
     if (*end == 'k' || *end == 'M') end++;
-    if (end == text || *end || !(value >= 1 && value <= MOST)) return 0;
+    if (end == text || *end || !(value >= 1 && value <= MOST) || fabs(value - round(value)) > 1e-6) return 0;
     *count = (size_t)llround(value);
     return 1;
 }
@@ -200,7 +200,7 @@ tw_status layout_copy(const tw_tensor *tensors, size_t count, layout *t)
 static tw_status refuse_parameters(const char *text)
 {
     return tw_fail(TW_ERROR_ARGUMENT,
-                   "--parameters %s: want a number from 1 to 1073M, such as 250k or 25.6M, resnet50, gpt2, or a file "
+                   "--parameters %s: want a whole number from 1 to 1073M, such as 250k or 25.6M, resnet50, gpt2, or a file "
                    "whose lines are each a tensor's name and dimensions",
                    text);
 }

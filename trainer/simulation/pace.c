@@ -1,11 +1,9 @@
 #include "pace.h"
 #include "error.h"
 #include <math.h>
-#include <thinwire/thinwire_sim.h>
+#include <thinwire/thinwire_plan.h>
 
-#define FORWARD (1.0 / 3) /* the backward pass makes two products where the forward pass makes one */
-#define PORTIONS 8        /* in which the time of a pass is spent; each costs a change of threads */
-#define LONGEST_PASS 1e7  /* on average, in seconds: the others wait 1e9 at most, and jitter may draw the longer */
+#define LONGEST_PASS 1e7 /* on average, in seconds: the others wait 1e9 at most, and jitter may draw the longer */
 #define STREAM 0x7061636500000000u
 
 tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps, size_t tensors, pace *p)
@@ -42,33 +40,15 @@ double pace_seconds(const pace *p, uint64_t number)
     return seconds * pace_draw(p->model, words);
 }
 
-static void pass_until(pace *p, double due)
-{
-    tw_world_compute(due - p->passed);
-    p->passed = due;
-}
-
-static void end_pass(pace *p)
-{
-    pass_until(p, p->seconds);
-    tw_world_compute(slowdown_extra(&p->slowdown, p->passes + 1, 0)); /* a pause that comes now */
-    p->passes++;
-    p->ready = 0;
-}
-
 void pace_gradient_ready(void *context)
 {
     pace *p = context;
-    if (p->ready == 0) {
-        p->seconds = pace_seconds(p, p->passes);
-        p->passed = 0;
-    }
-    size_t portion = p->ready * PORTIONS / p->tensors;
-    p->ready++;
-    if (p->ready == p->tensors)
-        end_pass(p);
-    else if (p->ready * PORTIONS / p->tensors > portion)
-        pass_until(p, p->seconds * (FORWARD + (1 - FORWARD) * (double)p->ready / (double)p->tensors));
+    if (p->ready == 0) p->seconds = pace_seconds(p, p->passes);
+    tw_phantom_pass(p->seconds, ++p->ready, p->tensors);
+    if (p->ready < p->tensors) return;
+    tw_world_compute(slowdown_extra(&p->slowdown, p->passes + 1, 0)); /* a pause that comes now */
+    p->passes++;
+    p->ready = 0;
 }
 
 void pace_other(const pace *p)

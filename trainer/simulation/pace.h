@@ -24,7 +24,7 @@ typedef struct pace {
     int rank;
     size_t tensors, ready; /* whose gradients are complete in this pass */
     uint64_t passes;
-    double seconds, passed; /* of this pass: all of it, and up to now */
+    double seconds; /* of this pass */
 } pace;
 
 /* TW_ERROR_ARGUMENT, the same on every rank, for what slowdown_parse refuses and for a pass that is too long. */
@@ -33,8 +33,7 @@ tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps
 /* Seconds of pass `number`, counted from 0; drawn by (seed, rank, number) alone. */
 double pace_seconds(const pace *p, uint64_t number);
 
-/* Called as each tensor's gradient becomes ready, lets the world's time pass: a third of the pass until the first, the
- * rest evenly over the tensors. A `pace` is the context, so that a worker can be given this function. */
+/* Called as each tensor's gradient becomes ready, lets the world's time pass (tw_phantom_pass). A `pace` is the context, so that a worker can be given this function. */
 void pace_gradient_ready(void *p);
 /* What a step takes beside the pass. */
 void pace_other(const pace *p);

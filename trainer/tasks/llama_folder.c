@@ -2,6 +2,7 @@
 #include "error.h"
 #include "file.h"
 #include "rotary.h"
+#include "shape.h"
 #include "tokenizer_json.h"
 #include "transformer_folder.h"
 #include "transformer_text.h"
@@ -11,12 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EMBEDDING "model.embed_tokens.weight"
+#define HEAD "lm_head.weight"
+
 typedef struct llama_folder {
     const char *path;
     const cJSON *config;
     language_model_config sizes; /* as config.json has them */
     size_t types, context;
     tw_state *state;
+    tw_state *head; /* lm_head.weight beside tied weights, which has to be that of the words that come in */
 } llama_folder;
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
@@ -78,19 +83,35 @@ static tw_status read_number(const cJSON *object, const char *key, double least,
     return TW_OK;
 }
 
+/* *theta is 0 until somebody has said it. Versions of transformers do not agree on who is believed. */
+static tw_status take_theta(const cJSON *object, const char *whose, double *theta)
+{
+    double told = 0;
+    TW_TRY(read_number(object, "rope_theta", 1, 1e12, &told));
+    if (told > 0 && *theta > 0 && told != *theta)
+        return tw_fail(TW_ERROR_FORMAT,
+                       "config.json has %srope_theta %.17g, and another of %.17g; leave one of them out", whose, told,
+                       *theta);
+    if (told > 0) *theta = told;
+    return TW_OK;
+}
+
 /* transformers 5 has them in an object of their own, of which older versions have the other key. */
 static tw_status read_positions(llama_folder *f)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    double theta = 0;
+    TW_TRY(take_theta(f->config, "", &theta));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const cJSON *rope = find_value(f->config, keys[i]), *kind = find_value(rope, "rope_type");
         if (!kind) kind = find_value(rope, "type");
         const char *name = cJSON_GetStringValue(kind);
         if (rope && (!cJSON_IsObject(rope) || (kind && (!name || strcmp(name, "default") != 0))))
             return refuse_value(keys[i], rope, "plain rotary positions");
-        TW_TRY(read_number(rope, "rope_theta", 1, 1e12, &f->sizes.theta));
+        TW_TRY(take_theta(rope, i ? "rope_parameters." : "rope_scaling.", &theta));
     }
-    return read_number(f->config, "rope_theta", 1, 1e12, &f->sizes.theta);
+    f->sizes.theta = theta > 0 ? theta : NN_ROTARY_BASE;
+    return TW_OK;
 }
 
 static tw_status check_kind(const llama_folder *f)
@@ -134,7 +155,6 @@ static tw_status read_sizes(llama_folder *f)
     language_model_config *c = &f->sizes;
     size_t head;
     double epsilon = 1e-6; /* which transformers takes where nothing is said */
-    c->theta = NN_ROTARY_BASE;
     TW_TRY(read_positions(f));
     TW_TRY(read_number(f->config, "rms_norm_eps", 1e-12, 0.1, &epsilon));
     c->epsilon = (float)epsilon;
@@ -188,17 +208,12 @@ static tw_status put_widened(const tw_state_entry *entry, tw_state *state)
 }
 
 /* Old files have waves of the positions; some have the output of tied weights, too. */
-static bool is_needless(const llama_folder *f, const char *name)
-{
-    return strstr(name, "rotary_emb.inv_freq") || (f->sizes.tied && strcmp(name, "lm_head.weight") == 0);
-}
-
 static tw_status take_entry(const llama_folder *f, const tw_state_entry *entry)
 {
-    if (is_needless(f, entry->name)) return TW_OK;
-    if (entry->dtype == TW_F32)
-        return tw_state_put(f->state, entry->name, TW_F32, entry->dims, entry->shape, entry->data);
-    if (entry->dtype == TW_F16 || entry->dtype == TW_BF16) return put_widened(entry, f->state);
+    tw_state *into = f->sizes.tied && strcmp(entry->name, HEAD) == 0 ? f->head : f->state;
+    if (strstr(entry->name, "rotary_emb.inv_freq")) return TW_OK;
+    if (entry->dtype == TW_F32) return tw_state_put(into, entry->name, TW_F32, entry->dims, entry->shape, entry->data);
+    if (entry->dtype == TW_F16 || entry->dtype == TW_BF16) return put_widened(entry, into);
     return tw_fail(TW_ERROR_UNSUPPORTED, "its %s is neither fp32 nor fp16 nor bf16, the types that are read",
                    entry->name);
 }
@@ -240,16 +255,20 @@ static bool comes_before(const cJSON *map, const cJSON *part)
 static tw_status take_listed(const llama_folder *f, const cJSON *map)
 {
     const cJSON *part;
+    if (!cJSON_IsObject(map))
+        return tw_fail(TW_ERROR_FORMAT,
+                       "model.safetensors.index.json has no weight_map, an object that names each tensor's file");
     cJSON_ArrayForEach(part, map) TW_TRY(check_part(part));
     cJSON_ArrayForEach(part, map) if (!comes_before(map, part)) TW_TRY(take_file(f, part->valuestring));
     return TW_OK;
 }
 
+/* Where there are both, transformers takes the whole one. */
 static tw_status take_weights(const llama_folder *f)
 {
-    static const char index[] = "model.safetensors.index.json";
+    static const char whole[] = "model.safetensors", index[] = "model.safetensors.index.json";
     cJSON *list;
-    if (!file_exists(f->path, index)) return take_file(f, "model.safetensors");
+    if (file_exists(f->path, whole) || !file_exists(f->path, index)) return take_file(f, whole);
     TW_TRY(read_object(f->path, index, &list));
     tw_status status = take_listed(f, find_value(list, "weight_map"));
     cJSON_Delete(list);
@@ -259,24 +278,80 @@ static tw_status take_weights(const llama_folder *f)
 /* ---- together ---------------------------------------------------------------------------------------------------- */
 
 /* What the shapes of the tensors say is what config.json says. */
-static tw_status compare_sizes(const llama_folder *f)
+static tw_status compare_sizes(const llama_folder *f, const language_model_config *found, size_t types)
 {
-    language_model_config found;
-    size_t types, context;
-    TW_TRY(transformer_read(f->state, &found, &types, &context));
     const struct {
         const char *name;
         size_t told, found;
     } sizes[] = {{"vocab_size", f->types, types},
-                 {"hidden_size", f->sizes.hidden, found.hidden},
-                 {"intermediate_size", f->sizes.inner, found.inner},
-                 {"num_hidden_layers", f->sizes.layers, found.layers}};
+                 {"hidden_size", f->sizes.hidden, found->hidden},
+                 {"intermediate_size", f->sizes.inner, found->inner},
+                 {"num_hidden_layers", f->sizes.layers, found->layers}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].told != sizes[i].found)
             return tw_fail(TW_ERROR_FORMAT, "config.json has %s %zu, and its tensors %zu", sizes[i].name, sizes[i].told,
                            sizes[i].found);
-    if (found.tied == f->sizes.tied) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "it has no lm_head.weight, though config.json does not say tie_word_embeddings");
+    if (found->tied == f->sizes.tied) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it has no " HEAD ", though config.json does not say tie_word_embeddings");
+}
+
+static bool is_same(const tw_state_entry *one, const tw_state_entry *other)
+{
+    return one->dims == other->dims && memcmp(one->shape, other->shape, one->dims * sizeof *one->shape) == 0 &&
+           memcmp(one->data, other->data, one->bytes) == 0;
+}
+
+/* Tied weights that are there twice are the same twice: else transformers does not tie them. */
+static tw_status compare_head(const llama_folder *f)
+{
+    tw_state_entry head, words;
+    if (tw_state_count(f->head) == 0) return TW_OK;
+    TW_TRY(tw_state_at(f->head, 0, &head));
+    for (size_t i = 0; i < tw_state_count(f->state); i++) {
+        TW_TRY(tw_state_at(f->state, i, &words));
+        if (strcmp(words.name, EMBEDDING) == 0 && is_same(&words, &head)) return TW_OK;
+    }
+    return tw_fail(TW_ERROR_FORMAT, "config.json has tie_word_embeddings, but its " HEAD " is not its " EMBEDDING
+                                    "; tie_word_embeddings false keeps them apart");
+}
+
+static tw_status compare_entry(const nn_table *table, const tw_state_entry *entry)
+{
+    char had[SHAPE_TEXT], has[SHAPE_TEXT];
+    const size_t index = shape_find(table->tensors, table->count, entry->name);
+    if (index == table->count)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "its %s is no tensor of the transformer that config.json describes",
+                       entry->name);
+    const tw_tensor *tensor = &table->tensors[index];
+    if (shape_fits(tensor, entry)) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "its %s is %s, but %s in the transformer that config.json describes", entry->name,
+                   shape_text(entry->dims, entry->shape, had), shape_text(tensor->dims, tensor->shape, has));
+}
+
+/* What is missing is told by whoever looks for it. */
+static tw_status compare_table(const llama_folder *f, const nn_table *table)
+{
+    tw_state_entry entry;
+    for (size_t i = 0; i < tw_state_count(f->state); i++) {
+        TW_TRY(tw_state_at(f->state, i, &entry));
+        TW_TRY(compare_entry(table, &entry));
+    }
+    return TW_OK;
+}
+
+/* Whoever reads the state afterwards goes by the numbers of elements. */
+static tw_status compare_tensors(const llama_folder *f)
+{
+    language_model_config found;
+    nn_table table = {0};
+    size_t types, context;
+    TW_TRY(transformer_read(f->state, &found, &types, &context));
+    TW_TRY(compare_sizes(f, &found, types));
+    TW_TRY(compare_head(f));
+    tw_status status = language_model_tensors(&found, types, &table);
+    if (status == TW_OK) status = compare_table(f, &table);
+    nn_table_free(&table);
+    return status;
 }
 
 /* A tokenizer of another kind is none. */
@@ -302,9 +377,9 @@ static tw_status fill_state(llama_folder *f)
     TW_TRY(check_kind(f));
     TW_TRY(read_sizes(f));
     TW_TRY(tw_state_put_text(f->state, "task", "lm"));
-    TW_TRY(tw_state_put_text(f->state, TRANSFORMER_TEXT_NAME, transformer_text(&f->sizes, f->context, text)));
+    TW_TRY(tw_state_put_text(f->state, TASK_NETWORK, transformer_text(&f->sizes, f->context, text)));
     TW_TRY(take_weights(f));
-    TW_TRY(compare_sizes(f));
+    TW_TRY(compare_tensors(f));
     return put_vocabulary(f);
 }
 
@@ -315,8 +390,10 @@ tw_status lm_read_folder(const char *path, tw_state **state)
     TW_TRY(read_object(path, "config.json", &config));
     f.config = config;
     tw_status status = tw_state_create(&f.state);
+    if (status == TW_OK) status = tw_state_create(&f.head);
     if (status == TW_OK) status = fill_state(&f);
     cJSON_Delete(config);
+    tw_state_destroy(f.head);
     if (status == TW_OK)
         *state = f.state;
     else

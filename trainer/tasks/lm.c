@@ -511,7 +511,7 @@ static tw_status describe_transformer(const lm_learner *l, tw_state *state)
     language_model_config config = configure(l->base.task->settings, lm_data_of(l)->network);
     if (config.heads == 0) return TW_OK;
     TW_TRY(put_scale(&lm_data_of(l)->lora, state));
-    return tw_state_put_text(state, TRANSFORMER_TEXT_NAME, transformer_text(&config, l->bptt, text));
+    return tw_state_put_text(state, TASK_NETWORK, transformer_text(&config, l->bptt, text));
 }
 
 static tw_status lm_describe(const learner *base, tw_state *state)

@@ -33,8 +33,8 @@ static tw_status read_lstms(const tw_state *state, language_model_config *config
 static tw_status read_network(const tw_state *state, lm_predictor *p, size_t *types)
 {
     p->context = 1;
-    return tw_state_text(state, TRANSFORMER_TEXT_NAME) ? transformer_read(state, &p->config, types, &p->context)
-                                                       : read_lstms(state, &p->config, types);
+    return tw_state_text(state, TASK_NETWORK) ? transformer_read(state, &p->config, types, &p->context)
+                                              : read_lstms(state, &p->config, types);
 }
 
 /* Without the biases. */

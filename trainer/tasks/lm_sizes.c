@@ -5,6 +5,7 @@
 #include "transformer_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const option_row *find_row(const options *set, const char *name)
@@ -57,13 +58,30 @@ static tw_status take_transformer(options *set, const tw_state *state, size_t *t
     return options_given(set, "bptt") ? TW_OK : take_number(set, "bptt", context); /* positions may stay unused */
 }
 
-/* Its tokens, unless a person has named them. */
+/* A person may name them where nobody knows them, or the same. */
+static tw_status take_named(const char *file, const char *own, vocabulary **v)
+{
+    char *text;
+    TW_TRY(tokenizer_file_read(file, v));
+    tw_status status = own ? vocabulary_write(*v, &text) : TW_OK;
+    if (own && status == TW_OK) {
+        if (strcmp(text, own) != 0)
+            status = tw_fail(TW_ERROR_ARGUMENT,
+                             "--tokenizer %s has other tokens, or in another order, than the network to begin with, "
+                             "which knows its own; leave the option out",
+                             file);
+        free(text);
+    }
+    if (status != TW_OK) vocabulary_destroy(*v);
+    return status;
+}
+
 static tw_status take_tokens(options *set, const tw_state *state, vocabulary **v)
 {
     char space[OPTION_TEXT_MOST];
     const char *text = tw_state_text(state, "vocabulary.txt");
     if (options_given(set, "tokenizer"))
-        return tokenizer_file_read(options_value(find_row(set, "tokenizer"), set->target, space), v);
+        return take_named(options_value(find_row(set, "tokenizer"), set->target, space), text, v);
     if (!text)
         return tw_fail(TW_ERROR_UNSUPPORTED,
                        "its tokens are not known, for it has no tokenizer.json of whole words or characters; "
@@ -84,7 +102,7 @@ tw_status lm_take_sizes(options *set, const void *settings, const tw_state *stat
     vocabulary *v;
     size_t types = 0;
     (void)settings;
-    const bool transformer = tw_state_text(state, TRANSFORMER_TEXT_NAME) != NULL;
+    const bool transformer = tw_state_text(state, TASK_NETWORK) != NULL;
     if (transformer) TW_TRY(take_transformer(set, state, &types));
     TW_TRY(take_tokens(set, state, &v));
     tw_status status = transformer ? check_tokens(v, types) : TW_OK;

@@ -20,6 +20,7 @@ static tw_status parse_target(const char *name, nn_lora_options *o)
 {
     for (unsigned i = 0; i < NN_LORA_TARGETS; i++) {
         if (strcmp(name, nn_lora_targets[i]) != 0) continue;
+        if (o->targets >> i & 1) return tw_fail(TW_ERROR_ARGUMENT, "--lora targets: %s is given twice", name);
         o->targets |= 1u << i;
         return TW_OK;
     }
@@ -36,36 +37,51 @@ static tw_status parse_targets(char *names, nn_lora_options *o)
     return o->targets ? TW_OK : parse_target(names, o);
 }
 
-static tw_status parse_member(char *member, nn_lora_options *o)
+static const char *const keys[] = {"rank", "alpha", "dropout", "targets"};
+enum { RANK, ALPHA, DROPOUT, TARGETS, KEYS };
+
+static tw_status parse_value(int key, char *value, nn_lora_options *o)
 {
-    char *value = strchr(member, '=');
     double number = 0.0;
-    if (value) *value++ = '\0';
-    if (value && strcmp(member, "targets") == 0) return parse_targets(value, o);
-    if (value && strcmp(member, "rank") == 0) {
-        TW_TRY(parse_number(member, value, 1, RANK_MOST, &number));
+    switch (key) {
+    case RANK:
+        TW_TRY(parse_number(keys[key], value, 1, RANK_MOST, &number));
         o->rank = (size_t)number;
         return (double)o->rank == number ? TW_OK
                                          : tw_fail(TW_ERROR_ARGUMENT, "--lora rank=%s: it is a whole number", value);
-    }
-    if (value && strcmp(member, "alpha") == 0) {
-        TW_TRY(parse_number(member, value, 1e-6, 1e6, &number));
+    case ALPHA:
+        TW_TRY(parse_number(keys[key], value, 1e-6, 1e6, &number));
         o->alpha = (float)number;
         return TW_OK;
-    }
-    if (value && strcmp(member, "dropout") == 0) {
-        TW_TRY(parse_number(member, value, 0, 0.99, &number));
+    case DROPOUT:
+        TW_TRY(parse_number(keys[key], value, 0, 0.99, &number));
         o->keep = (float)(1 - number);
         return TW_OK;
+    default:
+        return parse_targets(value, o);
     }
-    return tw_fail(TW_ERROR_ARGUMENT, "--lora %s: it takes rank=R, alpha=A, dropout=P and targets=q+v", member);
+}
+
+/* given: a bit for each key that has been. */
+static tw_status parse_member(char *member, nn_lora_options *o, unsigned *given)
+{
+    char *value = strchr(member, '=');
+    int key = 0;
+    if (value) *value++ = '\0';
+    while (key < KEYS && strcmp(member, keys[key]) != 0) key++;
+    if (!value || key == KEYS)
+        return tw_fail(TW_ERROR_ARGUMENT, "--lora %s: it takes rank=R, alpha=A, dropout=P and targets=q+v", member);
+    if (*given >> key & 1) return tw_fail(TW_ERROR_ARGUMENT, "--lora: %s is given twice", member);
+    *given |= 1u << key;
+    return parse_value(key, value, o);
 }
 
 static tw_status parse_members(char *members, nn_lora_options *o)
 {
     char *rest = NULL;
+    unsigned given = 0;
     for (char *member = strtok_r(members, ",", &rest); member; member = strtok_r(NULL, ",", &rest))
-        TW_TRY(parse_member(member, o));
+        TW_TRY(parse_member(member, o, &given));
     return o->rank > 0 ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "--lora has no rank; it may be --lora rank=8");
 }
 

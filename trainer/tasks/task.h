@@ -20,6 +20,8 @@ typedef struct task_ops task_ops;
 
 /* The text of a checkpoint that says where it was read from. */
 #define TASK_FILE "file"
+/* The text of a checkpoint of what the shapes of its tensors do not tell of a network; NULL where they tell all. */
+#define TASK_NETWORK "transformer"
 /* What a checkpoint's adapters are multiplied by, a number in fp64. */
 #define TASK_ADAPTER_SCALE "adapters.scale"
 

@@ -83,15 +83,25 @@ static bool is_alike(const cJSON *one, const cJSON *other, const char *key)
     return cJSON_Compare(a, b, true);
 }
 
+/* As transformers writes it where nothing is to be added: the text and no more. */
+static bool adds_nothing(const cJSON *processor)
+{
+    const cJSON *single = cJSON_GetObjectItemCaseSensitive(processor, "single");
+    if (!processor || cJSON_IsNull(processor)) return true;
+    return strcmp(text_of(processor, "type"), "TemplateProcessing") == 0 && cJSON_GetArraySize(single) == 1 &&
+           cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(single, 0), "Sequence");
+}
+
 /* Another rule would make other tokens of the same text, in silence. */
 static tw_status check_units(const char *path, const cJSON *tokenizer, text_unit unit)
 {
-    static const char *const keys[] = {"normalizer", "pre_tokenizer"};
+    static const char *const keys[] = {"normalizer", "pre_tokenizer", "truncation"};
     cJSON *own = cJSON_CreateObject();
     const char *differs = NULL;
     add_units(own, unit);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!is_alike(tokenizer, own, keys[i])) differs = keys[i];
+    if (!adds_nothing(cJSON_GetObjectItemCaseSensitive(tokenizer, "post_processor"))) differs = "post_processor";
     cJSON_Delete(own);
     if (!differs) return TW_OK;
     return tw_fail(TW_ERROR_UNSUPPORTED,

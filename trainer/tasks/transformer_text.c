@@ -55,7 +55,7 @@ tw_status transformer_read(const tw_state *state, language_model_config *config,
 {
     size_t encoder[2] = {0}, decoder[2];
     *config = (language_model_config){.keep = 1};
-    TW_TRY(transformer_text_parse(tw_state_text(state, TRANSFORMER_TEXT_NAME), config, context));
+    TW_TRY(transformer_text_parse(tw_state_text(state, TASK_NETWORK), config, context));
     if (!find_matrix(state, "model.embed_tokens.weight", encoder))
         return tw_fail(TW_ERROR_FORMAT, "not a transformer: it lacks model.embed_tokens.weight");
     config->hidden = config->embedding = encoder[1];

@@ -1,11 +1,10 @@
-/* transformer_text.h - by which a checkpoint remembers what the shapes of a transformer's tensors do not tell. */
+/* transformer_text.h - the text TASK_NETWORK, by which a checkpoint remembers what the shapes of a transformer's
+ * tensors do not tell. */
 #ifndef TRAINER_TASKS_TRANSFORMER_TEXT_H
 #define TRAINER_TASKS_TRANSFORMER_TEXT_H
 
 #include "language_model.h"
-
-/* The text's name in a checkpoint. */
-#define TRANSFORMER_TEXT_NAME "transformer"
+#include "task.h"
 
 enum { TRANSFORMER_TEXT = 160, TRANSFORMER_CONTEXT_MOST = 65536 };
 /* "heads=4,kv_heads=2,context=128", and behind it ",theta=500000,epsilon=1e-06" where these are not the usual ones;

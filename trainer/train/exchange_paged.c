@@ -71,6 +71,11 @@ tw_status paged_open(worker *w)
 
 tw_status paged_choose(worker *w)
 {
+    pager_counts counts;
+    pager_count(w->pager, &counts);
+    if (counts.total == 0)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "--memory-budget: task %s has all of its network in memory; leave it out",
+                       w->task->ops->name);
     if (!pager_is_needed(w->pager)) {
         pager_destroy(w->pager);
         w->pager = w->learner->place.pager = NULL;

@@ -83,6 +83,17 @@ int scheme_adapts(const char *spec)
     return scheme_number(spec, "beta2") > 0;
 }
 
+int scheme_gives_signs(const char *spec)
+{
+    scheme_options all = options_of(spec);
+    for (size_t i = 0; i < all.count; i++) {
+        size_t length;
+        const char *value = find_value(spec, "map", &length);
+        if (strcmp(option_at(&all, i).name, "map") == 0) return !value || strncmp(value, "sign", length) == 0;
+    }
+    return 0;
+}
+
 char *scheme_with(const char *spec, const char *option, const char *value)
 {
     char *with;

@@ -17,6 +17,8 @@ int scheme_sets(const char *spec, const char *option);
 double scheme_number(const char *spec, const char *option);
 /* Whether it gives Adam's direction, to which AdamW has only to add the decay. */
 int scheme_adapts(const char *spec);
+/* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */
+int scheme_gives_signs(const char *spec);
 /* The spec with that value of an option, malloc'd; NULL: no memory. */
 char *scheme_with(const char *spec, const char *option, const char *value);
 /* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where

@@ -93,8 +93,9 @@ static const option_row rows[] = {
     {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
      .simulated = true,
      .help =
-         "The optimiser. sgd goes with every scheme but dgc-adam, which is for adamw. adam and adamw do not go with "
-         "another that applies momentum itself; with them --lr is 0.001 and --momentum 0.9 by default"},
+         "The optimiser. sgd goes with every scheme but dgc-adam and onebit-adam, which are for adamw. adam and adamw "
+         "do not go with another that applies momentum itself, but demo, which goes with sgd and adamw; with them "
+         "--lr is 0.001 and --momentum 0.9 by default"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999, .simulated = true,
      .help = "The momentum of sgd, unless the scheme applies its own; beta1 of adam", .binding = true},
     {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .simulated = true,

@@ -112,35 +112,41 @@ static tw_status create_local(worker *w)
     return TW_OK;
 }
 
-/* A scheme with momentum of its own leaves none to the optimiser; what Adam's direction leaves is a step of SGD. */
+/* A scheme with momentum of its own leaves none to the optimiser; what Adam's direction leaves is a step of SGD, and so
+ * is what signs leave, with whose decay of its own AdamW may be written as well. */
 static tw_status resolve_momentum(worker *w, optimiser_settings *resolved)
 {
     train_settings *s = &w->settings;
     int nesterov = 0;
     float owned = w->exchange->momentum ? w->exchange->momentum(w, &nesterov) : 0;
-    *resolved = (optimiser_settings){.momentum = (float)s->momentum,
-                                     .nesterov = s->nesterov,
-                                     .weight_decay = (float)s->weight_decay,
-                                     .directed = owned > 0,
-                                     .adapted = scheme_adapts(w->spec),
-                                     .kind = (optimiser_kind)s->optimizer,
-                                     .beta2 = (float)s->beta2,
-                                     .epsilon = (float)s->epsilon};
+    int gives_signs = scheme_gives_signs(w->spec);
+    *resolved =
+        (optimiser_settings){.momentum = (float)s->momentum,
+                             .nesterov = s->nesterov,
+                             .weight_decay = (float)s->weight_decay,
+                             .directed = owned > 0 || gives_signs || scheme_adapts(w->spec),
+                             .adapted = scheme_adapts(w->spec) || (gives_signs && s->optimizer == OPTIMISER_ADAMW),
+                             .kind = (optimiser_kind)s->optimizer,
+                             .beta2 = (float)s->beta2,
+                             .epsilon = (float)s->epsilon};
     TW_TRY(optimiser_check(resolved, s->sync));
-    if (owned == 0) return TW_OK;
+    if (!resolved->directed) return TW_OK;
     int scheme = (int)strcspn(s->sync, ":");
     if (s->momentum_given && (float)s->momentum != owned)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--momentum %g: scheme %.*s applies the momentum itself; write --sync %.*s:momentum=%g",
                        s->momentum, scheme, s->sync, scheme, s->sync, s->momentum);
+    if (s->nesterov_given && s->nesterov && isnan(scheme_number(w->spec, "nesterov")))
+        return tw_fail(TW_ERROR_ARGUMENT, "--nesterov: scheme %.*s has a momentum without that form; leave it out",
+                       scheme, s->sync);
     if (s->nesterov_given && s->nesterov && !nesterov)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--nesterov: scheme %.*s applies the momentum itself; write --sync %.*s:nesterov=on", scheme,
                        s->sync, scheme, s->sync);
     if ((float)s->momentum != owned) s->momentum = owned;
-    s->nesterov = nesterov;
-    resolved->momentum = resolved->adapted ? 0 : owned;
-    resolved->nesterov = nesterov && !resolved->adapted;
+    s->nesterov = nesterov && !resolved->adapted; /* --nesterov is of SGD, also when the run is resumed */
+    resolved->momentum = resolved->adapted || gives_signs ? 0 : owned;
+    resolved->nesterov = s->nesterov;
     if (resolved->adapted) resolved->kind = OPTIMISER_SGD;
     return TW_OK;
 }

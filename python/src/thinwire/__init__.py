@@ -13,6 +13,7 @@ from .comm import Comm
 from .errors import Error, NonFinite, PeerError, SpecError
 from .gossip import Gossip
 from .outer import OuterLoop
+from .planning import Candidate, Plan, plan
 from .reducer import Reducer
 from .seal import read_key, sealed
 from .spec import for_run
@@ -20,8 +21,9 @@ from .table import Entry
 from .tcp import Tcp
 
 __version__ = library.tw_version().decode()
-__all__ = ["Clusters", "Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Reducer",
-           "SpecError", "Tcp", "for_run", "gossip_schemes", "options", "outers", "read_key", "schemes", "sealed"]
+__all__ = ["Candidate", "Clusters", "Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Plan",
+           "Reducer", "SpecError", "Tcp", "for_run", "gossip_schemes", "options", "outers", "plan", "read_key",
+           "schemes", "sealed"]
 
 
 def schemes() -> List[Tuple[str, str]]:

@@ -75,9 +75,32 @@ class OptionInfo(Structure):
                 ("least", c_double), ("most", c_double), ("choices", c_char_p), ("help", c_char_p)]
 
 
-Source = CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_void_p))
 Told = CFUNCTYPE(None, c_void_p, c_char_p)
 Log = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+
+class WorldOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("workers", c_int), ("workers_per_host", c_int), ("bandwidth", c_double),
+                ("latency", c_double), ("overhead", c_double), ("time_limit", c_double), ("stack_bytes", c_size_t),
+                ("element_seconds", c_double), ("byte_seconds", c_double), ("bandwidth_down", c_double)]
+
+
+class PlanQuestion(Structure):
+    _fields_ = [("struct_size", c_size_t), ("tensors", POINTER(Tensor)), ("tensor_count", c_size_t), ("workers", c_int),
+                ("optimizer", c_int), ("kinds", c_int), ("unmeasured", c_int), ("keeps_momentum", c_int), ("steps", c_uint64), ("seed", c_uint64),
+                ("pass_seconds", c_double), ("other_seconds", c_double), ("bandwidth", c_double), ("bandwidth_down", c_double),
+                ("latency", c_double), ("codec_rate", c_double), ("factors", c_void_p), ("elements", c_size_t), ("told", Told),
+                ("context", c_void_p)]
+
+
+class PlanRow(Structure):
+    _fields_ = [("struct_size", c_size_t), ("spec", c_char_p), ("left_out", c_char_p), ("seen", c_char_p), ("page", c_char_p),
+                ("kind", c_int), ("extra", c_double), ("step_seconds", c_double), ("utilisation", c_double),
+                ("bytes_per_step", c_double), ("memory_bytes", c_double), ("codec_seconds", c_double),
+                ("target_seconds", c_double)]
+
+
+Source = CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_void_p))
 Stopped = CFUNCTYPE(c_int, c_void_p)
 
 
@@ -99,7 +122,8 @@ class Generation(Structure):
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,
               "tw_gossip_counts": GossipCounts, "tw_outer_counts": OuterCounts, "tw_state_entry": StateEntry,
               "tw_option_info": OptionInfo, "tw_tcp_options": TcpOptions, "tw_range": Range,
-              "tw_members_options": MembersOptions, "tw_generation": Generation}
+              "tw_members_options": MembersOptions, "tw_generation": Generation, "tw_world_options": WorldOptions,
+              "tw_plan_question": PlanQuestion, "tw_plan_row": PlanRow}
 
 # Objects, the data of tensors and arrays of addresses of such data are addresses. First comes what is returned.
 FUNCTIONS = {
@@ -177,6 +201,14 @@ FUNCTIONS = {
     "tw_clusters_create": (Status, c_void_p, c_int, c_uint64, POINTER(Range), c_size_t, POINTER(c_void_p)),
     "tw_clusters_destroy": (None, c_void_p),
     "tw_clusters_average": (Status, c_void_p, POINTER(c_void_p)),
+    "tw_line_read": (Status, c_char_p, POINTER(WorldOptions)),
+    "tw_plan_make": (Status, POINTER(PlanQuestion), POINTER(c_void_p)),
+    "tw_plan_destroy": (None, c_void_p),
+    "tw_plan_count": (c_size_t, c_void_p),
+    "tw_plan_row_at": (Status, c_void_p, c_size_t, POINTER(PlanRow)),
+    "tw_plan_choice": (c_size_t, c_void_p),
+    "tw_plan_why": (c_char_p, c_void_p),
+    "tw_plan_text": (c_size_t, c_void_p, c_char_p, c_size_t),
     "tw_state_create": (Status, POINTER(c_void_p)),
     "tw_state_destroy": (None, c_void_p),
     "tw_state_put": (Status, c_void_p, c_char_p, c_int, c_size_t, POINTER(c_size_t), c_void_p),

@@ -76,6 +76,11 @@ def adapts(spec: str) -> bool:
     return number_of(spec, "beta2") > 0
 
 
+def gives_signs(spec: str) -> bool:
+    """Whether what arrives is the sign of each element of a momentum: a whole step, but for the rate and the decay."""
+    return {**defaults_of(name_of(spec)), **options_of(spec)}.get("map") == "sign"
+
+
 def minds_rates(spec: str) -> bool:
     """Whether what the scheme holds back is in units of the learning rate, which it has to be told then."""
     return {**defaults_of(name_of(spec)), **options_of(spec)}.get("revision") == "rate"

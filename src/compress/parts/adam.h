@@ -32,6 +32,13 @@ tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, i
 #define TW_ADAM_LARGEST_SQUARE 1e36F
 #define TW_ADAM_LARGEST 1e30F
 
+/* The direction of moments. */
+static inline float tw_adam_direction(const tw_adam_step *step, float first, float second)
+{
+    float direction = step->correction * first / (step->correct_root * sqrtf(second) + step->epsilon);
+    return fmaxf(fminf(direction, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+}
+
 /* A gradient's direction. The moments are brought up to it. */
 static inline float tw_adam_take(const tw_adam_step *step, float gradient, float *first, float *second)
 {
@@ -39,8 +46,7 @@ static inline float tw_adam_take(const tw_adam_step *step, float gradient, float
     *first = step->beta1 * *first + fresh;
     *second = fminf(step->beta2 * *second + step->fresh_square * (gradient * gradient), TW_ADAM_LARGEST_SQUARE);
     float ahead = step->nesterov ? step->beta1 * *first + fresh : *first;
-    float direction = step->correction * ahead / (step->correct_root * sqrtf(*second) + step->epsilon);
-    return fmaxf(fminf(direction, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+    return tw_adam_direction(step, ahead, *second);
 }
 
 #endif

@@ -384,6 +384,25 @@ void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step)
     velocity_step(velocity, &(velocity_rule){.adam = step});
 }
 
+static void replace_velocity(const tw_velocity *velocity, const tw_adam_step *step, size_t at, float *gradient,
+                             size_t n)
+{
+    const float *squares = velocity->squares_now ? velocity->squares_now + at : NULL;
+    if (tw_kernels_best()->quantise->peak(gradient, n) == 0) return;
+    memcpy(velocity->now + at, gradient, n * sizeof *gradient);
+    for (size_t i = 0; squares && i < n; i++) gradient[i] = tw_adam_direction(step, gradient[i], squares[i]);
+}
+
+void tw_velocity_replace(tw_velocity *velocity, const tw_adam_step *step)
+{
+    const tw_scheme *scheme = velocity->dense->scheme;
+    for (size_t i = 0, at = 0; i < scheme->count; i++) {
+        if (!takes(velocity->dense, i)) continue;
+        replace_velocity(velocity, step, at, scheme->gradients[i], scheme->tensors[i].count);
+        at += scheme->tensors[i].count;
+    }
+}
+
 void tw_velocity_revert(tw_velocity *velocity)
 {
     memcpy(velocity->now, velocity->before, velocity_bytes(velocity));

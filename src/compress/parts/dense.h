@@ -79,6 +79,9 @@ void tw_velocity_mark(tw_velocity *velocity);
 /* Turns the sums in the gradients into steps; where a tensor is absent on every rank, nothing moves. */
 void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
 void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step);
+/* The same, where what is in the gradients is the velocity itself, which comes in its place; squares stay as they are.
+ * A tensor of zeros is absent on every rank. */
+void tw_velocity_replace(tw_velocity *velocity, const tw_adam_step *step);
 void tw_velocity_revert(tw_velocity *velocity);
 /* The velocity, as "momentum/NAME", and Adam's squares as "second_moment/NAME". */
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk);

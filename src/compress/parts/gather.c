@@ -57,8 +57,13 @@ tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather
     gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
     TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *gather->reader, &gather->reader));
-    if (!is_wide(gather)) return TW_OK;
-    return tw_dense_create(&gather->wide, scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
+    return is_wide(gather) ? tw_gather_create_whole(gather) : TW_OK;
+}
+
+tw_status tw_gather_create_whole(tw_gather *gather)
+{
+    if (gather->wide.scheme) return TW_OK;
+    return tw_dense_create(&gather->wide, gather->scheme, (tw_dense_settings){.compressed = 1, .dtype = TW_F32});
 }
 
 void tw_gather_destroy(tw_gather *gather)
@@ -105,6 +110,15 @@ static tw_status add_packets(tw_gather *gather, int count)
     return tw_delivered_close(gather->reader, count);
 }
 
+static void pack_as_it_is(tw_gather *gather, float scale, tw_round *round)
+{
+    gather->use_wide = 1;
+    gather->is_riding = 0;
+    tw_dense_pack(&gather->wide, scale, round);
+    gather->scheme->account.packet_bytes = gather->count * sizeof(float);
+    gather->scheme->account.index_bytes = 0;
+}
+
 /* What this rank would send, spread over the gradients, goes into an all-reduce. */
 static tw_status pack_wide(tw_gather *gather, size_t size, tw_round *round)
 {
@@ -113,9 +127,7 @@ static tw_status pack_wide(tw_gather *gather, size_t size, tw_round *round)
         TW_TRY(tw_delivered_open(gather->scheme, gather->reader, &own, &size, 1));
         TW_TRY(add_packets(gather, 1));
     }
-    tw_dense_pack(&gather->wide, 1, round);
-    gather->scheme->account.packet_bytes = gather->count * sizeof(float);
-    gather->scheme->account.index_bytes = 0;
+    pack_as_it_is(gather, 1, round);
     return TW_OK;
 }
 
@@ -139,11 +151,11 @@ static tw_status start_packets(tw_gather *gather, tw_round *round)
 static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
-    if (gather->use_scatter) return tw_scatter_finish(&gather->scatter, round);
     if (gather->use_wide) {
         scheme->skipped = !tw_dense_unpack(&gather->wide);
         return TW_OK;
     }
+    if (gather->use_scatter) return tw_scatter_finish(&gather->scatter, round);
     TW_TRY(tw_delivered_open(scheme, gather->reader, round->packets, round->sizes, scheme->size));
     return scheme->skipped ? TW_OK : add_packets(gather, scheme->size);
 }
@@ -164,7 +176,12 @@ static void gather_take_in(tw_gather *gather)
 static tw_status gather_start(tw_gather *gather, tw_round *round)
 {
     gather_take_in(gather);
+    if (gather->is_whole) {
+        pack_as_it_is(gather, gather->scheme->scale, round);
+        return TW_OK;
+    }
     if (!gather->use_scatter) return start_packets(gather, round);
+    gather->use_wide = 0;
     gather->scheme->phase = SUM_PIECES;
     return tw_scatter_start(&gather->scatter, round);
 }

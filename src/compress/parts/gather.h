@@ -37,7 +37,8 @@ typedef struct tw_gather {
     tw_packet_reader *reader; /* one a rank */
     tw_dense leftovers;       /* the tensors that are not compressed */
     tw_dense wide;            /* the compressed ones, for the wide road */
-    int use_wide;             /* this step takes it */
+    int is_whole;             /* set by the scheme before a step's first round: nothing is compressed in it */
+    int use_wide;             /* this step takes the wide road */
     int is_riding;            /* this step's leftovers are in the packets */
     tw_scatter scatter;       /* if use_scatter, in the place of packets and wide */
     int use_scatter;
@@ -49,6 +50,8 @@ tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather
  * alone are called then. */
 tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
                                      const tw_scatter_ops *pieces, void *context);
+/* After either: for a scheme that sets is_whole in some steps, whose gradients take the wide road as they are. */
+tw_status tw_gather_create_whole(tw_gather *gather);
 void tw_gather_destroy(tw_gather *gather);
 
 /* The scheme's ops->next calls it. */

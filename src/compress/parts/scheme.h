@@ -115,7 +115,8 @@ struct tw_scheme_ops {
     const tw_option *options; /* offsets are into that struct */
     size_t option_count;
     const tw_preset *preset; /* (optional) its defaults, where they are not the options' own */
-    /* (optional) Density and warm-up for a run of that length, where it is told (tw_spec_for_run). */
+    /* (optional) Density, where it has one, and warm-up for a run of that length, where it is told
+     * (tw_spec_for_run). */
     void (*of_run)(uint64_t steps, double *density, int64_t *warmup_steps);
     /* (optional) Whether the options fit the table of which the scheme will be given a message; only they are set. */
     tw_status (*check)(const tw_scheme *scheme, const tw_tensor *tensors, size_t count);

@@ -547,7 +547,8 @@ tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
     if (sparse->settings.feedback) {
-        TW_TRY(tw_sparse_walk_like(sparse, walk, "residual", sparse->residual));
+        const char *called = sparse->settings.called ? sparse->settings.called : "residual";
+        TW_TRY(tw_sparse_walk_like(sparse, walk, called, sparse->residual));
         TW_TRY(tw_sums_walk(&sparse->sums, walk));
     }
     return tw_gather_walk(&sparse->gather, walk);

@@ -27,10 +27,11 @@ typedef struct tw_sparse_settings {
     double most_density;                                      /* the highest a step will ask for */
     int64_t least;                                            /* elements sent of a tensor, however low the density */
     size_t (*wanted)(const tw_sparse *sparse, size_t tensor); /* (optional) in the place of these: how many, always */
-    int feedback; /* keep what is not sent for the next step; else drop it */
-    int state;    /* of the residual: TW_KEPT_FP32 or _BF16 */
-    int64_t seed; /* of its rounding */
-    int scatter;  /* in pieces, where there are several ranks; the scheme must have one_pass */
+    int feedback;       /* keep what is not sent for the next step; else drop it */
+    const char *called; /* (optional) the residual's name in a state; it is not in units of the gradient's elements */
+    int state;          /* of the residual: TW_KEPT_FP32 or _BF16 */
+    int64_t seed;       /* of its rounding */
+    int scatter;        /* in pieces, where there are several ranks; the scheme must have one_pass */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
@@ -113,7 +114,8 @@ void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual. */
 void tw_sparse_revert(tw_scheme *scheme);
-/* The residual as "residual/NAME", that of the sums as "section/NAME", and what the leftovers remember. */
+/* The residual as "residual/NAME", or what it is called, that of the sums as "section/NAME", and what the leftovers
+ * remember. */
 tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
 /* "dgc: 577 of 576000 elements" */
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);

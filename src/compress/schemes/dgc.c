@@ -70,9 +70,9 @@ const tw_scheme_ops tw_scheme_dgc_bold = {
     DGC(20),
 };
 
-static const tw_preset adam[] = {
-    {"beta2", "0.999"}, {"density", "0.04"},   {"warmup_density", "0.3"}, {"warmup_steps", "6666"},
-    {"values", "lm2"},  {"min_elements", "1"}, {"min_dims", "1"},         {NULL}};
+static const tw_preset adam[] = {{"beta2", "0.999"},        {"nesterov", "on"},       {"density", "0.04"},
+                                 {"warmup_density", "0.3"}, {"warmup_steps", "6666"}, {"values", "lm2"},
+                                 {"min_elements", "1"},     {"min_dims", "1"},        {NULL}};
 
 const tw_scheme_ops tw_scheme_dgc_adam = {
     .name = "dgc-adam",

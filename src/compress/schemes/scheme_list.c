@@ -24,8 +24,10 @@
     X(e3m0)                                                                                                            \
     X(sign)                                                                                                            \
     X(onebit)                                                                                                          \
+    X(onebit_adam)                                                                                                     \
     X(terngrad)                                                                                                        \
     X(chunktopk)                                                                                                       \
+    X(demo)                                                                                                            \
     X(pulse)                                                                                                           \
     X(randomk)                                                                                                         \
     X(threshold)

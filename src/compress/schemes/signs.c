@@ -12,6 +12,18 @@
  * what the receiver puts for them; e = p - sent. These two values make the squared error the least that one bit with a
  * threshold at 0 allows. The paper has two values a column of each matrix; here a tensor has two.
  *
+ * onebit-adam - 1-bit Adam (Tang et al., ICML 2021, arXiv 2102.02888; the equations as DeepSpeed's release has them).
+ *
+ * A beginning of `warmup_steps` is Adam of the exact mean. Then v stands still, and the ranks share m by its signs:
+ *     m = C(the mean of C(beta1*m + (1 - beta1)*g + e) + e');  direction = m / (sqrt(v) + epsilon)
+ * C(x) is the signs of x times its root mean square, and e and e' are what it lost at the rank, and at the owner of the
+ * piece. So it is with divide=after. The bias corrections, which the release leaves out, are Adam's; v's stands still
+ * with v.
+ *
+ * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for elements
+ * of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous by the
+ * division behind C.
+ *
  * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
  * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
  * what was sent. */
@@ -26,7 +38,8 @@
 
 typedef struct signs {
     tw_quantised quantised;
-    int means; /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
+    int means;   /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
+    int is_root; /* the one mean is that of squares, of which it is the root */
     float (*sent)[2]; /* a part's elements that were not negative, and that were, when it was encoded last */
 } signs;
 
@@ -56,12 +69,16 @@ static float signs_mean_of(double sum, size_t count)
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
-static void write_means(const signs *self, size_t n, tw_sign_sums *sums, unsigned char *section)
+static void write_means(const signs *self, const tw_quantised_part *part, tw_sign_sums *sums, unsigned char *section)
 {
+    size_t n = part->n;
     double positive = tw_kernels_fold(sums->positive), negative = tw_kernels_fold(sums->negative);
     if (self->means == 2) {
         tw_quantised_put_float(section, signs_mean_of(positive, n - sums->negatives));
         tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, sums->negatives));
+    } else if (self->is_root) {
+        double squares = tw_kernels_best()->sum_squares(part->residual, n);
+        tw_quantised_put_float(section, signs_mean_of(sqrt(squares / (double)n), 1));
     } else {
         tw_quantised_put_float(section, signs_mean_of(positive - negative, n));
     }
@@ -75,7 +92,7 @@ static void signs_encode(tw_quantised *quantised, const tw_quantised_part *part,
     tw_sign_sums sums = {0};
     tw_kernels_best()->quantise->send_signs(part->residual, part->values, part->n, part->scale, sent,
                                             section + signs_head_bytes(scheme), &sums);
-    write_means(self, part->n, &sums, section);
+    write_means(self, part, &sums, section);
     read_means(scheme, section, sent);
 }
 
@@ -159,6 +176,192 @@ static tw_status onebit_create(tw_scheme *scheme)
     return create_signs(scheme, 2);
 }
 
+/* ---- onebit-adam ------------------------------------------------------------------------------------------------- */
+
+typedef struct onebit_adam {
+    signs signs;
+    tw_adam adam;
+    int64_t warmup_steps;
+    int divide;                        /* DIVIDE_BEFORE or _AFTER */
+    tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
+} onebit_adam;
+
+enum { DIVIDE_BEFORE, DIVIDE_AFTER };
+
+static const tw_option adam_options[] = {
+    TW_OPTION_EXCHANGE,
+    {"momentum", TW_OPTION_REAL, offsetof(onebit_adam, adam.beta1), "0.9", 0, 0.9999, NULL,
+     "Adam's beta1; the optimiser's own momentum must then be 0"},
+    {"beta2", TW_OPTION_REAL, offsetof(onebit_adam, adam.beta2), "0.999", 0, 0.999999, NULL,
+     "Adam's memory of squares; 0: momentum SGD"},
+    {"epsilon", TW_OPTION_REAL, offsetof(onebit_adam, adam.epsilon), "1e-8", 1e-30, 1, NULL,
+     "what Adam adds to the root of the squares"},
+    {"warmup_steps", TW_OPTION_INTEGER, offsetof(onebit_adam, warmup_steps), "2000", 0, 1e9, NULL,
+     "steps of Adam, with nothing compressed, before its squares stand still; with beta2 one at least"},
+    {"divide", TW_OPTION_CHOICE, offsetof(onebit_adam, divide), "before", 0, 0, "before|after",
+     "by the root of the squares before the signs are taken, or after, as published"},
+};
+
+static const tw_preset adam_presets[] = {{"exchange", "scatter"}, {NULL, NULL}};
+
+/* The release's guide has 15 to 25 per cent of the run. */
+static void onebit_adam_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
+{
+    const double LONGEST = 1e9; /* that the option takes */
+    (void)density;
+    *warmup_steps = (int64_t)fmin((double)steps / 5, LONGEST);
+}
+
+static uint64_t steps_of_adam(const onebit_adam *self)
+{
+    if (self->adam.beta2 == 0) return 0;
+    return self->warmup_steps ? (uint64_t)self->warmup_steps : 1;
+}
+
+static tw_status onebit_adam_create(tw_scheme *scheme)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    tw_gather *gather = &self->signs.quantised.gather;
+    int adapts = self->adam.beta2 > 0;
+    self->signs.is_root = 1;
+    TW_TRY(create_signs(scheme, 1));
+    TW_TRY(tw_gather_create_whole(gather));
+    TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
+    return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
+}
+
+static tw_adam_step step_of_frozen(const onebit_adam *self)
+{
+    uint64_t last = steps_of_adam(self) - 1;
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, self->signs.quantised.scheme.step, 1);
+    now.correct_root = tw_adam_begin(&self->adam, 0, last, 1).correct_root;
+    return now;
+}
+
+/* What the momentum of compressed element i is divided by before the signs are taken; 0 of one that never had a
+ * gradient and does not move. */
+static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+{
+    const float *squares = self->compressed.squares_now;
+    if (!squares) return 1;
+    if (squares[i] <= 0) return 0;
+    return self->divide == DIVIDE_BEFORE ? frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon : 1;
+}
+
+/* What a rank would have for m, in units of its gradient. */
+static void blend(onebit_adam *self)
+{
+    tw_scheme *scheme = &self->signs.quantised.scheme;
+    tw_adam_step frozen = step_of_frozen(self);
+    float fresh = (float)(self->adam.beta2 > 0 ? 1 - self->adam.beta1 : 1),
+          unit = 1 / ((float)scheme->size * scheme->scale);
+    float kept = (float)self->adam.beta1 * unit;
+    float most = self->divide == DIVIDE_BEFORE && self->adam.beta2 > 0 ? unit / sqrtf(frozen.fresh_square) : FLT_MAX;
+    size_t at = 0;
+    for (size_t t = 0; t < scheme->count; t++) {
+        float *g = scheme->gradients[t];
+        size_t count = scheme->tensors[t].count;
+        if (!scheme->tensors[t].compressed) continue;
+        for (size_t i = 0; !scheme->absent[t] && i < count; i++) {
+            float by = divisor(self, &frozen, at + i);
+            float ahead = by > 0 ? fmaxf(fminf(g[i] / by, most), -most) : 0;
+            g[i] = by > 0 ? kept * self->compressed.now[at + i] / by + fresh * ahead : 0;
+        }
+        at += count;
+    }
+}
+
+/* Turns what arrived into m. */
+static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
+{
+    const tw_scheme *scheme = &self->signs.quantised.scheme;
+    for (size_t t = 0, at = 0; t < scheme->count; t++) {
+        if (!scheme->tensors[t].compressed) continue;
+        for (size_t i = 0; i < scheme->tensors[t].count; i++) {
+            float m = scheme->gradients[t][i] * divisor(self, frozen, at + i);
+            scheme->gradients[t][i] = fmaxf(fminf(m, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+        }
+        at += scheme->tensors[t].count;
+    }
+}
+
+/* Turns what arrived into steps. */
+static void direct(onebit_adam *self)
+{
+    const tw_quantised *quantised = &self->signs.quantised;
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, quantised->scheme.step, 1), frozen = step_of_frozen(self);
+    if (self->adam.beta2 > 0)
+        tw_velocity_adapt(&self->leftovers, &now);
+    else
+        tw_velocity_apply(&self->leftovers, (float)self->adam.beta1, 0);
+    if (quantised->gather.is_whole) {
+        tw_velocity_adapt(&self->compressed, &now);
+        return;
+    }
+    multiply_back(self, &frozen);
+    tw_velocity_replace(&self->compressed, &frozen);
+}
+
+static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    if (scheme->phase == 0) {
+        int is_whole = scheme->step < steps_of_adam(self);
+        self->signs.quantised.gather.is_whole = scheme->account.warmup = is_whole;
+        tw_velocity_mark(&self->compressed);
+        tw_velocity_mark(&self->leftovers);
+        if (!is_whole && scheme->finite) blend(self);
+    }
+    TW_TRY(tw_quantised_next(scheme, round));
+    if (round->kind == TW_ROUND_DONE && !scheme->skipped) direct(self);
+    return TW_OK;
+}
+
+/* Of what blend gave the residual, the gradient alone stays there: m is still to come, and would come twice. */
+static void take_momentum_back(tw_quantised *quantised, const tw_quantised_part *part)
+{
+    const onebit_adam *self = (const onebit_adam *)quantised;
+    size_t first = (size_t)(part->residual - quantised->residual);
+    tw_adam_step frozen = step_of_frozen(self);
+    float kept = (float)(self->adam.beta1 / quantised->scheme.size);
+    for (size_t i = 0; !quantised->scheme.absent[part->tensor] && i < part->n; i++) {
+        float by = divisor(self, &frozen, first + i);
+        if (by > 0) part->residual[i] -= kept * self->compressed.now[first + i] / by;
+    }
+}
+
+static void onebit_adam_revert(tw_scheme *scheme)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    tw_quantised *quantised = &self->signs.quantised;
+    tw_velocity_revert(&self->compressed);
+    tw_velocity_revert(&self->leftovers);
+    signs_revert(scheme);
+    if (scheme->finite && !quantised->gather.is_whole) tw_quantised_each_share(quantised, take_momentum_back);
+}
+
+static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    TW_TRY(tw_quantised_walk(scheme, walk));
+    TW_TRY(tw_velocity_walk(&self->compressed, walk));
+    return tw_velocity_walk(&self->leftovers, walk);
+}
+
+static float onebit_adam_momentum(const tw_scheme *scheme, int *nesterov)
+{
+    *nesterov = 0;
+    return (float)((const onebit_adam *)scheme)->adam.beta1;
+}
+
+static void onebit_adam_destroy(tw_scheme *scheme)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    tw_velocity_destroy(&self->compressed);
+    tw_velocity_destroy(&self->leftovers);
+    signs_destroy(scheme);
+}
+
 #define SIGNS                                                                                                          \
     .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                               \
     .option_count = sizeof options / sizeof *options, .next = tw_quantised_next, .revert = signs_revert,               \
@@ -176,4 +379,24 @@ const tw_scheme_ops tw_scheme_onebit = {
     .summary = "1-bit SGD: one bit an element and two mean values of each tensor, with error feedback",
     .create = onebit_create,
     SIGNS,
+};
+
+const tw_scheme_ops tw_scheme_onebit_adam = {
+    .name = "onebit-adam",
+    .summary =
+        "1-bit Adam: after a beginning of Adam its squares stand still, and one bit an element tells the momentum",
+    .floor_bytes = 20,
+    .struct_size = sizeof(onebit_adam),
+    .options = adam_options,
+    .option_count = sizeof adam_options / sizeof *adam_options,
+    .preset = adam_presets,
+    .of_run = onebit_adam_of_run,
+    .create = onebit_adam_create,
+    .next = onebit_adam_next,
+    .revert = onebit_adam_revert,
+    .settle = signs_settle,
+    .walk = onebit_adam_walk,
+    .momentum = onebit_adam_momentum,
+    .plan = tw_quantised_plan,
+    .destroy = onebit_adam_destroy,
 };

@@ -117,6 +117,14 @@ static const char *options_of(const char *spec)
     return colon ? colon + 1 : "";
 }
 
+static int spec_says(const char *spec, const char *key)
+{
+    const char *rest = options_of(spec);
+    for (part next; next_part(&rest, &next);)
+        if (strcmp(next.key, key) == 0) return 1;
+    return 0;
+}
+
 /* The value of `exchange` in a spec, or its default. */
 static void read_exchange(const char *spec, const tw_outer_method *method, char *exchange, size_t room)
 {
@@ -170,6 +178,11 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
                        "%s: merge=rda where parts are sent before the others' lengths are known; it takes delay=0 and "
                        "eager=off",
                        method->name);
+    if (o->mixing > 0 && o->merge)
+        return tw_fail(TW_ERROR_SPEC,
+                       "%s: with merge=rda the shared weights would move though nobody trains, where workers keep some "
+                       "of their own; it takes mixing=0",
+                       method->name);
     if (o->delay > 0 && (o->moments[0] > 0 || o->moments[1] > 0))
         return tw_fail(
             TW_ERROR_SPEC,
@@ -183,10 +196,11 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
     return TW_OK;
 }
 
-/* What a method does not let a person choose. An eager round is under way until the next begins, and leaves the weights
- * as they are: they go on from the worker's own part. */
-static void fix(const tw_outer_method *method, tw_outer_options *o)
+/* What a method does not let a person choose, and what follows from merge=rda where nobody has chosen. An eager round
+ * is under way until the next begins, and leaves the weights as they are: they go on from the worker's own part. */
+static void fix(const tw_outer_method *method, const char *spec, tw_outer_options *o)
 {
+    if (o->merge && !spec_says(spec, "mixing")) o->mixing = 0;
     if (!method->takes_momentum) {
         o->rate = 1;
         o->momentum = 0;
@@ -205,7 +219,7 @@ static tw_status parse(const tw_outer_method *method, const char *spec, char *ow
 {
     outer_registry_divide(method, spec, own, exchange, room);
     TW_TRY(tw_list_parse(&outers, method, method->name, own, options));
-    fix(method, options);
+    fix(method, own, options);
     tw_status status = outer_registry_check(method, options);
     tw_list_release(&outers, method, options); /* the exchange has been read */
     return status;

@@ -266,13 +266,28 @@ static void outer_round_descend(tw_outer *outer, float mixing, float *const *wei
     outer_round_watch(outer, &sums);
 }
 
+static void stand_at_theta(tw_outer *outer, float *const *weights)
+{
+    copy_out(outer, outer->theta, weights);
+    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 0;
+}
+
+/* A step through one fragment that is not finite spoils the others, so all of them are healed at once. */
+static void heal(tw_outer *outer, float *const *weights)
+{
+    stand_at_theta(outer, weights);
+    outer->heals = 0;
+}
+
 /* Ends the round under way. *applied: the weights have changed. */
 static tw_status outer_round_take(tw_outer *outer, float mixing, float *const *weights, int *applied)
 {
     TW_TRY(tw_outer_await(outer));
-    *applied = outer->phase == TW_OUTER_ARRIVED;
-    if (!*applied) return TW_OK;
-    outer_round_descend(outer, outer->heals ? 0 : mixing, weights);
+    int arrived = outer->phase == TW_OUTER_ARRIVED;
+    *applied = arrived || outer->heals;
+    if (arrived) outer_round_descend(outer, mixing, weights);
+    if (outer->heals) heal(outer, weights);
+    if (!arrived) return TW_OK;
     TW_TRY(tw_outer_average_moments(outer));
     end_round(outer);
     return TW_OK;
@@ -320,9 +335,8 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     TW_TRY(tw_channel_broadcast_into(outer->channel, 0, outer->theta, outer->elements * sizeof *outer->theta));
     if (!tw_kernels_best()->all_finite(outer->theta, outer->elements))
         return tw_fail(TW_ERROR_ARGUMENT, "rank 0's weights, with which all begin, hold NaN or infinity");
-    for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 0;
     if (outer->options.eager) begin_own(outer);
-    copy_out(outer, outer->theta, weights);
+    stand_at_theta(outer, weights);
     return TW_OK;
 }
 
@@ -405,10 +419,10 @@ tw_status tw_outer_set_weight(tw_outer *outer, double weight)
     return TW_OK;
 }
 
-/* What the step does that makes `since` so many. */
+/* What the step does that makes `since` so many. Whoever saves a state may have ended a round that came to nothing. */
 static int ends_round(const tw_outer *outer, int64_t since)
 {
-    return outer->phase != TW_OUTER_IDLE && since == outer->options.delay;
+    return (outer->phase != TW_OUTER_IDLE || outer->heals) && since == outer->options.delay;
 }
 
 static int begins_round(const tw_outer *outer, int64_t since)

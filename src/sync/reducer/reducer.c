@@ -138,11 +138,9 @@ static tw_status hand_back(void *context, size_t number)
 
 /* Where packets are small a message costs more to begin than to send: then few of them, but enough that one is coded
  * while another is under way. What is not compressed is all wire: then many, so that the first is there soon. */
-static size_t least_message(const tw_scheme_ops *ops, const tw_common_options *common, const tw_tensor *tensors,
-                            size_t count)
+size_t tw_reducer_least_message(const tw_scheme_ops *ops, const tw_tensor *tensors, size_t count)
 {
     size_t bytes = 0;
-    if (common->message_kb) return (size_t)common->message_kb * 1024;
     for (size_t i = 0; tw_leaves_tensors(ops) && i < count; i++) bytes += sizeof(float) * tw_tensor_count(&tensors[i]);
     bytes /= SPARSE_MESSAGES;
     return bytes < LEAST_MESSAGE ? LEAST_MESSAGE : bytes < MOST_MESSAGE ? bytes : MOST_MESSAGE;
@@ -236,7 +234,9 @@ static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw
     TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(reducer_create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
-    TW_TRY(create_messages(reducer, spec, tensors, least_message(ops, &common, tensors, reducer->count)));
+    size_t least =
+        common.message_kb ? (size_t)common.message_kb * 1024 : tw_reducer_least_message(ops, tensors, reducer->count);
+    TW_TRY(create_messages(reducer, spec, tensors, least));
     TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
     return create_driver(reducer);

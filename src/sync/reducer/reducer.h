@@ -47,6 +47,9 @@ struct tw_reducer {
     tw_reducer_counts stats; /* but for what the driver and the channels count */
 };
 
+/* The bytes of a message, at least, of a table where the spec does not say: it has no message_kb. */
+size_t tw_reducer_least_message(const tw_scheme_ops *ops, const tw_tensor *tensors, size_t count);
+
 /* Notes the sums of squares of what the message's scheme is given, where nobody has. */
 void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
 /* Of all tensors of a scheme. */

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "error.h"
 #include "exit.h"
+#include "init_from.h"
 #include "json_file.h"
 #include "launcher.h"
 #include "plugins.h"
@@ -12,7 +13,8 @@
 #define AT(field) offsetof(plan_settings, field)
 
 /* Options of train that say who the workers are and what they learn. */
-static const char *const taken[] = {"workers", "transport", "join", "rank", "key-file", "seal", "timeout", "link"};
+static const char *const taken[] = {"workers", "transport", "join", "rank",     "key-file",
+                                    "seal",    "timeout",   "link", "init-from"};
 
 static const option_row own_rows[] = {
     {.help = "What to plan"},
@@ -27,8 +29,9 @@ static const option_row own_rows[] = {
     {"slow", "LIST", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, slow),
      .help = "RANK:FACTOR,... makes a pass of RANK take FACTOR times as long, as where machines differ in speed"},
     {"clusters", "FILE", OPTION_TEXT, AT(clusters), .line_only = true,
-     .help = "Form clusters of the machines in FILE instead of all that. It stands without TASK, and --seed and --json may "
-             "stand beside it"},
+     .help =
+         "Form clusters of the machines in FILE instead of all that. It stands without TASK, and --seed and --json may "
+         "stand beside it"},
     {.help = "What is kept"},
     {"json", "FILE", OPTION_TEXT, offsetof(plan_settings, train) + offsetof(train_settings, json), .alone = "-",
      .help = "Write the plan to FILE, too. Without FILE, or with -, write it to standard output"},
@@ -52,6 +55,7 @@ static tw_status plan_complete(planning *p, plan_settings *s, options *set)
     p->has_task = strcmp(set->arguments[0], "none") != 0;
     if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
     s->train.set = set;
+    TW_TRY(init_from_shape(set, &s->train));
     TW_TRY(settings_complete(s->train.task, set));
     if (p->has_task && s->parameters)
         return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: task %s has a network of its own; leave one of them out",
@@ -70,14 +74,11 @@ static tw_status plan_complete(planning *p, plan_settings *s, options *set)
 static tw_status ask_of_task(planning *p, const task *work)
 {
     const train_settings *s = &p->settings->train;
-    plan_question *q = &p->question;
-    tw_world_options world = q->world;
-    learner_place place = {.size = q->workers, .batch = (size_t)s->batch};
+    learner_place place = {.size = p->workers, .batch = (size_t)s->batch};
     TW_TRY(work->ops->fits(work, &place));
-    TW_TRY(plan_question_of(s, work, q->workers, &p->layout, q));
-    q->world = world;
-    q->pace.step_seconds = p->settings->step_time;
-    return q->pace.step_seconds > 0 ? TW_OK : plan_find_pass(s, work, p->comm, &q->pace);
+    TW_TRY(plan_ask(s, work, p->workers, &p->inquiry));
+    p->inquiry.question.pass_seconds = p->settings->step_time;
+    return p->settings->step_time > 0 ? TW_OK : plan_find_pass(s, work, p->comm, &p->inquiry);
 }
 
 static tw_status ask_with_data(planning *p)
@@ -92,28 +93,27 @@ static tw_status ask_with_data(planning *p)
 
 static tw_status ask_of_tensors(planning *p)
 {
-    const train_settings *s = &p->settings->train;
-    plan_question *q = &p->question;
-    TW_TRY(layout_create(p->settings->parameters, &p->layout));
-    q->layout = &p->layout;
-    q->optimizer = s->optimizer;
-    q->steps = (uint64_t)s->steps;
-    q->seed = q->pace.seed = (uint64_t)s->seed;
-    q->pace.step_seconds = p->settings->step_time;
-    return TW_OK;
+    p->inquiry.question.pass_seconds = p->settings->step_time;
+    return plan_ask_of_table(&p->settings->train, p->settings->parameters, p->workers, &p->inquiry);
 }
 
-static tw_status plan_answer(planning *p)
+static void plan_progress(void *stream, const char *line)
+{
+    fprintf(stream, "%s\n", line);
+}
+
+static tw_status answer(planning *p)
 {
     const train_settings *s = &p->settings->train;
+    tw_plan_question *q = &p->inquiry.question;
     TW_TRY(plan_find_line(p));
     TW_TRY(p->has_task ? ask_with_data(p) : ask_of_tensors(p));
     if (p->rank > 0) return TW_OK;
-    p->question.pace.slow = s->slow;
-    p->question.codec_rate = 1e9 * p->settings->codec_rate;
-    p->question.unmeasured = p->settings->unmeasured;
-    p->question.progress = s->quiet ? NULL : stderr;
-    TW_TRY(plan_make(&p->question, &p->answer));
+    q->codec_rate = 1e9 * p->settings->codec_rate;
+    q->unmeasured = p->settings->unmeasured;
+    q->told = s->quiet ? NULL : plan_progress;
+    q->context = stderr;
+    TW_TRY(plan_answer(s, &p->line, &p->inquiry, &p->answer));
     plan_print(json_beside(s->json), p);
     return s->json ? plan_write_json(p, s->json) : TW_OK;
 }
@@ -122,9 +122,10 @@ static int plan_run(void *settings, options *set)
 {
     planning p = {.settings = settings, .set = set};
     tw_status status = plan_complete(&p, settings, set);
-    if (status == TW_OK) status = plan_answer(&p);
+    if (status == TW_OK) status = answer(&p);
     if (status != TW_OK) launcher_refuse();
-    layout_release(&p.layout);
+    plan_forget(&p.inquiry);
+    tw_plan_destroy(p.answer);
     tw_comm_destroy(p.comm);
     if (status == TW_ERROR_PEER || status == TW_ERROR_PACKET) return EXIT_PEER_LOST;
     return status == TW_OK ? EXIT_DONE : EXIT_INPUT;

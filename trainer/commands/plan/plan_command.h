@@ -2,7 +2,7 @@
 #ifndef TRAINER_PLAN_COMMAND_H
 #define TRAINER_PLAN_COMMAND_H
 
-#include "plan.h"
+#include "inquiry.h"
 #include <stdbool.h>
 
 typedef struct plan_settings {
@@ -19,9 +19,10 @@ typedef struct planning {
     int has_task;  /* else the tensors are those of --parameters */
     tw_comm *comm; /* of ranks that have measured their line; NULL: it was told */
     int rank;      /* 0 alone plans; the others measure with it */
-    plan_question question;
-    layout layout;
-    plan answer;
+    int workers;
+    tw_world_options line;
+    plan_inquiry inquiry;
+    tw_plan *answer;
 } planning;
 
 /* plan_line.c: the line and the number of workers are what the options say; else those of the ranks that mpirun

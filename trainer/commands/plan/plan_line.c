@@ -12,11 +12,10 @@ static tw_status measure_as_rank(planning *p)
     join_tell_begin(s);
     TW_TRY(join_group(s, &p->comm));
     p->rank = tw_comm_rank(p->comm);
-    p->question.workers = tw_comm_size(p->comm);
+    p->workers = tw_comm_size(p->comm);
     TW_TRY(tw_comm_set_timeout(p->comm, s->timeout));
-    TW_TRY(line_measure(p->comm, s->timeout, &p->question.world));
-    if (p->rank == 0 && !s->quiet)
-        fprintf(stderr, "thinwire: the line is %s\n", network_link_text(&p->question.world, text));
+    TW_TRY(line_measure(p->comm, s->timeout, &p->line));
+    if (p->rank == 0 && !s->quiet) fprintf(stderr, "thinwire: the line is %s\n", network_link_text(&p->line, text));
     return TW_OK;
 }
 
@@ -28,7 +27,7 @@ tw_status plan_find_line(planning *p)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--link is missing: say RATE,LATENCY, such as 100Mbit,1ms, or start the command on all machines "
                        "with --join or mpirun, which measures the line");
-    p->question.workers = s->workers > 0 ? (int)s->workers : 1;
+    p->workers = s->workers > 0 ? (int)s->workers : 1;
     p->rank = launcher_has_ranks(s->transport) ? launcher_rank() : 0;
-    return network_read_link(s->link, &p->question.world);
+    return network_read_link(s->link, &p->line);
 }

@@ -1,11 +1,8 @@
 /* A plan: a table for a person, JSON for a program. */
 #include "error.h"
-#include "exchange.h"
 #include "json_file.h"
 #include "network.h"
-#include "optimiser.h"
 #include "plan_command.h"
-#include "progress.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -60,7 +57,7 @@ static void write_training(FILE *stream, const planning *p)
             write_option(stream, row, set->target);
     }
     fprintf(stream, " --sync ");
-    write_word(stream, p->answer.chosen->spec);
+    write_word(stream, plan_chosen(p->answer).spec);
 }
 
 /* malloc'd; NULL where there is no memory. */
@@ -68,67 +65,39 @@ static char *make_command(const planning *p)
 {
     char *text = NULL;
     size_t size;
-    size_t scheme;
-    const char *spec = p->answer.chosen->spec;
+    const tw_plan_row chosen = plan_chosen(p->answer);
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return NULL;
     if (p->has_task)
         write_training(stream, p);
-    else if (exchange_find(spec, &scheme)->side_by_side)
-        fprintf(stream, "thinwire.torch.OuterLoop(model, optimizer, \"%s\")", spec);
+    else if (chosen.kind == TW_PLAN_WEIGHTS)
+        fprintf(stream, "thinwire.torch.GossipDataParallel(model, optimizer, \"%s\")", chosen.spec);
+    else if (chosen.kind == TW_PLAN_UPDATES)
+        fprintf(stream, "thinwire.torch.OuterLoop(model, optimizer, \"%s\")", chosen.spec);
     else
-        fprintf(stream, "thinwire.torch.attach(ddp, \"%s\", optimizer=optimizer)", spec);
+        fprintf(stream, "thinwire.torch.attach(ddp, \"%s\", optimizer=optimizer)", chosen.spec);
     fclose(stream);
     return text;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
-
-static const char *seconds_text(double seconds, char text[32])
-{
-    int small = seconds < 0.9995;
-    snprintf(text, 32, small ? "%.3g ms" : "%.4g s", small ? 1e3 * seconds : seconds);
-    return text;
-}
-
-static void print_row(FILE *stream, const plan_row *row)
-{
-    char step[32], bytes[BYTES_TEXT], memory[BYTES_TEXT] = "-";
-    if (isfinite(row->memory_bytes)) bytes_text(row->memory_bytes, memory);
-    fprintf(stream, "%-38s %10s %8.1f%% %10s %10s   ", row->spec, seconds_text(row->step_seconds, step),
-            100 * row->utilisation, bytes_text(row->bytes_per_step, bytes), memory);
-    if (row->cost)
-        fprintf(stream, "%s (%s)\n", row->cost->seen, row->cost->page);
-    else
-        fprintf(stream, "not measured\n");
-}
-
 void plan_print(FILE *stream, const planning *p)
 {
-    char link[NETWORK_TEXT], pass[32];
-    const plan *answer = &p->answer;
     char *command = make_command(p);
-    fprintf(stream, "%d workers, %zu parameters, %llu steps, a pass of %s, the line %s\n\n", p->question.workers,
-            p->layout.elements, (unsigned long long)p->question.steps,
-            seconds_text(p->question.pace.step_seconds, pass), network_link_text(&p->question.world, link));
-    fprintf(stream, "%-38s %10s %9s %10s %10s   %s\n", "candidate", "a step", "computes", "sent", "memory",
-            "to the same loss");
-    for (size_t i = 0; i < answer->count; i++)
-        if (!*answer->rows[i].left_out) print_row(stream, &answer->rows[i]);
-    for (size_t i = 0; i < answer->count; i++)
-        if (*answer->rows[i].left_out)
-            fprintf(stream, "%s is left out: %s\n", answer->rows[i].spec, answer->rows[i].left_out);
-    fprintf(stream, "\n%s is chosen. %s\n%s\n", answer->chosen->spec, answer->why, command ? command : "");
+    size_t size = tw_plan_text(p->answer, NULL, 0) + 1;
+    char *table = malloc(size);
+    if (table) tw_plan_text(p->answer, table, size);
+    fprintf(stream, "%s%s\n", table ? table : "", command ? command : "");
+    free(table);
     free(command);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static cJSON *plan_row_json(const plan_row *row)
+static cJSON *plan_row_json(const tw_plan_row *row)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "sync", row->spec);
-    if (*row->left_out) {
+    if (row->left_out) {
         cJSON_AddStringToObject(object, "left_out", row->left_out);
         return object;
     }
@@ -137,28 +106,31 @@ static cJSON *plan_row_json(const plan_row *row)
     cJSON_AddNumberToObject(object, "bytes_per_worker_step", row->bytes_per_step);
     cJSON_AddNumberToObject(object, "memory_bytes", row->memory_bytes);
     cJSON_AddNumberToObject(object, "codec_seconds", row->codec_seconds);
-    cJSON_AddNumberToObject(object, "extra_steps", row->cost ? row->cost->extra : (double)NAN);
-    cJSON_AddStringToObject(object, "seen", row->cost ? row->cost->seen : "not measured");
-    if (row->cost) cJSON_AddStringToObject(object, "page", row->cost->page);
+    cJSON_AddNumberToObject(object, "extra_steps", row->seen ? row->extra : (double)NAN);
+    cJSON_AddStringToObject(object, "seen", row->seen ? row->seen : "not measured");
+    if (row->seen) cJSON_AddStringToObject(object, "page", row->page);
     return object;
 }
 
 tw_status plan_write_json(const planning *p, const char *path)
 {
     char link[NETWORK_TEXT];
-    const plan *answer = &p->answer;
+    const tw_plan_question *q = &p->inquiry.question;
     char *command = make_command(p);
     cJSON *root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(root, "workers", p->question.workers);
-    cJSON_AddNumberToObject(root, "parameters", (double)p->layout.elements);
-    cJSON_AddNumberToObject(root, "steps", (double)p->question.steps);
-    cJSON_AddNumberToObject(root, "pass_seconds", p->question.pace.step_seconds);
-    cJSON_AddNumberToObject(root, "other_seconds", p->question.pace.other_seconds);
-    cJSON_AddStringToObject(root, "link", network_link_text(&p->question.world, link));
+    cJSON_AddNumberToObject(root, "workers", q->workers);
+    cJSON_AddNumberToObject(root, "parameters", (double)p->inquiry.tensors.elements);
+    cJSON_AddNumberToObject(root, "steps", (double)q->steps);
+    cJSON_AddNumberToObject(root, "pass_seconds", q->pass_seconds);
+    cJSON_AddNumberToObject(root, "other_seconds", q->other_seconds);
+    cJSON_AddStringToObject(root, "link", network_link_text(&p->line, link));
     cJSON *rows = cJSON_AddArrayToObject(root, "candidates");
-    for (size_t i = 0; i < answer->count; i++) cJSON_AddItemToArray(rows, plan_row_json(&answer->rows[i]));
-    cJSON_AddStringToObject(root, "choice", answer->chosen->spec);
-    cJSON_AddStringToObject(root, "why", answer->why);
+    for (size_t i = 0; i < tw_plan_count(p->answer); i++) {
+        tw_plan_row row = {.struct_size = sizeof row};
+        if (tw_plan_row_at(p->answer, i, &row) == TW_OK) cJSON_AddItemToArray(rows, plan_row_json(&row));
+    }
+    cJSON_AddStringToObject(root, "choice", plan_chosen(p->answer).spec);
+    cJSON_AddStringToObject(root, "why", tw_plan_why(p->answer));
     cJSON_AddStringToObject(root, "command", command ? command : "");
     tw_status status = json_write(path, root);
     cJSON_Delete(root);

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from ..errors import Error
-from ..spec import adapts, defaults_of, minds_rates, name_of, number_of, options_of, with_option
+from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number_of, options_of, with_option
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> str:
@@ -41,7 +41,7 @@ def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> 
         for name, value in inner.own_moments().items():
             spec = spec if name in options_of(spec) else with_option(spec, name, f"{value:.17g}")
         return spec
-    own = getattr(inner, "own_momentum", None)
+    own = None if gives_signs(spec) else getattr(inner, "own_momentum", None)
     momentum, nesterov = own() if own else (0.0, False)
     if not momentum or "momentum" in options_of(spec) or not float(defaults_of(name_of(spec)).get("momentum", 0)):
         return spec
@@ -69,6 +69,9 @@ def settle_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momen
     """A scheme that corrects momentum gives a direction, and no gradient to take moments of: thinwire.torch.SGD leaves its
     momentum to the scheme, and others that have any are refused."""
     inner = innermost(optimiser)
+    if gives_signs(spec):
+        refuse_momentum_beside_signs(inner, name_of(spec))
+        return
     if adapts(spec) and hasattr(inner, "leave_moments_to"):
         inner.leave_moments_to(name_of(spec), {name: number_of(spec, name) for name in ("momentum", "beta2", "epsilon")})
         return
@@ -86,6 +89,13 @@ def settle_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momen
                f"write thinwire.torch.SGD in place of {name}, which leaves it to {scheme}, or give {name} momentum=0")
     raise Error(f"{scheme} applies momentum={momentum:g} before it sends, and {name} has {momentum_of(inner)}: it would be "
                 f"applied twice; {instead}")
+
+
+def refuse_momentum_beside_signs(inner: Any, scheme: str) -> None:
+    """What is left to do is a step of plain SGD, whose weight decay then is one of its own."""
+    if inner is not None and momentum_of(inner):
+        raise Error(f"{scheme} gives the signs of a momentum of its own, and {type(inner).__name__} has {momentum_of(inner)}: "
+                    "write torch.optim.SGD(..., momentum=0), whose weight_decay is applied beside the signs")
 
 
 def rates_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -> Optional[List[float]]:

@@ -9,7 +9,7 @@ import torch
 from ..comm import Comm
 from ..errors import Error, NonFinite
 from ..reducer import Reducer, regrouped
-from ..spec import adapts, minds_rates, name_of, options_of
+from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry
 from . import _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
@@ -142,8 +142,8 @@ class Compressor(Stepping):
     def weigh(self) -> None:
         """Measures what a step's exchange costs, as a collective, and leaves it to torch from now on where that is faster.
         (A scheme that clips needs each rank's whole gradient before it sends, and stays; so does one that has Adam's
-        moments, which would be lost.)"""
-        if self._comm is None or float(options_of(self.spec).get("clip", 0)) or adapts(self.spec):
+        moments, which would be lost, or gives signs.)"""
+        if self._comm is None or float(options_of(self.spec).get("clip", 0)) or adapts(self.spec) or gives_signs(self.spec):
             return
         self.costs = _costs.measured(self._rows, self.spec, self._comm, self._group)
         self._on_one_machine = _costs.are_on_one_machine(self._group)

@@ -11,9 +11,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..comm import Comm
 from ..errors import Error, SpecError
+from ..planning import GRADIENTS
 from ..spec import name_of, options_of
 from ..tcp import Tcp
-from . import _optimiser, _parameters, _transport
+from . import _auto, _optimiser, _parameters, _transport
 from ._bucket import Bucket, Pinned, for_the_scheme
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
@@ -156,10 +157,17 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
                   that is faster than the scheme: yes, unless THINWIRE_FALLBACK=off or expect_ratio says otherwise
     banner        rank 0 says in a line on stderr what is going to happen
 
+    The spec "auto:steps=20000,pass_ms=120" has rank 0 plan (docs/planning.md): what it chooses for the optimizer, for so many
+    steps whose passes take so long, and for the line that the ranks measure, all take. `rate=100Mbit,latency=1ms` says the
+    line, and `keep=FILE` has a run that goes on take what it took.
+
     The spec "allreduce" leaves the exchange to torch. A second attach to the same module takes the place of the first."""
     ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
     group = ddp.process_group
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
+    limits = _transport.Limits(timeout, patience)
+    spec = _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
+                         banner=banner)
 
     def made(comm: Optional[Comm]) -> Compressor:
         return Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
@@ -167,7 +175,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
 
     dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
     compressor = made(None) if dense else _transport.with_comm(
-        transport, group, _transport.Limits(timeout, patience), made,
+        transport, group, limits, made,
         lambda: refuse_options(spec, optimizer, nonfinite, scaler))
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
@@ -186,6 +194,7 @@ def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **m
     """What the frameworks have in place of attach() on one process, where they wrap no module: nothing is exchanged, and
     a line says so. `more` is for attach()."""
     rows, left_out = _parameters.table_of(module)
+    spec = _auto.EXACT if _auto.is_auto(spec) else spec
     known = {name: more[name] for name in ("optimizer", "nonfinite", "scaler") if name in more}
     compressor = Compressor(rows, left_out, spec, None, **known)
     compressor.alone = True

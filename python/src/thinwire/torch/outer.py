@@ -18,10 +18,11 @@ from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, SpecError
 from ..members import Members
 from ..seal import sealed
+from ..planning import UPDATES
 from ..spec import name_of, settings_of
 from ..table import Entry, listed
 from ..tcp import Tcp
-from . import _buffers, _optimiser, _parameters, _state, _transport
+from . import _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
 from ._moments import Moments, forget_unfinite
 from ._working import Working, laid
@@ -69,6 +70,7 @@ class OuterLoop:
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
+    spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`
     banner        rank 0 says in a line on stderr what is going to happen
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
@@ -84,6 +86,11 @@ class OuterLoop:
             if join is not None and workers is not None:
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
+            if self._changes and _auto.is_auto(spec):
+                raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
+            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
+            spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
+                                 limits=limits, banner=banner)
             self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None

@@ -14,13 +14,14 @@
     }
 
 /* docs/planning.md says how a share of steps comes of what runs have reached. */
-static const candidate candidates[] = {
+static const tw_candidate candidates[] = {
     {"allreduce", EXACT, EXACT},
     {"bf16", LIKE_DENSE(3905, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"fp8", LIKE_DENSE(1000, "planning.md"), LIKE_DENSE(600, "planning.md")},
     {"qsgd", LIKE_DENSE(3905, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"powersgd:rank=16", LIKE_DENSE(4685, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"dgc", LIKE_DENSE(300, "schemes.md"), UNKNOWN},
+    {"dgc-adam", UNKNOWN, {600, 0.24, "24 % more steps", "planning.md"}},
     {"adpsgd-random", {4685, 0, "0.1 points less", "training.md"}, UNKNOWN},
     {"diloco:every=20", {1000, 0.08, "8 % more steps", "planning.md"}, {600, 0.62, "62 % more steps", "planning.md"}},
     {"diloco:every=50", {1000, 0.15, "15 % more steps", "planning.md"}, {600, 1.02, "102 % more steps", "planning.md"}},
@@ -28,12 +29,12 @@ static const candidate candidates[] = {
     {"sparseloco:every=20,k=256,agg=senders", UNKNOWN, {3000, 0.75, "75 % more steps", "planning.md"}},
 };
 
-const candidate *candidate_at(size_t index)
+const tw_candidate *tw_candidate_at(size_t index)
 {
     return index < sizeof candidates / sizeof *candidates ? &candidates[index] : NULL;
 }
 
-int candidate_is_known(const candidate_cost *cost, double steps)
+int tw_candidate_is_known(const tw_candidate_cost *cost, double steps)
 {
     return cost->seen && steps >= cost->steps;
 }

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Ways of exchanging, compared as fairly as two cores allow: one command, one JSON, one page with curves.
+
+    bench/compare.py                                   a small CNN with SGD on Fashion-MNIST, four workers
+    bench/compare.py --text input.txt                  a small transformer with AdamW on the characters of a text
+    bench/compare.py --quick ...                       in minutes, to see that all goes well: its figures say nothing
+    bench/compare.py --also ./libmine.so:mine:k=3      with a scheme of your own; --also :topk:density=0.01 for one of ours
+
+What is the same for all arms: the network, the data of each worker, the number of steps and so of tokens, the number of tuning
+runs, and the seeds. Each arm is tuned by itself: it takes a third of the steps with each learning rate of the grid and one
+seed, and the best by validation is taken. Then it runs with fresh seeds, and what it loses to dense is the mean over seeds of
+the difference between two runs with one seed, with a 95 % interval. Controls: one worker alone; dense; and workers that meet
+once, at the end.
+
+Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
+lines and with one worker half as fast (docs/simulator.md). A failed line or a killed worker is not tried.
+
+A finished run is kept in --out and not made again. There lie compare.json, curves.svg and report.html as well. --json FILE writes
+the JSON there, too; tools/figures makes tables of documents out of it."""
+import argparse
+import importlib
+import json
+import math
+import os
+import pathlib
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import zlib
+
+import chart
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 97.5 %, by freedom
+TUNING_SEED = 1000
+GRID = (0.5, 1, 2, 4)  # times the learning rate of the task
+TASKS = {
+    "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
+    "transformer": {"words": ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48",
+                              "--batch", "8"], "lr": 0.012, "own": "dgc-adam"},
+}
+DENSE, ALONE = "allreduce", "one worker"
+
+
+def arms_of(options, task):
+    """(name, spec, workers, plugin)."""
+    many = options.workers
+    arms = [(ALONE, DENSE, 1, None), ("dense", DENSE, many, None), ("one average at the end", f"local:every={options.steps}", many, None)]
+    specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], "diloco:every=20", "diloco:every=50",
+             "sparseloco:every=20,k=256,agg=senders"]
+    arms += [(spec, spec, many, None) for spec in specs if "every=50" not in spec or options.steps >= 50]
+    for also in options.also:
+        plugin, _, spec = also.partition(":")
+        arms.append((spec, spec, many, plugin or None))
+    return arms
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------------
+
+
+def words_of(options, task, arm, lr, seed, steps):
+    _, spec, workers, plugin = arm
+    words = [*TASKS[task]["words"], *(["--data", options.text] if task == "transformer" else []), "--workers", workers,
+             "--steps", steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", spec, "--evaluate-every", 1000000, *(["--plugin", plugin] if plugin else [])]
+    return [str(word) for word in words]
+
+
+def run(options, words):
+    """The summary of a run, which is made unless it lies there; and its folder."""
+    folder = options.out / f"{zlib.crc32(' '.join(words).encode()):08x}"
+    summary, diverged = folder / "summary.json", folder / "diverged"
+    if diverged.exists():
+        return None, folder
+    if not summary.exists():
+        done = subprocess.run([options.program, "train", *words, "--out", folder, "--quiet"], capture_output=True, text=True, check=False)
+        if done.returncode == 4:  # which is a result
+            folder.mkdir(parents=True, exist_ok=True)
+            diverged.touch()
+            return None, folder
+        if done.returncode:
+            sys.exit(f"compare: thinwire train {shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()[-1000:]}")
+    return json.loads(summary.read_text()), folder
+
+
+def validation_of(summary):
+    """Of a run that diverged it is infinite, so that another rate is taken."""
+    loss = math.inf if summary is None else (summary["validation"] or summary)["loss"]
+    return loss if loss is not None and math.isfinite(loss) else math.inf
+
+
+def tune(options, task, arm):
+    """The learning rate, and what each of the grid reached."""
+    tried = []
+    for times in options.grid:
+        lr = TASKS[task]["lr"] * times
+        summary, _ = run(options, words_of(options, task, arm, lr, TUNING_SEED, max(1, options.steps // 3)))
+        tried.append({"lr": lr, "loss": validation_of(summary)})
+    best = min(tried, key=lambda one: one["loss"])
+    return best["lr"], [{**one, "loss": one["loss"] if math.isfinite(one["loss"]) else None} for one in tried]
+
+
+def curve_of(folder):
+    """(step, training loss), as the run told them."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"], row["loss"]) for row in rows if row.get("kind") == "step" and row.get("loss") is not None]
+
+
+def measure(options, task, arm, progress):
+    lr, tuning = tune(options, task, arm)
+    runs, folders = [], []
+    for seed in range(1, options.seeds + 1):
+        words = words_of(options, task, arm, lr, seed, options.steps)
+        summary, folder = run(options, words)
+        if summary is None:
+            sys.exit(f"compare: {arm[0]} with the rate {lr:g} that tuning found diverges with seed {seed}; take another grid with --grid")
+        runs.append({"seed": seed, "loss": summary["loss"], "metric": summary["metric"], "sent": summary["bytes"]["sent"],
+                     "weights": summary["weights_crc32c"], "ratio": summary["ratio"], "seconds": summary["seconds"],
+                     "pass": summary["pass"]["seconds"], "command": shlex.join(["thinwire", "train", *words])})
+        folders.append(folder)
+    reached = ", ".join(format(one["loss"], ".4f") for one in runs)
+    progress(f"{task}: {arm[0]}: rate {lr:g}, test loss {reached}")
+    return {"name": arm[0], "sync": summary["sync"], "workers": arm[2], "plugin": arm[3], "lr": lr,
+            "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
+
+
+# ---- what is made of them ----------------------------------------------------------------------------------------------
+
+
+def paired(losses, others):
+    """The mean difference of paired runs and half of its 95 % interval; None where one pair says nothing of it."""
+    differences = [mine - other for mine, other in zip(losses, others)]
+    if len(differences) < 2:
+        return differences[0], None
+    free = len(differences) - 1
+    spread = statistics.stdev(differences) / math.sqrt(len(differences))
+    return statistics.mean(differences), STUDENT.get(free, 1.96) * spread
+
+
+def add_means(arms):
+    dense = next(arm for arm in arms if arm["name"] == "dense")
+    for arm in arms:
+        losses = [one["loss"] for one in arm["runs"]]
+        arm["loss"] = statistics.mean(losses)
+        arm["behind"], arm["behind_half"] = paired(losses, [one["loss"] for one in dense["runs"]])
+        arm["megabytes"] = statistics.mean(one["sent"] for one in arm["runs"]) / 1e6
+        arm["ratio_message"], arm["ratio_traffic"] = arm["runs"][0]["ratio"]["message"], arm["runs"][0]["ratio"]["traffic"]
+
+
+def table_of(folder, parameters):
+    """A file with the tensors of a run, out of its checkpoint: safetensors begins with the length of a JSON header."""
+    model = sorted(folder.glob("checkpoints/*/model.safetensors"))[-1]
+    with open(model, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    shapes = {name: one["shape"] for name, one in header.items()
+              if name != "__metadata__" and one["dtype"] == "F32" and not name.startswith("optimiser.")}
+    if sum(map(math.prod, shapes.values())) != parameters:
+        sys.exit(f"compare: {model} has other tensors than the {parameters} parameters of the run")
+    path = folder / "shapes.txt"
+    path.write_text("".join(f"{name} {' '.join(map(str, shape))}\n" for name, shape in shapes.items()))
+    return path
+
+
+def for_run_of(program):
+    """What the library makes of a spec in a run of so many steps: a worker of thinwire train asks it, and the simulator's do not."""
+    os.environ.setdefault("THINWIRE_LIBRARY", str(pathlib.Path(program).resolve().with_name("libthinwire.so")))
+    sys.path.insert(0, str(ROOT / "python" / "src"))
+    return importlib.import_module("thinwire").for_run
+
+
+def simulate(options, arm, table, step_time, link, slow):
+    """Seconds of the whole run, predicted."""
+    if arm["workers"] == 1:
+        return step_time * options.steps
+    words = ["simulate", "none", "--parameters", table, "--workers", arm["workers"], "--steps", options.steps,
+             "--step-time", f"{step_time:.6g}", "--link", link, "--sync", options.for_run(arm["sync"], options.steps),
+             *(["--slow", "1:2"] if slow else []), *(["--plugin", arm["plugin"]] if arm["plugin"] else []), "--quiet", "--json", "-"]
+    done = subprocess.run([options.program, *map(str, words)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"compare: the simulator fails for {arm['sync']}: {done.stderr.strip()[-1000:]}")
+    return json.loads(done.stdout)["runs"][0]["step_seconds"] * options.steps
+
+
+def add_times(options, arms, table):
+    """The pass of the worker alone is nobody's but its own, and so the step of all."""
+    step_time = options.step_time or min(one["pass"] for one in arms[0]["runs"])
+    for arm in arms:
+        arm["seconds"] = {name: simulate(options, arm, table, step_time, link, False) for name, link in LINES.items()}
+        arm["seconds"]["slow_worker"] = simulate(options, arm, table, step_time, LINES["fast"], True)
+    return step_time
+
+
+def machine():
+    cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    return {"cpu": cpu, "cores": os.cpu_count(), "system": platform.platform()}
+
+
+def commit():
+    """What was checked out, with a + where files differ from it."""
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def draw(options, results, curves):
+    page = chart.Page()
+    for task, arms in results["tasks"].items():
+        for line, link in LINES.items():
+            named = []
+            for arm in arms["arms"]:
+                step = arm["seconds"][line] / options.steps
+                named.append((arm["name"], [(number * step, loss) for number, loss in curves[task][arm["name"]]]))
+            chart.curves(page, f"{task}: a line of {link}", [one for one in named if len(one[1]) > 1], "s", "training loss")
+    page.write(options.out / "curves.svg")
+
+
+def compare(options):
+    def progress(text):
+        print(text, file=sys.stderr, flush=True)
+
+    results = {"made": {"commit": commit(), "machine": machine(), "command": shlex.join(["bench/compare.py", *sys.argv[1:]])},
+               "lines": LINES, "steps": options.steps, "seeds": options.seeds, "grid": list(options.grid), "tasks": {}}
+    curves, first = {}, []
+    for task in options.tasks:
+        arms, curves[task], table = [], {}, None
+        for arm in arms_of(options, task):
+            row, folders = measure(options, task, arm, progress)
+            arms.append(row)
+            curves[task][row["name"]] = curve_of(folders[0])
+            first.append(folders[0])
+            table = table or table_of(folders[0], row["parameters"])
+        add_means(arms)
+        results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "arms": arms}
+    draw(options, results, curves)
+    subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
+    return results
+
+
+def show(results):
+    for task, found in results["tasks"].items():
+        print(f"\n{task}: {results['steps']} steps, {results['seeds']} seeds")
+        print(f"{'':40} {'rate':>8} {'test loss':>10} {'to dense':>18} {'MB sent':>9} " + " ".join(f"{name:>9}" for name in LINES))
+        for arm in found["arms"]:
+            half = "" if arm["behind_half"] is None else f" +- {arm['behind_half']:.3f}"
+            print(f"{arm['name']:40} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{half:9} {arm['megabytes']:9.3g} "
+                  + " ".join(f"{arm['seconds'][name]:8.4g}s" for name in LINES))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", help="a text file, for the transformer")
+    parser.add_argument("--tasks", help="of cnn, transformer, with commas (default: transformer with --text, else cnn)")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
+    parser.add_argument("--seeds", type=int, help="(default: 3; with --quick 2)")
+    parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
+    parser.add_argument("--step-time", type=float, default=0, help="seconds of a pass (default: what the one worker alone takes here)")
+    parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--program", default=str(ROOT / "build" / "thinwire"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("compare"), help="a folder for the runs")
+    parser.add_argument("--json", help="a file")
+    options = parser.parse_args()
+    options.tasks = (options.tasks or ("transformer" if options.text else "cnn")).split(",")
+    for task in options.tasks:
+        if task not in TASKS:
+            parser.error(f"--tasks {task}: there are {', '.join(TASKS)}")
+    if "transformer" in options.tasks and not options.text:
+        parser.error("the transformer needs a text: --text FILE")
+    for also in options.also:
+        if ":" not in also:
+            parser.error(f"--also {also}: want PLUGIN:SPEC, such as ./libmine.so:mine, or :SPEC for a scheme of the library")
+    options.steps = options.steps or (60 if options.quick else 600)
+    options.seeds = options.seeds or (2 if options.quick else 3)
+    try:
+        options.grid = [float(one) for one in options.grid.split(",")] if options.grid else [1.0] if options.quick else list(GRID)
+    except ValueError:
+        parser.error(f"--grid {options.grid}: want numbers with commas between them")
+    options.for_run = for_run_of(options.program)
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = compare(options)
+    for path in [options.out / "compare.json", *([options.json] if options.json else [])]:
+        pathlib.Path(path).write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    show(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+/* thinwire_plan.h - which way of exchanging suits a network, an optimiser and a line.
+ *
+ * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
+ *
+ *     tw_world_options line = {.struct_size = sizeof line};
+ *     tw_line_read("100Mbit,1ms", &line);
+ *     tw_plan_question question = {.struct_size = sizeof question, .tensors = table, .tensor_count = count,
+ *                                  .workers = 4, .optimizer = TW_PLAN_ADAMW, .steps = 20000, .pass_seconds = 0.12,
+ *                                  .bandwidth = line.bandwidth, .latency = line.latency};
+ *     tw_plan_make(&question, &plan);
+ *     tw_plan_row_at(plan, tw_plan_choice(plan), &row);         // row.spec is what to use
+ *     tw_plan_destroy(plan);
+ */
+#ifndef THINWIRE_PLAN_H
+#define THINWIRE_PLAN_H
+
+#include <thinwire/thinwire_sim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a line in words --------------------------------------------------------------------------------------------- */
+
+/* "1Gbit,0.1ms", or with another rate towards the host, "10Mbit/100Mbit,80ms": bandwidth, bandwidth_down and latency.
+ * TW_ERROR_ARGUMENT for any other text, which it begins with. */
+TW_API tw_status tw_line_read(const char *text, tw_world_options *line);
+/* The same words for what a world has. Returns what snprintf would. */
+TW_API size_t tw_line_text(const tw_world_options *line, char *text, size_t capacity);
+
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+
+typedef enum tw_plan_optimizer { TW_PLAN_SGD = 0, TW_PLAN_ADAM = 1, TW_PLAN_ADAMW = 2 } tw_plan_optimizer;
+
+/* What a candidate exchanges: an object of thinwire.h, thinwire_gossip.h or thinwire_outer.h takes its spec. */
+typedef enum tw_plan_kind { TW_PLAN_GRADIENTS = 1, TW_PLAN_WEIGHTS = 2, TW_PLAN_UPDATES = 4 } tw_plan_kind;
+
+typedef struct tw_plan_question {
+    size_t struct_size; /* sizeof(tw_plan_question) */
+    const tw_tensor *tensors;
+    size_t tensor_count;
+    int workers; /* 2 or more */
+    tw_plan_optimizer optimizer;
+    int kinds;      /* that may be chosen, added up; 0: any. allreduce stays in the table */
+    int unmeasured; /* 1: a candidate may be chosen though nobody has measured what it costs in a run of this length */
+    int keeps_momentum; /* 1: the optimiser applies its own, and a scheme that applies some is left out */
+    uint64_t steps;     /* of the run */
+    uint64_t seed;
+    double pass_seconds;                       /* of a forward and backward pass of one worker */
+    double other_seconds;                      /* of a step beside it: loading the batch, the optimiser */
+    double bandwidth, bandwidth_down, latency; /* of each worker's line, as in tw_world_options */
+    double codec_rate;     /* bytes a second at which schemes pass over memory; 0: each is timed on this machine */
+    const double *factors; /* how many times as long a pass takes, for each worker; NULL: all are alike */
+    size_t elements;       /* a larger table is thinned out to some so many; 0: 4 million */
+    void (*told)(void *context, const char *line); /* gets a line for each candidate; NULL: none does */
+    void *context;
+} tw_plan_question;
+
+typedef struct tw_plan tw_plan;
+
+/* Times each candidate's codec on one thread of this machine, and predicts its step: the scheme's own code exchanges
+ * noise of the tensors' shapes in a world of virtual time (thinwire_sim.h). Of a table that is thinned out, one k-th of
+ * the tensors exchange over a line that is k times as slow, and their codec takes k times as long. What a candidate
+ * costs in steps to the same loss is known from runs that docs/planning.md names. The choice is the shortest time to
+ * the same loss; of those within 5 % the first of the list, where the simple ones stand.
+ * TW_ERROR_ARGUMENT for what cannot be planned, and where no candidate of these kinds may be chosen. */
+TW_API tw_status tw_plan_make(const tw_plan_question *question, tw_plan **plan);
+TW_API void tw_plan_destroy(tw_plan *plan);
+
+typedef struct tw_plan_row {
+    size_t struct_size;   /* sizeof(tw_plan_row) */
+    const char *spec;     /* these four as long as the plan */
+    const char *left_out; /* why it cannot be taken; NULL: it can, and what follows is known */
+    const char *seen;     /* what is known of the steps that it takes more, in a few words; NULL: it was not measured */
+    const char *page;     /* that has it */
+    tw_plan_kind kind;
+    double extra;          /* steps that it takes more, as a share of them; NaN: unknown */
+    double step_seconds;   /* of a worker, on average over the run */
+    double utilisation;    /* the share of it that computes */
+    double bytes_per_step; /* that a worker sends */
+    double memory_bytes;   /* that the exchange takes on a worker, without peers; NaN: unknown */
+    double codec_seconds;  /* of a step, measured on one thread */
+    double target_seconds; /* step_seconds as long as it takes more steps */
+} tw_plan_row;
+
+TW_API size_t tw_plan_count(const tw_plan *plan);
+/* TW_ERROR_ARGUMENT past the end. */
+TW_API tw_status tw_plan_row_at(const tw_plan *plan, size_t index, tw_plan_row *row);
+/* The row that is chosen, and why, in a sentence or two. */
+TW_API size_t tw_plan_choice(const tw_plan *plan);
+TW_API const char *tw_plan_why(const tw_plan *plan);
+/* All of it, as lines of a table and a sentence. Returns what snprintf would. */
+TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
+
+/* ---- a worker without a network ---------------------------------------------------------------------------------- */
+
+/* Takes steps through the reducer, the gossip or the outer loop of any spec, whose gradients are noise: every rank and
+ * step has its own, cut out of one long strip at a place that is drawn for it. */
+typedef struct tw_phantom tw_phantom;
+
+/* The strip has twice the elements of the table and TW_NOISE_MARGIN more; all ranks may share it. */
+#define TW_NOISE_MARGIN 16
+TW_API tw_status tw_phantom_noise(float *noise, size_t count, uint64_t seed);
+
+/* A collective. Table and noise are borrowed until destroy. */
+TW_API tw_status tw_phantom_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                   const float *noise, uint64_t seed, tw_phantom **phantom);
+TW_API void tw_phantom_destroy(tw_phantom *phantom);
+
+/* One step. `ready` is called before each gradient is there, once a tensor, and lets the time of a pass go by; NULL:
+ * there is no pass. A step that was skipped is TW_OK: nobody applies it. */
+typedef void (*tw_phantom_ready)(void *context);
+TW_API tw_status tw_phantom_step(tw_phantom *phantom, uint64_t number, tw_phantom_ready ready, void *context);
+
+/* Ends what the spec began. *distance receives how far, L2, this rank's weights were from the shared ones; 0 where
+ * gradients travel. NULL: not wanted. */
+TW_API tw_status tw_phantom_finish(tw_phantom *phantom, double *distance);
+
+/* What `ready` may call as gradient number `ready` of so many (1 .. tensors) is there: in a world lets that part of a
+ * pass of `seconds` go by, a third of it before the first gradient and the rest evenly over all. */
+TW_API void tw_phantom_pass(double seconds, size_t ready, size_t tensors);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,189 @@
+"""Which way of exchanging suits a network, an optimiser and a line (docs/planning.md)."""
+
+import ctypes
+import math
+import time
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ._library import PlanQuestion, PlanRow, Tensor, WorldOptions, library
+from .comm import Comm
+from .errors import Error
+from .table import Named, table_of
+
+GRADIENTS, WEIGHTS, UPDATES = 1, 2, 4  # tw_plan_kind
+OPTIMIZERS = ("sgd", "adam", "adamw")  # tw_plan_optimizer
+DOORS = {GRADIENTS: 'thinwire.torch.attach(ddp, "{}", optimizer=optimizer)',
+         WEIGHTS: 'thinwire.torch.GossipDataParallel(model, optimizer, "{}")',
+         UPDATES: 'thinwire.torch.OuterLoop(model, optimizer, "{}")'}
+MOST_WORKERS, MOST_STEPS = 16384, 1 << 64
+PASSES = 5  # that are timed, after one that is not
+
+
+class Candidate(NamedTuple):
+    """A way of exchanging, and what is predicted of it. Of one that is left out nothing is known but why."""
+
+    spec: str
+    left_out: Optional[str]
+    seen: Optional[str]  # what is known of the steps that it takes more; None: it was not measured
+    extra: Optional[float]  # these, as a share of the steps
+    step_seconds: float
+    utilisation: float
+    bytes_per_step: float
+    memory_bytes: Optional[float]
+    codec_seconds: float
+    target_seconds: float
+    kind: int
+
+
+class Plan(NamedTuple):
+    """The candidates, the one that is chosen, and why. It prints as the table of `thinwire plan`."""
+
+    candidates: List[Candidate]
+    choice: Candidate
+    why: str
+    text: str
+
+    @property
+    def command(self) -> str:
+        """The line of a PyTorch script."""
+        return DOORS[self.choice.kind].format(self.choice.spec)
+
+    def __str__(self) -> str:
+        return self.text + self.command
+
+
+def candidate_of(row: PlanRow) -> Candidate:
+    def known(value: float) -> Optional[float]:
+        return None if math.isnan(value) else value
+
+    return Candidate(row.spec.decode(), row.left_out.decode() if row.left_out else None, row.seen.decode() if row.seen else None,
+                     known(row.extra) if row.seen else None, row.step_seconds, row.utilisation, row.bytes_per_step,
+                     known(row.memory_bytes), row.codec_seconds, row.target_seconds, row.kind)
+
+
+def read(handle: ctypes.c_void_p) -> Plan:
+    rows = []
+    for index in range(library.tw_plan_count(handle)):
+        row = PlanRow(struct_size=ctypes.sizeof(PlanRow))
+        library.tw_plan_row_at(handle, index, ctypes.byref(row))
+        rows.append(candidate_of(row))
+    text = ctypes.create_string_buffer(library.tw_plan_text(handle, None, 0) + 1)
+    library.tw_plan_text(handle, text, len(text))
+    return Plan(rows, rows[library.tw_plan_choice(handle)], library.tw_plan_why(handle).decode(), text.value.decode())
+
+
+def line_of(text: str) -> Tuple[float, float, float]:
+    """Bytes a second up and down, and seconds, of "100Mbit,1ms"."""
+    if not isinstance(text, str):
+        raise Error(f"line={text!r}: want a text, such as \"100Mbit,1ms\"")
+    line = WorldOptions(struct_size=ctypes.sizeof(WorldOptions))
+    library.tw_line_read(text.encode(), ctypes.byref(line))
+    return line.bandwidth, line.bandwidth_down, line.latency
+
+
+def refuse_no_count(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < most:
+        raise Error(f"{name}={value!r}: want a whole number from {least} on")
+
+
+def known_optimizer(optimizer: Any) -> Tuple[str, bool]:
+    """Which one it is like, and whether it applies momentum itself: those of thinwire.torch leave theirs to a scheme that
+    has some, and so will one that is no more than a name."""
+    if optimizer in OPTIMIZERS:
+        return optimizer, False
+    while hasattr(getattr(optimizer, "optimizer", None), "param_groups"):
+        optimizer = optimizer.optimizer
+    groups = getattr(optimizer, "param_groups", None)
+    if groups is None:
+        raise Error(f"optimizer={optimizer!r}: want an optimiser of torch's, which has param_groups, or one of "
+                    f"{', '.join(OPTIMIZERS)}")
+    leaves = hasattr(optimizer, "own_momentum") or hasattr(optimizer, "own_moments")
+    if any("betas" in group for group in groups):
+        return "adamw" if "AdamW" in type(optimizer).__name__ else "adam", not leaves
+    return "sgd", not leaves and any(group.get("momentum") for group in groups)
+
+
+def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[float, float, float]], steps: int, workers: int,
+            step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0) -> Plan:
+    """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives."""
+    refuse_no_count("workers", workers, 2, MOST_WORKERS + 1)
+    refuse_no_count("steps", steps, 1, MOST_STEPS)
+    optimizer, keeps_momentum = known_optimizer(optimizer)
+    if isinstance(step_time, bool) or not isinstance(step_time, (int, float)) or not 0 < step_time <= 1e7:
+        raise Error(f"step_time={step_time!r}: want the seconds of a forward and backward pass, such as 0.12")
+    up, down, latency = line_of(line) if isinstance(line, str) or not isinstance(line, tuple) else line
+    table = table_of(tensors)
+    question = PlanQuestion(struct_size=ctypes.sizeof(PlanQuestion), tensors=ctypes.cast(table, ctypes.POINTER(Tensor)), tensor_count=len(table),
+                            workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=unmeasured,
+                            keeps_momentum=keeps_momentum,
+                            steps=steps, seed=1, pass_seconds=step_time, bandwidth=up, bandwidth_down=down, latency=latency,
+                            codec_rate=codec_rate)
+    handle = ctypes.c_void_p()
+    library.tw_plan_make(ctypes.byref(question), ctypes.byref(handle))
+    try:
+        return read(handle)
+    finally:
+        library.tw_plan_destroy(handle)
+
+
+def seconds_of(step: Union[float, Callable[[], object]]) -> float:
+    """Seconds are what they are; what can be called makes passes, of which the middle one counts."""
+    if not callable(step):
+        return step
+    step()
+    taken = []
+    for _ in range(PASSES):
+        begun = time.perf_counter()
+        step()
+        taken.append(time.perf_counter() - begun)
+    return sorted(taken)[PASSES // 2]
+
+
+def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, step_time: Union[float, Callable[[], object]],
+         unmeasured: bool = False, codec_rate: float = 0) -> Plan:
+    """Which way of exchanging reaches the same loss soonest, of those that `thinwire plan` compares.
+
+        print(thinwire.plan(model, optimizer, line="100Mbit,1ms", steps=20000, workers=4, step_time=0.12))
+
+    model       a module of torch's, of which the parameters that require a gradient count; or a list of (name, shape)
+    optimizer   of torch's, or one of "sgd", "adam", "adamw"
+    line        of each worker: RATE,LATENCY, or UP/DOWN,LATENCY
+    steps       of the optimiser in the run
+    step_time   seconds of a forward and backward pass on one worker; or a function without arguments that makes one, which
+                is then timed
+    unmeasured  take a candidate, too, of which nobody has measured what it costs in a run of this length
+    codec_rate  bytes per second at which schemes pass over memory; 0: each is timed on this machine"""
+    tensors = model
+    if hasattr(model, "named_parameters"):
+        tensors = [(name, tuple(p.shape)) for name, p in model.named_parameters() if p.requires_grad and p.numel()]
+    return plan_of(tensors, optimizer, line=line, steps=steps, workers=workers, step_time=seconds_of(step_time),
+                   unmeasured=unmeasured, codec_rate=codec_rate)
+
+
+# ---- the line between ranks -------------------------------------------------------------------------------------------
+
+SMALL, FIRST, LARGEST, LONG_ENOUGH, TURNS = 8, 1 << 16, 1 << 26, 0.15, 9
+
+
+def exchanged(comm: Comm, size: int) -> float:
+    """Seconds in which each rank has sent so many bytes to each other one, on the slowest rank."""
+    data = bytes(size)
+    comm.barrier()
+    begun = time.perf_counter()
+    comm.allgather(data)
+    mine = time.perf_counter() - begun
+    return max(float(row) for row in comm.allgather(f"{mine:<32.17g}".encode()))
+
+
+def measured_line(comm: Comm) -> Tuple[float, float, float]:
+    """A collective: bytes a second each way and seconds of latency, with all lines at work at once, the same on all ranks.
+    What the slowest rank has counts."""
+    latency = sorted(exchanged(comm, SMALL) for _ in range(TURNS))[TURNS // 2]
+    size = FIRST
+    while True:
+        taken = exchanged(comm, size)
+        if taken - latency >= LONG_ENOUGH or size >= LARGEST:
+            break
+        size *= 4
+    rate = (comm.size - 1) * size / max(taken - latency, 1e-9)
+    return rate, rate, latency

@@ -1,0 +1,139 @@
+"""The spec "auto": rank 0 plans, all ranks take what it chooses, and a file keeps it for a run that goes on."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple, Union
+
+from ..comm import Comm
+from ..errors import SpecError
+from ..planning import GRADIENTS, line_of, measured_line, plan_of
+from ..spec import name_of, options_of
+from ..tcp import Tcp
+from . import _transport
+from ._parameters import Row
+
+NAME, EXACT = "auto", "allreduce"
+OPTIONS = ("steps", "pass_ms", "rate", "latency", "keep")
+WANTED = 'write "auto:steps=20000,pass_ms=120", the steps of the run and the milliseconds of a forward and backward pass'
+
+
+class _Line:
+    """What is measured over a comm, which is then closed."""
+
+    def __init__(self, comm: Comm):
+        self.comm = comm
+        self.figures = measured_line(comm)
+
+    def close(self) -> None:
+        self.comm.close()
+
+
+def is_auto(spec: str) -> bool:
+    return name_of(spec) == NAME
+
+
+def refuse(text: str) -> SpecError:
+    return SpecError(f"auto: {text}", 2, "TW_ERROR_SPEC")
+
+
+def number(options: Dict[str, str], option: str) -> float:
+    try:
+        value = float(options[option])
+    except (KeyError, ValueError):
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise refuse(f"{option}={options.get(option, '')}: want a number above 0; {WANTED}")
+    return value
+
+
+def wishes(spec: str, optimizer: Any) -> Dict[str, str]:
+    """The options of the spec, or what is wrong with them."""
+    options = options_of(spec)
+    for option in options:
+        if option not in OPTIONS:
+            raise refuse(f'there is no option "{option}"; there are {", ".join(OPTIONS)}')
+    if optimizer is None:
+        raise refuse("the choice depends on the optimiser: give it as optimizer=")
+    if number(options, "steps") != int(number(options, "steps")):
+        raise refuse(f"steps={options['steps']}: want a whole number; {WANTED}")
+    number(options, "pass_ms")
+    if ("rate" in options) != ("latency" in options):
+        raise refuse("rate= and latency= say what the line is, such as rate=100Mbit,latency=1ms: give both or neither")
+    if "rate" in options:
+        line_of(f"{options['rate']},{options['latency']}")
+    return options
+
+
+def line_between(options: Dict[str, str], transport: Union[str, Tcp, Comm], group: Any,
+                 limits: _transport.Limits) -> Tuple[float, float, float]:
+    """A collective unless the spec says it, which has to be said alike by all ranks."""
+    if "rate" in options:
+        return line_of(f"{options['rate']},{options['latency']}")
+    if isinstance(transport, Comm):
+        return measured_line(transport)
+    if transport == "mpi":
+        raise refuse('the line is not measured over transport="mpi"; say rate= and latency=')
+    measured = _transport.with_comm(transport, group, limits, _Line)
+    measured.close()
+    return measured.figures
+
+
+def kept(path: str) -> str:
+    """What the file has; "" where there is none."""
+    try:
+        text = Path(path).read_text().strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse(f"keep={path}: {error}") from error
+    if not text or len(text) > 1000 or not text.isprintable() or is_auto(text):
+        raise refuse(f"keep={path}: the file holds no spec; take it away, and a new choice is written into it")
+    return text
+
+
+def keep(path: str, spec: str) -> None:
+    whole = Path(path)
+    try:
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        partial = whole.with_name(whole.name + ".partial")
+        partial.write_text(spec + "\n")
+        partial.replace(whole)
+    except OSError as error:
+        raise refuse(f"keep={path}: {error}") from error
+
+
+def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int,
+           line: Tuple[float, float, float]) -> Tuple[str, str]:
+    """The spec, and the line that says so."""
+    plan = plan_of([(row.name, row.shape) for row in rows], optimizer, line=line, steps=int(float(options["steps"])), workers=size,
+                   step_time=number(options, "pass_ms") / 1e3, kinds=kind)
+    if "keep" in options:
+        keep(options["keep"], plan.choice.spec)
+    return plan.choice.spec, (f"auto takes {plan.choice.spec} for a line of {8e-6 * min(line[:2]):.4g} Mbit/s with "
+                              f"{1e3 * line[2]:.3g} ms. {plan.why}")
+
+
+def settled(spec: str, rows: Callable[[], List[Row]], optimizer: Any, kind: int, *, group: Any,
+            transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool) -> str:
+    """The spec itself, or what "auto" comes to, the same on all ranks. A collective. Rank 0 alone asks for the rows."""
+    asked = _transport.gathered_by_all(group, lambda: spec if is_auto(spec) else "")
+    if not any(asked):
+        return spec
+    if any(one != asked[0] for one in asked):
+        rank = next(rank for rank, one in enumerate(asked) if one != asked[0])
+        raise refuse(f'rank {rank} has "{asked[rank] or "another spec"}", and rank 0 has "{asked[0] or "another spec"}": give all '
+                     "ranks the same")
+    options = _transport.gathered_by_all(group, lambda: wishes(spec, optimizer))[0]
+    rank, size = _transport.rank_of(group), _transport.size_of(group)
+    if size == 1 and kind == GRADIENTS:
+        return EXACT
+    found = _transport.gathered_by_all(group, lambda: kept(options["keep"]) if rank == 0 and "keep" in options else "")[0]
+    text = f"auto goes on with {found}, which {options.get('keep')} keeps"
+    if not found:
+        line = line_between(options, transport, group, limits)
+        found, text = _transport.gathered_by_all(
+            group, lambda: chosen(options, rows(), optimizer, kind, size, line) if rank == 0 else None)[0]
+    if banner and rank == 0:
+        print(f"thinwire {text}", file=sys.stderr, flush=True)
+    return str(found)

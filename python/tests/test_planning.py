@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""thinwire.plan, and the spec "auto": the table is the program's, and a run with what was chosen has the same bits."""
+
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import ranks
+import thinwire
+from thinwire import planning
+
+if not ranks.torch_is_missing():
+    import torch
+
+SHAPES = [("first.weight", (400, 200)), ("first.bias", (400,)), ("scalar", ())]
+LINE = "10Mbit/100Mbit,5ms"
+
+
+def program():
+    """Beside the library."""
+    beside = pathlib.Path(os.environ.get("THINWIRE_LIBRARY", "")).with_name("thinwire")
+    return str(beside) if beside.exists() else shutil.which("thinwire")
+
+
+class PlanTest(unittest.TestCase):
+    def plan(self, optimizer="adamw", **more):
+        return thinwire.plan(SHAPES, optimizer, **{"line": LINE, "steps": 3000, "workers": 4, "step_time": 0.05, "codec_rate": 5e9,
+                                                   **more})
+
+    @unittest.skipUnless(program(), "needs the program")
+    def test_it_prints_what_the_program_prints(self):
+        """Memory is this process's, and not compared."""
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / "table"
+            table.write_text("first.weight 400 200\nfirst.bias 400\nscalar\n")
+            done = subprocess.run([program(), "plan", "none", "--parameters", table, "--workers", "4", "--link", LINE, "--step-time",
+                                   "0.05", "--codec-rate", "5", "--steps", "3000", "--optimizer", "adamw", "--quiet"],
+                                  capture_output=True, text=True, check=True)
+
+        def figures(text):
+            return [line[:68] + line[80:] if line.count("%") and "kB" in line else line for line in text.splitlines()]
+
+        self.assertEqual(figures(str(self.plan())), figures(done.stdout.rstrip("\n")))
+
+    def test_its_rows(self):
+        plan = self.plan()
+        rows = {row.spec: row for row in plan.candidates}
+        self.assertEqual(plan.choice, min((row for row in plan.candidates if row.seen and row.left_out is None),
+                                          key=lambda row: (row.target_seconds > 1.05 * plan.choice.target_seconds)))
+        self.assertAlmostEqual(rows["allreduce"].bytes_per_step, 2 * 3 / 4 * 4 * (80000 + 400 + 1), delta=64)
+        self.assertIn("applies momentum", rows["dgc"].left_out)
+        self.assertIn(plan.choice.spec, plan.command)
+        self.assertIsNone(self.plan(steps=10).candidates[3].seen)
+
+    def test_a_function_is_timed(self):
+        calls = []
+        self.assertGreaterEqual(planning.seconds_of(lambda: calls.append(1)), 0)
+        self.assertEqual(len(calls), 1 + planning.PASSES)
+
+    def test_refusals(self):
+        for words, more in {"RATE,LATENCY": {"line": "ten"}, "line=3": {"line": 3}, "workers=1": {"workers": 1},
+                            "steps=True": {"steps": True}, "step_time=0": {"step_time": 0}, "optimizer='lion'": {"optimizer": "lion"},
+                            "step_time='x'": {"step_time": "x"}}.items():
+            with self.subTest(words), self.assertRaisesRegex(thinwire.Error, words):
+                self.plan(**more)
+
+    def test_the_line_of_a_comm_that_is_known(self):
+        """A comm whose exchanges take 2 ms and a hundredth of a microsecond a byte, on a clock of its own."""
+        now = [0.0]
+
+        class Known:
+            size = 3
+
+            def barrier(self):
+                pass
+
+            def allgather(self, data):
+                now[0] += 2e-3 + (self.size - 1) * len(data) * 1e-8
+                return [data] * self.size
+
+        before, planning.time.perf_counter = planning.time.perf_counter, lambda: now[0]
+        try:
+            up, down, latency = planning.measured_line(Known())
+        finally:
+            planning.time.perf_counter = before
+        self.assertAlmostEqual(up, 1e8, delta=1e6)
+        self.assertEqual(up, down)
+        self.assertAlmostEqual(latency, 2e-3, delta=1e-5)
+
+
+def of_class(kind, spec, steps):
+    """What a run of a few steps comes to on this rank, by attach() or by an OuterLoop; and the spec that it had."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(40, 30)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    if kind == "attach":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        made = thinwire.torch.attach(model, spec, optimizer=optimizer, fallback=False)
+    else:
+        made = thinwire.torch.OuterLoop(model, optimizer, spec)
+    generator = torch.Generator().manual_seed(torch.distributed.get_rank())
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(8, 40, generator=generator)).square().mean().backward()
+        optimizer.step() if kind == "attach" or made._hooks else (optimizer.step(), made.step())
+    if kind != "attach":
+        made.finish()
+    spec = made.spec if kind == "attach" else made._loop.spec
+    made.close()
+    return [parameter.detach().clone() for parameter in model.parameters()], spec
+
+
+def takes_the_choice(rank, size, kind, folder):
+    """Chosen, named, and kept: three runs."""
+    auto = f"auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms,keep={folder}/{kind}"
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        chosen, spec = of_class(kind, auto, 41)
+    named, _ = of_class(kind, spec, 41)
+    goes_on, again = of_class(kind, auto.replace("1Mbit", "100Gbit"), 41)
+    measured = of_class(kind, "auto:steps=3000,pass_ms=20", 1)[1]
+    same = all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(chosen, named, goes_on))
+    return same, spec, again, text.getvalue(), measured
+
+
+def says(rank, size, spec, optimizer):
+    """What attach() says against a spec."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+    own = torch.optim.SGD(ddp.parameters(), lr=0.1) if optimizer else None
+    try:
+        thinwire.torch.attach(ddp, spec if isinstance(spec, str) else spec[rank], optimizer=own)
+    except thinwire.Error as error:
+        return str(error)
+    return ""
+
+
+class AutoTest(unittest.TestCase):
+    def taken(self, kind):
+        with tempfile.TemporaryDirectory() as folder:
+            results = ranks.on_ranks(2, takes_the_choice, kind, folder)
+            kept = pathlib.Path(folder, kind).read_text().strip()
+        for rank, (same, spec, again, text, measured) in enumerate(results):
+            self.assertTrue(same, spec)
+            self.assertEqual((spec, again, measured), (results[0][1], results[0][1], results[0][4]))
+            self.assertEqual(text.count("auto takes"), 1 - rank)
+        self.assertNotIn(kept.split(":")[0], ("auto", "allreduce"))
+        return results[0]
+
+    def test_attach_takes_the_choice_bit_for_bit(self):
+        _, spec, _, text, _ = self.taken("attach")
+        self.assertIn(f"auto takes {spec.split(':')[0]}", text)
+        self.assertIn("1 Mbit/s", text)
+
+    def test_an_outer_loop_takes_a_method_of_local_updates(self):
+        _, spec, _, _, measured = self.taken("outer")
+        methods = [name for name, _ in thinwire.outers()]
+        self.assertIn(spec.split(":")[0], methods)
+        self.assertIn(measured.split(":")[0], methods)
+
+    def test_refusals(self):
+        for spec, optimizer, words in (("auto", True, "steps="), ("auto:steps=10", True, "pass_ms="),
+                                       ("auto:steps=10,pass_ms=-1", True, "above 0"), ("auto:steps=1.5,pass_ms=1", True, "whole"),
+                                       ("auto:steps=10,pass_ms=1,rate=1Mbit", True, "latency="),
+                                       ("auto:steps=10,pass_ms=1,rate=ten,latency=1ms", True, "RATE,LATENCY"),
+                                       ("auto:steps=10,pass_ms=1,speed=1", True, "\"speed\""),
+                                       ("auto:steps=10,pass_ms=1", False, "optimizer="),
+                                       (("auto:steps=10,pass_ms=1", "qsgd"), True, "give all ranks the same")):
+            with self.subTest(spec):
+                for text in ranks.on_ranks(2, says, spec, optimizer):
+                    self.assertIn(words, text)
+
+    def test_a_file_that_keeps_no_spec(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "kept")
+            path.write_bytes(b"\x00\xff")
+            spec = f"auto:steps=10,pass_ms=1,rate=1Mbit,latency=1ms,keep={path}"
+            for text in ranks.on_ranks(2, says, spec, True):
+                self.assertIn(str(path), text)
+
+
+if __name__ == "__main__":
+    ranks.main()

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
+of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRIPT, LIBRARY = ROOT / "bench" / "compare.py", sys.argv.pop()
+sys.path.insert(0, str(SCRIPT.parent))
+sys.dont_write_bytecode = True
+import compare  # noqa: E402
+
+PROGRAM = """#!/usr/bin/env python3
+import json, os, pathlib, struct, sys
+words = sys.argv[1:]
+with open(os.environ["CALLS"], "a") as calls:
+    print(*words, file=calls)
+said = dict(zip(words, words[1:]))
+if words[0] == "report":
+    pathlib.Path(said["--out"]).write_text("a page")
+    sys.exit()
+if words[0] == "simulate":
+    slow = 2 if "--slow" in words else 1
+    print(json.dumps({"runs": [{"step_seconds": slow * {"1Gbit,0.1ms": 1, "100Mbit,1ms": 2, "10Mbit,5ms": 3}[said["--link"]]}]}))
+    sys.exit()
+rate, seed, sync = float(said["--lr"]), int(said["--seed"]), said["--sync"]
+if sync == "qsgd" and rate > 0.08:
+    sys.exit(4)
+loss = (rate - 0.1) ** 2 + seed + {"bf16": 0.25 * seed}.get(sync, 0)
+folder = pathlib.Path(said["--out"])
+model = folder / "checkpoints" / "step-1"
+model.mkdir(parents=True)
+header = json.dumps({"__metadata__": {}, "fc.weight": {"dtype": "F32", "shape": [3, 2]}, "step": {"dtype": "U64", "shape": []},
+                     "optimiser.momentum.fc.weight": {"dtype": "F32", "shape": [3, 2]}}).encode()
+(model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+(folder / "metrics.jsonl").write_text("".join(json.dumps({"kind": "step", "step": i, "loss": loss / i}) + "\\n" for i in (1, 2)))
+(folder / "summary.json").write_text(json.dumps({
+    "sync": sync, "loss": loss, "validation": {"loss": loss}, "metric": {"name": "accuracy", "value": 0.5}, "parameters": 6,
+    "bytes": {"sent": 4e6}, "weights_crc32c": "0", "ratio": {"message": 8, "traffic": 4}, "seconds": {}, "pass": {"seconds": 0.5}}))
+"""
+
+
+class CompareTable(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.work = pathlib.Path(folder.name)
+        self.program, self.calls = self.work / "thinwire", self.work / "calls"
+        self.program.write_text(PROGRAM)
+        self.program.chmod(0o755)
+
+    def compare(self, *words, code=0):
+        done = subprocess.run([sys.executable, "-B", SCRIPT, "--program", self.program, "--out", self.work / "out", "--steps", "60", *words],
+                              capture_output=True, text=True, check=False,
+                              env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"]["cnn"] if code == 0 else done.stderr
+
+    def trained(self):
+        """Of each arm the runs that were made since the last look: (steps, seed, rate)."""
+        runs = {}
+        for line in self.calls.read_text().splitlines():
+            said = dict(zip(line.split(), line.split()[1:]))
+            if line.startswith("train"):
+                runs.setdefault((said["--workers"], said["--sync"]), []).append((said["--steps"], said["--seed"], float(said["--lr"])))
+        self.calls.write_text("")
+        return runs
+
+    def test_all_arms_have_as_many_runs_and_the_same_seeds(self):
+        self.compare("--seeds", "2", "--grid", "0.5,1,2")
+        for arm, runs in self.trained().items():
+            tuning, rest = runs[:3], runs[3:]
+            self.assertEqual([(steps, seed) for steps, seed, _ in tuning], [("20", "1000")] * 3, arm)
+            self.assertEqual([rate for *_, rate in tuning], [0.025, 0.05, 0.1])
+            self.assertEqual([(steps, seed) for steps, seed, _ in rest], [("60", "1"), ("60", "2")], arm)
+            self.assertEqual({rate for *_, rate in rest}, {0.05 if arm[1] == "qsgd" else 0.1}, arm)  # beyond that qsgd diverges
+        self.compare("--seeds", "2", "--grid", "0.5,1,2")
+        self.assertEqual(self.trained(), {})
+
+    def test_what_is_made_of_them(self):
+        """bf16 loses a quarter of its seed: .25 and .5, whose mean is .375, and 12.706 / sqrt 2 times their deviation the interval."""
+        found = self.compare("--seeds", "2", "--grid", "1,1.5,2")
+        arms = {arm["name"]: arm for arm in found["arms"]}
+        self.assertAlmostEqual(arms["bf16"]["loss"], 1.875)
+        self.assertAlmostEqual(arms["bf16"]["behind"], 0.375)
+        self.assertAlmostEqual(arms["bf16"]["behind_half"], 12.706 * 0.125, places=6)
+        self.assertEqual((arms["dense"]["behind"], arms["dense"]["behind_half"]), (0, 0))
+        self.assertIsNone(arms["qsgd"]["tuning"][2]["loss"])
+        self.assertEqual(found["step_seconds"], 0.5)
+        self.assertEqual(arms["one worker"]["seconds"], {"gigabit": 30, "fast": 30, "slow": 30, "slow_worker": 30})
+        self.assertEqual(arms["dense"]["seconds"], {"gigabit": 60, "fast": 120, "slow": 180, "slow_worker": 240})
+        for name in ("report.html", "curves.svg"):
+            self.assertTrue((self.work / "out" / name).exists(), name)
+
+    def test_a_scheme_of_ones_own(self):
+        found = self.compare("--quick", "--also", "./libmine.so:mine:k=3", "--also", ":topk:density=0.5")
+        self.assertEqual([(arm["name"], arm["plugin"]) for arm in found["arms"][-2:]], [("mine:k=3", "./libmine.so"), ("topk:density=0.5", None)])
+        self.assertIn("--plugin ./libmine.so", self.calls.read_text())
+
+    def test_refusals(self):
+        for words, said in ((("--tasks", "none"), "cnn, transformer"), (("--tasks", "transformer"), "--text"), (("--also", "topk"), "PLUGIN:SPEC"),
+                            (("--grid", "1,x"), "numbers")):
+            self.assertIn(said, self.compare(*words, code=2))
+
+    def test_one_pair_has_no_interval(self):
+        self.assertEqual(compare.paired([3.0], [1.0]), (2.0, None))
+        difference, half = compare.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+        self.assertAlmostEqual(difference, 2)
+        self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,25 @@
+#include "shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *shape_text(size_t dims, const size_t *shape, char text[SHAPE_TEXT])
+{
+    size_t used = (size_t)snprintf(text, SHAPE_TEXT, dims ? "" : "1");
+    for (size_t d = 0; d < dims && used < SHAPE_TEXT; d++)
+        used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%zu", d ? "x" : "", shape[d]);
+    return text;
+}
+
+bool shape_fits(const tw_tensor *tensor, const tw_state_entry *entry)
+{
+    if (entry->dtype != TW_F32 || entry->dims != tensor->dims) return false;
+    return memcmp(entry->shape, tensor->shape, tensor->dims * sizeof *tensor->shape) == 0;
+}
+
+size_t shape_find(const tw_tensor *tensors, size_t count, const char *name)
+{
+    size_t i = 0;
+    while (i < count && strcmp(tensors[i].name, name) != 0) i++;
+    return i;
+}
