@@ -52,10 +52,11 @@ def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: floa
     """`keeper` is whoever has the scheme, and says with take_back() when it is over."""
     settle_momentum(optimiser, spec, momentum, nesterov)
     inner = innermost(optimiser)
-    if hasattr(inner, "leave_moments_to") and not adapts(spec):
+    if not hasattr(inner, "left_to"):
+        return
+    inner.left_to = keeper
+    if gives_signs(spec) or (hasattr(inner, "leave_moments_to") and not adapts(spec)):
         inner.take_back()
-    elif hasattr(inner, "left_to"):
-        inner.left_to = keeper
 
 
 def take_back(optimiser: Optional[torch.optim.Optimizer], keeper: Any) -> None:
