@@ -485,6 +485,31 @@ def with_moments_of_sgd(rank, size):
         outer.close()
 
 
+AFTER_A_NAN = [("AdamW", "diloco:every=4"), ("Adagrad", "local:every=4"), ("AdamW", "diloco:every=4,eager=on"),
+               ("AdamW", "streaming:every=4,fragments=1,delay=1")]
+
+
+def with_a_nan(rank, size, spec, kind):
+    """One gradient of rank 1 is NaN, in the second round. What rank 1 gave nothing to, and whether it learns afterwards."""
+    import logging
+    lines = []
+    logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
+    model = text_model()
+    optimiser = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
+    outer = looped(model, optimiser, spec)
+    for step in range(20):
+        optimiser.zero_grad()
+        backward(model, rank, step)
+        if rank == 1 and step == 5:
+            model.out.weight.grad[0, 0] = float("nan")
+        optimiser.step()
+        count(outer)
+    own, dropped = bits(model), outer.stats()["offers_dropped"]
+    outer.finish()
+    told = [line.levelname for line in lines if "gives nothing to round" in line.getMessage()]
+    return dropped, told, all(torch.isfinite(one).all() for one in own)
+
+
 CUTS = [(spec, dtype, first)
         for spec in ("local:every=4", "diloco:every=4", "streaming:every=8,fragments=2,delay=3",
                      "diloco:every=4,exchange=topk,density=0.1", "diloco:every=4,eager=on")
@@ -772,6 +797,19 @@ def refused(rank, size):
     note("frozen", lambda: made(frozen, good))
     note("only one", lambda: made(model, good if rank == 0 else None))
     note("timeout", lambda: made(model, good, timeout=-1))
+    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "rank='0'": "0", "rank=0.5": 0.5}
+    for name, value in joins.items():
+        word = name.split("=")[0]
+        note(name, lambda: made(model, good, **{"join": "127.0.0.1:1", "workers": 2, word: value}))
+    expanded = nn.Module()
+    expanded.wide = nn.Parameter(torch.ones(1).expand(5))
+    note("expanded", lambda: made(expanded, torch.optim.SGD(expanded.parameters(), lr=0.1)))
+    turned = looped(model, good, "local:every=1", hook=False)
+    turned.begin()
+    model.out.weight.data = model.out.weight.data.t().contiguous().t()
+    note("turned", turned.step)
+    turned.close()
+    model.out.weight.data = model.out.weight.data.contiguous()
     if not has_hooks():
         note("hook", lambda: made(model, good, hook=True))
     outer = looped(model, good, "local:every=1", hook=False)
@@ -819,6 +857,82 @@ def refused(rank, size):
     model = text_model()
     outer = looped(model, adamw(model), "local")
     note("no state", lambda: outer.load_state_dict({"a": 1}))
+    outer.close()
+    return texts
+
+
+def frozen_in_the_middle(rank, size):
+    """In a framework a parameter is frozen in a round: what is saved then resumes, and what is damaged changes nothing."""
+    from thinwire.torch import _local
+    model = text_model()
+    optimiser = adamw(model)
+
+    def local(saved):
+        return _local.Local(model, optimiser, "local:every=4", saved, timeout=ranks.SECONDS, banner=False)
+
+    first = local(None)
+    go_on(model, optimiser, first.loop, rank, range(2))
+    model.out.bias.requires_grad_(False)
+    go_on(model, optimiser, first.loop, rank, range(2, 3))
+    saved, own = first.state(), bits(model)
+    first.close()
+    model.out.bias.requires_grad_(True)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1)
+    texts, other = [], bits(model)
+    for name in ("symbols.weight", "out.bias"):
+        for bad in (5, torch.zeros(1), saved[_local.OWN][name].double()):
+            try:
+                local({**saved, _local.OWN: {**saved[_local.OWN], name: bad}})
+            except thinwire.Error as error:
+                texts.append(str(error))
+    unchanged = same(other, bits(model))
+    try:
+        local({**saved, "thinwire/size": 3})
+    except thinwire.Error as error:
+        texts.append(str(error))
+    again = local(saved)
+    resumed = same(own, bits(model))
+    again.finish()
+    return texts, unchanged, resumed
+
+
+def local_sgd_that_fails(rank, size):
+    """Whether DDP exchanges gradients after Accelerate's LocalSGD could not begin."""
+    import types
+    import models
+    from thinwire.torch.accelerate import LocalSGD
+    ddp = models.wrapped(text_model())
+    accelerator = types.SimpleNamespace(num_processes=size, _optimizers=[adamw(ddp)], unwrap_model=lambda model: model.module)
+    try:
+        with LocalSGD(accelerator, ddp, 4, spec="nonsense"):
+            return None
+    except thinwire.Error:
+        return ddp.require_backward_grad_sync
+
+
+def damaged_states(rank, size):
+    """What is refused of states that are none, and that a good one is taken all the same after that."""
+    model = text_model().bfloat16()
+    outer = looped(model, adamw(model), "local:every=4")
+    outer.begin()
+    good = outer.state_dict()
+    outer.close()
+    about, theta, name = "thinwire/", "theta/symbols.weight", "symbols.weight"
+    outer, texts = looped(model, adamw(model), "local:every=4"), []
+    for bad in (None, [1], {}, {**good, 3: torch.ones(1)}, {**good, about + "rank": str(rank)}, {**good, about + "order": [1]},
+                {**good, about + "tensors": 4}, {**good, about + "tensors": [[1]]}, {**good, about + "spec": None},
+                {**good, about + "unsigned": 3}, {**good, theta: good[theta].to("meta")}, {**good, theta: good[theta].to_sparse()},
+                {**good, about + "weights": [1]}, {**good, about + "seen": None}, {**good, about + "working": {}},
+                {**good, about + "seen": {**good[about + "seen"], name: torch.zeros(2)}}, {**good, theta: 7}):
+        try:
+            outer.load_state_dict(bad)
+            texts.append("")
+        except thinwire.Error as error:
+            texts.append(str(error))
+    outer.load_state_dict(good)
+    outer.begin()
     outer.close()
     return texts
 
@@ -913,6 +1027,13 @@ class OuterTest(unittest.TestCase):
             for ours, theirs in zip(shared, expected, strict=True):
                 self.assertLess((ours - theirs).abs().max(), 1e-5)
         self.assertGreater(max((a - b).abs().max() for a, b in zip(apart, expected)), 1e-3)
+
+    def test_a_worker_that_was_nan_learns_on_and_a_warning_says_so(self):
+        for kind, spec in AFTER_A_NAN:
+            with self.subTest(spec=spec, kind=kind):
+                whole, hurt = ranks.on_ranks(2, with_a_nan, spec, kind)
+                self.assertEqual(whole, (0, [], True))
+                self.assertEqual(hurt, (1, ["WARNING"], True))
 
     def test_moments_that_an_optimizer_lacks_are_told(self):
         for told in ranks.on_ranks(2, with_moments_of_sgd):
@@ -1030,6 +1151,11 @@ class OuterTest(unittest.TestCase):
             "frozen": "no parameter",
             "only one": "OuterLoop needs the optimizer",
             "timeout": "timeout=-1",
+            "join=7": 'join=7: want a text, "HOST:PORT"',
+            **{name: name + ": want a whole number" for name in ("workers='2'", "workers=True", "workers=1099511627776", "rank='0'",
+                                                               "rank=0.5")},
+            "expanded": "wide is expanded",
+            "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when the OuterLoop was made it was float32",
             "hook": "give hook=False, and call step()",
             "first": "before the first forward pass",
             "uncounted": "symbols.weight has changed and no step was counted",
@@ -1046,6 +1172,40 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    def test_a_parameter_that_was_frozen_in_the_middle_is_in_a_frameworks_state(self):
+        for texts, unchanged, resumed in ranks.on_ranks(2, frozen_in_the_middle):
+            self.assertRegex(texts.pop(), "this checkpoint is of worker . of 3, and this is worker . of 2: ")
+            self.assertEqual(len(texts), 6)
+            for text in texts:
+                self.assertRegex(text, r"^(symbols.weight of \(11, 16\)|out.bias of \(11,\)) in torch.float32 is not in the saved state")
+            self.assertEqual((unchanged, resumed), (True, True))
+
+    def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
+        self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
+
+    def test_states_that_are_none_are_refused_in_a_sentence(self):
+        for texts in ranks.on_ranks(2, damaged_states):
+            for number, text in enumerate(texts):
+                self.assertRegex(text, "state", number)
+                self.assertNotIn("compressor", text)
+
+    def test_a_file_that_is_damaged_is_named(self):
+        from thinwire.torch import _local
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "thinwire.pt")
+            self.assertIsNone(_local.read(path))
+            torch.save({"thinwire/rank": 0, "thinwire/own": {}}, path)
+            good = path.read_bytes()
+            self.assertEqual(_local.read(path), {"thinwire/rank": 0, "thinwire/own": {}})
+            for bad in (b"", good[:len(good) // 2], bytes(range(256)) * 4, b"hello"):
+                path.write_bytes(bad)
+                with self.assertRaisesRegex(thinwire.Error, f"^{path} cannot be read as a state of a run.*take the checkpoint"):
+                    _local.read(path)
+            path.unlink()
+            path.mkdir()
+            with self.assertRaisesRegex(thinwire.Error, f"^{path} is no file"):
+                _local.read(path)
 
     def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
         small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import threading
-from typing import Callable, Dict, List, TypeVar
+from typing import Any, Callable, Dict, List, TypeVar
 
 from ._library import Traffic, library
 from ._owned import Owned
@@ -11,6 +11,13 @@ from .errors import Error
 
 LARGEST = 1 << 30  # bytes that a rank may have for the others
 Result = TypeVar("Result")
+
+
+def refuse_no_numbers(**numbers: Any) -> None:
+    """ctypes would cut a number that is too large."""
+    for name, one in numbers.items():
+        if isinstance(one, bool) or not isinstance(one, int) or not -(1 << 31) <= one < 1 << 31:
+            raise Error(f"{name}={one!r}: want a whole number, such as 2")
 
 
 class Comm(Owned):
@@ -22,7 +29,8 @@ class Comm(Owned):
     @classmethod
     def threads(cls, size: int) -> List["Comm"]:
         """A group inside this process: one Comm for each of `size` threads."""
-        handles = (ctypes.c_void_p * size)()
+        refuse_no_numbers(size=size)
+        handles = (ctypes.c_void_p * max(0, size))()
         library.tw_comm_create_threads(size, handles)
         return [cls(ctypes.c_void_p(handle)) for handle in handles]
 
@@ -40,6 +48,7 @@ class Comm(Owned):
         keeps alike on several machines, and need not reach each other. Each has a number of its own, from 0. PeerError:
         the others did not come within `seconds`. Whoever may write there may take part, and read all, unless it is
         sealed."""
+        refuse_no_numbers(workers=workers, rank=rank)
         told = {"FOLDER": os.fspath(path), "RANK": str(rank), "SIZE": str(workers), "JOIN_SECONDS": str(seconds)}
         before = dict(os.environ)
         comms: List["Comm"] = []
@@ -91,12 +100,13 @@ class Comm(Owned):
         """Returns when all ranks have called it."""
         library.tw_comm_barrier(self._handle)
 
-    def allgather(self, data: bytes) -> List[bytes]:
-        """A collective: what each rank has for the others, in order of rank, of any size up to a gibibyte."""
+    def allgather(self, data: bytes, largest: int = LARGEST) -> List[bytes]:
+        """A collective: what each rank has for the others, in order of rank, of any size up to `largest`: who claims more is
+        refused before there is room made for it."""
         sizes = [int.from_bytes(size, "little") for size in self._allgather_alike(len(data).to_bytes(8, "little"))]
         for rank, size in enumerate(sizes):
-            if size > LARGEST:
-                raise Error(f"rank {rank} has {size} bytes for the others; want at most {LARGEST}")
+            if size > largest:
+                raise Error(f"rank {rank} has {size} bytes for the others; want at most {largest}")
         rows = self._allgather_alike(data.ljust(max(sizes), b"\0"))
         return [row[:size] for row, size in zip(rows, sizes)]
 

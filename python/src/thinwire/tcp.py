@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Sequence, Tuple
 
 from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, load_part
 from ._owned import Owned
-from .comm import Comm
+from .comm import Comm, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
 
@@ -46,8 +46,11 @@ class Tcp:
         HOST brings them together there. `rank` -1: any. With `seal` a key is needed, and without a key anybody who
         reaches the port may take part. PeerError: the others did not come within `seconds`, or this process may not
         take part."""
+        if not isinstance(meeting, str):
+            raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
         if self.seal and not self.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
+        refuse_no_numbers(workers=workers, rank=rank)
         handle = ctypes.c_void_p()
         interrupt = Interrupt()
         options = options_of(self, interrupt, sealed=int(self.seal))

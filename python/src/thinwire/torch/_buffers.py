@@ -59,7 +59,7 @@ def take(module: nn.Module, given: Dict[str, Entry]) -> None:
     """What entries() has made of another's."""
     for name, buffer in floating(module).items():
         if name not in given or given[name].shape != tuple(buffer.shape):
-            raise Error(f"the buffer {name} of {tuple(buffer.shape)} is not among those that a newcomer is given", 8, "TW_ERROR_PACKET")
+            raise Error(f"the buffer {name} of {tuple(buffer.shape)} is not among those that a newcomer is given", 6, "TW_ERROR_PACKET")
         put(buffer, _state.to_tensor(given[name]))
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..errors import Error
 from . import _state
-from .outer import OuterLoop, unwrapped
+from .outer import OuterLoop
 
 OWN = _state.ABOUT + "own"  # this worker's weights in a state, where the framework's checkpoint has the shared ones
 
@@ -24,27 +24,32 @@ class Local:
         if saved is not None and "join" in more:
             more = {"rank": int(saved[_state.ABOUT + "rank"]), **more}
         self.loop = OuterLoop(model, optimizer, spec, **more)
-        self._module = unwrapped(model)
         self._shown = contextlib.ExitStack()
         self.is_shown = False  # whether the model has the shared weights
         self._is_over = False
         if saved is not None:
             try:
+                self._refuse_other_workers(saved)
                 self._put_own(saved)
                 self.loop.load_state_dict({key: value for key, value in saved.items() if key != OWN})
             except BaseException:
                 self.loop.close()
                 raise
 
-    def _trained(self) -> Dict[str, torch.nn.Parameter]:
-        return {name: one for name, one in self._module.named_parameters() if one.requires_grad}
+    def _refuse_other_workers(self, saved: Dict[str, Any]) -> None:
+        before, now = (saved[_state.ABOUT + "rank"], saved.get(_state.ABOUT + "size")), (self.loop.rank, self.loop.size)
+        if before != now:
+            raise Error(f"this checkpoint is of worker {before[0]} of {before[1]}, and this is worker {now[0]} of {now[1]}: in a "
+                        "framework as many workers go on as have saved, each from its own checkpoint", 9, "TW_ERROR_STATE")
 
     def _put_own(self, saved: Dict[str, Any]) -> None:
-        own = saved.get(OWN, {})
-        for name, parameter in self._trained().items():
-            if name not in own or own[name].shape != parameter.shape:
-                raise Error(f"{name} of {tuple(parameter.shape)} is not in the saved state of this worker: it is of another "
-                            "model", 5, "TW_ERROR_STATE")
+        own, trained = saved[OWN], self.loop.trained()
+        for name, parameter in trained.items():
+            there = own.get(name)
+            if not isinstance(there, torch.Tensor) or (there.shape, there.dtype) != (parameter.shape, parameter.dtype):
+                raise Error(f"{name} of {tuple(parameter.shape)} in {parameter.dtype} is not in the saved state of this worker: it "
+                            "is of another model", 9, "TW_ERROR_STATE")
+        for name, parameter in trained.items():
             parameter.detach().copy_(own[name])
 
     def state(self) -> Optional[Dict[str, Any]]:
@@ -52,7 +57,7 @@ class Local:
         if self._is_over:
             return None
         self.hide()
-        own = {name: one.detach().cpu().clone() for name, one in self._trained().items()}
+        own = {name: one.detach().cpu().clone() for name, one in self.loop.trained().items()}
         return {**self.loop.state_dict(), OWN: own}
 
     def show(self) -> None:
@@ -86,9 +91,15 @@ def read(path: Path) -> Optional[Dict[str, Any]]:
     """The state in a file; None where there is none."""
     if not path.exists():
         return None
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    if not path.is_file():
+        raise Error(f"{path} is no file; want the state of a run with local updates", 9, "TW_ERROR_STATE")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has many for a file that is damaged, of several lines
+        raise Error(f"{path} cannot be read as a state of a run with local updates, and is damaged or something else "
+                    f"({type(error).__name__}); take the checkpoint of another step, on all machines", 9, "TW_ERROR_STATE") from error
     if not isinstance(state, dict) or not isinstance(state.get(_state.ABOUT + "rank"), int) or not isinstance(state.get(OWN), dict):
-        raise Error(f"{path} is no state of a run with local updates", 5, "TW_ERROR_STATE")
+        raise Error(f"{path} is no state of a run with local updates", 9, "TW_ERROR_STATE")
     return state
 
 

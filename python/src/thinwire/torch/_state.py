@@ -41,6 +41,9 @@ def from_dict(state: Dict[str, Any]) -> Dict[str, Entry]:
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
             raise Error(f"{name} is a {type(value).__name__} in this state, and a tensor is wanted")
+        if value.layout != torch.strided or value.is_meta:
+            raise Error(f"{name} is a {'sparse' if value.layout != torch.strided else 'meta'} tensor in this state, and a plain one "
+                        "is wanted")
     return {name: from_tensor(t, unsigned.get(name, str(t.dtype).split(".")[1])) for name, t in tensors.items()}
 
 
@@ -55,21 +58,33 @@ def refuse_mixed(of_fallback: Sequence[bool]) -> None:
         if one != of_fallback[0]:
             by_torch, by_scheme = (rank, 0) if one else (0, rank)
             raise Error(f"rank {by_torch} has the state of a run whose exchange torch did itself, and rank {by_scheme} that of "
-                        "one that compressed: load on all ranks what one run saved", 5, "TW_ERROR_STATE")
+                        "one that compressed: load on all ranks what one run saved", 9, "TW_ERROR_STATE")
 
 
 def does_not_fit(name: str, shape: Sequence[int], count: int) -> Error:
-    return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 5, "TW_ERROR_STATE")
+    return Error(f"{name} is {tuple(shape)} in this state, and {count} elements are wanted", 9, "TW_ERROR_STATE")
 
 
-def check(state: Any, about: Dict[str, Any]) -> None:
-    """Each rank has its own: a residual of another rank would be sent a second time, and one's own be lost."""
-    if not isinstance(state, dict):
+def refuse_other_forms(state: Any, about: Dict[str, Any], of: str) -> None:
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         raise Error(f"this is a {type(state).__name__}, and what state_dict() gave is wanted")
-    there: Dict[str, Any] = {key: state.get(ABOUT + key) for key in ("rank", "size", "order")}
-    if there["rank"] is None:
-        raise Error("this is no state of a compressor: it does not say whose it is")
-    scheme, wanted = name_of(str(state.get(ABOUT + "spec", about["spec"]))), name_of(about["spec"])
+    if state.get(ABOUT + "rank") is None:
+        raise Error(f"this is no state of {of}: it does not say whose it is")
+    forms = {"rank": int, "size": int, "order": dict, "spec": str, "tensors": list, "unsigned": dict}
+    for name, form in forms.items():
+        there = state.get(ABOUT + name, about.get(name, form()))  # older states do not have all
+        if type(there) is not form:
+            raise Error(f"{ABOUT}{name} is {there!r} in this state, and {form.__name__} is wanted: it is no state of {of}")
+    if not all(isinstance(name, str) for name in state.get(ABOUT + "tensors", ())):
+        raise Error(f"{ABOUT}tensors has other things than names in this state: it is no state of {of}")
+
+
+def check(state: Any, about: Dict[str, Any], of: str = "a compressor") -> None:
+    """Each rank has its own: a residual of another rank would be sent a second time, and one's own be lost. `of` is what
+    has such states."""
+    refuse_other_forms(state, about, of)
+    there: Dict[str, Any] = {key: state.get(ABOUT + key, {}) for key in ("rank", "size", "order")}
+    scheme, wanted = name_of(state.get(ABOUT + "spec", about["spec"])), name_of(about["spec"])
     if scheme != wanted:
         raise Error(f"this is the state of {scheme}, and that of {wanted} is wanted: what {scheme} held back would be lost")
     if not isinstance(state.get(ABOUT + "fallback", False), bool):

@@ -9,6 +9,7 @@ import torch
 
 from ..errors import Error
 from ._parameters import Row
+from ._state import ABOUT
 
 WIDE = {torch.float64: torch.float64}  # in which the difference of two values of a type is taken; else fp32
 LOOKED_AT = 1 << 12  # elements of a tensor: enough to tell that it is another one
@@ -75,8 +76,9 @@ class Working:
         """Before the library looks at the weights."""
         for row, copy in zip(self.rows, self._copies):
             if copy is None and not is_reached(row):
-                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device}, and was a float32 in the "
-                            "host's memory when the OuterLoop was made; make it for the model as it is trained")
+                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device} with the strides "
+                            f"{row.parameter.stride()}, and when the OuterLoop was made it was float32 in the host's memory, its "
+                            f"dimensions in the order {row.order}; make an OuterLoop for the model as it is trained")
         for copy in self.copies:
             copy.take()
 
@@ -102,11 +104,21 @@ class Working:
                 "seen": {copy.row.name: copy.seen.clone() for copy in kept if copy.seen is not None},
                 "weights": self.digests()}
 
+    def refuse_others(self, state: Dict[str, Any]) -> None:
+        """What is not what state() gave."""
+        for key, one in state.items():
+            if not isinstance(one, dict):
+                raise Error(f"{ABOUT}{key} is a {type(one).__name__} in this state, and a dict is wanted", 9, "TW_ERROR_STATE")
+        for copy in self.copies:
+            if copy.seen is not None:
+                refuse_other(copy.values, state["working"].get(copy.row.name), copy.row.name)
+                refuse_other(copy.seen, state["seen"].get(copy.row.name), copy.row.name)
+
     def load(self, state: Dict[str, Any]) -> None:
         for copy in self.copies:
             if copy.seen is not None:
-                fill(copy.values, state["working"].get(copy.row.name), copy.row.name)
-                fill(copy.seen, state["seen"].get(copy.row.name), copy.row.name)
+                copy.values.copy_(state["working"][copy.row.name])
+                copy.seen.copy_(state["seen"][copy.row.name])
 
     def digests(self) -> Dict[str, int]:
         """By which the weights of this rank are known again."""
@@ -116,11 +128,10 @@ class Working:
         return next((name for name, one in self.digests().items() if digests.get(name) != one), None)
 
 
-def fill(there: torch.Tensor, saved: Any, name: str) -> None:
+def refuse_other(there: torch.Tensor, saved: Any, name: str) -> None:
     if not isinstance(saved, torch.Tensor) or saved.shape != there.shape or saved.dtype != there.dtype:
         raise Error(f"{name} is {there.dtype} of {tuple(there.shape)} here, and was not in the run that saved this "
-                    "state", 5, "TW_ERROR_STATE")
-    there.copy_(saved)
+                    "state", 9, "TW_ERROR_STATE")
 
 
 def digest(values: torch.Tensor) -> int:

@@ -209,7 +209,7 @@ class ShardCompressor(Stepping):
         there, here = state.get(_state.ABOUT + "shard"), self._about()["shard"]
         if there != here:
             raise Error(f"this is the state of shard {there} inside a site, and that of {here} is wanted: each rank saves its "
-                        "own, and loads that", 5, "TW_ERROR_STATE")
+                        "own, and loads that", 9, "TW_ERROR_STATE")
 
     @staticmethod
     def _part(state: Dict[str, Any], module: str) -> Dict[str, Any]:

@@ -88,7 +88,7 @@ class GossipDataParallel(torch.nn.Module):
 
     def load_gossip_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes that, before the first forward pass."""
-        _state.check(state, self._about())
+        _state.check(state, self._about(), "a GossipDataParallel")
         self._gossip.load_state(_state.from_dict(state))
 
     def load_gossip_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
@@ -97,7 +97,7 @@ class GossipDataParallel(torch.nn.Module):
         about = self._about()
 
         def old(rank: int) -> Dict[str, Entry]:
-            _state.check(states[rank], {**about, "rank": rank, "size": len(states)})
+            _state.check(states[rank], {**about, "rank": rank, "size": len(states)}, "a GossipDataParallel")
             return _state.from_dict(states[rank])
 
         self._gossip.load_state(regrouped(self._gossip.spec, self._tensors, old, len(states), about["rank"],

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import outer as core
 from .._library import library
 from ..changing import ChangingLoop, refuse_unfit
-from ..comm import Comm
+from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, SpecError
 from ..members import Members
 from ..seal import sealed
@@ -24,14 +24,13 @@ from ..table import Entry, listed
 from ..tcp import Tcp
 from . import _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
-from ._moments import Moments
+from ._moments import Moments, forget_unfinite
 from ._working import Working, laid
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
+OF_A_LOOP = "an OuterLoop"
 FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
-
-
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
@@ -146,6 +145,7 @@ class OuterLoop:
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
         self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
+        self._dropped = 0  # of stats(), when a round last changed the weights
         self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
@@ -235,7 +235,14 @@ class OuterLoop:
         if changed:
             self._working.give_changed(before)
             self._moments.give()
+            self._heal_moments()
         return changed
+
+    def _heal_moments(self) -> None:
+        """Where weights held NaN, and are the shared ones now, moments that do would spoil them again."""
+        dropped, self._dropped = self._dropped, int(self._loop.stats()["offers_dropped"])
+        if self._dropped > dropped:
+            forget_unfinite(self._optimisers, self._rows)
 
     def set_weight(self, weight: float) -> None:
         """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.
@@ -354,9 +361,11 @@ class OuterLoop:
         after."""
         self._refuse_begun()
         assert isinstance(self._loop, core.OuterLoop)  # a ChangingLoop has begun
-        _state.check(state, self._about())
+        _state.check(state, self._about(), OF_A_LOOP)
+        saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
+        self._working.refuse_others(saved)
         self._loop.load_state(_state.from_dict(state))
-        self._saved = {key: state[_state.ABOUT + key] for key in ("working", "seen", "weights")}
+        self._saved = saved
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
@@ -368,7 +377,7 @@ class OuterLoop:
             state = states[rank]
             if state is None:
                 return None
-            _state.check(state, {**about, "rank": rank, "size": len(states)})
+            _state.check(state, {**about, "rank": rank, "size": len(states)}, OF_A_LOOP)
             return _state.from_dict(state)
 
         assert isinstance(self._loop, core.OuterLoop)
@@ -392,6 +401,10 @@ class OuterLoop:
     def _about(self) -> Dict[str, Any]:
         return {"spec": self._loop.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
                 "tensors": [row.name for row in self._rows]}
+
+    def trained(self) -> Dict[str, torch.Tensor]:
+        """The parameters whose mean is taken, by name: those that required a gradient when this was made."""
+        return {row.name: row.parameter for row in self._rows}
 
     # ---- telling ----
 
@@ -454,6 +467,9 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
         raise Error("rank= is a number among workers=N; where members come and go, each has the next that is free")
     if quorum and (join is None or workers is not None):
         raise Error("quorum= is for a group whose members come and go, which join= without workers= makes")
+    if join is not None and not isinstance(join, str):
+        raise Error(f'join={join!r}: want a text, "HOST:PORT" or "folder:PATH"')
+    refuse_no_numbers(**{name: one for name, one in (("workers", workers), ("rank", rank), ("quorum", quorum)) if one is not None})
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
             raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "
@@ -550,6 +566,8 @@ def rows_of(module: nn.Module) -> List[_parameters.Row]:
         if parameter.requires_grad and type(parameter).__name__ == "DTensor":
             raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that "
                         "is not sharded")
+        if any(stride == 0 and size > 1 for stride, size in zip(parameter.stride(), parameter.shape)):
+            raise Error(f"{name} is expanded, and several of its elements are one in memory; give the model a clone of it")
     rows, left_out = _parameters.table_of(module, of_weights=True)
     for name, reason in left_out.items():
         if reason != "empty":
