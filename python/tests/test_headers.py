@@ -2,6 +2,7 @@
 """The table of _library.py says what the public headers say. `THINWIRE_INCLUDE` is the folder of these headers."""
 
 import ctypes
+import logging
 import os
 import pathlib
 import re
@@ -18,7 +19,7 @@ HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_clusters"
 PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_double, "float": c_float, "tw_dtype": c_int,
          "tw_status": c_int, "tw_memory_kind": c_int,
          "tw_option_kind": c_int, "int64_t": c_int64, "tw_members_wish": c_int, "tw_plan_optimizer": c_int, "tw_plan_kind": c_int,
-         "tw_state_source": _library.Source}
+         "tw_state_source": _library.Source, "tw_log_fn": _library.Log}
 TO_PLAIN = {"int": POINTER(c_int), "tw_outer_event": POINTER(c_int), "tw_members_outcome": POINTER(c_int),
             "size_t": POINTER(c_size_t), "char": c_char_p}
 
@@ -102,6 +103,8 @@ class HeadersTest(unittest.TestCase):
             self.assertEqual(int(statuses[name]), value, name)
         for event in outer.Event:
             self.assertIn(f"TW_OUTER_{event.name} = {event.value}", self.text)
+        for level, number in (("NOTE", logging.INFO), ("WARNING", logging.WARNING)):
+            self.assertIn(f"TW_LOG_{level} = {[n for n, there in _library.LEVELS.items() if there == number][0]}", self.text)
         short = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
         for number, name in enumerate(table.DTYPES):
             word, bits = re.match(r"([a-z]+)(\d+)", name).groups()

@@ -251,6 +251,56 @@ def adam_in_the_place_of_torchs(rank, size):
     return [float((ends[0] - end).abs().max()) for end in ends[1:]]
 
 
+def after_a_scheme(rank, size):
+    """When a scheme that had the momentum or the moments is over, the optimiser has its own again, from zero: alone, after
+    another scheme took its place, and under "allreduce"."""
+    import models
+    import thinwire.torch
+    differences = []
+    for ours, theirs, spec in ((lambda p: thinwire.torch.AdamW(p, 0.01, eps=1e-4),
+                                lambda p: torch.optim.AdamW(p, 0.01, eps=1e-4), "dgc-adam:dense=*"),
+                               (lambda p: thinwire.torch.SGD(p, 0.05, 0.9), lambda p: torch.optim.SGD(p, 0.05, 0.9), "dgc:dense=*")):
+        for next_spec in (None, "topk:dense=*,leftovers=fp32", "allreduce"):
+            model = models.small().eval()
+            optimiser, ddp = ours(model.parameters()), models.wrapped(model)
+            compressor = thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS)
+            models.train(ddp, optimiser, rank, range(3))
+            plain = models.wrapped(copy.deepcopy(model)) if next_spec else copy.deepcopy(model)
+            if next_spec:
+                thinwire.torch.attach(ddp, next_spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS)
+            else:
+                compressor.close()
+            assert not optimiser.takes_directions
+            models.train(ddp if next_spec else model, optimiser, rank, range(3, 6))
+            models.train(plain, theirs(plain.parameters()), rank, range(3, 6))
+            differences.append(max(float((a - b).detach().abs().max()) for a, b in zip(model.parameters(), plain.parameters())))
+    return differences
+
+
+def in_the_middle(rank, size):
+    """A scheme keeps an optimiser's moments while the one before it is closed; and what a schedule changes is noticed."""
+    import models
+    import thinwire.torch
+    model = models.small()
+    optimiser, texts = thinwire.torch.AdamW(model.parameters(), 0.01), []
+    both = [thinwire.torch.attach(models.wrapped(model), "dgc-adam", optimizer=optimiser, banner=False, timeout=ranks.SECONDS)
+            for _ in range(2)]
+    both[0].close()
+    texts.append(str(optimiser.takes_directions))
+    for change in ({"betas": (0.85, 0.999)}, {"betas": (0.9, 0.99)}, {"eps": 1e-6}, {"amsgrad": True}):
+        was = {name: optimiser.param_groups[0][name] for name in change}
+        optimiser.param_groups[0].update(change)
+        try:
+            optimiser.step()
+            texts.append("")
+        except thinwire.torch.Error as error:
+            texts.append(str(error))
+        optimiser.param_groups[0].update(was)
+    optimiser.step()
+    both[1].close()
+    return texts
+
+
 def adams_refused(rank, size):
     import models
     import thinwire.torch
@@ -380,7 +430,18 @@ class ModulesTest(unittest.TestCase):
 
     def test_moments_in_the_scheme_are_moments_in_the_optimiser(self):
         for differences in ranks.on_ranks(2, adam_in_the_place_of_torchs):
-            self.assertLess(max(differences), 1e-5)
+            self.assertLess(max(differences), 1e-5, differences)
+
+    def test_an_optimiser_has_its_momentum_again_when_a_scheme_is_over(self):
+        for differences in ranks.on_ranks(2, after_a_scheme):
+            self.assertLess(max(differences), 1e-5, differences)
+
+    def test_moments_that_a_schedule_changes_are_told(self):
+        parts = ["True", "momentum=0.85, and dgc-adam momentum=0.9", "beta2=0.99, and dgc-adam beta2=0.999",
+                 "epsilon=1e-06, and dgc-adam epsilon=1e-08", "amsgrad=True"]
+        for texts in ranks.on_ranks(2, in_the_middle):
+            for text, part in zip(texts, parts, strict=True):
+                self.assertIn(part, text)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

@@ -485,6 +485,31 @@ def with_moments_of_sgd(rank, size):
         outer.close()
 
 
+AFTER_A_NAN = [("AdamW", "diloco:every=4"), ("Adagrad", "local:every=4"), ("AdamW", "diloco:every=4,eager=on"),
+               ("AdamW", "streaming:every=4,fragments=1,delay=1")]
+
+
+def with_a_nan(rank, size, spec, kind):
+    """One gradient of rank 1 is NaN, in the second round. What rank 1 gave nothing to, and whether it learns afterwards."""
+    import logging
+    lines = []
+    logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
+    model = text_model()
+    optimiser = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
+    outer = looped(model, optimiser, spec)
+    for step in range(20):
+        optimiser.zero_grad()
+        backward(model, rank, step)
+        if rank == 1 and step == 5:
+            model.out.weight.grad[0, 0] = float("nan")
+        optimiser.step()
+        count(outer)
+    own, dropped = bits(model), outer.stats()["offers_dropped"]
+    outer.finish()
+    told = [line.levelname for line in lines if "gives nothing to round" in line.getMessage()]
+    return dropped, told, all(torch.isfinite(one).all() for one in own)
+
+
 CUTS = [(spec, dtype, first)
         for spec in ("local:every=4", "diloco:every=4", "streaming:every=8,fragments=2,delay=3",
                      "diloco:every=4,exchange=topk,density=0.1", "diloco:every=4,eager=on")
@@ -913,6 +938,13 @@ class OuterTest(unittest.TestCase):
             for ours, theirs in zip(shared, expected, strict=True):
                 self.assertLess((ours - theirs).abs().max(), 1e-5)
         self.assertGreater(max((a - b).abs().max() for a, b in zip(apart, expected)), 1e-3)
+
+    def test_a_worker_that_was_nan_learns_on_and_a_warning_says_so(self):
+        for kind, spec in AFTER_A_NAN:
+            with self.subTest(spec=spec, kind=kind):
+                whole, hurt = ranks.on_ranks(2, with_a_nan, spec, kind)
+                self.assertEqual(whole, (0, [], True))
+                self.assertEqual(hurt, (1, ["WARNING"], True))
 
     def test_moments_that_an_optimizer_lacks_are_told(self):
         for told in ranks.on_ranks(2, with_moments_of_sgd):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How the ranks of a torch process group get connections of their own: addresses, keys, and who is told what went wrong."""
 
+import json
 import threading
 import unittest
 import unittest.mock
@@ -125,7 +126,41 @@ class TransportTest(unittest.TestCase):
                                                     "SpecError TW_ERROR_SPEC: rank 1: no such spec"])
         self.assertEqual([one[1] for one in told], [[0, 1, 2]] * 3)
         for one in told[:2]:
-            self.assertIn("rank 2 sends what is no JSON", one[2])
+            self.assertIn("rank 2 sends what this version of thinwire does not", one[2])
+
+    def between_two(self, good, bad):
+        """What rank 0 does, and rank 1, which means no good, of a group."""
+        import thinwire
+        comms = thinwire.Comm.threads(2)
+        thread = threading.Thread(target=bad, args=comms[1:])
+        thread.start()
+        try:
+            return good(comms[0])
+        finally:
+            comms[0].leave()
+            thread.join(ranks.SECONDS)
+
+    def test_words_of_another_form_are_refused(self):
+        from thinwire.torch import _transport
+        for word in (b"5", b"null", b"[]", b"[[1,2]]", b"\xff\xfe", b'[null,["Error","x",1]]', b'[null,[1,2,3,4]]', b'["a",1,2]',
+                     b'[1,{"0":1}]', b"[" * 100_000, b'{"0":1}'):
+            text = self.between_two(lambda comm: refused(lambda: _transport.gathered_by_all(comm, lambda: 1)),
+                                    lambda comm: comm.allgather(word))
+            self.assertIn("rank 1 sends what this version of thinwire does not", text, word[:40])
+        for mine, word in (("a", b"1"), (["a"], b"[]"), (["a"], b'["a",2]'), (["a"], b'"a"'), ([1, 2], b'[1,"b"]'), (True, b"1")):
+            text = self.between_two(lambda comm: refused(lambda: _transport.gathered(comm, mine)), lambda comm: comm.allgather(word))
+            self.assertIn("rank 1 sends what this version of thinwire does not", text, word)
+
+    def test_no_word_of_a_peer_rules_a_terminal_or_fills_memory(self):
+        from thinwire.torch import _transport
+        word = json.dumps([None, ["SpecError", "hi\x1b[31m\nred" + "e" * 9999, 2, "x"]]).encode()
+        text = self.between_two(lambda comm: refused(lambda: _transport.gathered_by_all(comm, lambda: 1)),
+                                lambda comm: comm.allgather(word))
+        self.assertIn("rank 1: hi\\x1b[31m\\nrede", text)
+        self.assertLess(len(text), 5000)
+        text = self.between_two(lambda comm: refused(lambda: _transport.gathered(comm, "a")),
+                                lambda comm: comm._allgather_alike((1 << 24 | 1).to_bytes(8, "little")))
+        self.assertIn("rank 1 has 16777217 bytes for the others; want at most 16777216", text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 FUNCTIONS and the structures are the public headers' once more, and a test compares the two. Calls that return a status
 raise; all calls release the interpreter's lock while they run."""
 
+import atexit
 import ctypes
+import logging
 import os
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
@@ -13,6 +15,7 @@ from . import errors
 
 INTERFACE = "0.1"  # what this package was written for: the library's major and minor version
 MAX_DIMS = 8
+LEVELS = {0: logging.INFO, 1: logging.WARNING}  # of a tw_log_level
 
 
 class Status(c_int):
@@ -73,6 +76,7 @@ class OptionInfo(Structure):
 
 
 Told = CFUNCTYPE(None, c_void_p, c_char_p)
+<<<<<<< HEAD
 
 
 class WorldOptions(Structure):
@@ -97,6 +101,9 @@ class PlanRow(Structure):
 
 
 Source = CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_void_p))
+=======
+Log = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+>>>>>>> mend_py
 Stopped = CFUNCTYPE(c_int, c_void_p)
 
 
@@ -126,6 +133,7 @@ FUNCTIONS = {
     "tw_version": (c_char_p,),
     "tw_status_name": (c_char_p, c_int),
     "tw_last_error": (c_char_p,),
+    "tw_set_log": (None, Log, c_void_p),
     "tw_comm_create_threads": (Status, c_int, POINTER(c_void_p)),
     "tw_comm_open": (Status, c_char_p, POINTER(c_void_p)),
     "tw_comm_leave": (None, c_void_p),
@@ -289,4 +297,12 @@ def checked(handle: ctypes.CDLL) -> ctypes.CDLL:
     return handle
 
 
+@Log
+def tell(context: Any, level: int, line: bytes) -> None:
+    """From any thread of the library, which waits for nothing that a thread of Python's holds meanwhile."""
+    logging.getLogger("thinwire").log(LEVELS.get(level, logging.WARNING), "%s", errors.printable(line.decode(errors="replace")))
+
+
 library = checked(declare(load(), FUNCTIONS))
+library.tw_set_log(tell, None)
+atexit.register(library.tw_set_log, Log(), None)  # a thread that is left then has no Python to tell

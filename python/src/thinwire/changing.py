@@ -16,7 +16,7 @@ from .table import BYTES, Entry
 Entries = Dict[str, Entry]
 NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, and three that are a rank's own
 SHARED = ("theta/", "outer_momentum/")
-LARGEST_HEADER = 1 << 26
+LARGEST_HEADER = 1 << 24
 
 
 def refuse_unfit(spec: str) -> None:
@@ -167,7 +167,7 @@ class ChangingLoop:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
         extra: Entries = {}
         theirs: Optional[Entries] = None
-        if any(row == b"\1" for row in comm.allgather(bytes([place.behind]))):
+        if any(row == b"\1" for row in comm.allgather(bytes([place.behind]), 1)):
             theirs, extra = spread(comm, place.donor, self._kept or {}, self._give())
         loop = outer.OuterLoop(comm, self.spec, self.tensors)
         loop.load_state(self._state_for(comm, loop, place, theirs))
@@ -189,7 +189,7 @@ class ChangingLoop:
             made = outer.regrouped(self.spec, self.tensors, states.get, comm.size, comm.rank, comm.size)
         except Error:
             pass
-        if all(row == b"\1" for row in comm.allgather(bytes([made is not None]))) and made is not None:
+        if all(row == b"\1" for row in comm.allgather(bytes([made is not None]), 1)) and made is not None:
             return made
         if comm.rank == 0:
             warnings.warn("what the exchange held back has no place among another number of members, and is given up",
@@ -303,7 +303,11 @@ def bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
 def spread_part(comm: Comm, donor: int, rows: List[Tuple[str, str, Tuple[int, ...], int]], own: Entries) -> Entries:
     found: Entries = {}
     for name, dtype, shape, size in rows:
-        data = ctypes.create_string_buffer(own[name].data if comm.rank == donor else b"", max(1, size))
+        try:
+            data = ctypes.create_string_buffer(own[name].data if comm.rank == donor else b"", max(1, size))
+        except (MemoryError, OverflowError):
+            raise Error(f"rank {donor} has {size} bytes of {name}, and there is no memory for them here", 3,
+                        "TW_ERROR_MEMORY") from None
         comm.broadcast(donor, ctypes.addressof(data), size)
         found[name] = Entry(dtype, shape, data.raw[:size])
     return found

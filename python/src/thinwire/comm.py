@@ -91,12 +91,13 @@ class Comm(Owned):
         """Returns when all ranks have called it."""
         library.tw_comm_barrier(self._handle)
 
-    def allgather(self, data: bytes) -> List[bytes]:
-        """A collective: what each rank has for the others, in order of rank, of any size up to a gibibyte."""
+    def allgather(self, data: bytes, largest: int = LARGEST) -> List[bytes]:
+        """A collective: what each rank has for the others, in order of rank, of any size up to `largest`: who claims more is
+        refused before there is room made for it."""
         sizes = [int.from_bytes(size, "little") for size in self._allgather_alike(len(data).to_bytes(8, "little"))]
         for rank, size in enumerate(sizes):
-            if size > LARGEST:
-                raise Error(f"rank {rank} has {size} bytes for the others; want at most {LARGEST}")
+            if size > largest:
+                raise Error(f"rank {rank} has {size} bytes for the others; want at most {largest}")
         rows = self._allgather_alike(data.ljust(max(sizes), b"\0"))
         return [row[:size] for row, size in zip(rows, sizes)]
 

@@ -5,6 +5,14 @@ from typing import Any, Optional, Tuple
 
 OK, SPEC, PEER, SKIPPED = 0, 2, 7, 13  # of tw_status, those that have a class or a meaning here
 
+LONGEST_TEXT = 4000  # characters
+
+
+def printable(text: str) -> str:
+    """Some of it may be another machine's word, and nobody's terminal obeys it."""
+    shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
+
 
 class Error(RuntimeError):
     """A call of the library failed. The text is one sentence: what was wrong, and what would be right.
@@ -12,7 +20,7 @@ class Error(RuntimeError):
     ``status`` is the number of the C library's status, ``name`` its name, such as ``"TW_ERROR_STATE"``."""
 
     def __init__(self, text: str, status: int = 1, name: str = "TW_ERROR_ARGUMENT"):
-        super().__init__(text)
+        super().__init__(printable(text))
         self.status = status
         self.name = name
 

@@ -13,6 +13,17 @@ MOMENTS = ("first_moment", "second_moment")
 NAMES = (("exp_avg", "momentum_buffer"), ("exp_avg_sq",))  # as torch's optimisers call them
 
 
+def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:
+    """The moments of a parameter begin anew, its count of steps among them, where one of them holds NaN or infinity."""
+    for optimiser in map(innermost, optimisers):
+        for row in rows:
+            state = optimiser.state.get(row.parameter) or {}
+            there = [one for one in state.values() if isinstance(one, torch.Tensor) and one.is_floating_point()]
+            if not all(torch.isfinite(one).all() for one in there):
+                for one in there:
+                    one.zero_()
+
+
 class Moments:
     """Copies of them in the host's memory, in fp32, where the spec asks for their mean."""
 

@@ -48,6 +48,23 @@ def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> 
     return with_option(with_option(spec, "momentum", f"{momentum:.17g}"), "nesterov", "on" if nesterov else "off")
 
 
+def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool, keeper: Any) -> None:
+    """`keeper` is whoever has the scheme, and says with take_back() when it is over."""
+    settle_momentum(optimiser, spec, momentum, nesterov)
+    inner = innermost(optimiser)
+    if hasattr(inner, "leave_moments_to") and not adapts(spec):
+        inner.take_back()
+    elif hasattr(inner, "left_to"):
+        inner.left_to = keeper
+
+
+def take_back(optimiser: Optional[torch.optim.Optimizer], keeper: Any) -> None:
+    """What the optimiser left to the scheme of `keeper`, which is over, is its own again."""
+    inner = innermost(optimiser)
+    if getattr(inner, "left_to", None) is keeper:
+        inner.take_back()
+
+
 def settle_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool) -> None:
     """A scheme that corrects momentum gives a direction, and no gradient to take moments of: thinwire.torch.SGD leaves its
     momentum to the scheme, and others that have any are refused."""

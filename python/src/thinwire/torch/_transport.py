@@ -16,6 +16,7 @@ from ..tcp import Tcp
 
 TRANSPORTS = "tcp, mpi, a thinwire.Tcp or a thinwire.Comm"
 LONGEST_TIMEOUT = 1e9  # seconds, that the library takes
+LONGEST_WORD = 1 << 24  # bytes, such as a table of the names of all parameters
 Made = TypeVar("Made", bound="Closing")
 
 
@@ -51,11 +52,13 @@ def device_of(group: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
 
 
-def gathered(group: Any, mine: Any) -> List[Any]:
+def gathered(group: Any, mine: Any, is_one: Optional[Callable[[Any], bool]] = None) -> List[Any]:
     """What each rank of the group has. torch's all_gather_object needs numpy, which torch does not bring along. What
-    comes over a Comm may be anybody's, and is never unpickled."""
+    comes over a Comm may be anybody's: it is never unpickled, and has to be like `mine`, or what `is_one` takes."""
     if isinstance(group, Comm):
-        return [read_json(rank, row) for rank, row in enumerate(group.allgather(json.dumps(mine).encode()))]
+        fits = is_one or (lambda there: is_like(mine, there))
+        rows = group.allgather(json.dumps(mine).encode(), LONGEST_WORD)
+        return [read_json(rank, row, fits) for rank, row in enumerate(rows)]
     device = device_of(group)
     data = pickle.dumps(mine)
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size(group))]
@@ -67,11 +70,26 @@ def gathered(group: Any, mine: Any) -> List[Any]:
     return [pickle.loads(bytes(row.tolist())) for row in rows]  # it ends where it ends, whatever comes after
 
 
-def read_json(rank: int, row: bytes) -> Any:
-    try:
-        return json.loads(row)
-    except (ValueError, RecursionError):
-        raise Error(f"rank {rank} sends what is no JSON: give all ranks the same version of thinwire") from None
+def read_json(rank: int, row: bytes, fits: Callable[[Any], bool]) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        there = json.loads(row)
+        if fits(there):
+            return there
+    raise Error(f"rank {rank} sends what this version of thinwire does not: give all ranks the same version")
+
+
+def is_like(mine: Any, there: Any) -> bool:
+    """Of the same type; lists, of any number of what mine has."""
+    if isinstance(mine, (list, tuple)):
+        return isinstance(there, list) and bool(there) == bool(mine) and all(is_like(mine[0], one) for one in there)
+    return type(there) is type(mine)
+
+
+def is_outcome(there: Any) -> bool:
+    """Of gathered_by_all: a value, and what failed."""
+    if not isinstance(there, list) or len(there) != 2:
+        return False
+    return there[1] is None or (isinstance(there[1], list) and [type(one) for one in there[1]] == [str, str, int, str])
 
 
 def broadcast_first(tensor: torch.Tensor, group: Any) -> None:
@@ -105,7 +123,7 @@ def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     except Exception as error:  # such as a library of another version on this machine: the others are not left to wait
         failure = Error(f"{type(error).__name__}: {error}")
     told = (type(failure).__name__, str(failure), failure.status, failure.name) if failure else None
-    outcomes = gathered(group, (mine, told))
+    outcomes = gathered(group, (mine, told), is_outcome)
     if failure and not isinstance(failure, PeerError):
         raise failure
     failures = [(rank, *what) for rank, (_, what) in enumerate(outcomes) if what]

@@ -64,8 +64,8 @@ class LocalSGD:
     def __enter__(self) -> "LocalSGD":
         if self.enabled:
             optimizers = list(self._accelerator._optimizers)
-            self._without_sync.enter_context(self._model.no_sync())
             self.loop = OuterLoop(self._accelerator.unwrap_model(self._model), optimizers, self._spec, hook=False, **self._more)
+            self._without_sync.enter_context(self._model.no_sync())
         return self
 
     def step(self) -> None:

@@ -22,7 +22,8 @@ class AdamW(torch.optim.AdamW):
     Where the scheme gives Adam's direction in the place of a gradient, as dgc-adam does, it has the betas and the epsilon of
     this optimiser, of which the rate and the weight decay are left. With any other scheme it is torch.optim.AdamW."""
 
-    _scheme = ""  # the one that has the moments
+    _scheme, _applied = "", {}  # the one that has the moments, and with which numbers
+    left_to: Any = None  # whose scheme it is
 
     @property
     def takes_directions(self) -> bool:
@@ -37,6 +38,10 @@ class AdamW(torch.optim.AdamW):
                         "has one for all: give all groups the same")
         return dict(zip(("momentum", "beta2", "epsilon"), of_groups.pop()))
 
+    def take_back(self) -> None:
+        """The scheme is over. The moments begin anew."""
+        self._scheme, self._applied, self.left_to = "", {}, None
+
     def leave_moments_to(self, scheme: str, applied: Dict[str, float]) -> None:
         """`applied` is what the scheme has in the place of `own_moments`."""
         for word in ("amsgrad", "maximize"):
@@ -45,8 +50,9 @@ class AdamW(torch.optim.AdamW):
         for name, own in self.own_moments().items():
             if abs(own - applied[name]) > 1e-6 * own:
                 raise Error(f"this AdamW has {name}={own:g}, and {scheme} {name}={applied[name]:g}: give both the same; "
-                            "attach(..., optimizer=optimizer) does, where the spec says none")
-        self._scheme = scheme
+                            "attach(..., optimizer=optimizer) does, where the spec says none; and a schedule that moves "
+                            "momentum has to leave it, as OneCycleLR does with cycle_momentum=False")
+        self._scheme, self._applied = scheme, applied
 
     def step(self, closure: Any = None) -> Any:
         if not self.takes_directions:
@@ -55,6 +61,7 @@ class AdamW(torch.optim.AdamW):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self.leave_moments_to(self._scheme, self._applied)  # a scheduler may have changed them here
         self._follow()
         return loss
 

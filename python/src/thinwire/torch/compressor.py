@@ -70,6 +70,7 @@ class Compressor(Stepping):
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}
         self._optimiser, self._scaler, self._expect_ratio = optimizer, scaler, expect_ratio
+        self._keeper = object()  # of what an optimiser leaves to the scheme; no reference to this object, which may end first
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
         self._rates: List[float] = []
@@ -91,9 +92,9 @@ class Compressor(Stepping):
     def _made(self, spec: str) -> Reducer:
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
-            _optimiser.settle_momentum(self._optimiser, spec, *reducer.momentum)
             if minds_rates(spec):
                 _optimiser.refuse_unknown(self._optimiser, spec, {row.name: row.parameter for row in self._rows})
+            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper)
         except Error:
             reducer.close()
             raise
@@ -269,7 +270,7 @@ class Compressor(Stepping):
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
-            _optimiser.settle_momentum(optimiser, self.spec, *self.momentum)
+            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
             self._optimiser = optimiser
 
     # Counts
@@ -441,6 +442,7 @@ class Compressor(Stepping):
     def close(self) -> None:
         """Ends the scheme, and leaves the group. A backward pass after it is an error."""
         self._stop_watching()
+        _optimiser.take_back(self._optimiser, self._keeper)
         for owned in [self._reducer, self._comm if self._owns_comm else None]:
             if owned is not None:
                 owned.close()

@@ -24,7 +24,7 @@ from ..table import Entry, listed
 from ..tcp import Tcp
 from . import _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
-from ._moments import Moments
+from ._moments import Moments, forget_unfinite
 from ._working import Working, laid
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
@@ -146,6 +146,7 @@ class OuterLoop:
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
         self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
+        self._dropped = 0  # of stats(), when a round last changed the weights
         self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
@@ -235,7 +236,14 @@ class OuterLoop:
         if changed:
             self._working.give_changed(before)
             self._moments.give()
+            self._heal_moments()
         return changed
+
+    def _heal_moments(self) -> None:
+        """Where weights held NaN, and are the shared ones now, moments that do would spoil them again."""
+        dropped, self._dropped = self._dropped, int(self._loop.stats()["offers_dropped"])
+        if self._dropped > dropped:
+            forget_unfinite(self._optimisers, self._rows)
 
     def set_weight(self, weight: float) -> None:
         """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.

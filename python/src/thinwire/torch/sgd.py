@@ -19,6 +19,7 @@ class SGD(torch.optim.Optimizer):
     optimiser, it is applied here. `compressor` is for an optimiser that is made after attach(), and need not be told."""
 
     _scheme, _applied = "", (0.0, False)  # by which scheme, and what: momentum, and whether in Nesterov's form
+    left_to: Any = None  # whose scheme it is
 
     def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0,
                  weight_decay: float = 0.0, nesterov: bool = False, *, compressor: Any = None, **others: Any):
@@ -43,6 +44,10 @@ class SGD(torch.optim.Optimizer):
         momenta = sorted({momentum for momentum, _ in of_groups})
         raise Error(f"the groups of this SGD have the momenta {momenta}, or Nesterov's form in some alone, and a scheme that "
                     "applies momentum has one for all: give all groups the same")
+
+    def take_back(self) -> None:
+        """The scheme is over."""
+        self._scheme, self._applied, self.left_to = "", (0.0, False), None
 
     def leave_momentum_to(self, scheme: str, momentum: float, nesterov: bool) -> None:
         """`momentum` is what the scheme applies, and 0 where it applies none."""
