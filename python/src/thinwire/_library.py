@@ -76,7 +76,6 @@ class OptionInfo(Structure):
 
 
 Told = CFUNCTYPE(None, c_void_p, c_char_p)
-<<<<<<< HEAD
 
 
 class WorldOptions(Structure):
@@ -101,9 +100,7 @@ class PlanRow(Structure):
 
 
 Source = CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_void_p))
-=======
 Log = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
->>>>>>> mend_py
 Stopped = CFUNCTYPE(c_int, c_void_p)
 
 
