@@ -442,7 +442,7 @@ class OuterLoop:
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
-        counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
+        counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
