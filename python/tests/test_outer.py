@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
 
+import contextlib
 import io
 import math
 import os
@@ -937,6 +938,23 @@ def damaged_states(rank, size):
     return texts
 
 
+def repeats(rank, size, data, kind):
+    """What is said of the first batches, which are those of data[rank]; of a DDP of two ranks; or where one has no step."""
+    import warnings
+    from torch.nn.parallel import DistributedDataParallel
+    model = text_model()
+    if kind == "machine":
+        import torch.distributed as dist
+        groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        model = DistributedDataParallel(model, process_group=groups[rank // 2])
+    optimiser = adamw(model)
+    with warnings.catch_warnings(record=True) as caught, looped(model, optimiser, "local:every=2") as outer:
+        warnings.simplefilter("always")
+        go_on(model, optimiser, outer, data[rank], range(0 if kind == "empty" and rank else 3))
+        outer.finish()
+    return [str(one.message) for one in caught if "first batch" in str(one.message)]
+
+
 def told(rank, size):
     """The banner, and a warning when the weights are not those that were saved."""
     import contextlib
@@ -1002,11 +1020,26 @@ def apart(rank, size, port):
         looped(other, adamw(other), "local:every=2", join=f"127.0.0.1:{port}", workers=size)
     except thinwire.Error as error:
         refused["unlike"] = str(error)
+    try:  # one alone has another spec; and where they meet is told
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            looped(model, optimiser, f"local:every={2 + rank}", join=f"127.0.0.1:{port}", workers=size, banner=True)
+    except thinwire.Error as error:
+        refused["specs"], refused["told"] = str(error), said.getvalue()
     dist.init_process_group("gloo", init_method=f"file://{ranks.FOLDER}/again", rank=rank, world_size=size)
     return ended, refused
 
 
 class OuterTest(unittest.TestCase):
+    def test_who_reads_what_another_does_is_told_once(self):
+        for data, wanted in (((0, 1, 2), [0, 0, 0]), ((5, 1, 5), [0, 0, 1])):
+            told = ranks.on_ranks(3, repeats, data, "")
+            self.assertEqual(list(map(len, told)), wanted)
+        self.assertIn("rank 2 has had the first batch of rank 0: ", told[2][0])
+
+    def test_gradients_that_have_to_be_alike_or_are_not_there_are_no_news(self):
+        self.assertEqual(ranks.on_ranks(4, repeats, (0, 0, 1, 1), "machine"), [[]] * 4)
+        self.assertEqual(ranks.on_ranks(2, repeats, (0, 0), "empty"), [[]] * 2)
+
     def test_programs_that_know_nothing_of_each_other_meet_and_have_the_same_bits(self):
         results = ranks.on_ranks(2, apart, free_port())
         parts = []
@@ -1017,7 +1050,8 @@ class OuterTest(unittest.TestCase):
             self.assertEqual((grouped[2], joined[2]), ([1.0, 0.5], [first + 1.0, 0.5]))
             parts += joined[1]
             for name, text in {"half": 'give join="HOST:PORT" with it', "both": "nor another transport=", "no key": "wants key=",
-                               "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of ("}.items():
+                               "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of (",
+                               "specs": "rank 1 has the spec local:every=", "told": "thinwire: meeting 2 workers at 127.0.0.1:"}.items():
                 self.assertIn(text, refused[name])
         self.assertEqual(sorted(parts), list(range(7)))
 

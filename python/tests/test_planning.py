@@ -139,6 +139,14 @@ def says(rank, size, spec, optimizer):
     return ""
 
 
+def walks_through(rank, size, kind, spec):
+    """The line of a plan, as it is printed, and a step with what it makes."""
+    model = torch.nn.Linear(4, 3)
+    ddp, optimizer = torch.nn.parallel.DistributedDataParallel(model), torch.optim.SGD(model.parameters(), lr=0.1)
+    with contextlib.closing(eval(planning.DOORS[kind].format(spec), {**globals(), **locals()})) as made:
+        return type(made).__name__
+
+
 class AutoTest(unittest.TestCase):
     def taken(self, kind):
         with tempfile.TemporaryDirectory() as folder:
@@ -173,6 +181,17 @@ class AutoTest(unittest.TestCase):
             with self.subTest(spec):
                 for text in ranks.on_ranks(2, says, spec, optimizer):
                     self.assertIn(words, text)
+
+    def test_attach_names_the_class_that_a_spec_is_for(self):
+        for spec, words in (("adpsgd-random", 'write thinwire.torch.GossipDataParallel(model, "adpsgd-random", optimizer=optimizer)'),
+                            ("diloco:every=4", 'write thinwire.torch.OuterLoop(model, optimizer, "diloco:every=4")')):
+            for text in ranks.on_ranks(2, says, spec, True):
+                self.assertIn(words, text)
+
+    def test_the_line_of_a_plan_runs(self):
+        for kind, spec, name in ((planning.GRADIENTS, "qsgd", "Compressor"), (planning.WEIGHTS, "adpsgd-random", "GossipDataParallel"),
+                                 (planning.UPDATES, "diloco:every=4", "OuterLoop")):
+            self.assertEqual(ranks.on_ranks(2, walks_through, kind, spec), [name] * 2)
 
     def test_a_file_that_keeps_no_spec(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -62,6 +62,11 @@ class PlanTest(AdapterTest):
 
 
 class TrainingTest(AdapterTest):
+    def test_a_rank_above_the_smaller_side_is_no_low_rank(self):
+        words = ("train", "lm", "--data", self.texts, "--batch", 4, "--steps", 1)
+        self.refuse(2, ["k_proj is 8 by 16", "at most 8"], *words, *self.begin(lora="rank=9"))
+        self.train(*self.begin("--steps", 1, lora="rank=16,targets=q+o+down"))
+
     def test_new_adapters_change_no_bit(self):
         """Of the loss: B is zero."""
         summary = self.train(*self.begin("--lr", 0, "--steps", 1))

@@ -77,6 +77,8 @@ static void unknown_tokens(void **state)
     write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
                         "\"zwei\" is not in the vocabulary");
+    assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "--vocabulary N",
+                        "words, or take characters with --unit char");
     write_folder("a b\n", "a\n", "a\n\nb\x1b[m\xc2\x9bm\n"); /* what could steer a terminal is shown, not sent */
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt: line 3", "\"b\\x1b[m\\xc2\\x9bm\"");
     write_folder("ab", "a", "b\na");

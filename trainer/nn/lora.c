@@ -2,6 +2,7 @@
 #include "lora.h"
 
 #include "elementwise.h"
+#include "error.h"
 #include "product.h"
 
 #include <math.h>
@@ -38,7 +39,12 @@ tw_status nn_lora_declare(nn_lora *all, const char *matrix, size_t inputs, size_
                           nn_lora_pairs *pairs)
 {
     if (!all || !is_target(all, matrix)) return TW_OK;
-    const size_t rank = all->options.rank;
+    const size_t rank = all->options.rank, least = inputs < outputs ? inputs : outputs;
+    if (rank > least)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "%s is %zu by %zu, and adapters of rank %zu beside it would be no smaller; the rank is at most "
+                       "%zu, or leave it out of the targets",
+                       matrix, outputs, inputs, rank, least);
     const nn_declaration a = {matrix,         "lora_A.weight",    2,
                               {rank, inputs}, NN_INITIAL_UNIFORM, 1.0f / sqrtf((float)inputs)},
                          b = {matrix, "lora_B.weight", 2, {outputs, rank}, NN_INITIAL_ZERO, 0.0f};

@@ -13,7 +13,7 @@ from .table import Named, table_of
 GRADIENTS, WEIGHTS, UPDATES = 1, 2, 4  # tw_plan_kind
 OPTIMIZERS = ("sgd", "adam", "adamw")  # tw_plan_optimizer
 DOORS = {GRADIENTS: 'thinwire.torch.attach(ddp, "{}", optimizer=optimizer)',
-         WEIGHTS: 'thinwire.torch.GossipDataParallel(model, optimizer, "{}")',
+         WEIGHTS: 'thinwire.torch.GossipDataParallel(model, "{}", optimizer=optimizer)',
          UPDATES: 'thinwire.torch.OuterLoop(model, optimizer, "{}")'}
 MOST_WORKERS, MOST_STEPS = 16384, 1 << 64
 PASSES = 5  # that are timed, after one that is not

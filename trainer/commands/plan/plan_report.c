@@ -71,7 +71,7 @@ static char *make_command(const planning *p)
     if (p->has_task)
         write_training(stream, p);
     else if (chosen.kind == TW_PLAN_WEIGHTS)
-        fprintf(stream, "thinwire.torch.GossipDataParallel(model, optimizer, \"%s\")", chosen.spec);
+        fprintf(stream, "thinwire.torch.GossipDataParallel(model, \"%s\", optimizer=optimizer)", chosen.spec);
     else if (chosen.kind == TW_PLAN_UPDATES)
         fprintf(stream, "thinwire.torch.OuterLoop(model, optimizer, \"%s\")", chosen.spec);
     else

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "code_point.h"
 #include "error.h"
 #include "file.h"
 #include "text_folder.h"
@@ -115,19 +114,6 @@ static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *s
     return status;
 }
 
-/* The reader stands behind the token. */
-static tw_status corpus_refuse_unknown(const piece *p, const token_reader *reader, const char *token, size_t length)
-{
-    char shown[TOKEN_SHOWN];
-    return tw_fail(
-        TW_ERROR_FORMAT,
-        "%s: line %zu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, "
-        "or make one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number "
-        "of different %s",
-        p->path, line_at(p, reader->at - 1), code_point_show(token, length, shown, TOKEN_SHOWN),
-        unit_names[reader->unit]);
-}
-
 /* Numbers the tokens by a vocabulary. */
 static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream *stream)
 {
@@ -141,7 +127,8 @@ static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream
             id = vocabulary_find_or_unknown(v, token, length);
             stream->unknown++;
         }
-        if (id == VOCABULARY_NONE) return corpus_refuse_unknown(p, &reader, token, length);
+        if (id == VOCABULARY_NONE) /* the reader stands behind the token */
+            return token_refuse_unknown(p->path, line_at(p, reader.at - 1), token, length, reader.unit);
         stream->tokens[stream->count++] = id;
     }
     return TW_OK;

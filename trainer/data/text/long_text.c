@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "code_point.h"
 #include "regular_file.h"
 
 enum { STRIDE = 4096, CHUNK = 1 << 15, WINDOW_MOST = 1 << 20 };
@@ -337,7 +336,6 @@ typedef struct numbering {
 static tw_status number(void *context, const text_window *w, const char *token, size_t length)
 {
     numbering *n = context;
-    char shown[TOKEN_SHOWN];
     uint32_t id = vocabulary_find(n->known, token, length);
     if (id == VOCABULARY_NONE) {
         id = vocabulary_find_or_unknown(n->known, token, length);
@@ -345,13 +343,7 @@ static tw_status number(void *context, const text_window *w, const char *token, 
     }
     n->sum = tw_crc32c(n->sum, &id, sizeof id);
     if (id != VOCABULARY_NONE) return TW_OK;
-    return tw_fail(
-        TW_ERROR_FORMAT,
-        "%s: line %llu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, "
-        "or make one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number "
-        "of different %s",
-        w->text->path, (unsigned long long)line_before(w), code_point_show(token, length, shown, TOKEN_SHOWN),
-        unit_name(w));
+    return token_refuse_unknown(w->text->path, line_before(w), token, length, vocabulary_unit(n->known));
 }
 
 tw_status long_text_number(long_text *t, const vocabulary *known, uint32_t *sum)

@@ -1,6 +1,7 @@
 #include "tokens.h"
 
 #include "code_point.h"
+#include "error.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -51,4 +52,16 @@ size_t utf8_prefix(const char *text, size_t size)
         at += length;
     }
     return at;
+}
+
+tw_status token_refuse_unknown(const char *path, unsigned long long line, const char *token, size_t length,
+                               text_unit unit)
+{
+    char shown[TOKEN_SHOWN];
+    return tw_fail(
+        TW_ERROR_FORMAT,
+        "%s: line %llu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, or make "
+        "one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number of different %s%s",
+        path, line, code_point_show(token, length, shown, TOKEN_SHOWN), unit == TEXT_WORDS ? "words" : "characters",
+        unit == TEXT_WORDS ? ", or take characters with --unit char" : "");
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <thinwire/thinwire.h>
 
 typedef enum text_unit {
     TEXT_WORDS,     /* what stands between spaces (ASCII's); the end of a line is a token of its own */
@@ -23,6 +24,10 @@ typedef struct token_reader {
 bool token_next(token_reader *reader, const char **token, size_t *length);
 
 enum { TOKEN_SHOWN = 64 }; /* bytes of code_point_show() that a message gives a token */
+
+/* The error of a token that a vocabulary without <unk> lacks, and what would be right. */
+tw_status token_refuse_unknown(const char *path, unsigned long long line, const char *token, size_t length,
+                               text_unit unit);
 
 /* How many bytes the code point at `text` takes, of `size` > 0 there are: 1 .. 4, or 0 where it is not UTF-8 (cut off,
  * overlong, a surrogate, beyond U+10FFFF). */

@@ -39,13 +39,13 @@ def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> 
     inner = innermost(optimiser)
     if adapts(spec) and hasattr(inner, "own_moments"):
         for name, value in inner.own_moments().items():
-            spec = spec if name in options_of(spec) else with_option(spec, name, f"{value:.17g}")
+            spec = spec if name in options_of(spec) else with_option(spec, name, repr(float(value)))
         return spec
     own = None if gives_signs(spec) else getattr(inner, "own_momentum", None)
     momentum, nesterov = own() if own else (0.0, False)
     if not momentum or "momentum" in options_of(spec) or not float(defaults_of(name_of(spec)).get("momentum", 0)):
         return spec
-    return with_option(with_option(spec, "momentum", f"{momentum:.17g}"), "nesterov", "on" if nesterov else "off")
+    return with_option(with_option(spec, "momentum", repr(float(momentum))), "nesterov", "on" if nesterov else "off")
 
 
 def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool, keeper: Any) -> None:

@@ -6,11 +6,13 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Se
 
 import torch
 
+from .._library import library
 from ..comm import Comm
-from ..errors import Error, NonFinite
+from ..errors import Error, NonFinite, SpecError
+from ..planning import DOORS, UPDATES, WEIGHTS
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
-from ..table import Entry
+from ..table import Entry, listed
 from . import _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
 from ._fallback import Fallback
@@ -46,6 +48,14 @@ def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfin
         raise Error(f"scaler={scaler!r}: it is the GradScaler that the loss is scaled with, or None")
 
 
+def refuse_other_doors(spec: str) -> None:
+    """What exchanges weights, or what steps came to, has a class of its own."""
+    for kind, doors in ((WEIGHTS, (library.tw_gossips_count, library.tw_gossips_name, library.tw_gossips_summary)),
+                        (UPDATES, (library.tw_outers_count, library.tw_outers_name, library.tw_outers_summary))):
+        if name_of(spec) in dict(listed(*doors)):
+            raise SpecError(f"{name_of(spec)} exchanges no gradients; write {DOORS[kind].format(spec)}", 2, "TW_ERROR_SPEC")
+
+
 def dtype_of(values: torch.Tensor) -> str:
     return str(values.dtype).split(".")[1]
 
@@ -65,6 +75,7 @@ class Compressor(Stepping):
                  may_fall_back: bool = False):
         """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
         refuse_options(spec, optimizer, nonfinite, scaler)
+        refuse_other_doors(spec)
         self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}

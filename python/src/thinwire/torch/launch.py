@@ -6,15 +6,13 @@ Each machine runs it. docs/pytorch.md says what it does, and when not to take it
 
 import argparse
 import contextlib
-import ctypes
 import gc
 import os
 import re
 import runpy
 import sys
 import traceback
-import zlib
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -25,7 +23,8 @@ from ..errors import Error, PeerError
 from ..seal import read_key
 from ..tcp import Tcp
 from . import _optimiser, _transport
-from .outer import OuterLoop, joined_group, refuse_other_specs
+from ._alike import checksum
+from .outer import OuterLoop, joined_group, refuse_other_specs, tell_meeting
 
 USAGE, PEER_LOST = 2, 3  # exit codes, as the program thinwire has them
 
@@ -87,8 +86,9 @@ def refuse_missing(command: List[str]) -> None:
 
 def joined(settings: argparse.Namespace) -> Comm:
     key = read_key(settings.key_file) if settings.key_file else b""
-    say(f"meets {settings.workers} machines at {settings.join}")
-    return joined_group(settings.join, settings.workers, settings.rank, Tcp(key=key, seal=settings.seal), _transport.Limits(60.0))
+    limits = _transport.Limits(60.0)
+    tell_meeting(settings.join, settings.workers, limits)
+    return joined_group(settings.join, settings.workers, settings.rank, Tcp(key=key, seal=settings.seal), limits)
 
 
 class Launched:
@@ -145,15 +145,12 @@ class Launched:
             raise Error(f"the script is one of {dist.get_world_size()} processes of torch.distributed, and launch takes one "
                         "process a machine: start it without torchrun")
         module = trained_by(optimiser)
-        begins_alike, repeats = compared(self._comm, module)
+        is_alike = begins_alike(self._comm, module)
         self._loop = OuterLoop(module, optimiser, self._spec, group=self._comm, transport=self._comm)
         self._optimiser = optimiser
         self._loop.begin()
-        if not begins_alike:  # this gradient is of weights that are gone: the step leaves out what has none
+        if not is_alike:  # this gradient is of weights that are gone: the step leaves out what has none
             optimiser.zero_grad(set_to_none=True)
-        if repeats is not None:
-            say(f"rank {self._comm.rank} has had the first batch of rank {repeats}: give each machine data or a seed of its "
-                "own, or they learn no more than one")
         save_shared(module, self._loop)
 
 
@@ -202,22 +199,10 @@ def trained_by(optimiser: torch.optim.Optimizer) -> nn.Module:
 # ---- how the machines begin ----
 
 
-def checksum(tensors: Iterable[Optional[torch.Tensor]]) -> int:
-    total = 0
-    for one in tensors:
-        if one is not None:
-            there = one.detach().to("cpu", torch.float32).contiguous()
-            total = zlib.crc32((ctypes.c_char * (4 * there.numel())).from_address(there.data_ptr()), total)
-    return total
-
-
-def compared(comm: Comm, module: nn.Module) -> Tuple[bool, Optional[int]]:
-    """A collective. Whether this machine begins with the weights of rank 0, and which rank before this one has the same
-    weights and the same first gradient."""
-    trained = [p for p in module.parameters() if p.requires_grad]
-    mine = [checksum(trained), checksum(p.grad for p in trained)]
-    rows = _transport.gathered(comm, mine)
-    return mine[0] == rows[0][0], rows.index(mine) if rows.index(mine) < comm.rank else None
+def begins_alike(comm: Comm, module: nn.Module) -> bool:
+    """A collective. Whether this machine begins with the weights of rank 0."""
+    mine = checksum(p for p in module.parameters() if p.requires_grad)
+    return mine == _transport.gathered(comm, mine)[0]
 
 
 def save_shared(module: nn.Module, loop: OuterLoop) -> None:

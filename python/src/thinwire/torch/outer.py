@@ -22,7 +22,7 @@ from ..planning import UPDATES
 from ..spec import name_of, settings_of
 from ..table import Entry, listed
 from ..tcp import Tcp
-from . import _auto, _buffers, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
 from ._moments import Moments, forget_unfinite
 from ._working import Working, laid
@@ -71,7 +71,7 @@ class OuterLoop:
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
     spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`
-    banner        rank 0 says in a line on stderr what is going to happen
+    banner        a line on stderr says where this worker meets the others, and one of rank 0 what is going to happen
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
 
@@ -84,6 +84,8 @@ class OuterLoop:
         self._changes = join is not None and workers is None
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
+                if banner:
+                    tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
             if self._changes and _auto.is_auto(spec):
@@ -102,6 +104,7 @@ class OuterLoop:
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
         self._group, self._module = group, unwrapped(model)
+        self._shares_gradients = shares_gradients(model)
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
         def check() -> None:
@@ -120,7 +123,7 @@ class OuterLoop:
             check()
         else:
             _transport.gathered_by_all(group, check)
-            refuse_unlike([*map(described, self._rows), *_buffers.described(self._module)], group)
+            refuse_unlike(self._subject(spec), group)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
 
         tensors = [(row.name, row.shape) for row in self._rows]
@@ -133,8 +136,7 @@ class OuterLoop:
             return core.OuterLoop(comm, spec, tensors)
 
         if self._changes:
-            subject = [f"the spec {spec}", *map(described, self._rows), *_buffers.described(self._module)]
-            members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
+            members = joined_members(str(join), "\n".join(self._subject(spec)), transport, quorum, limits)
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
                                                    lambda given: _buffers.take(self._module, given))
         else:
@@ -153,6 +155,10 @@ class OuterLoop:
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+
+    def _subject(self, spec: str) -> List[str]:
+        """What has to be the same everywhere."""
+        return [f"the spec {spec}", *map(described, self._rows), *_buffers.described(self._module)]
 
     @property
     def rank(self) -> int:
@@ -222,6 +228,7 @@ class OuterLoop:
         if not self._begun:
             raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was "
                         "made with; call begin() on all ranks before the first step")
+        self._compare_gradients()
         self._counted += 1
         if not self._loop.is_due:
             self._loop.step(self._addresses)
@@ -237,6 +244,12 @@ class OuterLoop:
             self._moments.give()
             self._heal_moments()
         return changed
+
+    def _compare_gradients(self) -> None:
+        """Once, as a collective: with the first step, or at the end where there was none."""
+        if not self._counted and isinstance(self._comm, Comm):
+            of_its_own = [] if self._shares_gradients else [row.parameter.grad for row in self._rows]
+            _alike.tell_repeats(self._comm, _alike.checksum(of_its_own))
 
     def _heal_moments(self) -> None:
         """Where weights held NaN, and are the shared ones now, moments that do would spoil them again."""
@@ -258,6 +271,7 @@ class OuterLoop:
         self._refuse_inside("finish()")
         self.begin()
         self._refuse_uncounted()
+        self._compare_gradients()
         self._working.take()
         self._moments.take()
         self._loop.finish(self._working.addresses())
@@ -433,7 +447,7 @@ class OuterLoop:
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
-        counted = "" if self._hooks else "; call step() of the OuterLoop after each optimizer.step()"
+        counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
@@ -483,6 +497,11 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
     limits.refuse_wrong()
     tcp = transport if isinstance(transport, Tcp) else Tcp()
     return Members(join, subject, tcp, quorum, limits.timeout, limits.patience)
+
+
+def tell_meeting(join: str, workers: int, limits: _transport.Limits) -> None:
+    limits.refuse_wrong()
+    print(f"thinwire: meeting {workers} workers at {join}, for up to {limits.patience:g} seconds", file=sys.stderr, flush=True)
 
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
@@ -542,6 +561,12 @@ def averages_all(of_gradients: Any, group: Any) -> bool:
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 
+def shares_gradients(model: Any) -> bool:
+    """With other ranks of its machine, which have the same by design."""
+    ddp = getattr(model, "_orig_mod", model)
+    return isinstance(ddp, DistributedDataParallel) and len(members(ddp.process_group)) > 1 or unwrapped(model) in _exchanges
+
+
 def refuse_other_models(model: Any, group: Any) -> None:
     if not isinstance(model, nn.Module):
         raise Error(f"OuterLoop takes the module that is trained, and this is a {type(model).__name__}")
@@ -586,8 +611,8 @@ def refuse_unlike(parts: List[str], group: Any) -> None:
     for rank, there in enumerate(lists):
         for mine, first in zip([*there, "nothing more"], [*lists[0], "nothing more"]):
             if mine != first:
-                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same model, with the "
-                            "same parameters frozen")
+                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same spec and the same model, "
+                            "with the same parameters frozen")
 
 
 def refuse_no_optimiser(optimiser: Any) -> None:
