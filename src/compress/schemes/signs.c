@@ -270,8 +270,8 @@ static void blend(onebit_adam *self)
     }
 }
 
-/* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows of others that
- * have one: where nobody has, m stays as it is. A rank that has one says zero where m is zero. */
+/* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether others
+ * have one: where nobody has, m stays as it is. A rank that has one says zero only where m is zero, too. */
 static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *piece, float *sum)
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
