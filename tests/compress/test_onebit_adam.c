@@ -5,12 +5,11 @@
 #include "gradients.h"
 #include "support/assert.h"
 
-enum { RANKS = 3, TENSORS = 2, MATRIX = 40 * 30, MOST = MATRIX, STEPS = 50, WARMUP = 8 };
-/* So small that one rank has the sums of all of it. */
-static const tw_tensor table[TENSORS] = {{"a.weight", 2, {40, 30}}, {"a.bias", 1, {70}}};
+enum { RANKS = 3, TENSORS = 2, MATRIX = 64 * 48, MOST = MATRIX, STEPS = 50, WARMUP = 8 };
+/* A piece of the matrix is each rank's to sum. */
+static const tw_tensor table[TENSORS] = {{"a.weight", 2, {64, 48}}, {"a.bias", 1, {70}}};
 
 static const double BETA1 = 0.75, BETA2 = 0.9375, EPSILON = 0x1p-20;
-#define BETAS "momentum=0.75,beta2=0.9375,epsilon=9.5367431640625e-7,"
 
 static size_t count_of(size_t tensor)
 {
@@ -19,105 +18,176 @@ static size_t count_of(size_t tensor)
 
 /* ---- the rule, in double, with what both sides lost ---- */
 
+typedef struct rule {
+    const char *spec;
+    int before;  /* divides before the signs are taken */
+    int gathers; /* nothing is encoded a second time */
+    int adapts;  /* has squares */
+} rule;
+
 typedef struct twin {
+    rule rule;
     double m[TENSORS][MOST], v[TENSORS][MOST];
     double worker[RANKS][MOST], server[MOST]; /* of the matrix, which alone is compressed */
 } twin;
 
-/* What signs and a root mean square say of x, which keeps the rest. */
-static void compress(double *x, size_t n, double *said)
+/* Every choice of ranks in eight steps, all and none of them too. */
+static unsigned char is_absent(int step, int rank, size_t tensor)
 {
-    double squares = 0;
-    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
-    double scale = sqrt(squares / (double)n);
-    for (size_t i = 0; i < n; i++) {
-        said[i] = x[i] < 0 ? -scale : scale;
+    return (step + 3 * (int)tensor) >> rank & 1;
+}
+
+static int is_nobodys(int step, size_t tensor)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (!is_absent(step, r, tensor)) return 0;
+    return 1;
+}
+
+/* Some elements have no gradient in the beginning. */
+static int is_still(const twin *t, size_t tensor, size_t i)
+{
+    return t->rule.adapts && tensor == 0 && i % 5 == 4;
+}
+
+/* What signs and a root mean square say of the elements from `first` on, which keep the rest. */
+static void compress_piece(const twin *t, size_t first, size_t n, double *x, double *said)
+{
+    double squares = 0, count = 0;
+    for (size_t i = first; i < first + n; i++) {
+        squares += is_still(t, 0, i) ? 0 : x[i] * x[i];
+        count += !is_still(t, 0, i);
+    }
+    double scale = sqrt(squares / count);
+    for (size_t i = first; i < first + n; i++) {
+        said[i] = is_still(t, 0, i) ? 0 : x[i] < 0 ? -scale : scale;
         x[i] -= said[i];
     }
 }
 
-/* What m is divided by before its signs are taken. */
-static double divisor(const twin *t, int before, size_t i)
+static void compress(const twin *t, double *x, double *said)
 {
-    return before ? sqrt(t->v[0][i] / (1 - pow(BETA2, WARMUP))) + EPSILON : 1;
+    size_t n = MATRIX / (t->rule.gathers ? 1 : RANKS);
+    for (size_t first = 0; first < MATRIX; first += n) compress_piece(t, first, n, x, said);
+}
+
+/* What m is divided by before its signs are taken. */
+static double divisor(const twin *t, size_t i)
+{
+    return t->rule.before && t->rule.adapts ? sqrt(t->v[0][i] / (1 - pow(BETA2, WARMUP))) + EPSILON : 1;
 }
 
 /* Adam itself goes no further for a gradient of a new size. */
-static double fresh(const twin *t, int before, size_t i, double gradient)
+static double fresh(const twin *t, size_t i, double gradient)
 {
-    double most = 1 / sqrt(1 - BETA2), ahead = gradient / divisor(t, before, i);
-    return (1 - BETA1) * (before ? fmax(fmin(ahead, most), -most) : ahead);
+    double most = 1 / sqrt(1 - BETA2), ahead = gradient / divisor(t, i);
+    if (is_still(t, 0, i)) return 0;
+    if (!t->rule.adapts) return ahead;
+    return (1 - BETA1) * (t->rule.before ? fmax(fmin(ahead, most), -most) : ahead);
 }
 
-static void share_momentum(twin *t, int before, double given[RANKS][MOST])
+/* A rank without a gradient says exactly its share of m, and what it keeps stays as it is. */
+static void share_momentum(twin *t, int step, double given[RANKS][MOST])
 {
     double said[MOST];
     for (int r = 0; r < RANKS; r++) {
-        for (size_t i = 0; i < MATRIX; i++)
-            t->worker[r][i] += BETA1 * t->m[0][i] / divisor(t, before, i) + fresh(t, before, i, given[r][i]);
-        compress(t->worker[r], MATRIX, said);
+        int absent = is_absent(step, r, 0);
+        for (size_t i = 0; i < MATRIX; i++) {
+            said[i] = BETA1 * t->m[0][i] / divisor(t, i);
+            if (!absent) t->worker[r][i] += said[i] + fresh(t, i, given[r][i]);
+        }
+        if (!absent) compress(t, t->worker[r], said);
         for (size_t i = 0; i < MATRIX; i++) t->server[i] += said[i] / RANKS;
     }
-    compress(t->server, MATRIX, t->m[0]);
-    for (size_t i = 0; i < MATRIX; i++) t->m[0][i] *= divisor(t, before, i);
+    if (t->rule.gathers) {
+        memcpy(t->m[0], t->server, sizeof t->server);
+        memset(t->server, 0, sizeof t->server);
+    } else {
+        compress(t, t->server, t->m[0]);
+    }
+    for (size_t i = 0; i < MATRIX; i++) t->m[0][i] *= divisor(t, i);
 }
 
-static void twin_step(twin *t, int before, int step, size_t tensor, double given[RANKS][MOST], double *direction)
+static void take_mean(twin *t, int step, size_t tensor, double given[RANKS][MOST])
 {
-    double *m = t->m[tensor], *v = t->v[tensor];
-    int is_frozen = tensor == 0 && step > WARMUP;
-    if (is_frozen) share_momentum(t, before, given);
     for (size_t i = 0; i < count_of(tensor); i++) {
         double g = 0;
-        for (int r = 0; r < RANKS; r++) g += given[r][i] / RANKS;
-        if (!is_frozen) m[i] = BETA1 * m[i] + (1 - BETA1) * g;
-        if (!is_frozen) v[i] = BETA2 * v[i] + (1 - BETA2) * g * g;
-        double first = m[i] / (1 - pow(BETA1, step));
-        double second = v[i] / (1 - pow(BETA2, is_frozen ? WARMUP : step));
-        direction[i] = first / (sqrt(second) + EPSILON);
+        for (int r = 0; r < RANKS; r++) g += is_absent(step, r, tensor) ? 0 : given[r][i] / RANKS;
+        t->m[tensor][i] = BETA1 * t->m[tensor][i] + (t->rule.adapts ? 1 - BETA1 : 1) * g;
+        t->v[tensor][i] = BETA2 * t->v[tensor][i] + (1 - BETA2) * g * g;
+    }
+}
+
+static int is_frozen(const twin *t, int step, size_t tensor)
+{
+    return tensor == 0 && (step > WARMUP || !t->rule.adapts);
+}
+
+static void twin_step(twin *t, int step, size_t tensor, double given[RANKS][MOST], double *direction)
+{
+    int frozen = is_frozen(t, step, tensor), nobodys = is_nobodys(step, tensor);
+    if (!nobodys && frozen) share_momentum(t, step, given);
+    if (!nobodys && !frozen) take_mean(t, step, tensor, given);
+    for (size_t i = 0; i < count_of(tensor); i++) {
+        double first = t->m[tensor][i], second = t->v[tensor][i] / (1 - pow(BETA2, frozen ? WARMUP : step));
+        if (t->rule.adapts) first /= (1 - pow(BETA1, step)) * (sqrt(second) + EPSILON);
+        direction[i] = nobodys ? 0 : first;
     }
 }
 
 /* A step that is not taken leaves the gradients of those ranks that had one. */
-static void twin_keep(twin *t, int before, int sick, double given[RANKS][MOST])
+static void twin_keep(twin *t, int step, int sick, double given[RANKS][MOST])
 {
     for (int r = 0; r < RANKS; r++)
-        for (size_t i = 0; r != sick && i < MATRIX; i++) t->worker[r][i] += fresh(t, before, i, given[r][i]);
+        for (size_t i = 0; r != sick && !is_absent(step, r, 0) && i < MATRIX; i++)
+            t->worker[r][i] += fresh(t, i, given[r][i]);
 }
 
-static void read_given(const gradients *g, size_t tensor, double given[RANKS][MOST])
+/* Draws and hands to both; where a tensor is absent NaN stands, which nobody may mind. */
+static void give(const twin *t, int step, gradients *g, loopback *group, double given[TENSORS][RANKS][MOST])
 {
-    for (int r = 0; r < RANKS; r++)
-        for (size_t i = 0; i < count_of(tensor); i++) given[r][i] = (double)g->rank[r][tensor][i];
+    static unsigned char absent[RANKS][TENSORS];
+    gradients_draw(g, 2, step, 0);
+    for (int r = 0; r < RANKS; r++) {
+        group->absent[r] = absent[r];
+        for (size_t k = 0; k < TENSORS; k++) {
+            absent[r][k] = is_absent(step, r, k);
+            for (size_t i = 0; i < count_of(k); i++) {
+                if (step <= WARMUP && is_still(t, k, i)) g->rank[r][k][i] = 0;
+                given[k][r][i] = (double)g->rank[r][k][i];
+                if (absent[r][k]) g->rank[r][k][i] = NAN;
+            }
+        }
+    }
 }
 
 /* Through the beginning, the freeze, a restart, a step that is skipped and one that is taken back. */
-static void check_rule(const char *spec, int before)
+static void check_rule(rule tried)
 {
-    enum { RESTART = 20, BACK = 30, BAD = 35, SICK = 1 };
+    enum { RESTART = 20, BACK = 30, BAD = 36, SICK = 1 };
     static twin t;
     static double given[TENSORS][RANKS][MOST], direction[MOST];
     loopback group;
     gradients g;
     int skipped;
     memset(&t, 0, sizeof t);
+    t.rule = tried;
     gradients_create(&g, table, TENSORS, RANKS);
-    assert_ok(loopback_create(&group, spec, table, TENSORS, RANKS));
+    assert_ok(loopback_create(&group, tried.spec, table, TENSORS, RANKS));
     for (int step = 1; step <= STEPS; step++) {
-        gradients_draw(&g, 2, step, 0);
-        for (size_t k = 0; k < TENSORS; k++) read_given(&g, k, given[k]);
+        if (step == RESTART) assert_ok(loopback_restart(&group, tried.spec, table, TENSORS));
+        give(&t, step, &g, &group, given);
         if (step == BAD) g.rank[SICK][0][5] = NAN;
-        if (step == RESTART) assert_ok(loopback_restart(&group, spec, table, TENSORS));
         assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
         assert_int_equal(skipped, step == BAD);
         for (int r = 0; step == BACK && r < RANKS; r++) assert_ok(tw_scheme_revert(group.scheme[r]));
         if (step == BACK || step == BAD) {
-            twin_keep(&t, before, step == BAD ? SICK : RANKS, given[0]);
+            twin_keep(&t, step, step == BAD ? SICK : RANKS, given[0]);
             continue;
         }
         assert_true(gradients_agree(&g));
         for (size_t k = 0; k < TENSORS; k++) {
-            twin_step(&t, before, step, k, given[k], direction);
+            twin_step(&t, step, k, given[k], direction);
             for (size_t i = 0; i < count_of(k); i++)
                 assert_near(g.rank[0][k][i], direction[i], 1e-4 * fmax(1, fabs(direction[i])));
         }
@@ -126,18 +196,28 @@ static void check_rule(const char *spec, int before)
     gradients_destroy(&g);
 }
 
-#define SPEC "onebit-adam:warmup_steps=8,leftovers=fp32," BETAS "min_dims=2"
+#define REST "leftovers=fp32,min_dims=2,momentum=0.75"
+#define SPEC "onebit-adam:warmup_steps=8,beta2=0.9375,epsilon=9.5367431640625e-7," REST
 
 static void equals_the_published_rule(void **state)
 {
     (void)state;
-    check_rule(SPEC ",divide=after", 0);
+    check_rule((rule){SPEC ",divide=after", .adapts = 1});
+    check_rule((rule){SPEC ",divide=after,exchange=gather", .adapts = 1, .gathers = 1});
 }
 
 static void divides_before_it_takes_signs(void **state)
 {
     (void)state;
-    check_rule(SPEC, 1);
+    check_rule((rule){SPEC, .adapts = 1, .before = 1});
+    check_rule((rule){SPEC ",exchange=gather", .adapts = 1, .before = 1, .gathers = 1});
+}
+
+static void is_momentum_without_squares(void **state)
+{
+    (void)state;
+    check_rule((rule){"onebit-adam:beta2=0," REST});
+    check_rule((rule){"onebit-adam:beta2=0,exchange=gather," REST, .gathers = 1});
 }
 
 /* ---- what stands still ------------------------------------------------------------------------------------------- */
@@ -163,6 +243,32 @@ static void what_has_no_squares_stays(void **state)
     assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
     step_of(&group, &g, 1);
     for (size_t i = 0; i < MATRIX; i++) assert_int_equal(g.rank[0][0][i] != 0, i == 3);
+    loopback_destroy(&group);
+    gradients_destroy(&g);
+}
+
+/* Where packets to all would outweigh an all-reduce, in which nobody can see who has said nothing: here half of the ranks
+ * in turn have no gradient, and the mean is 1 in every step. */
+static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **state)
+{
+    (void)state;
+    enum { MANY = 16, SMALL = 8 };
+    static const tw_tensor small[] = {{"w", 1, {SMALL}}};
+    static const unsigned char absent[1] = {1};
+    loopback group;
+    gradients g;
+    int skipped;
+    gradients_create(&g, small, 1, MANY);
+    assert_ok(loopback_create(&group, "onebit-adam:warmup_steps=2,exchange=gather,min_elements=1,min_dims=1", small, 1,
+                              MANY));
+    for (int step = 0; step < 20; step++) {
+        for (int r = 0; r < MANY; r++) {
+            group.absent[r] = (step + r) % 2 ? absent : NULL;
+            for (size_t i = 0; i < SMALL; i++) g.rank[r][0][i] = 2;
+        }
+        assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
+        for (size_t i = 0; i < SMALL; i++) assert_near(g.rank[0][0][i], 1, 1e-5);
+    }
     loopback_destroy(&group);
     gradients_destroy(&g);
 }
@@ -212,8 +318,12 @@ static void one_bit_an_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_published_rule), cmocka_unit_test(divides_before_it_takes_signs),
-        cmocka_unit_test(what_has_no_squares_stays), cmocka_unit_test(an_absent_tensor_stays),
+        cmocka_unit_test(equals_the_published_rule),
+        cmocka_unit_test(divides_before_it_takes_signs),
+        cmocka_unit_test(is_momentum_without_squares),
+        cmocka_unit_test(what_has_no_squares_stays),
+        cmocka_unit_test(an_absent_tensor_stays),
+        cmocka_unit_test(the_share_of_absent_ranks_comes_however_small_the_tensor),
         cmocka_unit_test(one_bit_an_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "support.h"
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_scheme.h>
 
 static void assert_in_full(const char *spec, const char *part)
 {
@@ -76,6 +77,36 @@ static void numbers_are_those_of_the_scheme(void **state)
     assert_true(isnan(scheme_number("juggling", "warmup_steps")));
 }
 
+static tw_status no_rounds(void *self, tw_scheme *scheme, int phase, tw_round *round)
+{
+    (void)self, (void)scheme, (void)phase;
+    round->kind = TW_ROUND_DONE;
+    return TW_OK;
+}
+
+/* Somebody else's map need not be of signs, given or not. */
+static void signs_are_given_where_the_map_says_so(void **state)
+{
+    static const tw_scheme_option map[] = {
+        {"map", TW_OPTION_CHOICE, 0, "flat", 0, 0, "flat|sig|round", "the projection"}};
+    static const tw_scheme_definition globe = {.struct_size = sizeof globe,
+                                               .name = "globe",
+                                               .summary = "a map of its own",
+                                               .self_size = sizeof(int),
+                                               .option_size = sizeof *map,
+                                               .option_count = 1,
+                                               .options = map,
+                                               .next = no_rounds};
+    (void)state;
+    assert_ok(tw_scheme_register(&globe));
+    assert_false(scheme_gives_signs("globe"));
+    assert_false(scheme_gives_signs("globe:map=sig"));
+    assert_true(scheme_gives_signs("demo"));
+    assert_true(scheme_gives_signs("demo:k=5,map=sign"));
+    assert_false(scheme_gives_signs("demo:map=none"));
+    assert_false(scheme_gives_signs("dgc"));
+}
+
 static void what_sends_everything_alike_is_exact(void **state)
 {
     (void)state;
@@ -96,6 +127,7 @@ int main(void)
         cmocka_unit_test(a_spec_sets_what_stands_in_it),
         cmocka_unit_test(numbers_are_those_of_the_scheme),
         cmocka_unit_test(what_sends_everything_alike_is_exact),
+        cmocka_unit_test(signs_are_given_where_the_map_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,16 +66,25 @@ int scheme_sets(const char *spec, const char *option)
     return find_value(spec, option, &length) != NULL;
 }
 
-double scheme_number(const char *spec, const char *name)
+/* What an option of the scheme is, given or not, and how long that is; NULL where it has none of that name. */
+static const char *value_of(const char *spec, const char *name, size_t *length)
 {
     scheme_options all = options_of(spec);
     for (size_t i = 0; i < all.count; i++) {
         tw_option_info option = option_at(&all, i);
-        size_t length;
-        const char *value = find_value(spec, name, &length);
-        if (strcmp(option.name, name) == 0) return strtod(value ? value : option.fallback, NULL);
+        if (strcmp(option.name, name)) continue;
+        const char *value = find_value(spec, name, length);
+        if (!value) *length = strlen(option.fallback);
+        return value ? value : option.fallback;
     }
-    return NAN;
+    return NULL;
+}
+
+double scheme_number(const char *spec, const char *name)
+{
+    size_t length;
+    const char *value = value_of(spec, name, &length);
+    return value ? strtod(value, NULL) : NAN;
 }
 
 int scheme_adapts(const char *spec)
@@ -85,13 +94,10 @@ int scheme_adapts(const char *spec)
 
 int scheme_gives_signs(const char *spec)
 {
-    scheme_options all = options_of(spec);
-    for (size_t i = 0; i < all.count; i++) {
-        size_t length;
-        const char *value = find_value(spec, "map", &length);
-        if (strcmp(option_at(&all, i).name, "map") == 0) return !value || strncmp(value, "sign", length) == 0;
-    }
-    return 0;
+    static const char sign[] = "sign";
+    size_t length;
+    const char *value = value_of(spec, "map", &length);
+    return value && length == strlen(sign) && strncmp(value, sign, length) == 0;
 }
 
 char *scheme_with(const char *spec, const char *option, const char *value)

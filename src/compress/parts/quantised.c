@@ -168,14 +168,16 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
     return TW_OK;
 }
 
-static void add_delivered(tw_quantised *quantised, size_t n, int count, float *sum)
+static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum)
 {
+    size_t n = piece->count;
     for (size_t first = 0; first < n; first += quantised->ops->block) {
         size_t here = tw_smaller(n - first, quantised->ops->block);
         memset(sum + first, 0, here * sizeof *sum);
         for (int i = 0; i < count; i++)
             quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
     }
+    if (quantised->ops->fill && count == quantised->scheme.size) quantised->ops->fill(quantised, piece, sum);
 }
 
 static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
@@ -183,7 +185,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     tw_quantised *quantised = context;
     tw_piece whole = whole_of(&quantised->scheme, tensor);
     TW_TRY(get_sections(quantised, &whole, readers, 0, count, most_sum));
-    add_delivered(quantised, whole.count, count, sum);
+    add_delivered(quantised, &whole, count, sum);
     return TW_OK;
 }
 
@@ -207,7 +209,7 @@ static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reade
     tw_quantised *quantised = context;
     double most = count < quantised->scheme.size ? most_sum : TW_LARGEST_KEPT;
     TW_TRY(get_sections(quantised, piece, readers, rank, count, most));
-    add_delivered(quantised, piece->count, count, quantised->scheme.gradients[piece->tensor] + piece->first);
+    add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first);
     return TW_OK;
 }
 
@@ -266,8 +268,12 @@ static tw_status create_gather(tw_quantised *quantised)
 {
     tw_scheme *scheme = &quantised->scheme;
     int is_auto = quantised->exchange == TW_EXCHANGE_AUTO;
-    if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= MOST_GATHERED))
-        return tw_gather_create(&quantised->gather, scheme, &sections, quantised);
+    if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= MOST_GATHERED)) {
+        TW_TRY(tw_gather_create(&quantised->gather, scheme, &sections, quantised));
+        int is_wide = quantised->gather.wide.scheme != NULL;
+        if (!is_wide || !quantised->ops->fill) return TW_OK;
+        tw_gather_destroy(&quantised->gather);
+    }
     if (is_auto) leave_small_tensors(quantised);
     return tw_gather_create_scattered(&quantised->gather, scheme, &sections, &pieces, quantised);
 }

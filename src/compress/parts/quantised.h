@@ -49,6 +49,9 @@ typedef struct tw_quantised_ops {
     /* sum += elements first .. first + count - 1 of a section of n; first is a multiple of the block. */
     void (*add)(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
                 float *sum);
+    /* (optional) Adds to the sum of all ranks' sections of a piece, which are in `delivered`, what a rank leaves out
+     * that has no gradient for it. Such a scheme takes no wide road, on which nobody sees sections. */
+    void (*fill)(const tw_quantised *quantised, const tw_piece *piece, float *sum);
 } tw_quantised_ops;
 
 /* The head of such a scheme's struct. */

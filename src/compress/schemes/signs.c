@@ -40,7 +40,8 @@ typedef struct signs {
     tw_quantised quantised;
     int means;   /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     int is_root; /* the one mean is that of squares, of which it is the root */
-    float (*sent)[2]; /* a part's elements that were not negative, and that were, when it was encoded last */
+    const float *alive; /* of the compressed tensors: an element with 0 does not count in it; NULL: all do */
+    float (*sent)[2];   /* a part's elements that were not negative, and that were, when it was encoded last */
 } signs;
 
 static const tw_option options[] = {TW_OPTION_EXCHANGE};
@@ -69,6 +70,20 @@ static float signs_mean_of(double sum, size_t count)
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
+/* Of an element that does not count the signs say something all the same. Nobody listens, and nothing is kept of it. */
+static float signs_root_mean_square(const signs *self, const tw_quantised_part *part)
+{
+    const float *alive = self->alive ? self->alive + self->quantised.offset[part->tensor] + part->first : NULL;
+    size_t count = part->n;
+    for (size_t i = 0; alive && i < part->n; i++) {
+        if (alive[i] > 0) continue;
+        part->residual[i] = 0;
+        count--;
+    }
+    if (!count) return 0;
+    return signs_mean_of(sqrt(tw_kernels_best()->sum_squares(part->residual, part->n) / (double)count), 1);
+}
+
 static void write_means(const signs *self, const tw_quantised_part *part, tw_sign_sums *sums, unsigned char *section)
 {
     size_t n = part->n;
@@ -77,8 +92,7 @@ static void write_means(const signs *self, const tw_quantised_part *part, tw_sig
         tw_quantised_put_float(section, signs_mean_of(positive, n - sums->negatives));
         tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, sums->negatives));
     } else if (self->is_root) {
-        double squares = tw_kernels_best()->sum_squares(part->residual, n);
-        tw_quantised_put_float(section, signs_mean_of(sqrt(squares / (double)n), 1));
+        tw_quantised_put_float(section, signs_root_mean_square(self, part));
     } else {
         tw_quantised_put_float(section, signs_mean_of(positive - negative, n));
     }
@@ -123,20 +137,17 @@ static void signs_add(const tw_scheme *scheme, const unsigned char *section, siz
     tw_kernels_best()->quantise->add_signs(sum, section + signs_head_bytes(scheme) + first / 8, count, mean);
 }
 
-static const tw_quantised_ops sections = {
-    .block = TW_QUANTISED_BLOCK,
-    .bytes = signs_bytes,
-    .encode = signs_encode,
-    .close = subtract_sent,
-    .check = signs_check,
-    .add = signs_add,
-};
+#define SECTIONS                                                                                                       \
+    .block = TW_QUANTISED_BLOCK, .bytes = signs_bytes, .encode = signs_encode, .close = subtract_sent,                 \
+    .check = signs_check, .add = signs_add
 
-static tw_status create_signs(tw_scheme *scheme, int means)
+static const tw_quantised_ops sections = {SECTIONS};
+
+static tw_status create_signs(tw_scheme *scheme, const tw_quantised_ops *ops, int means)
 {
     signs *self = (signs *)scheme;
     self->means = means;
-    TW_TRY(tw_quantised_create(scheme, &sections, 1));
+    TW_TRY(tw_quantised_create(scheme, ops, 1));
     return tw_allocate(tw_quantised_parts(&self->quantised), sizeof *self->sent, &self->sent);
 }
 
@@ -168,12 +179,12 @@ static void signs_settle(tw_scheme *scheme)
 
 static tw_status sign_create(tw_scheme *scheme)
 {
-    return create_signs(scheme, 1);
+    return create_signs(scheme, &sections, 1);
 }
 
 static tw_status onebit_create(tw_scheme *scheme)
 {
-    return create_signs(scheme, 2);
+    return create_signs(scheme, &sections, 2);
 }
 
 /* ---- onebit-adam ------------------------------------------------------------------------------------------------- */
@@ -218,18 +229,6 @@ static uint64_t steps_of_adam(const onebit_adam *self)
     return self->warmup_steps ? (uint64_t)self->warmup_steps : 1;
 }
 
-static tw_status onebit_adam_create(tw_scheme *scheme)
-{
-    onebit_adam *self = (onebit_adam *)scheme;
-    tw_gather *gather = &self->signs.quantised.gather;
-    int adapts = self->adam.beta2 > 0;
-    self->signs.is_root = 1;
-    TW_TRY(create_signs(scheme, 1));
-    TW_TRY(tw_gather_create_whole(gather));
-    TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
-    return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
-}
-
 static tw_adam_step step_of_frozen(const onebit_adam *self)
 {
     uint64_t last = steps_of_adam(self) - 1;
@@ -268,6 +267,22 @@ static void blend(onebit_adam *self)
             g[i] = by > 0 ? kept * self->compressed.now[at + i] / by + fresh * ahead : 0;
         }
         at += count;
+    }
+}
+
+/* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether others
+ * have one: where nobody has, m stays as it is. A rank that has one says zero only where m is zero, too. */
+static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *piece, float *sum)
+{
+    const onebit_adam *self = (const onebit_adam *)quantised;
+    tw_adam_step frozen = step_of_frozen(self);
+    size_t first = quantised->offset[piece->tensor] + piece->first;
+    int size = quantised->scheme.size, absent = 0;
+    for (int r = 0; r < size; r++) absent += tw_quantised_get_float(quantised->delivered[r]) == 0;
+    float kept = (float)(self->adam.beta1 * absent / size), most = (float)TW_LARGEST_KEPT;
+    for (size_t i = 0; absent > 0 && absent < size && i < piece->count; i++) {
+        float by = divisor(self, &frozen, first + i);
+        if (by > 0) sum[i] = fmaxf(fminf(sum[i] + kept * self->compressed.now[first + i] / by, most), -most);
     }
 }
 
@@ -346,6 +361,20 @@ static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
     TW_TRY(tw_quantised_walk(scheme, walk));
     TW_TRY(tw_velocity_walk(&self->compressed, walk));
     return tw_velocity_walk(&self->leftovers, walk);
+}
+
+static tw_status onebit_adam_create(tw_scheme *scheme)
+{
+    static const tw_quantised_ops momentum = {SECTIONS, .fill = add_shares_of_absent};
+    onebit_adam *self = (onebit_adam *)scheme;
+    tw_gather *gather = &self->signs.quantised.gather;
+    int adapts = self->adam.beta2 > 0;
+    self->signs.is_root = 1;
+    TW_TRY(create_signs(scheme, &momentum, 1));
+    TW_TRY(tw_gather_create_whole(gather));
+    TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
+    self->signs.alive = self->compressed.squares_now;
+    return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
 }
 
 static float onebit_adam_momentum(const tw_scheme *scheme, int *nesterov)
