@@ -261,15 +261,11 @@ static void begin_ballot(council *me, uint64_t there)
     say_to(me, there, &message);
 }
 
-/* Nobody waits for a busy member for ever. */
-static int waits_for_busy(const council *me, uint64_t there)
-{
-    return those_in(me, there, COUNCIL_BUSY) && me->now - me->met < me->settings.patience;
-}
-
+/* Nobody waits for a busy member for ever: then it counts as one that does not answer. */
 static void look_around(council *me)
 {
     uint64_t there = alive(me);
+    if (me->now - me->met >= me->settings.patience) there &= ~those_in(me, there, COUNCIL_BUSY);
     if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
         if (!me->unable) me->unable = me->now;
         if (me->now - me->unable > me->settings.grace)
@@ -278,9 +274,7 @@ static void look_around(council *me)
     }
     me->unable = 0;
     if (there & (bit(me->place) - 1)) return; /* one before this one answers, and proposes */
-    if (waits_for_busy(me, there)) return;
-    there &= ~those_in(me, there, COUNCIL_BUSY);
-    if (!council_is_quorum(&me->list, there, me->settings.quorum)) return;
+    if (those_in(me, there, COUNCIL_BUSY)) return;
     if (!me->ballot || me->now - me->proposed > BALLOT * COUNCIL_BEAT) begin_ballot(me, there);
 }
 

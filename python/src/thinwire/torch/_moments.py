@@ -24,6 +24,11 @@ def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:
                     one.zero_()
 
 
+def lacking(moment: int, optimiser: Any, row: Row) -> Error:
+    return Error(f"{MOMENTS[moment]}: {type(optimiser).__name__} keeps none of {row.name}; leave it out of the spec, or "
+                 "take an optimizer that does, such as AdamW")
+
+
 class Moments:
     """Copies of them in the host's memory, in fp32, where the spec asks for their mean."""
 
@@ -41,12 +46,14 @@ class Moments:
     def addresses(self) -> List[Optional[List[int]]]:
         return [copies and [one.data_ptr() for one in copies] for copies in self._copies]
 
-    def take(self) -> None:
-        """Before a round."""
+    def take(self, stepped: bool) -> None:
+        """Before a round. An optimizer that has stepped, and has nothing of any parameter, keeps no such moment."""
         for moment, copies in enumerate(self._copies):
-            for row, copy in zip(self._rows, copies or ()):
-                there = self._of(moment, row)
-                copy.zero_() if there is None else copy.copy_(there)
+            there = [self._of(moment, row) for row in self._rows] if copies else []
+            if copies and stepped and all(one is None for one in there):
+                raise lacking(moment, self._optimisers[-1], self._rows[0])
+            for copy, one in zip(copies or (), there):
+                copy.zero_() if one is None else copy.copy_(one)
 
     def give(self) -> None:
         """After it."""
@@ -64,6 +71,5 @@ class Moments:
                 if state and isinstance(state.get(name), torch.Tensor):
                     return state[name].detach().permute(row.order)
             if state:
-                raise Error(f"{MOMENTS[moment]}: {type(optimiser).__name__} keeps none of {row.name}; leave it out of "
-                            "the spec, or take an optimizer that does, such as AdamW")
+                raise lacking(moment, optimiser, row)
         return None

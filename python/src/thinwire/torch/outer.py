@@ -91,8 +91,9 @@ class OuterLoop:
             if self._changes and _auto.is_auto(spec):
                 raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
             last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-            spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
-                                 limits=limits, banner=banner)
+            if not self._changes:
+                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
+                                     limits=limits, banner=banner)
             self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
@@ -236,7 +237,7 @@ class OuterLoop:
         refuse_newly_trained(self._module, self._rows)
         self._working.take()
         self._addresses = self._working.addresses()
-        self._moments.take()
+        self._moments.take(stepped=True)
         before = self._working.before()
         changed = self._loop.step(self._addresses) is core.Event.APPLIED
         if changed:
@@ -273,7 +274,7 @@ class OuterLoop:
         self._refuse_uncounted()
         self._compare_gradients()
         self._working.take()
-        self._moments.take()
+        self._moments.take(stepped=self._counted > 0)
         self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
