@@ -57,8 +57,8 @@ def gathered(group: Any, mine: Any, is_one: Optional[Callable[[Any], bool]] = No
     comes over a Comm may be anybody's: it is never unpickled, and has to be like `mine`, or what `is_one` takes."""
     if isinstance(group, Comm):
         fits = is_one or (lambda there: is_like(mine, there))
-        rows = group.allgather(json.dumps(mine).encode(), LONGEST_WORD)
-        return [read_json(rank, row, fits) for rank, row in enumerate(rows)]
+        texts = group.allgather(json.dumps(mine).encode(), LONGEST_WORD)
+        return [read_json(rank, text, fits) for rank, text in enumerate(texts)]
     device = device_of(group)
     data = pickle.dumps(mine)
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size(group))]

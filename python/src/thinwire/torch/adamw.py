@@ -22,7 +22,8 @@ class AdamW(torch.optim.AdamW):
     Where the scheme gives Adam's direction in the place of a gradient, as dgc-adam does, it has the betas and the epsilon of
     this optimiser, of which the rate and the weight decay are left. With any other scheme it is torch.optim.AdamW."""
 
-    _scheme, _applied = "", {}  # the one that has the moments, and with which numbers
+    _scheme = ""  # the one that has the moments, and with which numbers
+    _applied: Dict[str, float] = {}
     left_to: Any = None  # whose scheme it is
 
     @property
