@@ -72,7 +72,7 @@ static const char *value_of(const char *spec, const char *name, size_t *length)
     scheme_options all = options_of(spec);
     for (size_t i = 0; i < all.count; i++) {
         tw_option_info option = option_at(&all, i);
-        if (strcmp(option.name, name)) continue;
+        if (strcmp(option.name, name) != 0) continue;
         const char *value = find_value(spec, name, length);
         if (!value) *length = strlen(option.fallback);
         return value ? value : option.fallback;

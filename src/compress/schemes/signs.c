@@ -75,11 +75,9 @@ static float signs_root_mean_square(const signs *self, const tw_quantised_part *
 {
     const float *alive = self->alive ? self->alive + self->quantised.offset[part->tensor] + part->first : NULL;
     size_t count = part->n;
-    for (size_t i = 0; alive && i < part->n; i++) {
-        if (alive[i] > 0) continue;
-        part->residual[i] = 0;
-        count--;
-    }
+    for (size_t i = 0; alive && i < part->n; i++) count -= alive[i] <= 0;
+    for (size_t i = 0; count < part->n && i < part->n; i++)
+        if (alive[i] <= 0) part->residual[i] = 0;
     if (!count) return 0;
     return signs_mean_of(sqrt(tw_kernels_best()->sum_squares(part->residual, part->n) / (double)count), 1);
 }
