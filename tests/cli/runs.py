@@ -126,10 +126,9 @@ class AloneTest(RunsTest):
     def test_what_stays_is_refused_with_both_values(self):
         out = self.folder / "run"
         self.summary(*self.train_words()[1:-2], "--steps", 2, "--sync", "dgc", "--out", out)
-        for option, had, given in (("batch", "8", "4"), ("model", "cnn", "resnet20"), ("seed", "1", "2"),
-                                   ("sync", "dgc", "dgc:density=0.01"), ("crop", "0", "2")):
-            self.refuse(2, [out, f"--{option} {given}", f"--{option} {had}"], "train", "--resume", out, f"--{option}",
-                        given)
+        for option, had, given in (("batch", "--batch 8", "4"), ("model", "--model cnn", "resnet20"), ("seed", "--seed 1", "2"),
+                                   ("sync", "--sync dgc", "dgc:density=0.01"), ("crop", "the default of --crop (none)", "2")):
+            self.refuse(2, [out, f"--{option} {given}", had], "train", "--resume", out, f"--{option}", given)
         self.refuse(2, [out, "task image", "lm"], "train", "lm", "--resume", out)  # before its options are looked at
         self.refuse(2, ["lm", "task image"], "train", "--resume", out, "lm")
         self.summary("image", "--resume", out, "--batch", 8, "--steps", 3)
