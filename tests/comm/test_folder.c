@@ -160,6 +160,33 @@ static void two_processes_of_one_rank_are_told(void **state)
     tw_comm_destroy(twins[1].comm);
 }
 
+/* What rank 0 has sent and nobody has read yet stays. */
+static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
+{
+    (void)state;
+    player players[RANKS], stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
+    wire w = {.size = 0};
+    join_all(players, 60);
+    lend(players, &w);
+    send_one(&w, COUNT);
+    join(&stray);
+    assert_int_equal(stray.status, TW_ERROR_PEER);
+    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
+    assert_memory_equal(w.sent, w.received, COUNT);
+    leave_all(players);
+}
+
+/* A message that an earlier run left goes with the next group of its rank. */
+static void what_was_left_is_removed(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    write_bytes("m-0-1-3-9", "left", 4);
+    join_all(players, 60);
+    assert_int_equal(count_files("m-"), 0);
+    leave_all(players);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -247,6 +274,8 @@ int main(void)
         IN_FOLDER(an_earlier_run_changes_nothing),
         IN_FOLDER(who_does_not_come_is_named),
         IN_FOLDER(two_processes_of_one_rank_are_told),
+        IN_FOLDER(a_stray_of_its_rank_takes_nothing_from_a_group),
+        IN_FOLDER(what_was_left_is_removed),
         IN_FOLDER(what_cannot_be_is_refused),
         IN_FOLDER(a_file_that_is_not_whole_has_not_come),
         IN_FOLDER(a_folder_that_goes_is_told),

@@ -290,13 +290,13 @@ tw_status folder_join(const char *path, int rank, int size, double seconds, tw_c
     uint64_t session;
     TRY(check_group(rank, size, seconds));
     TRY(store_open(path, &at));
-    remove_own(&at, rank);
     tw_status status = folder_meet(&at, rank, size, seconds, &session);
     transport *made = status == TW_OK ? calloc(1, sizeof *made) : NULL;
     if (!made) {
         store_close(&at);
         return status == TW_OK ? no_memory() : status;
     }
+    remove_own(&at, rank); /* no earlier: whoever meets nobody may be a stray beside a group that runs */
     *made = (transport){.at = at, .rank = rank, .session = session};
     pthread_mutex_init(&made->lock, NULL);
     return tw_comm_create_custom(&folder_ops, made, rank, size, comm);
