@@ -216,10 +216,15 @@ class Members(unittest.TestCase):
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
+                                  (SPEC, {"join": "folder:here"}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"join": "folder:here", "rank": 0}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"quorum": 1.5}, "quorum=1.5: want a whole number"),
                                   ("streaming:every=8", {}, "delay=1 where members come and go"),
                                   ("local:eager=on", {}, "eager=on where members come and go")):
             with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
-                thinwire.torch.OuterLoop(model, optimiser, spec, join=self.story.meeting, patience=1, **more)
+                thinwire.torch.OuterLoop(model, optimiser, spec, **{"join": self.story.meeting, "patience": 1, **more})
+        with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
+            thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
 
 
 if __name__ == "__main__":
