@@ -1,10 +1,11 @@
 /* The folder as a transport: how a group forms, and what may lie in the folder. */
-#include "folder.h"
 #include "store.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
+
+#include <thinwire/thinwire_folder.h>
 
 #include "support/folder.h"
 
@@ -22,7 +23,7 @@ typedef struct player {
 static void *join(void *argument)
 {
     player *me = argument;
-    me->status = folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
+    me->status = tw_folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
     if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
     return NULL;
 }
@@ -193,9 +194,9 @@ static void what_cannot_be_is_refused(void **state)
     tw_comm *comm = NULL;
     const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
+        assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "want a folder that all machines share"));
     assert_null(comm);
 }
