@@ -14,7 +14,7 @@ from thinwire import _library, errors, outer, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = pathlib.Path(os.environ.get("THINWIRE_INCLUDE", ROOT / "include" / "thinwire"))
-HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_clusters", "_tcp", "_members", "_sealed", "_sim",
+HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_clusters", "_tcp", "_members", "_folder", "_sealed", "_sim",
                                        "_plan")]
 PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_double, "float": c_float, "tw_dtype": c_int,
          "tw_status": c_int, "tw_memory_kind": c_int,
@@ -75,7 +75,7 @@ class HeadersTest(unittest.TestCase):
 
     def test_functions_are_declared_as_in_the_headers(self):
         there = functions(self.text)
-        tables = {**_library.FUNCTIONS, **(_library.TCP_FUNCTIONS if "tw_tcp_listen" in there else {}),
+        tables = {**_library.FUNCTIONS, **_library.FOLDER_FUNCTIONS, **(_library.TCP_FUNCTIONS if "tw_tcp_listen" in there else {}),
                   **(_library.SEALED_FUNCTIONS if "tw_seal_read_key" in there else {})}
         for name, mine in tables.items():
             with self.subTest(name):

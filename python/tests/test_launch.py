@@ -21,7 +21,7 @@ MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middl
 # Each script has the weights, data and mishap that its words say, saves as any script does, and at its very end, where
 # nothing of thinwire is left, what it has then.
 COMMON = """
-import atexit, signal, sys, torch
+import atexit, os, signal, sys, torch
 from torch import nn
 machine, seed, data, mishap, out = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 torch.manual_seed(seed)
@@ -33,6 +33,11 @@ atexit.register(lambda: torch.save({"end": flat(), "mean": model[2].running_mean
 torch.save(flat(), f"{out}/begin{machine}.pt")
 """
 PLAIN = COMMON + f"""
+def fork(code):
+    child = os.fork()
+    if child == 0: sys.exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+if mishap == "early fork": fork(0)
 optimiser = torch.optim.AdamW(model.parameters(), {RATE}, weight_decay=0.0)
 for step in range(1, {STEPS} + 1):
     if mishap == "none": break
@@ -43,6 +48,7 @@ for step in range(1, {STEPS} + 1):
         torch.save(nn.ModuleDict({{"within": model}}).state_dict(), f"{{out}}/saved{{machine}}.pt")
         if mishap == "raise": raise ValueError("a mishap")
         if mishap == "exit": sys.exit(5)
+        if mishap == "fork": fork(7)
         if mishap == "interrupt": signal.raise_signal(signal.SIGINT)
         if mishap == "second": torch.optim.SGD(model.parameters(), 1.0).step()
 """
@@ -205,6 +211,10 @@ class LaunchTest(unittest.TestCase):
                 first, other = self.left("end")
                 self.assertTrue(first["end"].equal(other["end"]))
 
+    def test_a_forked_child_ends_as_it_does_without(self):
+        codes, said = self.launched(PLAIN, mishaps=("early fork", "fork"))
+        self.assertEqual(codes, [0] * MACHINES, said)
+
     def test_ctrl_c_leaves(self):
         codes, said = self.launched(PLAIN, mishaps=("interrupt", ""))
         self.assertEqual(codes, [-signal.SIGINT, 3], said)
@@ -247,7 +257,7 @@ class WordsTest(unittest.TestCase):
                     ("nowhere", ["--spec", "nothing"], __file__, "nothing is no method of local updates"),
                     ("nowhere", ["--spec", "dgc"], __file__, "diloco:exchange=dgc"),
                     ("nowhere", [], "no/train.py", "there is no no/train.py"),
-                    ("folder:here", [], __file__, "join='folder:here' needs rank="),
+                    ("folder:here", [], __file__, "join='folder:here' needs workers= and rank="),
                     ("folder:here", ["--rank", "0", "--key-file", key.name], __file__, "Tcp(key=..., seal=True)"),
                     ("folder:no/where", ["--rank", "0"], __file__, "no/where cannot be opened")):
                 with self.subTest(wanted), contextlib.redirect_stderr(io.StringIO()) as said:

@@ -2,6 +2,7 @@
 """The C library's objects from Python, over ranks that are threads; no torch is needed."""
 
 import array
+import concurrent.futures
 import contextlib
 import copy
 import gc
@@ -331,6 +332,28 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(said, [f"folder {rank} [b'A', b'B']\n" for rank in range(2)])
         with self.assertRaisesRegex(thinwire.Error, "nowhere cannot be opened: .*; want a folder that all machines share"):
             thinwire.Comm.folder("nowhere", 2, 0)
+
+    def test_two_groups_in_folders_form_at_once(self):
+        """Threads of one process, each a rank of one of two groups, that all join at the same time."""
+        def met(folder, rank):
+            with thinwire.Comm.folder(folder, 2, rank, ranks.SECONDS) as comm:
+                return comm.allgather(folder.encode())
+        before = dict(os.environ)
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            with concurrent.futures.ThreadPoolExecutor(4) as threads:
+                members = [(folder, threads.submit(met, folder, rank)) for folder in (one, other) for rank in range(2)]
+                for folder, member in members:
+                    self.assertEqual(member.result(), [folder.encode()] * 2)
+        self.assertEqual(dict(os.environ), before)
+
+    def test_what_is_wrong_with_a_folder_is_told(self):
+        for arguments, words in ((("here", 2.0, 0), "workers=2.0: want a whole number"),
+                                 (("here", 2, "0"), "rank='0': want a whole number"), ((None, 2, 0), "None is no path"),
+                                 (("a\0b", 2, 0), "'a.x00b' is no path"), (("here", 2, 5, 1.0), "rank 5 of 2 in a folder"),
+                                 (("here", 2, 0, "x"), "seconds='x': want a number"),
+                                 (("here", 2, 0, float("nan")), "seconds=nan: want a number")):
+            with self.subTest(arguments), self.assertRaisesRegex(thinwire.Error, words):
+                thinwire.Comm.folder(*arguments)
 
     def test_a_key_is_not_shown(self):
         self.assertNotIn("known to all ranks", repr(thinwire.Tcp(key=b"known to all ranks")))

@@ -101,14 +101,16 @@ class Story:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.meeting = f"127.0.0.1:{free.getsockname()[1]}"
-        self.latest, self.ends, self.errors = {}, {}, {}
+        self.latest, self.ends, self.errors, self.readers, self.killed = {}, {}, {}, {}, set()
 
     def begin(self, seed, meeting=None):
         program = subprocess.Popen([sys.executable, "-B", __file__, str(seed), meeting or self.meeting], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.programs[seed] = program
-        for target in (self._listen, self._note_errors):
-            threading.Thread(target=target, args=(seed, program), daemon=True).start()
+        self.readers[seed] = [threading.Thread(target=target, args=(seed, program), daemon=True)
+                              for target in (self._note_errors, self._listen)]
+        for reader in self.readers[seed]:
+            reader.start()
 
     def _note_errors(self, seed, program):
         self.errors[seed] = program.stderr.read()
@@ -116,6 +118,7 @@ class Story:
     def _listen(self, seed, program):
         for line in program.stdout:
             self.news.put(json.loads(line))
+        self.news.put({"seed": seed, "is_over": True})
 
     def wait(self, is_so, what):
         end = time.monotonic() + SECONDS
@@ -124,7 +127,12 @@ class Story:
                 one = self.news.get(timeout=max(0.1, end - time.monotonic()))
             except queue.Empty:
                 raise AssertionError(f"{what} did not come: {self.latest} {self.errors}") from None
-            (self.ends if "theta" in one else self.latest)[one["seed"]] = one
+            seed = one["seed"]
+            if "is_over" not in one:
+                (self.ends if "theta" in one else self.latest)[seed] = one
+            elif seed not in self.ends and seed not in self.killed:
+                self.readers[seed][0].join(SECONDS)
+                raise AssertionError(f"program {seed} has ended, and {what} did not come: {self.errors.get(seed)}")
 
     def wait_for_all(self, seeds):
         """All of them are in one generation, of nobody else."""
@@ -134,6 +142,7 @@ class Story:
         self.wait(are_there, f"a generation of {seeds}")
 
     def kill(self, seed):
+        self.killed.add(seed)
         self.programs[seed].kill()
         self.programs[seed].wait()
 
@@ -186,6 +195,11 @@ class Members(unittest.TestCase):
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
         self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)
 
+    def test_the_story_ends_with_a_program_that_fails(self):
+        self.story.begin(1, "nowhere")
+        with self.assertRaisesRegex(AssertionError, "(?s)program 1 has ended, and .*nowhere.* is no meeting point"):
+            self.story.wait_for_all([1])
+
     def test_another_model_is_refused_by_the_first_line_that_differs(self):
         import thinwire.torch
         import torch
@@ -202,10 +216,15 @@ class Members(unittest.TestCase):
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
+                                  (SPEC, {"join": "folder:here"}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"join": "folder:here", "rank": 0}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"quorum": 1.5}, "quorum=1.5: want a whole number"),
                                   ("streaming:every=8", {}, "delay=1 where members come and go"),
                                   ("local:eager=on", {}, "eager=on where members come and go")):
             with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
-                thinwire.torch.OuterLoop(model, optimiser, spec, join=self.story.meeting, patience=1, **more)
+                thinwire.torch.OuterLoop(model, optimiser, spec, **{"join": self.story.meeting, "patience": 1, **more})
+        with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
+            thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
 
 
 if __name__ == "__main__":

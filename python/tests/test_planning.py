@@ -196,10 +196,22 @@ class AutoTest(unittest.TestCase):
     def test_a_file_that_keeps_no_spec(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "kept")
-            path.write_bytes(b"\x00\xff")
             spec = f"auto:steps=10,pass_ms=1,rate=1Mbit,latency=1ms,keep={path}"
-            for text in ranks.on_ranks(2, says, spec, True):
-                self.assertIn(str(path), text)
+            for kept in (b"\x00\xff", b"bogus:every=3", b"dgc:nosuch=1"):
+                path.write_bytes(kept)
+                for text in ranks.on_ranks(2, says, spec, True):
+                    self.assertIn(f"keep={path}: ", text)
+
+    def test_a_file_that_keeps_a_spec_of_another_kind(self):
+        from thinwire.torch import OuterLoop
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "kept")
+            path.write_text("dgc")
+            model = torch.nn.Linear(4, 3)
+            with self.assertRaises(thinwire.SpecError) as refused:
+                OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), f"auto:steps=10,pass_ms=1,keep={path}", workers=1,
+                          join=f"folder:{folder}", rank=0, banner=False)
+        self.assertIn(f"keep={path}: dgc is no method of local updates", str(refused.exception))
 
 
 if __name__ == "__main__":

@@ -579,6 +579,14 @@ class SmokeTest(unittest.TestCase):
         together(seal)
         on_ranks(work, comms)
 
+    def test_8_folder(self):
+        comms = [None] * RANKS
+        with tempfile.TemporaryDirectory() as folder:
+            def join(rank):
+                comms[rank] = made("tw_folder_join", folder.encode(), rank, RANKS, ctypes.c_double(60))
+            together(join)
+            on_ranks(lambda rank, comm: ok("tw_comm_barrier", comm), comms)
+
     @unittest.skipUnless("thinwire_tcp" in LIBRARIES, "built without libthinwire_tcp")
     def test_8_tcp(self):
         options = struct("tw_tcp_options", bind=b"127.0.0.1")

@@ -133,6 +133,17 @@ class LineTest(CommandLineTest):
         self.assertEqual((found["answer"], found["from"], found["to"]), ("unreachable", "", "10.1.2.3"))
         self.assertIn("10.1.2.3:7000 cannot be reached (Network is unreachable)", said)
 
+    def test_options_of_another_form_are_refused(self):
+        port, key = str(free_port()), ("--key-file", "/nonexistent")
+        for form, others in (("127.0.0.1:1", (("--listen", port), ("--peers",), ("--workers", "2"), ("--join", "here:7"), key,
+                                              ("--seal",), ("--data", "here"))),
+                             ("--listen=" + port, (("--json",), ("--parameters", "1M"), ("--peers",), ("--seal",))),
+                             ("--peers", (("--parameters", "1M"), ("--data", "here"), ("--plugin", "here.so"))),
+                             ("--data=here", (("--parameters", "1M"), ("--join", "here:7"), ("--timeout", "5")))):
+            chosen = "thinwire doctor alone" if "data" in form else form.partition("=")[0] if "-" in form else "HOST:PORT"
+            for words in others:
+                self.refuse(2, [f"{words[0]} does nothing with {chosen}, which takes --"], "doctor", form, *words)
+
     def test_targets_that_cannot_be(self):
         for target in ("here", "here:", "here:0", "here:65536", "here:7x", ":7", "::1:7"):
             self.refuse(2, [target, "HOST:PORT"], "doctor", target)

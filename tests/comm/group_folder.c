@@ -2,14 +2,14 @@
  * one, after each other, and what one of them left there must not hurt the next. */
 #include "group.h"
 
-#include "folder.h"
-
 #include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <thinwire/thinwire_folder.h>
 
 enum { MOST = 5 };
 
@@ -50,7 +50,7 @@ static void *play(void *argument)
 {
     player *me = argument;
     tw_comm *comm = NULL;
-    tw_status status = folder_join(folder, me->rank, me->size, 60, &comm);
+    tw_status status = tw_folder_join(folder, me->rank, me->size, 60, &comm);
     CHECK(status == TW_OK);
     if (status == TW_OK) me->program(comm, me->context);
     return NULL;

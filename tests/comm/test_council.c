@@ -539,8 +539,95 @@ static void test_schedules(void **context)
     assert_true(reached > SCHEDULES * 3 / 4);
 }
 
+/* --- a program that stays busy ------------------------------------------------------------------------------------ */
+
+enum { BUSY_MOST = 3, POST = 64 };
+#define PATIENCE 12.0
+
+/* Members of one generation, whose messages all arrive, and at once. */
+typedef struct circle {
+    council members[BUSY_MOST];
+    council_message post[POST];
+    int count, waiting;
+    double now;
+} circle;
+
+static void post(void *context, const council_message *message)
+{
+    circle *all = context;
+    assert_true(all->waiting < POST);
+    all->post[all->waiting++] = *message;
+}
+
+static void deliver(circle *all)
+{
+    for (int next = 0; next < all->waiting; next++)
+        if (all->post[next].to[0]) council_hear(&all->members[node_of(all->post[next].to)], &all->post[next], all->now);
+    all->waiting = 0;
+}
+
+static void pass_time(circle *all, double until)
+{
+    for (; all->now < until; all->now += TICK) {
+        for (int n = 0; n < all->count; n++) council_tick(&all->members[n], all->now);
+        deliver(all);
+    }
+}
+
+/* All but the first have come to its end. */
+static circle *begin_circle(int count)
+{
+    circle *all = calloc(1, sizeof *all);
+    council_settings settings = {.grace = GRACE, .patience = PATIENCE, .send = post, .context = all};
+    council_message decided = {.kind = COUNCIL_DECIDED, .list = {.generation = 1, .count = count}};
+    assert_non_null(all);
+    all->count = count;
+    for (int n = 0; n < count; n++) {
+        snprintf(decided.list.seats[n].name, COUNCIL_NAME, "n%d", n);
+        decided.list.seats[n].rounds = 1;
+    }
+    for (int n = 0; n < count; n++) {
+        council_begin(&all->members[n], &settings, decided.list.seats[n].name, 0, 0);
+        snprintf(decided.to, COUNCIL_NAME, "n%d", n);
+        council_hear(&all->members[n], &decided, 0);
+        if (n > 0) council_meet(&all->members[n], "door", 2, 0, 0);
+    }
+    return all;
+}
+
+static void test_others_go_on_without_a_busy_first_member(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(3);
+    pass_time(all, PATIENCE - 0.5);
+    for (int n = 1; n < 3; n++) assert_int_equal(all->members[n].verdict, COUNCIL_PENDING);
+    pass_time(all, PATIENCE + GRACE);
+    for (int n = 1; n < 3; n++) {
+        const council *one = &all->members[n];
+        assert_int_equal(one->verdict, COUNCIL_GENERATION);
+        assert_int_equal(one->list.generation, 2);
+        assert_int_equal(one->list.count, 2);
+        assert_int_equal(one->place, n - 1);
+    }
+    free(all);
+}
+
+/* The first is the half that counts. */
+static void test_half_without_a_busy_first_member_is_no_quorum(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(2);
+    pass_time(all, PATIENCE + GRACE - 0.5);
+    assert_int_equal(all->members[1].verdict, COUNCIL_PENDING);
+    pass_time(all, PATIENCE + GRACE + 1);
+    assert_int_equal(all->members[1].verdict, COUNCIL_NO_QUORUM);
+    free(all);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules),
+                                       cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
+                                       cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 /* The folder as a transport: how a group forms, and what may lie in the folder. */
-#include "folder.h"
 #include "store.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
+
+#include <thinwire/thinwire_folder.h>
 
 #include "support/folder.h"
 
@@ -22,7 +23,7 @@ typedef struct player {
 static void *join(void *argument)
 {
     player *me = argument;
-    me->status = folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
+    me->status = tw_folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
     if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
     return NULL;
 }
@@ -160,15 +161,42 @@ static void two_processes_of_one_rank_are_told(void **state)
     tw_comm_destroy(twins[1].comm);
 }
 
+/* What rank 0 has sent and nobody has read yet stays. */
+static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
+{
+    (void)state;
+    player players[RANKS], stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
+    wire w = {.size = 0};
+    join_all(players, 60);
+    lend(players, &w);
+    send_one(&w, COUNT);
+    join(&stray);
+    assert_int_equal(stray.status, TW_ERROR_PEER);
+    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
+    assert_memory_equal(w.sent, w.received, COUNT);
+    leave_all(players);
+}
+
+/* A message that an earlier run left goes with the next group of its rank. */
+static void what_was_left_is_removed(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    write_bytes("m-0-1-3-9", "left", 4);
+    join_all(players, 60);
+    assert_int_equal(count_files("m-"), 0);
+    leave_all(players);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
     tw_comm *comm = NULL;
     const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
+        assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "want a folder that all machines share"));
     assert_null(comm);
 }
@@ -247,6 +275,8 @@ int main(void)
         IN_FOLDER(an_earlier_run_changes_nothing),
         IN_FOLDER(who_does_not_come_is_named),
         IN_FOLDER(two_processes_of_one_rank_are_told),
+        IN_FOLDER(a_stray_of_its_rank_takes_nothing_from_a_group),
+        IN_FOLDER(what_was_left_is_removed),
         IN_FOLDER(what_cannot_be_is_refused),
         IN_FOLDER(a_file_that_is_not_whole_has_not_come),
         IN_FOLDER(a_folder_that_goes_is_told),

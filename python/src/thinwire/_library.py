@@ -230,6 +230,10 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
     "tw_members_due": (Status, c_void_p, c_void_p, c_int, POINTER(c_int)),
 }
 
+FOLDER_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # of libthinwire_folder
+    "tw_folder_join": (Status, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
+}
+
 SEALED_FUNCTIONS = {  # of libthinwire_sealed
     "tw_comm_create_sealed": (Status, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)),
     "tw_seal_read_key": (Status, c_char_p, c_void_p, POINTER(c_int)),

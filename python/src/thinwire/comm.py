@@ -1,11 +1,12 @@
 """Who takes part: a group of ranks."""
 
 import ctypes
+import functools
 import os
 import threading
 from typing import Any, Callable, Dict, List, TypeVar
 
-from ._library import Traffic, library
+from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
 from ._owned import Owned
 from .errors import Error
 
@@ -18,6 +19,19 @@ def refuse_no_numbers(**numbers: Any) -> None:
     for name, one in numbers.items():
         if isinstance(one, bool) or not isinstance(one, int) or not -(1 << 31) <= one < 1 << 31:
             raise Error(f"{name}={one!r}: want a whole number, such as 2")
+
+
+def bytes_of_path(path: "os.PathLike[str]") -> bytes:
+    """C would end it at a zero byte."""
+    found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
+    if not found or b"\0" in found:
+        raise Error(f"{path!r} is no path: want that of a folder")
+    return found
+
+
+@functools.cache
+def folder_library() -> ctypes.CDLL:
+    return load_part("libthinwire_folder", FOLDER_FUNCTIONS, "no group can be formed in a folder")
 
 
 class Comm(Owned):
@@ -49,28 +63,23 @@ class Comm(Owned):
         the others did not come within `seconds`. Whoever may write there may take part, and read all, unless it is
         sealed."""
         refuse_no_numbers(workers=workers, rank=rank)
-        told = {"FOLDER": os.fspath(path), "RANK": str(rank), "SIZE": str(workers), "JOIN_SECONDS": str(seconds)}
-        before = dict(os.environ)
-        comms: List["Comm"] = []
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1e9:
+            raise Error(f"seconds={seconds!r}: want a number above 0, at most 1e9")
+        where, handle = bytes_of_path(path), ctypes.c_void_p()
         failures: List[BaseException] = []
 
         def join() -> None:
             try:
-                comms.append(cls.open("folder"))
+                folder_library().tw_folder_join(where, rank, workers, seconds, ctypes.byref(handle))
             except BaseException as error:
                 failures.append(error)
 
-        os.environ.update({f"THINWIRE_{name}": value for name, value in told.items()})
-        try:
-            thread = threading.Thread(target=join, name="thinwire", daemon=True)  # Ctrl-C does not wait for it
-            thread.start()
-            thread.join()
-        finally:
-            for name in told:
-                restore(f"THINWIRE_{name}", before)
+        thread = threading.Thread(target=join, name="thinwire", daemon=True)  # Ctrl-C does not wait for it
+        thread.start()
+        thread.join()
         if failures:
             raise failures[0]
-        return comms[0]
+        return cls(handle)
 
     @property
     def rank(self) -> int:
@@ -152,11 +161,3 @@ class Comm(Owned):
         counts = Traffic(struct_size=ctypes.sizeof(Traffic))
         library.tw_comm_traffic(self._handle, ctypes.byref(counts))
         return {name: getattr(counts, name) for name, _ in Traffic._fields_[1:]}
-
-
-def restore(name: str, before: Dict[str, str]) -> None:
-    """A variable of the environment."""
-    if name in before:
-        os.environ[name] = before[name]
-    else:
-        del os.environ[name]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 from ._library import Generation, MembersOptions
 from ._owned import Owned
-from .comm import Comm
+from .comm import Comm, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
 from .tcp import Interrupt, Tcp, options_of, tcp_library
@@ -45,6 +45,7 @@ class Members(Owned):
     def __init__(self, meeting: str, subject: str, tcp: Tcp, quorum: int = 0, grace: float = 60.0, patience: float = 1800.0):
         if tcp.seal and not tcp.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
+        refuse_no_numbers(quorum=quorum)
         self._tcp, self._interrupt = tcp, Interrupt()
         handle = ctypes.c_void_p()
         limits = MembersOptions(struct_size=ctypes.sizeof(MembersOptions), quorum=quorum, grace=grace, patience=patience)

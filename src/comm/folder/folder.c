@@ -4,8 +4,6 @@
  * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits looks
  * again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing, and the
  * deadline does. */
-#include "folder.h"
-
 #include "meeting.h"
 #include "store.h"
 
@@ -13,6 +11,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <thinwire/thinwire_folder.h>
+#include <thinwire/thinwire_plugin.h>
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
@@ -284,19 +285,21 @@ static tw_status check_group(int rank, int size, double seconds)
     return TW_OK;
 }
 
-tw_status folder_join(const char *path, int rank, int size, double seconds, tw_comm **comm)
+tw_status tw_folder_join(const char *path, int rank, int size, double seconds, tw_comm **comm)
 {
     store at;
     uint64_t session;
+    if (!path) return tw_fail(TW_ERROR_ARGUMENT, "the argument path is NULL, and this call needs it");
+    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
     TRY(check_group(rank, size, seconds));
     TRY(store_open(path, &at));
-    remove_own(&at, rank);
     tw_status status = folder_meet(&at, rank, size, seconds, &session);
     transport *made = status == TW_OK ? calloc(1, sizeof *made) : NULL;
     if (!made) {
         store_close(&at);
         return status == TW_OK ? no_memory() : status;
     }
+    remove_own(&at, rank); /* no earlier: whoever meets nobody may be a stray beside a group that runs */
     *made = (transport){.at = at, .rank = rank, .session = session};
     pthread_mutex_init(&made->lock, NULL);
     return tw_comm_create_custom(&folder_ops, made, rank, size, comm);

@@ -1,8 +1,10 @@
 /* What tw_comm_open("folder") calls: a folder that the environment tells of. */
 #include "environment.h"
-#include "folder.h"
 
 #include <stdlib.h>
+
+#include <thinwire/thinwire_folder.h>
+#include <thinwire/thinwire_plugin.h>
 
 TW_API tw_status tw_transport_open(tw_comm **comm);
 
@@ -14,5 +16,5 @@ tw_status tw_transport_open(tw_comm **comm)
     if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
     if (!path) return tw_fail(TW_ERROR_ARGUMENT, "transport \"folder\" needs a shared folder: set THINWIRE_FOLDER");
     tw_status status = tw_environment_group("folder", &rank, &size, &seconds);
-    return status == TW_OK ? folder_join(path, rank, size, seconds, comm) : status;
+    return status == TW_OK ? tw_folder_join(path, rank, size, seconds, comm) : status;
 }

@@ -263,9 +263,36 @@ static tw_status check_isa(void)
     return TW_OK;
 }
 
+typedef struct doctor_form {
+    const char *name, *takes; /* what chooses it, and the options that say something in it */
+} doctor_form;
+
+static doctor_form form_of(const doctor_settings *settings, const options *set)
+{
+    if (set->argument_count) return (doctor_form){"HOST:PORT", "--parameters, --timeout and --json"};
+    if (settings->listen) return (doctor_form){"--listen", "--timeout"};
+    if (settings->peers)
+        return (doctor_form){"--peers", "--transport, --join, --key-file, --seal, --workers, --timeout and --json"};
+    return (doctor_form){"thinwire doctor alone", "--data, --plugin and --json"};
+}
+
+static tw_status refuse_others(const options *set, doctor_form form)
+{
+    for (size_t i = 0; i < page.count; i++) {
+        char word[32];
+        if (!rows[i].name || !options_given(set, rows[i].name)) continue;
+        snprintf(word, sizeof word, "--%s", rows[i].name);
+        if (!strstr(form.takes, word) && strcmp(form.name, word) != 0)
+            return tw_fail(TW_ERROR_ARGUMENT, "%s does nothing with %s, which takes %s: leave %s out", word, form.name,
+                           form.takes, word);
+    }
+    return TW_OK;
+}
+
 static int doctor_run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
+    if (refuse_others(set, form_of(settings, set)) != TW_OK) return launcher_refuse();
     if (set->argument_count)
         return doctor_line(&(doctor_line_settings){.target = set->arguments[0],
                                                    .parameters = settings->parameters,

@@ -1,9 +1,10 @@
 """The spec "auto": rank 0 plans, all ranks take what it chooses, and a file keeps it for a run that goes on."""
 
+import contextlib
 import math
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
 
 from ..comm import Comm
 from ..errors import SpecError
@@ -90,6 +91,17 @@ def kept(path: str) -> str:
     if not text or len(text) > 1000 or not text.isprintable() or is_auto(text):
         raise refuse(f"keep={path}: the file holds no spec; take it away, and a new choice is written into it")
     return text
+
+
+@contextlib.contextmanager
+def naming_file(spec: str) -> Iterator[None]:
+    """Around what is made of the spec that was settled: one that a file keeps may be anybody's."""
+    try:
+        yield
+    except SpecError as error:
+        if not is_auto(spec) or "keep" not in options_of(spec):
+            raise
+        raise refuse(f"keep={options_of(spec)['keep']}: {error}; take the file away, and a new choice is written into it") from error
 
 
 def keep(path: str, spec: str) -> None:

@@ -166,17 +166,18 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     group = ddp.process_group
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
     limits = _transport.Limits(timeout, patience)
-    spec = _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
-                         banner=banner)
+    asked, spec = spec, _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
+                                      banner=banner)
 
     def made(comm: Optional[Comm]) -> Compressor:
         return Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
                           owns_comm=comm is not transport, expect_ratio=expect_ratio, group=group, may_fall_back=True)
 
     dense = _agreed_to_be_dense(spec, expect_ratio, group, rows)
-    compressor = made(None) if dense else _transport.with_comm(
-        transport, group, limits, made,
-        lambda: refuse_options(spec, optimizer, nonfinite, scaler))
+    with _auto.naming_file(asked):
+        compressor = made(None) if dense else _transport.with_comm(
+            transport, group, limits, made,
+            lambda: refuse_options(spec, optimizer, nonfinite, scaler))
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()

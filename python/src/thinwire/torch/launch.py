@@ -95,7 +95,7 @@ class Launched:
     """The script's run. The first optimizer that steps gets an OuterLoop, just before that step."""
 
     def __init__(self, comm: Comm, spec: str):
-        self._comm, self._spec = comm, spec
+        self._comm, self._spec, self._process = comm, spec, os.getpid()
         self._loop: Optional[OuterLoop] = None
         self._optimiser: Any = None
         self._unhook = _optimiser.before_each_step(self._before_step)
@@ -115,7 +115,8 @@ class Launched:
         if isinstance(code, str):
             print(code, file=sys.stderr)
             code = 1
-        self._finish(bool(code))
+        if os.getpid() == self._process:  # the script may have forked, and this be the child
+            self._finish(bool(code))
         return code or 0
 
     def _finish(self, has_failed: bool) -> None:

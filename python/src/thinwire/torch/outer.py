@@ -81,7 +81,7 @@ class OuterLoop:
                  hook: Optional[bool] = None, banner: bool = True):
         limits = _transport.Limits(timeout, patience)
         refuse_half_joined(group, join, workers, rank, quorum, transport)
-        self._changes = join is not None and workers is None
+        self._changes, asked = join is not None and workers is None, spec
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
                 if banner:
@@ -94,7 +94,8 @@ class OuterLoop:
             if not self._changes:
                 spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
                                      limits=limits, banner=banner)
-            self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
+            with _auto.naming_file(asked):
+                self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
         if self._changes:
@@ -478,6 +479,8 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
                        transport: Any) -> None:
     if join is None and workers is not None:
         raise Error("workers= is how many processes meet, and join= where: give join=\"HOST:PORT\" with it")
+    if isinstance(join, str) and join.startswith(FOLDER) and workers is None:
+        raise lacks_numbers(join)
     if workers is None and rank is not None:
         raise Error("rank= is a number among workers=N; where members come and go, each has the next that is free")
     if quorum and (join is None or workers is not None):
@@ -492,6 +495,10 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
         return
     if group is not None or not (transport == "tcp" or isinstance(transport, Tcp)):
         raise Error("join= makes a group of its own, over TCP: give neither group= nor another transport= with it")
+
+
+def lacks_numbers(join: str) -> Error:
+    return Error(f"{join=} needs workers= and rank=: how many processes there are, and for each another number from 0 on")
 
 
 def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], quorum: int, limits: _transport.Limits) -> Members:
@@ -519,7 +526,7 @@ def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[
 
 def joined_in_folder(path: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
     if rank is None:
-        raise Error(f"join={FOLDER + path!r} needs rank=, for each process another number from 0 on")
+        raise lacks_numbers(FOLDER + path)
     if tcp.seal != bool(tcp.key):
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
     comm = Comm.folder(Path(path), workers, rank, limits.patience)
