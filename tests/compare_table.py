@@ -2,6 +2,7 @@
 """bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
 of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -54,13 +55,13 @@ class CompareTable(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
 
-    def compare(self, *words, code=0):
+    def compare(self, *words, code=0, task="cnn"):
         done = subprocess.run([sys.executable, "-B", SCRIPT, "--program", self.program, "--out", self.work / "out", "--steps", "60", *words],
                               capture_output=True, text=True, check=False,
                               env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"]["cnn"] if code == 0 else done.stderr
+        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"][task] if code == 0 else done.stderr
 
     def trained(self):
         """Of each arm the runs that were made since the last look: (steps, seed, rate)."""
@@ -81,6 +82,26 @@ class CompareTable(unittest.TestCase):
             self.assertEqual([(steps, seed) for steps, seed, _ in rest], [("60", "1"), ("60", "2")], arm)
             self.assertEqual({rate for *_, rate in rest}, {0.05 if arm[1] == "qsgd" else 0.1}, arm)  # beyond that qsgd diverges
         self.compare("--seeds", "2", "--grid", "0.5,1,2")
+        self.assertEqual(self.trained(), {})
+
+    def test_a_run_is_made_again_where_a_file_has_changed(self):
+        """Each has its old name, size and all."""
+        text, plugin = self.work / "text", self.work / "libmine.so"
+        words = ("--tasks", "transformer", "--text", str(text), "--seeds", "1", "--grid", "1", "--also", f"{plugin}:mine")
+        text.write_text("abc")
+        plugin.write_text("one")
+        self.compare(*words, task="transformer")
+        all_runs = self.trained()
+        text.write_text("abd")
+        self.compare(*words, task="transformer")
+        self.assertEqual(self.trained(), all_runs)
+        plugin.write_text("two")
+        self.compare(*words, task="transformer")
+        self.assertEqual([arm for _, arm in self.trained()], ["mine"])
+        self.program.write_text(PROGRAM + "#")
+        self.compare(*words, task="transformer")
+        self.assertEqual(self.trained(), all_runs)
+        self.compare(*words, task="transformer")
         self.assertEqual(self.trained(), {})
 
     def test_what_is_made_of_them(self):
@@ -105,7 +126,8 @@ class CompareTable(unittest.TestCase):
 
     def test_refusals(self):
         for words, said in ((("--tasks", "none"), "cnn, transformer"), (("--tasks", "transformer"), "--text"), (("--also", "topk"), "PLUGIN:SPEC"),
-                            (("--grid", "1,x"), "numbers")):
+                            (("--grid", "1,x"), "numbers"), (("--seeds", "-1"), "--seeds -1: want 1"), (("--seeds", "0"), "want 1"),
+                            (("--workers", "1"), "--workers 1: want 2"), (("--steps", "-3"), "want 1")):
             self.assertIn(said, self.compare(*words, code=2))
 
     def test_one_pair_has_no_interval(self):
@@ -113,6 +135,20 @@ class CompareTable(unittest.TestCase):
         difference, half = compare.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
         self.assertAlmostEqual(difference, 2)
         self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+
+    def test_95_of_100_intervals_hold_what_is_true(self):
+        """Student's density, summed up; as wide as that with up to 31 seeds, and a little wider with more."""
+        for count in (2, 3, 10, 11, 12, 21, 31, 32, 61):
+            free, differences = count - 1, [float(i % 2) for i in range(count)]
+            _, half = compare.paired(differences, [0.0] * count)
+            mean = sum(differences) / count
+            most = half / (sum((one - mean) ** 2 for one in differences) / free / count) ** 0.5
+            scale = math.exp(math.lgamma((free + 1) / 2) - math.lgamma(free / 2)) / math.sqrt(free * math.pi)
+            parts = 20000
+            middles = ((i + 0.5) * most / parts for i in range(parts))
+            inside = 2 * most / parts * sum(scale * (1 + t * t / free) ** (-(free + 1) / 2) for t in middles)
+            self.assertAlmostEqual(inside, 0.95, delta=5e-5 if count <= 31 else 0.005, msg=count)
+            self.assertGreater(inside, 0.95 - 5e-5, count)
 
 
 if __name__ == "__main__":
