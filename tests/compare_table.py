@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
 of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
+import argparse
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT, LIBRARY = ROOT / "bench" / "compare.py", sys.argv.pop()
@@ -55,13 +57,13 @@ class CompareTable(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
 
-    def compare(self, *words, code=0, task="cnn"):
+    def compare(self, *words, code=0):
         done = subprocess.run([sys.executable, "-B", SCRIPT, "--program", self.program, "--out", self.work / "out", "--steps", "60", *words],
                               capture_output=True, text=True, check=False,
                               env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"][task] if code == 0 else done.stderr
+        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"]["cnn"] if code == 0 else done.stderr
 
     def trained(self):
         """Of each arm the runs that were made since the last look: (steps, seed, rate)."""
@@ -85,24 +87,26 @@ class CompareTable(unittest.TestCase):
         self.assertEqual(self.trained(), {})
 
     def test_a_run_is_made_again_where_a_file_has_changed(self):
-        """Each has its old name, size and all."""
-        text, plugin = self.work / "text", self.work / "libmine.so"
-        words = ("--tasks", "transformer", "--text", str(text), "--seeds", "1", "--grid", "1", "--also", f"{plugin}:mine")
-        text.write_text("abc")
-        plugin.write_text("one")
-        self.compare(*words, task="transformer")
-        all_runs = self.trained()
-        text.write_text("abd")
-        self.compare(*words, task="transformer")
-        self.assertEqual(self.trained(), all_runs)
-        plugin.write_text("two")
-        self.compare(*words, task="transformer")
-        self.assertEqual([arm for _, arm in self.trained()], ["mine"])
+        """Each has its old name, and some their old size."""
+        files = {name: self.work / name for name in ("text", "libmine.so", "libthinwire.so")}
+        options = argparse.Namespace(program=str(self.program), out=self.work)
+        words = ["--lr", "1", "--seed", "1", "--sync", "mine", "--data", str(files["text"]), "--plugin", str(files["libmine.so"])]
+
+        def runs():
+            compare.bytes_in.cache_clear()
+            with mock.patch.dict(os.environ, {"CALLS": str(self.calls)}):
+                compare.run(options, words)
+                compare.run(options, words)
+            return len(self.calls.read_text().splitlines())
+
+        self.assertEqual((runs(), runs()), (1, 1))
+        for count, file in enumerate(files.values(), 2):
+            file.write_text("one")
+            self.assertEqual(runs(), 2 * count - 2)
+            file.write_text("two")
+            self.assertEqual(runs(), 2 * count - 1)
         self.program.write_text(PROGRAM + "#")
-        self.compare(*words, task="transformer")
-        self.assertEqual(self.trained(), all_runs)
-        self.compare(*words, task="transformer")
-        self.assertEqual(self.trained(), {})
+        self.assertEqual(runs(), 8)
 
     def test_what_is_made_of_them(self):
         """bf16 loses a quarter of its seed: .25 and .5, whose mean is .375, and 12.706 / sqrt 2 times their deviation the interval."""
