@@ -165,9 +165,10 @@ class ChangingTest(unittest.TestCase):
             members = self.begin("local:every=2", 1)
             for words, lie in lies.items():
                 newcomer = Member(members[0].address, "local:every=2", 2, thinwire.Tcp(bind="127.0.0.1", key=KEY))
+                newcomer.order = "crash"  # once it has come in
                 newcomer.join(SECONDS)
                 with self.subTest(words), self.assertRaisesRegex(thinwire.Error, f"rank 0 gives .*{words}"):
-                    raise newcomer.error
+                    raise newcomer.error or AssertionError("it has come in")
             self.end(members)
 
     def test_a_table_that_cannot_be(self):
