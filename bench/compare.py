@@ -15,9 +15,11 @@ once, at the end.
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
 lines and with one worker half as fast (docs/simulator.md). A failed line or a killed worker is not tried.
 
-A finished run is kept in --out and not made again. There lie compare.json, curves.svg and report.html as well. --json FILE writes
+A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
 the JSON there, too; tools/figures makes tables of documents out of it."""
 import argparse
+import functools
+import hashlib
 import importlib
 import json
 import math
@@ -28,13 +30,13 @@ import shlex
 import statistics
 import subprocess
 import sys
-import zlib
 
 import chart
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 97.5 %, by freedom
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
+           2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # 97.5 %, of freedom 1, 2, ...
 TUNING_SEED = 1000
 GRID = (0.5, 1, 2, 4)  # times the learning rate of the task
 TASKS = {
@@ -68,9 +70,22 @@ def words_of(options, task, arm, lr, seed, steps):
     return [str(word) for word in words]
 
 
+@functools.lru_cache(maxsize=None)
+def bytes_in(path):
+    """What stands for them; of a file that is not there thinwire itself speaks."""
+    path = pathlib.Path(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def name_of(options, words):
+    """A run's folder: another text, program or plug-in of the same name makes another run."""
+    files = [options.program, library_of(options.program), *(word for flag, word in zip(words, words[1:]) if flag in ("--data", "--plugin"))]
+    return hashlib.sha256(json.dumps([words, *map(bytes_in, files)]).encode()).hexdigest()[:16]
+
+
 def run(options, words):
     """The summary of a run, which is made unless it lies there; and its folder."""
-    folder = options.out / f"{zlib.crc32(' '.join(words).encode()):08x}"
+    folder = options.out / name_of(options, words)
     summary, diverged = folder / "summary.json", folder / "diverged"
     if diverged.exists():
         return None, folder
@@ -134,9 +149,9 @@ def paired(losses, others):
     differences = [mine - other for mine, other in zip(losses, others)]
     if len(differences) < 2:
         return differences[0], None
-    free = len(differences) - 1
+    free = min(len(differences) - 1, len(STUDENT))  # beyond the table the interval is a little too wide
     spread = statistics.stdev(differences) / math.sqrt(len(differences))
-    return statistics.mean(differences), STUDENT.get(free, 1.96) * spread
+    return statistics.mean(differences), STUDENT[free - 1] * spread
 
 
 def add_means(arms):
@@ -163,9 +178,13 @@ def table_of(folder, parameters):
     return path
 
 
+def library_of(program):
+    return str(pathlib.Path(program).resolve().with_name("libthinwire.so"))
+
+
 def for_run_of(program):
     """What the library makes of a spec in a run of so many steps: a worker of thinwire train asks it, and the simulator's do not."""
-    os.environ.setdefault("THINWIRE_LIBRARY", str(pathlib.Path(program).resolve().with_name("libthinwire.so")))
+    os.environ.setdefault("THINWIRE_LIBRARY", library_of(program))
     sys.path.insert(0, str(ROOT / "python" / "src"))
     return importlib.import_module("thinwire").for_run
 
@@ -274,6 +293,10 @@ def main():
     for also in options.also:
         if ":" not in also:
             parser.error(f"--also {also}: want PLUGIN:SPEC, such as ./libmine.so:mine, or :SPEC for a scheme of the library")
+    for name, least in (("workers", 2), ("steps", 1), ("seeds", 1)):  # a worker alone has nobody to exchange with
+        given = getattr(options, name)
+        if given is not None and given < least:
+            parser.error(f"--{name} {given}: want {least} or more")
     options.steps = options.steps or (60 if options.quick else 600)
     options.seeds = options.seeds or (2 if options.quick else 3)
     try:

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
 of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
+import argparse
 import json
+import math
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT, LIBRARY = ROOT / "bench" / "compare.py", sys.argv.pop()
@@ -83,6 +86,28 @@ class CompareTable(unittest.TestCase):
         self.compare("--seeds", "2", "--grid", "0.5,1,2")
         self.assertEqual(self.trained(), {})
 
+    def test_a_run_is_made_again_where_a_file_has_changed(self):
+        """Each has its old name, and some their old size."""
+        files = {name: self.work / name for name in ("text", "libmine.so", "libthinwire.so")}
+        options = argparse.Namespace(program=str(self.program), out=self.work)
+        words = ["--lr", "1", "--seed", "1", "--sync", "mine", "--data", str(files["text"]), "--plugin", str(files["libmine.so"])]
+
+        def runs():
+            compare.bytes_in.cache_clear()
+            with mock.patch.dict(os.environ, {"CALLS": str(self.calls)}):
+                compare.run(options, words)
+                compare.run(options, words)
+            return len(self.calls.read_text().splitlines())
+
+        self.assertEqual((runs(), runs()), (1, 1))
+        for count, file in enumerate(files.values(), 2):
+            file.write_text("one")
+            self.assertEqual(runs(), 2 * count - 2)
+            file.write_text("two")
+            self.assertEqual(runs(), 2 * count - 1)
+        self.program.write_text(PROGRAM + "#")
+        self.assertEqual(runs(), 8)
+
     def test_what_is_made_of_them(self):
         """bf16 loses a quarter of its seed: .25 and .5, whose mean is .375, and 12.706 / sqrt 2 times their deviation the interval."""
         found = self.compare("--seeds", "2", "--grid", "1,1.5,2")
@@ -105,7 +130,8 @@ class CompareTable(unittest.TestCase):
 
     def test_refusals(self):
         for words, said in ((("--tasks", "none"), "cnn, transformer"), (("--tasks", "transformer"), "--text"), (("--also", "topk"), "PLUGIN:SPEC"),
-                            (("--grid", "1,x"), "numbers")):
+                            (("--grid", "1,x"), "numbers"), (("--seeds", "-1"), "--seeds -1: want 1"), (("--seeds", "0"), "want 1"),
+                            (("--workers", "1"), "--workers 1: want 2"), (("--steps", "-3"), "want 1")):
             self.assertIn(said, self.compare(*words, code=2))
 
     def test_one_pair_has_no_interval(self):
@@ -113,6 +139,20 @@ class CompareTable(unittest.TestCase):
         difference, half = compare.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
         self.assertAlmostEqual(difference, 2)
         self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+
+    def test_95_of_100_intervals_hold_what_is_true(self):
+        """Student's density, summed up; as wide as that with up to 31 seeds, and a little wider with more."""
+        for count in (2, 3, 10, 11, 12, 21, 31, 32, 61):
+            free, differences = count - 1, [float(i % 2) for i in range(count)]
+            _, half = compare.paired(differences, [0.0] * count)
+            mean = sum(differences) / count
+            most = half / (sum((one - mean) ** 2 for one in differences) / free / count) ** 0.5
+            scale = math.exp(math.lgamma((free + 1) / 2) - math.lgamma(free / 2)) / math.sqrt(free * math.pi)
+            parts = 20000
+            middles = ((i + 0.5) * most / parts for i in range(parts))
+            inside = 2 * most / parts * sum(scale * (1 + t * t / free) ** (-(free + 1) / 2) for t in middles)
+            self.assertAlmostEqual(inside, 0.95, delta=5e-5 if count <= 31 else 0.005, msg=count)
+            self.assertGreater(inside, 0.95 - 5e-5, count)
 
 
 if __name__ == "__main__":

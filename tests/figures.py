@@ -70,12 +70,16 @@ class FiguresTest(unittest.TestCase):
     def test_what_cannot_be_made(self):
         right = self.page.read_text()
         for wrong, words in ((right.replace("end of figures", "end"), "marker"), (right.replace("tasks.rows", "tasks.none"), "none"),
-                             (right.replace("{loss[mean]", "{lost[mean]"), "lost"), (right.replace("data.json", "no.json"), "no.json")):
+                             (right.replace("{loss[mean]", "{lost[mean]"), "lost"), (right.replace("data.json", "no.json"), "no.json"),
+                             (right.replace("{loss[mean]", "{loss.real"), "real")):
             self.page.write_text(wrong)
             done = self.figures(self.page)
             self.assertNotIn(done.returncode, (0, None), words)
             self.assertIn(words, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
+        done = self.figures(self.page.with_name("none.md"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none.md cannot be read", done.stderr)
 
 
 if __name__ == "__main__":

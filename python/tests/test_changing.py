@@ -4,13 +4,17 @@ last digit. theta is where the rounds' means have taken it, whoever gave to them
 
 import ctypes
 import socket
+import struct
 import threading
 import unittest
+from unittest import mock
 
 import ranks  # noqa: F401: finds the sources
 import thinwire
-from thinwire.changing import ChangingLoop
+from thinwire import changing
+from thinwire.changing import NUMBERS, ChangingLoop
 from thinwire.members import Members
+from thinwire.table import Entry
 
 WEIGHTS, SECONDS = 64, 120
 KEY = b"what all members know, 32 letters"
@@ -139,6 +143,44 @@ class ChangingTest(unittest.TestCase):
         members[1].join(SECONDS)
         with self.assertRaisesRegex(thinwire.PeerError, "too few of the 2 members of generation 2 answer"):
             raise members[1].error
+
+    def test_a_newcomer_is_told_lies(self):
+        """It says whose they are, and the group goes on without it."""
+        nan = struct.pack(f"<{WEIGHTS}f", *[float("nan")] * WEIGHTS)
+        lies = {"without outer/numbers": {NUMBERS: None}, r"outer/numbers of \(5,\)": {NUMBERS: Entry("uint64", (1,), bytes(8))},
+                "numbers of .* in uint64": {NUMBERS: Entry("uint8", (5,), bytes(5))},
+                "since a round began": {NUMBERS: Entry("uint64", (5,), b"\xff" * 40)},
+                "without theta/w": {"theta/w": None}, r"theta/w of \(64,\)": {"theta/w": Entry("float32", (65,), bytes(260))},
+                "NaN": {"theta/w": Entry("float32", (WEIGHTS,), nan)}, "want at most": {"more": Entry("uint8", (1 << 25,), bytes(1 << 25))}}
+        honest, lie = changing.spread, {}
+
+        def spread(comm, donor, state, extra, most):
+            if comm.rank != donor:
+                return honest(comm, donor, state, extra, most)
+            told = {name: one for name, one in {**state, **lie}.items() if one is not None}
+            honest(comm, donor, told, extra, 1 << 40)
+            return state, extra
+
+        with mock.patch.object(changing, "spread", spread):
+            members = self.begin("local:every=2", 1)
+            for words, lie in lies.items():
+                newcomer = Member(members[0].address, "local:every=2", 2, thinwire.Tcp(bind="127.0.0.1", key=KEY))
+                newcomer.order = "crash"  # once it has come in
+                newcomer.join(SECONDS)
+                with self.subTest(words), self.assertRaisesRegex(thinwire.Error, f"rank 0 gives .*{words}"):
+                    raise newcomer.error or AssertionError("it has come in")
+            self.end(members)
+
+    def test_a_table_that_cannot_be(self):
+        for row in (b'["a","float32",[NaN]]', b'["a","float32",[Infinity]]', b'["a","float32",[-1]]', b'["a","float99",[1]]', b'["a",[],[1]]',
+                    b'["a","uint8",[1,1,1,1,1,1,1,1,1]]', b'["\\ud800","uint8",[1]]', b'["a","uint8",3]', b'"abcd"', b"1", b"\xff",
+                    b"[" * 100000):
+            with self.subTest(row[:40]), self.assertRaisesRegex(thinwire.Error, "rank 1 gives what is no table"):
+                changing.read_header(1, b"[[" + row + b"],[]]", 1 << 20)
+        for shape in (b"1099511627775", b",".join([b"1099511627775"] * 8), b"1048577"):
+            with self.subTest(shape), self.assertRaisesRegex(thinwire.Error, r"rank 1 gives \d+ bytes; want at most 1048576"):
+                changing.read_header(1, b'[[["a","uint8",[' + shape + b"]]],[]]", 1 << 20)
+        self.assertEqual(changing.read_header(1, b'[[["a","uint8",[1048576]]],[]]', 1 << 20), [[("a", "uint8", (1 << 20,), 1 << 20)], []])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import math
 import os
 import pathlib
 import shutil
@@ -65,9 +66,19 @@ class PlanTest(unittest.TestCase):
     def test_refusals(self):
         for words, more in {"RATE,LATENCY": {"line": "ten"}, "line=3": {"line": 3}, "workers=1": {"workers": 1},
                             "steps=True": {"steps": True}, "step_time=0": {"step_time": 0}, "optimizer='lion'": {"optimizer": "lion"},
-                            "step_time='x'": {"step_time": "x"}}.items():
+                            "step_time='x'": {"step_time": "x"}, "codec_rate='x'": {"codec_rate": "x"}, "codec_rate=nan": {"codec_rate": math.nan},
+                            "codec_rate=-1": {"codec_rate": -1}, r"line=\(1, 2\)": {"line": (1, 2)},
+                            r"line=\('a', 1, 2\)": {"line": ("a", 1, 2)}, "line=None": {"line": None}}.items():
             with self.subTest(words), self.assertRaisesRegex(thinwire.Error, words):
                 self.plan(**more)
+
+    def test_what_is_no_model(self):
+        for model, words in ((None, "model=None: want a module"), ("abc", "model='abc'"), ([("w",)], "a list of"), ([("w", 3)], "a list of"),
+                             ([("w", (-1,))], r"'w' of \(-1,\): want"), ([(3, (4,))], "3 of .* a text"), ([("w", ("x",))], "whole numbers"),
+                             ([("w", (1 << 64,))], "whole numbers"), ([("w", (1 << 50,))], r"2\^31"), ([], "nothing to exchange"),
+                             ([("w", (0, 3))], "w is empty")):
+            with self.subTest(model), self.assertRaisesRegex(thinwire.Error, words):
+                thinwire.plan(model, "sgd", line=LINE, steps=10, workers=2, step_time=1)
 
     def test_the_line_of_a_comm_that_is_known(self):
         """A comm whose exchanges take 2 ms and a hundredth of a microsecond a byte, on a clock of its own."""

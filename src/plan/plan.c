@@ -2,6 +2,7 @@
 #include "error.h"
 #include "memory.h"
 #include "sized.h"
+#include "table.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,7 +10,8 @@
 #include <string.h>
 
 #define NEARLY 1.05 /* so much slower is as fast, and the simpler one is better */
-enum { ELEMENTS = 4000000 };
+#define RATE_MOST 1e15
+enum { ELEMENTS = 4000000, KINDS = TW_PLAN_GRADIENTS | TW_PLAN_WEIGHTS | TW_PLAN_UPDATES };
 
 /* What all rows are made with. */
 typedef struct planner {
@@ -252,10 +254,25 @@ static int is_time(double seconds)
     return seconds >= 0 && seconds <= 1e7;
 }
 
+static tw_status check_taste(const tw_plan_question *q)
+{
+    if ((int)q->optimizer < TW_PLAN_SGD || (int)q->optimizer > TW_PLAN_ADAMW)
+        return tw_fail(TW_ERROR_ARGUMENT, "optimizer %d: want one of tw_plan_optimizer, %d to %d", (int)q->optimizer,
+                       TW_PLAN_SGD, TW_PLAN_ADAMW);
+    if (q->kinds & ~KINDS)
+        return tw_fail(TW_ERROR_ARGUMENT, "kinds %d: want a sum of tw_plan_kind, 0 to %d", q->kinds, KINDS);
+    if (!(q->codec_rate >= 0 && q->codec_rate <= RATE_MOST))
+        return tw_fail(TW_ERROR_ARGUMENT, "codec_rate %g: want bytes a second up to %g, or 0 to time each scheme here",
+                       q->codec_rate, RATE_MOST);
+    return TW_OK;
+}
+
 static tw_status check_question(const tw_plan_question *q)
 {
     TW_TRY(tw_need(q->tensors, "tensors"));
     if (q->tensor_count == 0) return tw_fail(TW_ERROR_ARGUMENT, "tensor_count is 0: there is nothing to exchange");
+    TW_TRY(tw_table_check(q->tensors, q->tensor_count));
+    TW_TRY(check_taste(q));
     if (q->workers < 2)
         return tw_fail(TW_ERROR_ARGUMENT, "%d workers: a worker alone exchanges nothing; say how many there will be",
                        q->workers);

@@ -284,6 +284,41 @@ static void test_refusals(void **state)
     layout_release(&t);
 }
 
+/* A table that no reducer takes, and what is none of the values that a field has. */
+static void test_what_no_caller_may_ask(void **state)
+{
+    const tw_tensor deep = {"deep", 100000000, {2}}, huge = {"huge", 2, {SIZE_MAX, 2}}, nameless = {NULL, 1, {2}},
+                    *const wrong[] = {&deep, &huge, &nameless};
+    static const char *const said[] = {"100000000 dimensions", "2^31", "a name"};
+    const double rates[] = {-1, NAN, INFINITY};
+    const int kinds[] = {-1, 8};
+    layout t;
+    tw_plan *plan = NULL;
+    (void)state;
+    assert_ok(layout_create("1k", &t));
+    const tw_plan_question good = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 1000);
+    tw_plan_question q = good;
+    q.tensor_count = 1;
+    for (size_t i = 0; i < 3; i++) {
+        q.tensors = wrong[i];
+        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, said[i]);
+    }
+    q = good;
+    q.optimizer = (tw_plan_optimizer)3;
+    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "optimizer 3");
+    q = good;
+    for (size_t i = 0; i < 2; i++) {
+        q.kinds = kinds[i];
+        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "kinds");
+    }
+    q = good;
+    for (size_t i = 0; i < 3; i++) {
+        q.codec_rate = rates[i];
+        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "codec_rate");
+    }
+    layout_release(&t);
+}
+
 /* Text and back, and what is none. */
 static void test_lines_in_words(void **state)
 {
@@ -342,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_who_stands_for_whom),
         cmocka_unit_test(test_the_table_of_gpt2),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_what_no_caller_may_ask),
         cmocka_unit_test(test_lines_in_words),
         cmocka_unit_test(test_the_line_is_measured),
     };

@@ -1,12 +1,15 @@
 """Local updates in a group whose members come and go: an OuterLoop for each generation, and theta from one to the next."""
 
+import contextlib
 import ctypes
 import json
+import math
 import struct
 import warnings
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
+from ._library import MAX_DIMS
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
 from .members import Due, Members, Place, Wish
@@ -16,7 +19,9 @@ from .table import BYTES, Entry
 Entries = Dict[str, Entry]
 NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, and three that are a rank's own
 SHARED = ("theta/", "outer_momentum/")
+COUNT_OF_NUMBERS = 5
 LARGEST_HEADER = 1 << 24
+TIMES_THETA = 32  # that a state is at most as large: theta, momentum, and what a method and its exchange hold back
 
 
 def refuse_unfit(spec: str) -> None:
@@ -168,13 +173,18 @@ class ChangingLoop:
         extra: Entries = {}
         theirs: Optional[Entries] = None
         if any(row == b"\1" for row in comm.allgather(bytes([place.behind]), 1)):
-            theirs, extra = spread(comm, place.donor, self._kept or {}, self._give())
+            own = self._give()
+            theirs, extra = spread(comm, place.donor, self._kept or {}, own, most_of(self.tensors, own))
+            refuse_no_state(place.donor, theirs, self.tensors)
         loop = outer.OuterLoop(comm, self.spec, self.tensors)
-        loop.load_state(self._state_for(comm, loop, place, theirs))
+        state = self._state_for(comm, loop, place, theirs)
+        with said_by(place.donor if place.behind else comm.rank):
+            loop.load_state(state)
         loop.begin(weights)  # which compares theta and its momentum, by their hashes
         if place.behind:
             loop.read(weights)
-            self._take(extra)
+            with said_by(place.donor):
+                self._take(extra)
             self._has_steps = False
         self._loop = loop
         self._kept = loop.state()
@@ -263,8 +273,14 @@ def rounds_of(state: Optional[Entries]) -> int:
 # ---- what the donor has ----
 
 
-def spread(comm: Comm, donor: int, state: Entries, extra: Entries) -> Tuple[Entries, Entries]:
-    """A collective: the donor's state, and what else it gives."""
+def most_of(tensors: Sequence[table.Named], extra: Entries) -> int:
+    """Bytes that a donor may give, where what else it gives is as much as this process has of it."""
+    theta = sum(BYTES["float32"] * math.prod(shape) for _, shape in tensors)
+    return TIMES_THETA * theta + sum(len(one.data) for one in extra.values()) + LARGEST_HEADER
+
+
+def spread(comm: Comm, donor: int, state: Entries, extra: Entries, most: int) -> Tuple[Entries, Entries]:
+    """A collective: the donor's state, and what else it gives, of at most so many bytes."""
     parts = [state, extra] if comm.rank == donor else [{}, {}]
     header = json.dumps([[[name, one.dtype, one.shape] for name, one in part.items()] for part in parts]).encode()
     size = ctypes.create_string_buffer(struct.pack("<Q", len(header)), 8)
@@ -274,30 +290,31 @@ def spread(comm: Comm, donor: int, state: Entries, extra: Entries) -> Tuple[Entr
         raise Error(f"rank {donor} gives a table of {length} bytes; want at most {LARGEST_HEADER}", 6, "TW_ERROR_PACKET")
     there = ctypes.create_string_buffer(header if comm.rank == donor else b"", length)
     comm.broadcast(donor, ctypes.addressof(there), length)
-    return tuple(spread_part(comm, donor, rows, part) for rows, part in zip(read_header(donor, there.raw), parts))  # type: ignore
+    return tuple(spread_part(comm, donor, rows, part) for rows, part in zip(read_header(donor, there.raw, most), parts))  # type: ignore
 
 
-def read_header(donor: int, header: bytes) -> List[List[Tuple[str, str, Tuple[int, ...], int]]]:
+def read_header(donor: int, header: bytes, most: int) -> List[List[Tuple[str, str, Tuple[int, ...], int]]]:
     """Of each part the names, types, shapes and bytes. It is another machine's word."""
     parts = []
     try:
         for part in json.loads(header):
             rows = [(str(name), str(dtype), tuple(int(n) for n in shape)) for name, dtype, shape in part]
-            parts.append([(*row, bytes_of(row[1], row[2])) for row in rows])
-    except (ValueError, TypeError, KeyError, RecursionError):
+            parts.append([(*row, bytes_of(*row)) for row in rows])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         parts = []
     if len(parts) != 2:
         raise Error(f"rank {donor} gives what is no table of a state", 6, "TW_ERROR_PACKET")
+    given = sum(size for part in parts for *_, size in part)
+    if given > most:
+        raise Error(f"rank {donor} gives {given} bytes; want at most {most}, for a network of this size", 6, "TW_ERROR_PACKET")
     return parts
 
 
-def bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
-    size = BYTES[dtype]
-    for n in shape:
-        if not 0 <= n < 1 << 40:
-            raise ValueError(n)
-        size *= n
-    return size
+def bytes_of(name: str, dtype: str, shape: Tuple[int, ...]) -> int:
+    name.encode()  # which half of a surrogate pair has not
+    if len(shape) > MAX_DIMS or not all(0 <= n < 1 << 40 for n in shape):
+        raise ValueError(shape)
+    return BYTES[dtype] * math.prod(shape)
 
 
 def spread_part(comm: Comm, donor: int, rows: List[Tuple[str, str, Tuple[int, ...], int]], own: Entries) -> Entries:
@@ -305,9 +322,25 @@ def spread_part(comm: Comm, donor: int, rows: List[Tuple[str, str, Tuple[int, ..
     for name, dtype, shape, size in rows:
         try:
             data = ctypes.create_string_buffer(own[name].data if comm.rank == donor else b"", max(1, size))
-        except (MemoryError, OverflowError):
+            comm.broadcast(donor, ctypes.addressof(data), size)
+            found[name] = Entry(dtype, shape, ctypes.string_at(data, size))
+        except MemoryError:
             raise Error(f"rank {donor} has {size} bytes of {name}, and there is no memory for them here", 3,
                         "TW_ERROR_MEMORY") from None
-        comm.broadcast(donor, ctypes.addressof(data), size)
-        found[name] = Entry(dtype, shape, data.raw[:size])
     return found
+
+
+def refuse_no_state(donor: int, state: Entries, tensors: Sequence[table.Named]) -> None:
+    """What is not in every state the exchange looks at itself."""
+    wanted = {NUMBERS: ("uint64", (COUNT_OF_NUMBERS,)), **{"theta/" + name: ("float32", shape) for name, shape in tensors}}
+    for name, (dtype, shape) in wanted.items():
+        if name not in state or (state[name].dtype, state[name].shape) != (dtype, shape):
+            raise Error(f"rank {donor} gives a state without {name} of {shape} in {dtype}", 6, "TW_ERROR_PACKET")
+
+
+@contextlib.contextmanager
+def said_by(rank: int) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        raise Error(f"what rank {rank} gives cannot be taken: {error}", error.status, error.name) from None

@@ -103,18 +103,27 @@ def known_optimizer(optimizer: Any) -> Tuple[str, bool]:
     return "sgd", not leaves and any(group.get("momentum") for group in groups)
 
 
+def refuse_no_number(name: str, value: Any, least: float, most: float, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise Error(f"{name}={value!r}: want {what}")
+
+
+def is_measured(line: Any) -> bool:
+    return isinstance(line, tuple) and len(line) == 3 and all(isinstance(one, (int, float)) for one in line)
+
+
 def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[float, float, float]], steps: int, workers: int,
             step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0) -> Plan:
     """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives."""
     refuse_no_count("workers", workers, 2, MOST_WORKERS + 1)
     refuse_no_count("steps", steps, 1, MOST_STEPS)
     optimizer, keeps_momentum = known_optimizer(optimizer)
-    if isinstance(step_time, bool) or not isinstance(step_time, (int, float)) or not 0 < step_time <= 1e7:
-        raise Error(f"step_time={step_time!r}: want the seconds of a forward and backward pass, such as 0.12")
-    up, down, latency = line_of(line) if isinstance(line, str) or not isinstance(line, tuple) else line
+    refuse_no_number("step_time", step_time, 1e-12, 1e7, "the seconds of a forward and backward pass, such as 0.12")
+    refuse_no_number("codec_rate", codec_rate, 0, 1e15, "bytes a second, such as 5e9, or 0 to time each scheme")
+    up, down, latency = line if is_measured(line) else line_of(line)
     table = table_of(tensors)
     question = PlanQuestion(struct_size=ctypes.sizeof(PlanQuestion), tensors=ctypes.cast(table, ctypes.POINTER(Tensor)), tensor_count=len(table),
-                            workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=unmeasured,
+                            workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=bool(unmeasured),
                             keeps_momentum=keeps_momentum,
                             steps=steps, seed=1, pass_seconds=step_time, bandwidth=up, bandwidth_down=down, latency=latency,
                             codec_rate=codec_rate)
@@ -139,6 +148,15 @@ def seconds_of(step: Union[float, Callable[[], object]]) -> float:
     return sorted(taken)[PASSES // 2]
 
 
+def tensors_of(model: Any) -> List[Named]:
+    if hasattr(model, "named_parameters"):
+        return [(name, tuple(p.shape)) for name, p in model.named_parameters() if p.requires_grad and p.numel()]
+    try:
+        return [(name, tuple(shape)) for name, shape in model]
+    except (TypeError, ValueError):
+        raise Error(f"model={model!r}: want a module of torch's, or a list of (name, shape)") from None
+
+
 def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, step_time: Union[float, Callable[[], object]],
          unmeasured: bool = False, codec_rate: float = 0) -> Plan:
     """Which way of exchanging reaches the same loss soonest, of those that `thinwire plan` compares.
@@ -153,10 +171,7 @@ def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, ste
                 is then timed
     unmeasured  take a candidate, too, of which nobody has measured what it costs in a run of this length
     codec_rate  bytes per second at which schemes pass over memory; 0: each is timed on this machine"""
-    tensors = model
-    if hasattr(model, "named_parameters"):
-        tensors = [(name, tuple(p.shape)) for name, p in model.named_parameters() if p.requires_grad and p.numel()]
-    return plan_of(tensors, optimizer, line=line, steps=steps, workers=workers, step_time=seconds_of(step_time),
+    return plan_of(tensors_of(model), optimizer, line=line, steps=steps, workers=workers, step_time=seconds_of(step_time),
                    unmeasured=unmeasured, codec_rate=codec_rate)
 
 

@@ -26,6 +26,8 @@ def table_of(tensors: Sequence[Named]) -> ctypes.Array:
     """The C table of (name, shape)."""
     table = (Tensor * len(tensors))()
     for row, (name, shape) in zip(table, tensors):
+        if not isinstance(name, str) or not all(hasattr(n, "__index__") and 0 <= n < 1 << 64 for n in shape):
+            raise errors.Error(f"the tensor {name!r} of {tuple(shape)}: want a text for its name, and whole numbers for its shape")
         if len(shape) > MAX_DIMS:
             raise errors.Error(f"{name} has {len(shape)} dimensions; thinwire takes up to {MAX_DIMS}")
         row.name, row.dims = name.encode(), len(shape)
