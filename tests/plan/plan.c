@@ -287,8 +287,8 @@ static void test_refusals(void **state)
 /* A table that no reducer takes, and what is none of the values that a field has. */
 static void test_what_no_caller_may_ask(void **state)
 {
-    const tw_tensor deep = {"deep", 100000000, {2}}, huge = {"huge", 2, {SIZE_MAX, 2}}, nameless = {NULL, 1, {2}},
-                    *const wrong[] = {&deep, &huge, &nameless};
+    const tw_tensor deep = {"deep", 100000000, {2}}, huge = {"huge", 2, {SIZE_MAX, 2}},
+                    nameless = {NULL, 1, {2}}, *const wrong[] = {&deep, &huge, &nameless};
     static const char *const said[] = {"100000000 dimensions", "2^31", "a name"};
     const double rates[] = {-1, NAN, INFINITY};
     const int kinds[] = {-1, 8};

@@ -332,7 +332,8 @@ def spread_part(comm: Comm, donor: int, rows: List[Tuple[str, str, Tuple[int, ..
 
 def refuse_no_state(donor: int, state: Entries, tensors: Sequence[table.Named]) -> None:
     """What is not in every state the exchange looks at itself."""
-    wanted = {NUMBERS: ("uint64", (COUNT_OF_NUMBERS,)), **{"theta/" + name: ("float32", shape) for name, shape in tensors}}
+    wanted: Dict[str, Tuple[str, Tuple[int, ...]]] = {"theta/" + name: ("float32", tuple(shape)) for name, shape in tensors}
+    wanted[NUMBERS] = "uint64", (COUNT_OF_NUMBERS,)
     for name, (dtype, shape) in wanted.items():
         if name not in state or (state[name].dtype, state[name].shape) != (dtype, shape):
             raise Error(f"rank {donor} gives a state without {name} of {shape} in {dtype}", 6, "TW_ERROR_PACKET")

@@ -108,8 +108,12 @@ def refuse_no_number(name: str, value: Any, least: float, most: float, what: str
         raise Error(f"{name}={value!r}: want {what}")
 
 
-def is_measured(line: Any) -> bool:
-    return isinstance(line, tuple) and len(line) == 3 and all(isinstance(one, (int, float)) for one in line)
+def rates_of(line: Any) -> Tuple[float, float, float]:
+    """What measured_line() gives stays as it is."""
+    if isinstance(line, tuple) and len(line) == 3 and all(isinstance(one, (int, float)) for one in line):
+        up, down, latency = line
+        return up, down, latency
+    return line_of(line)
 
 
 def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[float, float, float]], steps: int, workers: int,
@@ -120,7 +124,7 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
     optimizer, keeps_momentum = known_optimizer(optimizer)
     refuse_no_number("step_time", step_time, 1e-12, 1e7, "the seconds of a forward and backward pass, such as 0.12")
     refuse_no_number("codec_rate", codec_rate, 0, 1e15, "bytes a second, such as 5e9, or 0 to time each scheme")
-    up, down, latency = line if is_measured(line) else line_of(line)
+    up, down, latency = rates_of(line)
     table = table_of(tensors)
     question = PlanQuestion(struct_size=ctypes.sizeof(PlanQuestion), tensors=ctypes.cast(table, ctypes.POINTER(Tensor)), tensor_count=len(table),
                             workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=bool(unmeasured),
