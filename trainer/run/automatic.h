@@ -2,8 +2,8 @@
 #ifndef TRAINER_AUTOMATIC_H
 #define TRAINER_AUTOMATIC_H
 
-#include "network.h"
 #include "inquiry.h"
+#include "network.h"
 
 /* The texts of what was chosen. */
 typedef struct automatic {

@@ -199,10 +199,11 @@ tw_status layout_copy(const tw_tensor *tensors, size_t count, layout *t)
 
 static tw_status refuse_parameters(const char *text)
 {
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--parameters %s: want a whole number from 1 to 1073M, such as 250k or 25.6M, resnet50, gpt2, or a file "
-                   "whose lines are each a tensor's name and dimensions",
-                   text);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--parameters %s: want a whole number from 1 to 1073M, such as 250k or 25.6M, resnet50, gpt2, or a file "
+        "whose lines are each a tensor's name and dimensions",
+        text);
 }
 
 tw_status layout_create(const char *text, layout *t)
