@@ -5,8 +5,8 @@
  * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
  * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
  * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
- * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own, thinwire_plan.h says
- * which way of exchanging suits a network and a line.
+ * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own, thinwire_plan.h
+ * says which way of exchanging suits a network and a line.
  *
  * The whole of it in five steps, on every worker:
  *

@@ -3,8 +3,8 @@
  *
  * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
  *
- * The folder may lie on a file server, or a program keeps it alike on all machines. Every message is a file there, with a
- * checksum, which its receiver removes. docs/transports.md says when not to take it. */
+ * The folder may lie on a file server, or a program keeps it alike on all machines. Every message is a file there, with
+ * a checksum, which its receiver removes. docs/transports.md says when not to take it. */
 #ifndef THINWIRE_FOLDER_H
 #define THINWIRE_FOLDER_H
 

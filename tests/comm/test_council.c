@@ -1,6 +1,7 @@
 /* Who is in the next generation, in virtual time: processes that join, leave, crash, stand still and are cut off from
  * each other, while they train. Of each schedule it is checked that every generation is decided once, that theta is one
- * for each round, that no delta counts twice or is lost by a member in good standing, and that everybody's part ends. */
+ * for each round, that no delta counts twice or is lost by a member in good standing, and that everybody's part ends.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

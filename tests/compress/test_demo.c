@@ -105,7 +105,7 @@ static void golden_values(void **state)
     gradients_destroy(&g);
 }
 
-/* ---- a second implementation: the momentum is of elements, as in the paper ---------------------------------------- */
+/* ---- a second implementation: the momentum is of elements, as in the paper --------------------------------------- */
 
 enum { TENSORS = 3, RANKS = 3, MOST = 400, BLOCK = 16 };
 static const tw_tensor table[TENSORS] = {{"blocks", 2, {12, 10}}, {"flat", 1, {42}}, {"filters", 3, {6, 4, 5}}};

@@ -247,8 +247,8 @@ static void what_has_no_squares_stays(void **state)
     gradients_destroy(&g);
 }
 
-/* Where packets to all would outweigh an all-reduce, in which nobody can see who has said nothing: here half of the ranks
- * in turn have no gradient, and the mean is 1 in every step. */
+/* Where packets to all would outweigh an all-reduce, in which nobody can see who has said nothing: here half of the
+ * ranks in turn have no gradient, and the mean is 1 in every step. */
 static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **state)
 {
     (void)state;

@@ -8,8 +8,8 @@
  * finite. */
 void clip_norm(const tw_tensor *tensors, size_t count, float *values, double limit);
 
-/* The same in parts: the sum of squares of one tensor, of which the tensors' sum is a norm's square; and what to multiply
- * all with, 1 where they stay. */
+/* The same in parts: the sum of squares of one tensor, of which the tensors' sum is a norm's square; and what to
+ * multiply all with, 1 where they stay. */
 double clip_squares(const float *values, size_t count);
 float clip_scale(double squares, double limit);
 

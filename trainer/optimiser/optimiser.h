@@ -63,8 +63,8 @@ typedef struct optimiser_buffer {
 
 enum { OPTIMISER_BUFFERS = 3 };
 
-/* The arrays as long as the parameters are, of pages_take; and where from now on optimiser_buffers says that they stand,
- * for whom they are brought in and out of memory. Returns how many there are. */
+/* The arrays as long as the parameters are, of pages_take; and where from now on optimiser_buffers says that they
+ * stand, for whom they are brought in and out of memory. Returns how many there are. */
 size_t optimiser_arrays(optimiser *o, float *arrays[OPTIMISER_BUFFERS]);
 void optimiser_show(optimiser *o, float *const *shown);
 

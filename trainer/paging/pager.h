@@ -9,10 +9,10 @@
  *                  a piece of gradients and state at a time
  *     to the file  weights and state that the step has changed    gradients
  *
- * The last group stays for the way back, and the first for the next step: 2S - 1 loads for the first step with S groups,
- * and 2S - 2 for each later one. A step is taken (pager_step) when its whole gradient is known, so that it can be
- * clipped by its norm, and skipped for a NaN; a group takes it when it is next brought in. The bits are those of a step
- * in memory. After ATOM (Wu, Rao and Chen, arXiv 2403.10504), as far as its public descriptions go: this is a
+ * The last group stays for the way back, and the first for the next step: 2S - 1 loads for the first step with S
+ * groups, and 2S - 2 for each later one. A step is taken (pager_step) when its whole gradient is known, so that it can
+ * be clipped by its norm, and skipped for a NaN; a group takes it when it is next brought in. The bits are those of a
+ * step in memory. After ATOM (Wu, Rao and Chen, arXiv 2403.10504), as far as its public descriptions go: this is a
  * reconstruction.
  *
  * A pager belongs to one thread. */
@@ -45,8 +45,8 @@ typedef struct pager_unit {
     unsigned char stays;
 } pager_unit;
 
-/* What is paged, zeros up to now, of pages_take, and stays where it is. TW_ERROR_ARGUMENT says which budget is the least
- * that works, TW_ERROR_IO what is wrong with the file. Where all of it fits the budget nothing is paged. */
+/* What is paged, zeros up to now, of pages_take, and stays where it is. TW_ERROR_ARGUMENT says which budget is the
+ * least that works, TW_ERROR_IO what is wrong with the file. Where all of it fits the budget nothing is paged. */
 tw_status pager_lay(pager *p, const pager_unit *units, size_t count, float *values, float *gradients);
 int pager_is_needed(const pager *p);
 

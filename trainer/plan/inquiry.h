@@ -1,4 +1,5 @@
-/* inquiry.h - what a run asks thinwire_plan.h: which way of exchanging suits its network, its optimiser and its line. */
+/* inquiry.h - what a run asks thinwire_plan.h: which way of exchanging suits its network, its optimiser and its line.
+ */
 #ifndef TRAINER_INQUIRY_H
 #define TRAINER_INQUIRY_H
 

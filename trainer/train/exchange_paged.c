@@ -1,4 +1,5 @@
-/* exchange_paged.c - a step is what the norm of the whole gradient decides, and every group takes it when it comes in. */
+/* exchange_paged.c - a step is what the norm of the whole gradient decides, and every group takes it when it comes in.
+ */
 #include "exchange_paged.h"
 #include "clip.h"
 #include "error.h"
@@ -162,7 +163,8 @@ static tw_status paged_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
-/* What a reducer of one worker remembers, so that either goes on from the other's checkpoint: how many steps there were. */
+/* What a reducer of one worker remembers, so that either goes on from the other's checkpoint: how many steps there
+ * were. */
 static tw_status paged_save(worker *w, const char *prefix, tw_state *state)
 {
     char name[128];

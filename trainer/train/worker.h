@@ -133,8 +133,8 @@ tw_status worker_end(worker *w);
 /* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
 tw_status worker_show_shared(worker *w);
 tw_status worker_show_own(worker *w);
-/* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where a pager has it. Before it
- * is looked at as a whole. */
+/* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where a pager has it.
+ * Before it is looked at as a whole. */
 tw_status worker_settle(worker *w);
 /* After it was written as a whole, other than before worker_begin. */
 tw_status worker_take(worker *w);

@@ -1,9 +1,9 @@
 /* folder - thinwire over files in a shared folder, for machines that cannot reach each other.
  *
  * A message is a file, "m-FROM-TO-CHANNEL-NUMBER", which the receiver removes. Numbers count the messages of a channel
- * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits looks
- * again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing, and the
- * deadline does. */
+ * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits
+ * looks again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing,
+ * and the deadline does. */
 #include "meeting.h"
 #include "store.h"
 

@@ -1,6 +1,6 @@
-/* Every rank draws a number and writes it, with the numbers that it has seen of the others, into "hello-RANK". A group is
- * complete when all these files have the same numbers. So a file that an earlier run left there completes nothing: its
- * rank cannot have seen the numbers of this run. */
+/* Every rank draws a number and writes it, with the numbers that it has seen of the others, into "hello-RANK". A group
+ * is complete when all these files have the same numbers. So a file that an earlier run left there completes nothing:
+ * its rank cannot have seen the numbers of this run. */
 #include "meeting.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 
 enum { FOLDER_RANKS = 64 };
 
-/* Waits, in naps of growing length, for all `size` ranks. `session` receives what names this group and no other that met
- * in the folder before. TW_ERROR_PEER: `seconds` passed first; another process has this rank; others count another
+/* Waits, in naps of growing length, for all `size` ranks. `session` receives what names this group and no other that
+ * met in the folder before. TW_ERROR_PEER: `seconds` passed first; another process has this rank; others count another
  * number of ranks. */
 tw_status folder_meet(const store *at, int rank, int size, double seconds, uint64_t *session);
 

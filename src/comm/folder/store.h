@@ -1,4 +1,5 @@
-/* store.h - files in a shared folder that are whole or not there, whatever brings them: each has its length and checksum.
+/* store.h - files in a shared folder that are whole or not there, whatever brings them: each has its length and
+ * checksum.
  *
  * A file is 32 bytes, little-endian, and what they tell of: "TWF1", a word of the caller's, the session, the bytes that
  * follow, CRC-32C of all before and all behind it, zeros. It is written under another name and renamed. What copies

@@ -20,8 +20,8 @@ tw_status tcp_rendezvous_serve(tcp_rendezvous *rendezvous, tcp_acceptor *accepto
 /* Goes to whoever does. With may_serve it returns TW_OK and no comm when nobody listens there, and sets *is_free. */
 tw_status tcp_rendezvous_ask(tcp_rendezvous *rendezvous, int may_serve, int *is_free, tw_comm **comm);
 
-/* An acceptor at the meeting point, if it is on this machine. *open: NULL, where somebody else is the server: *is_taken,
- * on this machine. Who wants another rank than 0 leaves it to others: rank 0 would come too late. */
+/* An acceptor at the meeting point, if it is on this machine. *open: NULL, where somebody else is the server:
+ * *is_taken, on this machine. Who wants another rank than 0 leaves it to others: rank 0 would come too late. */
 tw_status tcp_rendezvous_try_to_listen(const tcp_rendezvous *rendezvous, tcp_acceptor **open, int *is_taken);
 
 /* Connects with the others: text has an address a line. tcp is destroyed. */

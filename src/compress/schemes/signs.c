@@ -20,9 +20,9 @@
  * piece. So it is with divide=after. The bias corrections, which the release leaves out, are Adam's; v's stands still
  * with v.
  *
- * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for elements
- * of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous by the
- * division behind C.
+ * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for
+ * elements of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous
+ * by the division behind C.
  *
  * Memory is passed over once. The residual keeps p = e + a*g itself, and `sent` what its elements were sent as: the
  * next step finds e = p - (p < 0 ? sent[1] : sent[0]) while it adds the gradient, and to take a step back is to forget
@@ -268,8 +268,8 @@ static void blend(onebit_adam *self)
     }
 }
 
-/* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether others
- * have one: where nobody has, m stays as it is. A rank that has one says zero only where m is zero, too. */
+/* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether
+ * others have one: where nobody has, m stays as it is. A rank that has one says zero only where m is zero, too. */
 static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *piece, float *sum)
 {
     const onebit_adam *self = (const onebit_adam *)quantised;

@@ -16,7 +16,8 @@ typedef struct doctor_peers_settings {
     const char *json; /* NULL: none */
 } doctor_peers_settings;
 
-/* The lines between the ranks of the comm, none of which is busy. A collective, after which the comm is to be destroyed. */
+/* The lines between the ranks of the comm, none of which is busy. A collective, after which the comm is to be
+ * destroyed. */
 tw_status doctor_measure(tw_comm *comm, double timeout, peers_report *found);
 
 /* Measures the lines between the ranks that a launcher started, or threads. The program's exit code. */

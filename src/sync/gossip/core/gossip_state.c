@@ -23,7 +23,8 @@ tw_status tw_gossip_remember(tw_gossip *gossip, const char *what, float **values
     return tw_gossip_remember_other(gossip, what, NULL, 0, values);
 }
 
-/* A walk over what is remembered, of which the counter belongs to no tensor; saving, loading and showing it are three visitors. */
+/* A walk over what is remembered, of which the counter belongs to no tensor; saving, loading and showing it are three
+ * visitors. */
 typedef struct state_walk state_walk;
 struct state_walk {
     tw_status (*visit)(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor);

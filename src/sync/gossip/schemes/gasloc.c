@@ -1,8 +1,9 @@
-/* gasloc - local steps that gossip: every so many steps each worker takes what it moved by, with an outer rate, meets one
- * other on a ring that is shuffled anew each time, and adds a momentum (2026, arXiv 2606.11081; its formula is read from
- * a public summary, not from the paper: a reconstruction):
+/* gasloc - local steps that gossip: every so many steps each worker takes what it moved by, with an outer rate, meets
+ * one other on a ring that is shuffled anew each time, and adds a momentum (2026, arXiv 2606.11081; its formula is read
+ * from a public summary, not from the paper: a reconstruction):
  *
- *   y = start + outer_lr * (x - start);   x = start = y + mixing * (partner's y - y) / 2 + outer_momentum * (y - last y)
+ *   y = start + outer_lr * (x - start)
+ *   x = start = y + mixing * (partner's y - y) / 2 + outer_momentum * (y - last y)
  *
  * The first y of all is compared with the first weights. Then the mean over the workers walks as diloco's does with the
  * same options, whoever meets whom: what one is pulled by, the other is pulled back by. */
