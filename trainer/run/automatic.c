@@ -30,7 +30,7 @@ static tw_status take_exact(train_settings *s, automatic *chosen, const tw_comm 
 static tw_status automatic_plan(const train_settings *s, const task *work, int workers, const tw_world_options *world,
                                 plan_inquiry *inquiry, automatic *chosen)
 {
-    tw_plan *plan;
+    tw_plan *plan = NULL;
     tw_status status = plan_ask(s, work, workers, inquiry);
     if (status == TW_OK) status = plan_answer(s, world, inquiry, &plan);
     plan_forget(inquiry);
