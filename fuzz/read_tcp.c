@@ -45,8 +45,8 @@ static void post_some(tcp_peer *peer, unsigned char *room, tcp_request *requests
 static void mend(uint8_t *data, size_t size)
 {
     for (size_t at = 0; size - at >= TCP_FRAME_BYTES;) {
-        uint64_t length = tcp_get(data + at + 40, 4);
-        tcp_put(data + at, tw_crc32c(0, data + at + 4, TCP_FRAME_BYTES - 4), 4);
+        uint64_t length = tw_get(data + at + 40, 4);
+        tw_put(data + at, tw_crc32c(0, data + at + 4, TCP_FRAME_BYTES - 4), 4);
         at += TCP_FRAME_BYTES;
         at += length < size - at ? (size_t)length : size - at;
     }

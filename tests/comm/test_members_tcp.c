@@ -233,7 +233,7 @@ static void say(int fd, const unsigned char session[TCP_SECRET], const council_m
 {
     size_t size;
     unsigned char *word = tcp_word_write(message, "", &size), *said = malloc(4 + size + TCP_PROOF);
-    tcp_put(said, size, 4);
+    tw_put(said, size, 4);
     memcpy(said + 4, word, size);
     if (how == NO_WORD) said[4] = 99; /* no kind */
     tcp_sign(session, 0, said + 4, size, said + 4 + size);

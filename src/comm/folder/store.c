@@ -1,5 +1,7 @@
 #include "store.h"
 
+#include "bytes.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,18 +15,6 @@ enum { HEADER = 32, CRC_AT = 24 };
 static const unsigned char magic[4] = {'T', 'W', 'F', '1'};
 
 /* ---- bytes ---- */
-
-static void put(unsigned char *bytes, uint64_t value, int count)
-{
-    for (int i = 0; i < count; i++) bytes[i] = (unsigned char)(value >> 8 * i);
-}
-
-static uint64_t get(const unsigned char *bytes, int count)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < count; i++) value |= (uint64_t)bytes[i] << 8 * i;
-    return value;
-}
 
 static uint32_t crc_of(const unsigned char header[HEADER], const void *bytes, size_t size)
 {
@@ -91,10 +81,10 @@ tw_status store_write(const store *at, const char *name, const store_header *hea
     char part[STORE_NAME + 8];
     unsigned char head[HEADER] = {0};
     memcpy(head, magic, sizeof magic);
-    put(head + 4, header->check, 4);
-    put(head + 8, header->session, 8);
-    put(head + 16, header->size, 8);
-    put(head + CRC_AT, crc_of(head, bytes, header->size), 4);
+    tw_put(head + 4, header->check, 4);
+    tw_put(head + 8, header->session, 8);
+    tw_put(head + 16, header->size, 8);
+    tw_put(head + CRC_AT, crc_of(head, bytes, header->size), 4);
     snprintf(part, sizeof part, ".%s.part", name);
     if (write_part(at, part, head, bytes, header->size) && renameat(at->fd, part, at->fd, name) == 0) return TW_OK;
     int reason = errno;
@@ -107,12 +97,12 @@ static store_found read_open(int fd, void *bytes, size_t capacity, store_header 
     unsigned char head[HEADER];
     struct stat there;
     if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode) || !read_bytes(fd, head, HEADER)) return STORE_PARTIAL;
-    *header = (store_header){(uint32_t)get(head + 4, 4), get(head + 8, 8), get(head + 16, 8)};
+    *header = (store_header){(uint32_t)tw_get(head + 4, 4), tw_get(head + 8, 8), tw_get(head + 16, 8)};
     if (memcmp(head, magic, sizeof magic) != 0 || (uint64_t)there.st_size - HEADER != header->size)
         return STORE_PARTIAL;
     if (header->size > capacity) return STORE_LONG;
     if (!read_bytes(fd, bytes, header->size)) return STORE_PARTIAL;
-    return crc_of(head, bytes, header->size) == get(head + CRC_AT, 4) ? STORE_WHOLE : STORE_PARTIAL;
+    return crc_of(head, bytes, header->size) == tw_get(head + CRC_AT, 4) ? STORE_WHOLE : STORE_PARTIAL;
 }
 
 store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, store_header *header)

@@ -27,7 +27,7 @@ int tcp_hello_begin(void)
 static void add_text(hash *state, const void *text, size_t size)
 {
     unsigned char length[8];
-    tcp_put(length, size, sizeof length);
+    tw_put(length, size, sizeof length);
     crypto_generichash_update(state, length, sizeof length);
     crypto_generichash_update(state, text, size);
 }
@@ -79,9 +79,9 @@ void tcp_hello_make(const unsigned char secret[TCP_SECRET], const unsigned char 
                     tcp_place place, unsigned char hello[TCP_HELLO])
 {
     memcpy(hello, magic, TCP_MAGIC);
-    tcp_put(hello + FROM, place.from, 4);
-    tcp_put(hello + TO, place.to, 4);
-    tcp_put(hello + STREAM, place.stream, 4);
+    tw_put(hello + FROM, place.from, 4);
+    tw_put(hello + TO, place.to, 4);
+    tw_put(hello + STREAM, place.stream, 4);
     randombytes_buf(hello + NONCE, TCP_NONCE);
     hello_prove(secret, "connecter", challenge, hello, hello + PROOF);
 }
@@ -90,8 +90,8 @@ tcp_verdict tcp_hello_judge(const unsigned char secret[TCP_SECRET], const unsign
                             const unsigned char hello[TCP_HELLO], tcp_place *place)
 {
     unsigned char proof[TCP_PROOF];
-    *place = (tcp_place){(uint32_t)tcp_get(hello + FROM, 4), (uint32_t)tcp_get(hello + TO, 4),
-                         (uint32_t)tcp_get(hello + STREAM, 4)};
+    *place = (tcp_place){(uint32_t)tw_get(hello + FROM, 4), (uint32_t)tw_get(hello + TO, 4),
+                         (uint32_t)tw_get(hello + STREAM, 4)};
     tcp_verdict language = judge_magic(hello);
     if (language != TCP_WELCOME) return language;
     hello_prove(secret, "connecter", challenge, hello, proof);
@@ -123,7 +123,7 @@ void tcp_sign(const unsigned char key[TCP_SECRET], uint64_t number, const void *
 {
     unsigned char count[8];
     hash state;
-    tcp_put(count, number, sizeof count);
+    tw_put(count, number, sizeof count);
     crypto_generichash_init(&state, key, TCP_SECRET, TCP_PROOF);
     crypto_generichash_update(&state, count, sizeof count);
     add_text(&state, message, size);

@@ -52,7 +52,7 @@ static const char *admit_ear(void *context, tcp_handshake *handshake, tcp_place 
 /* The word's length is known, and says how much is to come. A byte more is a 0 behind its text. */
 static int make_room_for_word(tcp_ear *ear)
 {
-    size_t length = (size_t)tcp_get(ear->bytes, LENGTH);
+    size_t length = (size_t)tw_get(ear->bytes, LENGTH);
     unsigned char *larger = length <= TCP_WORD ? realloc(ear->bytes, LENGTH + length + TCP_PROOF + 1) : NULL;
     if (!larger) return 0;
     ear->bytes = larger;
@@ -160,7 +160,7 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
     unsigned char *bytes = word ? malloc(LENGTH + size + TCP_PROOF) : NULL;
     if (bytes) {
         if (mouth->letter_count == TCP_LETTERS) drop_letters(mouth, mouth->said ? 1 : 0, 1);
-        tcp_put(bytes, size, LENGTH);
+        tw_put(bytes, size, LENGTH);
         memcpy(bytes + LENGTH, word, size);
         mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
         mouth->used = tw_clock();

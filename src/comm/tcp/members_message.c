@@ -15,7 +15,7 @@ enum { NUMBERS = 4 * 8, HEAD = 4, LENGTH = 2, LONGEST_SEAT = 2 * (LENGTH + COUNC
 static unsigned char *put_text(unsigned char *at, const char *text)
 {
     size_t length = strlen(text);
-    tcp_put(at, length, LENGTH);
+    tw_put(at, length, LENGTH);
     /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): its length goes before it */
     memcpy(at + LENGTH, text, length);
     return at + LENGTH + length;
@@ -24,7 +24,7 @@ static unsigned char *put_text(unsigned char *at, const char *text)
 static unsigned char *put_seat(unsigned char *at, const council_seat *seat)
 {
     at = put_text(put_text(at, seat->name), seat->door);
-    tcp_put(at, seat->rounds, 8);
+    tw_put(at, seat->rounds, 8);
     return at + 8;
 }
 
@@ -40,7 +40,7 @@ unsigned char *tcp_word_write(const council_message *message, const char *text, 
     *at++ = (unsigned char)message->state;
     *at++ = (unsigned char)message->asks;
     *at++ = (unsigned char)message->list.count;
-    for (int i = 0; i < 4; i++, at += 8) tcp_put(at, numbers[i], 8);
+    for (int i = 0; i < 4; i++, at += 8) tw_put(at, numbers[i], 8);
     memcpy(at, message->topic, COUNCIL_TOPIC);
     at = put_text(at + COUNCIL_TOPIC, message->to);
     at = put_seat(at, &message->seat);
@@ -73,7 +73,7 @@ static const unsigned char *take(reader *from, size_t bytes)
 static uint64_t take_number(reader *from, size_t bytes)
 {
     const unsigned char *at = take(from, bytes);
-    return at ? tcp_get(at, bytes) : 0;
+    return at ? tw_get(at, bytes) : 0;
 }
 
 /* An address, or nothing where that may be. */

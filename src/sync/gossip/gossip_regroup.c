@@ -17,11 +17,18 @@ typedef struct regrouper {
     float *scratch;                     /* for one tensor */
 } regrouper;
 
+enum { NAME = 1024 };
+
+static tw_status name_entry(const regrouper *self, const char *what, const char *whose, char name[NAME])
+{
+    size_t length = (size_t)snprintf(name, NAME, "%s%s/%s", self->prefix, what, whose);
+    return length < NAME ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+}
+
 static tw_status read_tensor(const regrouper *self, const char *what, const tw_tensor *tensor, const tw_state *state)
 {
-    char name[1024];
-    size_t length = (size_t)snprintf(name, sizeof name, "%s%s/%s", self->prefix, what, tensor->name);
-    if (length >= sizeof name) return tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+    char name[NAME];
+    TW_TRY(name_entry(self, what, tensor->name, name));
     TW_TRY(tw_state_get(state, name, TW_F32, tw_tensor_count(tensor), self->scratch));
     if (tw_kernels_best()->all_finite(self->scratch, tw_tensor_count(tensor))) return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
@@ -50,10 +57,9 @@ static tw_status need_state(const tw_state *state)
 /* Which all had alike. */
 static tw_status take_counter(const regrouper *self, const tw_state *state)
 {
-    char name[1024];
+    char name[NAME];
     if (!self->gossip->counter) return TW_OK;
-    size_t length = (size_t)snprintf(name, sizeof name, "%ssteps/%s", self->prefix, self->gossip->ops->name);
-    if (length >= sizeof name) return tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+    TW_TRY(name_entry(self, "steps", self->gossip->ops->name, name));
     return tw_state_get(state, name, TW_U64, 1, self->gossip->counter);
 }
 

@@ -88,12 +88,12 @@ class OuterLoop:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
-            if self._changes and _auto.is_auto(spec):
-                raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
-            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
             if not self._changes:
+                last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
                 spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
                                      limits=limits, banner=banner)
+            elif _auto.is_auto(spec):
+                raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
             with _auto.naming_file(asked):
                 self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
