@@ -1,4 +1,5 @@
-/* Ranks as threads of this process that see each other over sockets of the loopback. STREAMS connections to each. */
+/* Ranks as threads of this process that see each other over sockets of the loopback. STREAMS connections to each. With
+ * BEHIND all but the second cannot be called, and talk to each other through that one. */
 #include "group.h"
 
 #include <pthread.h>
@@ -6,6 +7,11 @@
 
 #ifndef STREAMS
 #define STREAMS 1
+#endif
+#ifdef BEHIND
+enum { CALLABLE = 1 };
+#else
+enum { CALLABLE = -1 };
 #endif
 
 enum { MOST = 9 };
@@ -47,8 +53,10 @@ static void *play(void *argument)
 
 static void listen_all(player *players, int size)
 {
-    const tw_tcp_options options = {.struct_size = sizeof options, .bind = "127.0.0.1", .streams = STREAMS};
+    tw_tcp_options options = {.struct_size = sizeof options, .bind = "127.0.0.1", .streams = STREAMS};
     for (int r = 0; r < size; r++) {
+        options.behind = CALLABLE >= 0 && size > 1 && r != CALLABLE;
+        options.advertise = options.behind ? "192.0.2.1" : NULL;
         CHECK(tw_tcp_listen(&options, &players[r].tcp) == TW_OK);
         addresses[r] = tw_tcp_address(players[r].tcp);
     }

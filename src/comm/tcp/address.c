@@ -41,12 +41,16 @@ static int read_token(const char *text, const char *end, tcp_address *address)
     return 1;
 }
 
+static const char behind[] = "/behind";
+
 static int read_streams(const char *text, tcp_address *address)
 {
     char *rest;
     long streams = *text >= '0' && *text <= '9' ? strtol(text, &rest, 10) : 0;
     address->streams = (int)streams;
-    return streams >= 1 && streams <= TCP_MOST_STREAMS && *rest == 0;
+    if (streams < 1 || streams > TCP_MOST_STREAMS) return 0;
+    address->behind = strcmp(rest, behind) == 0;
+    return address->behind || *rest == 0;
 }
 
 tw_status tcp_address_read(const char *text, const char *what, tcp_address *address)
@@ -69,7 +73,8 @@ void tcp_address_write(const tcp_address *address, char text[TCP_ADDRESS])
 {
     tcp_meeting_write(address, text);
     size_t used = strlen(text);
-    snprintf(text + used, TCP_ADDRESS - used, "#%s/%d", address->token, address->streams);
+    snprintf(text + used, TCP_ADDRESS - used, "#%s/%d%s", address->token, address->streams,
+             address->behind ? behind : "");
 }
 
 tw_status tcp_meeting_read(const char *text, tcp_address *address)

@@ -1,4 +1,5 @@
-/* address.h - "HOST:PORT#TOKEN/STREAMS" and what it takes to get there. */
+/* address.h - "HOST:PORT#TOKEN/STREAMS" and what it takes to get there. Behind it stands "/behind" where nobody gets
+ * there, and whoever has it calls the others. */
 #ifndef TW_COMM_TCP_ADDRESS_H
 #define TW_COMM_TCP_ADDRESS_H
 
@@ -13,6 +14,7 @@ typedef struct tcp_address {
     int port;
     char token[TCP_TOKEN + 1]; /* "": there is none */
     int streams;
+    int behind; /* a router: it cannot be called */
 } tcp_address;
 
 /* What a listener tells others. TW_ERROR_ARGUMENT names `what`, which the text is. */

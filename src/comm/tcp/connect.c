@@ -1,4 +1,5 @@
-/* Connecting a group: each rank goes to those below it, and lets in those above it, all at once in one loop. */
+/* Connecting a group: each rank goes to those below it, and lets in those above it, all at once in one loop. One that
+ * cannot be called goes to all others, and two such go to a third, which carries what they say to each other. */
 #include "dial.h"
 #include "group.h"
 #include "listener.h"
@@ -22,20 +23,51 @@ typedef struct meeting {
     tw_tcp *tcp;
     int rank, size;
     tcp_address *addresses;
-    struct addrinfo **lists; /* of the ranks below */
+    struct addrinfo **lists; /* of the ranks that it calls */
     tcp_dial *dials;
     size_t dial_count, missing;
     int *fds; /* [rank * TCP_MOST_STREAMS + stream] */
+    tcp_relay *relay; /* NULL: no two others need this rank between them */
     unsigned char *far;
     double *round_trips; /* the shortest, of each rank */
     tcp_dial *under_way[DIALS];
     struct pollfd polls[TCP_ACCEPTOR_POLLS + DIALS];
 } meeting;
 
+static int streams_of_two(const meeting *all, int one, int other)
+{
+    int own = all->addresses[one].streams, theirs = all->addresses[other].streams;
+    return own < theirs ? own : theirs;
+}
+
 static int streams_with(const meeting *all, int peer)
 {
-    int own = all->addresses[all->rank].streams, other = all->addresses[peer].streams;
-    return own < other ? own : other;
+    return streams_of_two(all, all->rank, peer);
+}
+
+/* --- who calls whom ------------------------------------------------------------------------------------------ */
+
+static int is_behind(const meeting *all, int rank)
+{
+    return all->addresses[rank].behind;
+}
+
+/* Whom both call, where neither can be called: all ranks that can be called take turns at that. -1: there is none. */
+static int between(const meeting *all, int one, int other)
+{
+    int callable = 0;
+    for (int r = 0; r < all->size; r++) callable += !is_behind(all, r);
+    if (!callable) return -1;
+    int turn = (one + other) % callable, rank = 0;
+    while (is_behind(all, rank) || turn--) rank++;
+    return rank;
+}
+
+/* The rank that this one calls for a connection with a peer; -1: it is called. */
+static int called_for(const meeting *all, int peer)
+{
+    if (is_behind(all, all->rank)) return is_behind(all, peer) ? between(all, all->rank, peer) : peer;
+    return is_behind(all, peer) || peer > all->rank ? -1 : peer;
 }
 
 /* --- connections that hold ----------------------------------------------------------------------------------- */
@@ -58,26 +90,41 @@ static void tune(int fd)
 }
 
 /* One that comes again has lost the first: its proof is as good. */
-static void connect_hold(meeting *all, int peer, uint32_t stream, int fd, double round_trip)
+static void connect_put(meeting *all, int *place, int fd)
 {
-    int *place = &all->fds[(size_t)peer * TCP_MOST_STREAMS + stream];
     tune(fd);
     if (*place >= 0)
         close(*place);
     else
         all->missing--;
     *place = fd;
+}
+
+static void connect_hold(meeting *all, int peer, uint32_t stream, int fd, double round_trip)
+{
+    connect_put(all, &all->fds[(size_t)peer * TCP_MOST_STREAMS + stream], fd);
     if (round_trip < all->round_trips[peer]) all->round_trips[peer] = round_trip;
     all->far[peer] = all->round_trips[peer] > FAR;
 }
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
+/* It comes for a third, which is to come for it. */
+static const char *admit_between(meeting *all, const tcp_handshake *handshake, tcp_place place)
+{
+    int *end = tcp_relay_end(all->relay, place);
+    if (!end) return "it takes this rank for another";
+    if (!tcp_acceptor_answer(&all->tcp->acceptor, handshake)) return "it hung up";
+    connect_put(all, end, handshake->fd);
+    return NULL;
+}
+
 static const char *connect_admit(void *context, tcp_handshake *handshake, tcp_place place)
 {
     meeting *all = context;
-    if (place.to != (uint32_t)all->rank || place.from <= place.to || place.from >= (uint32_t)all->size)
-        return "it takes this rank for another";
+    if (place.from >= (uint32_t)all->size || place.from == (uint32_t)all->rank) return "it takes this rank for another";
+    if (place.to != (uint32_t)all->rank) return admit_between(all, handshake, place);
+    if (called_for(all, (int)place.from) >= 0) return "it takes this rank for another";
     if (place.stream >= (uint32_t)streams_with(all, (int)place.from)) return "it has too many connections";
     if (!tcp_acceptor_answer(&all->tcp->acceptor, handshake)) return "it hung up";
     connect_hold(all, (int)place.from, place.stream, handshake->fd, tw_clock() - handshake->since);
@@ -109,7 +156,8 @@ static void serve_dial(meeting *all, tcp_dial *dial, int happened, double now)
 {
     tcp_dial_serve(dial, happened, now, all->tcp->acceptor.secret);
     if (dial->state != TCP_CONNECTED) return;
-    connect_hold(all, (int)dial->place.to, dial->place.stream, dial->fd, dial->round_trip);
+    int peer = (int)dial->place.to, is_carried = called_for(all, peer) != peer;
+    connect_hold(all, peer, dial->place.stream, dial->fd, (1 + is_carried) * dial->round_trip);
     dial->fd = -1;
 }
 
@@ -210,27 +258,84 @@ static void make_secret(const meeting *all, const char *const *addresses)
                     all->tcp->acceptor.secret);
 }
 
+static tw_status make_dials_for(meeting *all, int peer)
+{
+    int called = called_for(all, peer);
+    all->missing += (size_t)streams_with(all, peer);
+    if (called < 0 && is_behind(all, all->rank))
+        return tw_fail(TW_ERROR_PEER, "ranks %d and %d, and all others, cannot be called: one that can has to take part",
+                       all->rank, peer);
+    if (called < 0) return TW_OK;
+    const tcp_address *there = &all->addresses[called];
+    if (!all->lists[called]) TRY(tcp_resolve(there->host, there->port, 0, &all->lists[called]));
+    for (int s = 0; s < streams_with(all, peer); s++) {
+        tcp_place place = {(uint32_t)all->rank, (uint32_t)peer, (uint32_t)s};
+        tcp_dial_create(&all->dials[all->dial_count++], place, all->lists[called]);
+    }
+    return TW_OK;
+}
+
 static tw_status make_dials(meeting *all)
 {
-    for (int r = 0; r < all->rank; r++) {
-        TRY(tcp_resolve(all->addresses[r].host, all->addresses[r].port, 0, &all->lists[r]));
-        for (int s = 0; s < streams_with(all, r); s++) {
-            tcp_place place = {(uint32_t)all->rank, (uint32_t)r, (uint32_t)s};
-            tcp_dial_create(&all->dials[all->dial_count++], place, all->lists[r]);
-        }
-    }
     for (int r = 0; r < all->size; r++)
-        if (r != all->rank) all->missing += (size_t)streams_with(all, r);
+        if (r != all->rank) TRY(make_dials_for(all, r));
     return TW_OK;
+}
+
+/* --- what it carries for others ------------------------------------------------------------------------------ */
+
+/* The pairs that go through this rank, told to `relay` where it is not NULL. Returns how many links they have. */
+static size_t list_pairs(const meeting *all, tcp_relay *relay)
+{
+    size_t links = 0;
+    for (int low = 0; low < all->size; low++)
+        for (int high = low + 1; is_behind(all, low) && high < all->size; high++) {
+            if (!is_behind(all, high) || between(all, low, high) != all->rank) continue;
+            int streams = streams_of_two(all, low, high);
+            for (int s = 0; relay && s < streams; s++)
+                tcp_relay_expect(relay, (uint32_t)low, (uint32_t)high, (uint32_t)s);
+            links += (size_t)streams;
+        }
+    return links;
+}
+
+static tw_status make_relay(meeting *all)
+{
+    size_t links = list_pairs(all, NULL);
+    if (!links) return TW_OK;
+    all->relay = tcp_relay_create(links);
+    if (!all->relay) return tw_fail(TW_ERROR_MEMORY, "no memory to carry what other ranks say to each other");
+    list_pairs(all, all->relay);
+    all->missing += 2 * links;
+    return TW_OK;
+}
+
+/* One line. */
+static void tell_ways(const meeting *all)
+{
+    char where[TCP_ADDRESS], carried[96] = "";
+    int last = -1;
+    for (int r = 0; r < all->size; r++)
+        if (r != all->rank && is_behind(all, all->rank) && called_for(all, r) != r) last = r;
+    if (last >= 0)
+        snprintf(carried, sizeof carried, ", and those of its kind through others: rank %d through rank %d", last,
+                 called_for(all, last));
+    tcp_meeting_write(&all->addresses[all->rank], where);
+    if (is_behind(all, all->rank))
+        tw_log(TW_LOG_NOTE, "rank %d cannot be called at %s, so it calls the others%s", all->rank, where, carried);
+    if (all->relay)
+        tw_log(TW_LOG_NOTE, "rank %d carries what ranks say to each other that cannot be called, over %zu connections",
+               all->rank, 2 * list_pairs(all, NULL));
 }
 
 static void clear(meeting *all)
 {
     for (size_t i = 0; i < all->dial_count; i++) tcp_dial_destroy(&all->dials[i]);
-    for (int r = 0; all->lists && r < all->rank; r++)
+    for (int r = 0; all->lists && r < all->size; r++)
         if (all->lists[r]) freeaddrinfo(all->lists[r]);
     for (size_t i = 0; all->fds && i < (size_t)all->size * TCP_MOST_STREAMS; i++)
         if (all->fds[i] >= 0) close(all->fds[i]);
+    tcp_relay_destroy(all->relay, 0);
     free(all->addresses);
     free((void *)all->lists);
     free(all->dials);
@@ -260,11 +365,15 @@ static tw_status bring_together(meeting *all, const char *const *addresses, doub
     TRY(connect_make_room(all));
     TRY(read_addresses(all, addresses));
     make_secret(all, addresses);
+    TRY(make_relay(all));
     TRY(make_dials(all));
     TRY(connect_all(all, seconds));
     tcp_latecomers *latecomers = all->tcp->latecomers;
+    tcp_relay *relay = all->relay;
     all->tcp->latecomers = NULL;
-    return tcp_group_create(all->rank, all->size, all->fds, all->far, latecomers, comm);
+    tell_ways(all);
+    all->relay = NULL;
+    return tcp_group_create(all->rank, all->size, all->fds, all->far, latecomers, relay, comm);
 }
 
 static tw_status connect_check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,

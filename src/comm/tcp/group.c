@@ -266,12 +266,22 @@ static void close_streams(const tcp_peer *peer)
     for (int s = 0; s < peer->streams; s++) tcp_close(peer->stream[s].fd);
 }
 
+/* Those that it carries part from each other when they like, and perhaps a little later. */
+static void end_relay(const tcp_group *group)
+{
+    uint64_t carried = tcp_relay_destroy(group->relay, group->left ? LAST_WORDS : group->parting);
+    if (carried)
+        tw_log(TW_LOG_NOTE, "rank %d has carried %llu bytes between ranks that cannot call each other", group->rank,
+               (unsigned long long)carried);
+}
+
 static void group_destroy(void *self)
 {
     tcp_group *group = self;
     tcp_latecomers_destroy(group->latecomers);
     part_from_all(group);
     stop_thread(group);
+    end_relay(group);
     for (int r = 0; group->peers && r < group->size; r++) {
         tcp_peer_fail(&group->peers[r], TW_ERROR_PEER, "this rank has left the group"); /* frees what was given up */
         close_streams(&group->peers[r]);
@@ -366,7 +376,7 @@ static tw_status group_begin(tcp_group *group, int *fds, const unsigned char *fa
         return tw_fail(TW_ERROR_SYSTEM, "the system has no file descriptor left for the group's connections");
     if (!create_peers(group, fds, far))
         return tw_fail(TW_ERROR_MEMORY, "no memory for connections to %d ranks", group->size - 1);
-    group->runs = tcp_thread_start(&group->thread, group_run, group);
+    group->runs = tcp_relay_begin(group->relay) && tcp_thread_start(&group->thread, group_run, group);
     if (group->runs && group->latecomers) tcp_latecomers_begin(group->latecomers, is_whole, group);
     return group->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for the group's connections");
 }
@@ -378,18 +388,20 @@ static void close_rest(const int *fds, int size)
 }
 
 tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_latecomers *latecomers,
-                           tw_comm **comm)
+                           tcp_relay *relay, tw_comm **comm)
 {
     tcp_group *group = calloc(1, sizeof *group);
     tw_status status = TW_ERROR_MEMORY;
     if (group) {
         *group = (tcp_group){
-            .rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .latecomers = latecomers};
+            .rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .latecomers = latecomers,
+            .relay = relay};
         status = group_begin(group, fds, far);
         if (status != TW_OK) group_destroy(group);
     }
     close_rest(fds, size);
     if (!group) tcp_latecomers_destroy(latecomers);
+    if (!group) tcp_relay_destroy(relay, 0);
     if (!group) return tw_fail(TW_ERROR_MEMORY, "no memory for the group's connections");
     return status == TW_OK ? tw_comm_create_custom(&ops, group, rank, size, comm) : status;
 }

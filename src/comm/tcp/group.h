@@ -4,6 +4,7 @@
 
 #include "latecomers.h"
 #include "peer.h"
+#include "relay.h"
 
 #include <stdatomic.h>
 
@@ -16,11 +17,13 @@ typedef struct tcp_group {
     pthread_t thread;
     tcp_peer *peers;            /* one a rank; its own is not used */
     tcp_latecomers *latecomers; /* of the rank that has brought the group together; else NULL */
+    tcp_relay *relay;           /* what it carries for others; NULL: nothing */
 } tcp_group;
 
 /* Connections to be had: fds[rank * TCP_MOST_STREAMS + stream], -1 where there is none. They are the group's from here
- * on, also when this fails, and so are the latecomers. `far` tells of which ranks a round trip takes long. */
+ * on, also when this fails, and so are the latecomers and the relay. `far` tells of which ranks a round trip takes
+ * long. */
 tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_latecomers *latecomers,
-                           tw_comm **comm);
+                           tcp_relay *relay, tw_comm **comm);
 
 #endif

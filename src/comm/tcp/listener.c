@@ -105,6 +105,7 @@ static tw_status listener_begin(tw_tcp *tcp, const tw_tcp_options *options)
     tcp->acceptor.context = options->context;
     tcp->address.port = tcp->acceptor.port;
     tcp->address.streams = options->streams ? options->streams : 1;
+    tcp->address.behind = options->behind != 0;
     draw_token(tcp->address.token);
     tcp_address_write(&tcp->address, tcp->text);
     return TW_OK;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CALL 3.0 /* seconds, after which a client that does not answer counts as one that cannot be called */
+
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
 static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_place place)
@@ -16,7 +18,7 @@ static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_plac
     if (place.from || place.to || place.stream) return "it takes this meeting point for a rank";
     if (me->count == me->room) return "too many come at once";
     tcp_client *one = &me->clients[me->count];
-    *one = (tcp_client){.fd = handshake->fd, .rank = -1, .since = tw_clock()};
+    *one = (tcp_client){.fd = handshake->fd, .rank = -1, .since = tw_clock(), .call = {.fd = -1}};
     tcp_host_name((const struct sockaddr *)&handshake->from, one->host);
     tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 1, one->own_key);
     tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 0, one->client_key);
@@ -25,11 +27,19 @@ static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_plac
     return NULL;
 }
 
+static void end_call(tcp_client *one)
+{
+    tcp_dial_destroy(&one->call);
+    if (one->list) freeaddrinfo(one->list);
+    one->list = NULL;
+}
+
 void tcp_lobby_remove(tcp_lobby *me, int i)
 {
+    end_call(&me->clients[i]);
     close(me->clients[i].fd);
     free(me->clients[i].reply);
-    me->asked -= me->clients[i].has_asked;
+    me->asked -= me->clients[i].is_placed;
     me->count--;
     memmove(&me->clients[i], &me->clients[i + 1], (size_t)(me->count - i) * sizeof *me->clients);
 }
@@ -43,6 +53,51 @@ void tcp_lobby_turn_away(tcp_lobby *me, int i, tcp_reply_kind kind, const char *
     free(reply);
     tcp_acceptor_refuse(me->acceptor, one->host, reason);
     tcp_lobby_remove(me, i);
+}
+
+/* --- whether they can be called ------------------------------------------------------------------------------ */
+
+void tcp_call_secret(const unsigned char meeting[TCP_SECRET], const char *address, unsigned char secret[TCP_SECRET])
+{
+    tcp_secret_make(meeting, TCP_SECRET, "a call back", &address, 1, secret);
+}
+
+static void place_client(tcp_lobby *me, tcp_client *one, int behind)
+{
+    tcp_address address;
+    end_call(one);
+    one->is_placed = 1;
+    me->asked++;
+    if (!behind || tcp_address_read(one->wish.address, "its address", &address) != TW_OK) return;
+    address.behind = 1;
+    tcp_address_write(&address, one->wish.address);
+}
+
+/* What it wants can be, and its address too. */
+static void begin_call(tcp_lobby *me, tcp_client *one)
+{
+    tcp_address address;
+    if (tcp_address_read(one->wish.address, "its address", &address) != TW_OK || address.behind ||
+        tcp_resolve(address.host, address.port, 0, &one->list) != TW_OK) {
+        place_client(me, one, 1);
+        return;
+    }
+    one->called = tw_clock();
+    tcp_dial_create(&one->call, (tcp_place){0}, one->list);
+}
+
+static void go_on_calling(tcp_lobby *me, tcp_client *one, int happened)
+{
+    unsigned char secret[TCP_SECRET];
+    tcp_call_secret(me->acceptor->secret, one->wish.address, secret);
+    if (one->call.state != TCP_IDLE) tcp_dial_serve(&one->call, happened, tw_clock(), secret);
+    if (one->call.state == TCP_CONNECTED || tw_clock() > one->called + CALL)
+        place_client(me, one, one->call.state != TCP_CONNECTED);
+}
+
+static int is_called(const tcp_client *one)
+{
+    return one->has_asked && !one->is_placed;
 }
 
 /* --- what they want ------------------------------------------------------------------------------------------ */
@@ -63,7 +118,7 @@ static void take_wish(tcp_lobby *me, int i)
     }
     one->wish = wish;
     one->has_asked = 1;
-    me->asked++;
+    begin_call(me, one);
 }
 
 /* Whoever has asked says nothing more, unless it goes. */
@@ -86,9 +141,13 @@ static void lobby_hear(tcp_lobby *me, int i)
 
 static int list(const tcp_lobby *me, int at_acceptor)
 {
-    int last = at_acceptor + me->count;
-    for (int i = 0; i < me->count; i++)
-        me->polls[at_acceptor + i] = (struct pollfd){.fd = me->clients[i].fd, .events = POLLIN};
+    int last = at_acceptor + 2 * me->count;
+    for (int i = 0; i < me->count; i++) {
+        tcp_client *one = &me->clients[i];
+        int under_way = is_called(one) && tcp_dial_begin(&one->call, tw_clock());
+        me->polls[at_acceptor + i] = (struct pollfd){.fd = one->fd, .events = POLLIN};
+        me->polls[at_acceptor + me->count + i] = under_way ? tcp_dial_poll(&one->call) : (struct pollfd){.fd = -1};
+    }
     me->polls[last] = (struct pollfd){.fd = me->bell, .events = POLLIN}; /* poll passes over -1 */
     return last + 1;
 }
@@ -98,6 +157,7 @@ void tcp_lobby_go_round(tcp_lobby *me, double seconds)
     int at_acceptor = tcp_acceptor_list(me->acceptor, me->polls), there = me->count, listed = list(me, at_acceptor);
     if (poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)) < 0) return; /* a signal */
     for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {
+        if (is_called(&me->clients[i])) go_on_calling(me, &me->clients[i], me->polls[at_acceptor + there + i].revents);
         if (me->polls[at_acceptor + i].revents)
             lobby_hear(me, i);
         else if (!me->clients[i].has_asked && tw_clock() > me->clients[i].since + TCP_HELLO_SECONDS)
@@ -134,7 +194,7 @@ tcp_lobby *tcp_lobby_create(tcp_acceptor *acceptor, int room)
     }
     *me = (tcp_lobby){.acceptor = acceptor, .room = room, .bell = -1};
     me->clients = calloc((size_t)room, sizeof *me->clients);
-    me->polls = calloc((size_t)room + TCP_ACCEPTOR_POLLS + 1, sizeof *me->polls);
+    me->polls = calloc(2 * (size_t)room + TCP_ACCEPTOR_POLLS + 1, sizeof *me->polls);
     if (me->clients && me->polls) return me;
     tcp_lobby_destroy(me);
     return NULL;

@@ -3,6 +3,7 @@
 #define TW_COMM_TCP_LOBBY_H
 
 #include "acceptor.h"
+#include "dial.h"
 #include "rendezvous_message.h"
 
 typedef struct tcp_client {
@@ -12,6 +13,10 @@ typedef struct tcp_client {
     tcp_wish wish;
     size_t heard;
     unsigned char request[TCP_REQUEST], own_key[TCP_SECRET], client_key[TCP_SECRET];
+    tcp_dial call; /* to where it says that it can be called, and whether it can be is known: is_placed */
+    struct addrinfo *list;
+    double called;
+    int is_placed;
     unsigned char *reply;
     size_t reply_size, said;
 } tcp_client;
@@ -23,10 +28,10 @@ typedef struct tcp_lobby {
     tcp_acceptor *acceptor; /* its own */
     tcp_client *clients;    /* in the order in which they came */
     int count, room;
-    int asked;            /* of them, those that are waiting for an answer */
-    struct pollfd *polls; /* of the acceptor and the clients, and one more */
+    int asked;            /* of them, those that are placed and wait for an answer */
+    struct pollfd *polls; /* of the acceptor, the clients and the calls, and one more */
     int bell;             /* what else ends a wait; -1: nothing */
-    int wanted;           /* as many may ask */
+    int wanted;           /* as many may be placed */
     tcp_judge judge;
     void *context; /* of judge */
 } tcp_lobby;
@@ -36,6 +41,9 @@ tcp_lobby *tcp_lobby_create(tcp_acceptor *acceptor, int room);
 void tcp_lobby_destroy(tcp_lobby *lobby);
 /* Nobody comes any more; those that are there are sent away without a word. */
 void tcp_lobby_close(tcp_lobby *lobby);
+
+/* What a client that is called at its address has to know: those at a meeting point do. */
+void tcp_call_secret(const unsigned char meeting[TCP_SECRET], const char *address, unsigned char secret[TCP_SECRET]);
 
 /* Waits for `seconds` at most until somebody comes, asks or goes. */
 void tcp_lobby_go_round(tcp_lobby *lobby, double seconds);

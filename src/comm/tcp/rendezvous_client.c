@@ -1,5 +1,6 @@
 /* Going to a meeting point, and waiting there for the group. */
 #include "dial.h"
+#include "lobby.h"
 #include "peer.h"
 #include "rendezvous.h"
 #include "rendezvous_message.h"
@@ -23,6 +24,7 @@ typedef struct client {
     unsigned char *reply;
     size_t size, heard;
     int turned_away;
+    int was_called; /* at its own address, by the server */
     int put_off;   /* and that is told */
     int may_serve; /* the meeting point is on this machine */
 } client;
@@ -91,7 +93,9 @@ static tw_status listen_here(client *me)
     if (getsockname(me->dial.fd, (struct sockaddr *)&own, &size) != 0)
         return tw_fail(TW_ERROR_SYSTEM, "this process's own address is unknown: %s", strerror(errno));
     tcp_host_name((const struct sockaddr *)&own, host);
-    return tcp_rendezvous_listen(me->rendezvous, host, host, &me->tcp);
+    TRY(tcp_rendezvous_listen(me->rendezvous, host, host, &me->tcp));
+    tcp_call_secret(me->rendezvous->secret, tw_tcp_address(me->tcp), me->tcp->acceptor.secret);
+    return TW_OK;
 }
 
 /* --- what is said there -------------------------------------------------------------------------------------- */
@@ -125,14 +129,36 @@ static void hear_some(client *me, int *gone)
     *gone = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+static const char *admit_call(void *context, tcp_handshake *handshake, tcp_place place)
+{
+    client *me = context;
+    (void)place;
+    if (!tcp_acceptor_answer(&me->tcp->acceptor, handshake)) return "it hung up";
+    close(handshake->fd);
+    me->was_called = 1;
+    return NULL;
+}
+
+/* Whether there is something of the reply. Until then the server may see whether this process can be called; and when
+ * it has, those who come are the other ranks, and wait until this one knows of them. */
+static int wait_for_reply(client *me)
+{
+    struct pollfd polls[TCP_ACCEPTOR_POLLS + 1] = {{.fd = me->dial.fd, .events = POLLIN}};
+    int listed = me->was_called ? 0 : tcp_acceptor_list(&me->tcp->acceptor, polls + 1);
+    double nap = fmin(fmax(me->rendezvous->deadline - tw_clock(), 0), LONGEST_NAP);
+    if (poll(polls, (nfds_t)listed + 1, (int)ceil(nap * 1e3)) < 0) return 0;
+    if (!me->was_called) tcp_acceptor_serve(&me->tcp->acceptor, polls + 1, admit_call, me);
+    return polls[0].revents != 0;
+}
+
 static tw_status hear_reply(client *me, int *gone)
 {
     me->size = me->heard = 0;
+    me->was_called = me->tcp->address.behind;
     *gone = !rendezvous_client_make_room(me);
     while (!*gone && me->heard < me->size) {
         TRY(look_at_clock(me));
-        struct pollfd socket = {.fd = me->dial.fd, .events = POLLIN};
-        if (wait_a_little(socket, me->rendezvous->deadline)) hear_some(me, gone);
+        if (wait_for_reply(me)) hear_some(me, gone);
         if (me->heard == TCP_REPLY_HEAD && me->size == TCP_REPLY_HEAD && !rendezvous_client_make_room(me)) *gone = 1;
     }
     return TW_OK;

@@ -93,11 +93,11 @@ static tw_status gather(server *me)
 /* --- ranks --------------------------------------------------------------------------------------------------- */
 
 /* By address, so that the same machines get the same ranks again; of one machine, first come, first served. Behind them
- * those that have not asked. */
+ * those that are not placed. */
 static int in_order(const void *one, const void *other)
 {
     const tcp_client *a = one, *b = other;
-    int order = a->has_asked != b->has_asked ? b->has_asked - a->has_asked : strverscmp(a->host, b->host);
+    int order = a->is_placed != b->is_placed ? b->is_placed - a->is_placed : strverscmp(a->host, b->host);
     return order ? order : (a->since > b->since) - (a->since < b->since);
 }
 
