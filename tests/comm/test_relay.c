@@ -1,0 +1,417 @@
+/* Ranks that cannot be called: how it is found out, what is carried for them, by whom, and who may not have it carried. */
+#include <arpa/inet.h>
+#include <group.h> /* the transport's, not the one beside this file */
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/cmocka.h"
+
+#include "channel.h"
+#include "hello.h"
+#include "listener.h"
+#include "relay.h"
+
+enum { RANKS = 4, LARGE = 3 << 20, STRANGERS = 10000, HEADERS = 64 * 1024 };
+
+static const char key[] = "what all ranks know, 32 letters!", other_key[] = "what only one of the ranks knows";
+static unsigned char sent[LARGE], received[LARGE];
+
+/* --- a relay alone --------------------------------------------------------------------------------------------- */
+
+/* Two ends, each with the relay's side of it. */
+typedef struct ends {
+    tcp_relay *relay;
+    int own[2];
+} ends;
+
+static void hand_over(tcp_relay *relay, tcp_place place, int *own)
+{
+    int both[2], *end = tcp_relay_end(relay, place);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both), 0);
+    assert_non_null(end);
+    assert_int_equal(*end, -1);
+    *own = both[0];
+    *end = both[1];
+}
+
+static ends begin_relay(void)
+{
+    ends made = {.relay = tcp_relay_create(1)};
+    assert_non_null(made.relay);
+    tcp_relay_expect(made.relay, 3, 5, 1);
+    hand_over(made.relay, (tcp_place){3, 5, 1}, &made.own[0]);
+    hand_over(made.relay, (tcp_place){5, 3, 1}, &made.own[1]);
+    assert_true(tcp_relay_begin(made.relay));
+    return made;
+}
+
+static void only_what_was_agreed_has_a_place(void **state)
+{
+    (void)state;
+    ends one = begin_relay();
+    assert_non_null(tcp_relay_end(one.relay, (tcp_place){3, 5, 1}));
+    assert_null(tcp_relay_end(one.relay, (tcp_place){3, 5, 0}));
+    assert_null(tcp_relay_end(one.relay, (tcp_place){3, 4, 1}));
+    assert_null(tcp_relay_end(one.relay, (tcp_place){4, 5, 1}));
+    assert_null(tcp_relay_end(one.relay, (tcp_place){5, 5, 1}));
+    assert_null(tcp_relay_end(NULL, (tcp_place){3, 5, 1}));
+    for (int i = 0; i < 2; i++) close(one.own[i]);
+    tcp_relay_destroy(one.relay, 60);
+}
+
+static size_t send_until_it_stands(int fd)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    size_t done = 0;
+    ssize_t bytes;
+    while (done < LARGE && poll(&room, 1, 500) == 1)
+        if ((bytes = send(fd, sent + done, LARGE - done, MSG_DONTWAIT)) > 0) done += (size_t)bytes;
+    return done;
+}
+
+/* Whoever sends to one that does not read is stopped before long, and nothing of it is lost. */
+static void it_keeps_no_more_than_it_has_room_for(void **state)
+{
+    (void)state;
+    ends one = begin_relay();
+    for (size_t i = 0; i < LARGE; i++) sent[i] = (unsigned char)(i * 7 + i / 251);
+    size_t taken = send_until_it_stands(one.own[0]);
+    assert_in_range(taken, 1, LARGE - 1);
+    assert_int_equal(recv(one.own[1], received, taken, MSG_WAITALL), taken);
+    assert_memory_equal(sent, received, taken);
+    for (int i = 0; i < 2; i++) close(one.own[i]);
+    assert_int_equal(tcp_relay_destroy(one.relay, 60), taken);
+}
+
+/* One end has no more to say, and still hears. */
+static void an_end_is_passed_on_behind_the_last_byte(void **state)
+{
+    (void)state;
+    ends one = begin_relay();
+    char word[8];
+    assert_int_equal(send(one.own[0], "the last", 8, 0), 8);
+    assert_int_equal(shutdown(one.own[0], SHUT_WR), 0);
+    assert_int_equal(recv(one.own[1], word, 8, MSG_WAITALL), 8);
+    assert_int_equal(recv(one.own[1], word, 8, 0), 0);
+    assert_int_equal(send(one.own[1], "answered", 8, 0), 8);
+    assert_int_equal(recv(one.own[0], word, 8, MSG_WAITALL), 8);
+    assert_memory_equal(word, "answered", 8);
+    close(one.own[1]);
+    assert_int_equal(recv(one.own[0], word, 8, 0), 0);
+    close(one.own[0]);
+    assert_int_equal(tcp_relay_destroy(one.relay, 60), 16);
+}
+
+/* What still comes for it is let by, so that the other end is not held up. */
+static void an_end_that_is_gone_holds_up_nobody(void **state)
+{
+    (void)state;
+    ends one = begin_relay();
+    close(one.own[1]);
+    for (size_t done = 0; done < LARGE;) {
+        ssize_t bytes = send(one.own[0], sent + done, LARGE - done, MSG_NOSIGNAL);
+        assert_true(bytes > 0);
+        done += (size_t)bytes;
+    }
+    close(one.own[0]);
+    tcp_relay_destroy(one.relay, 60);
+}
+
+/* --- groups ---------------------------------------------------------------------------------------------------- */
+
+typedef struct player {
+    pthread_t thread;
+    tw_tcp *tcp;
+    int rank, size;
+    tw_comm *comm;
+    tw_status status;
+    char text[1024];
+} player;
+
+static const char *addresses[RANKS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the notes */
+static char notes[16][320];
+static int note_count;
+
+static void keep_note(void *context, tw_log_level level, const char *text)
+{
+    (void)context, (void)level;
+    pthread_mutex_lock(&lock);
+    if (note_count < 16) snprintf(notes[note_count++], sizeof notes[0], "%s", text);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The note with these words; fails where there is none. */
+static const char *find_note(const char *words)
+{
+    for (int i = 0; i < note_count; i++)
+        if (strstr(notes[i], words)) return notes[i];
+    fail_msg("none of %d notes has \"%s\"; the first is \"%s\"", note_count, words, notes[0]);
+    return NULL;
+}
+
+static tw_tcp_options options_of(int behind, const char *secret)
+{
+    return (tw_tcp_options){.struct_size = sizeof(tw_tcp_options),
+                            .bind = "127.0.0.1",
+                            .advertise = behind ? "192.0.2.1" : NULL, /* an address of nobody (RFC 5737) */
+                            .key = secret,
+                            .key_size = strlen(secret)};
+}
+
+static void *connect_player(void *argument)
+{
+    player *me = argument;
+    me->status = tw_tcp_connect(me->tcp, me->rank, me->size, addresses, 60, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+/* Those from `first` on cannot be called. */
+static void listen_all(player *players, int size, int first)
+{
+    note_count = 0;
+    for (int r = 0; r < size; r++) {
+        tw_tcp_options options = options_of(r >= first, key);
+        options.behind = r >= first;
+        players[r] = (player){.rank = r, .size = size};
+        assert_int_equal(tw_tcp_listen(&options, &players[r].tcp), TW_OK);
+        addresses[r] = tw_tcp_address(players[r].tcp);
+    }
+}
+
+static void begin_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++)
+        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
+}
+
+static void end_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+    for (int r = 0; r < size; r++)
+        if (players[r].status != TW_OK) fail_msg("rank %d: %s", r, players[r].text);
+}
+
+static void *destroy_player(void *argument)
+{
+    player *me = argument;
+    tw_tcp_destroy(me->tcp);
+    tw_comm_destroy(me->comm);
+    return NULL;
+}
+
+/* All at once: whoever carries something waits for those it is carried for. */
+static void destroy_all(player *players, int size)
+{
+    for (int r = 0; r < size; r++)
+        assert_int_equal(pthread_create(&players[r].thread, NULL, destroy_player, &players[r]), 0);
+    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+}
+
+static void send_one(player *players, int from, int to, size_t size)
+{
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *ends_of[2], *in, *out;
+    size_t got = 0;
+    uint32_t check;
+    assert_int_equal(tw_comm_lend(players[from].comm, &ops, &ends_of[0]), TW_OK);
+    assert_int_equal(tw_comm_lend(players[to].comm, &ops, &ends_of[1]), TW_OK);
+    assert_int_equal(ops.start_recv(ends_of[1], from, 1, received, size, &in), TW_OK);
+    assert_int_equal(ops.start_send(ends_of[0], to, 1, sent, size, 7, &out), TW_OK);
+    assert_int_equal(ops.wait(ends_of[1], in, 60, &got, &check), TW_OK);
+    assert_int_equal(got, size);
+    assert_memory_equal(sent, received, size);
+    assert_int_equal(ops.wait(ends_of[0], out, 60, &got, &check), TW_OK);
+}
+
+/* Rank 0 carries what ranks 2 and 3 say, ranks 0 and 1 taking turns by the sum of the two; and it carries nothing else.
+ */
+static void bytes_go_through_the_one_that_can_be_called(void **state)
+{
+    (void)state;
+    player players[RANKS];
+    unsigned long long carried = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        int callable = turn + 1, carrier = (2 + 3) % callable;
+        tw_set_log(keep_note, NULL);
+        listen_all(players, RANKS, callable);
+        assert_non_null(strstr(addresses[3], "/1/behind"));
+        begin_all(players, RANKS);
+        end_all(players, RANKS);
+        send_one(players, 2, 3, LARGE);
+        send_one(players, 3, 2, LARGE / 2);
+        send_one(players, 0, 3, LARGE); /* straight: rank 3 has called rank 0 */
+        send_one(players, 3, 0, LARGE);
+        destroy_all(players, RANKS);
+        tw_set_log(NULL, NULL);
+        char words[32];
+        snprintf(words, sizeof words, "rank %d has carried ", carrier);
+        assert_int_equal(sscanf(strstr(find_note(words), "carried"), "carried %llu bytes", &carried), 1);
+        assert_in_range(carried, LARGE + LARGE / 2, LARGE + LARGE / 2 + HEADERS);
+        (void)find_note("rank 3 cannot be called at 192.0.2.1:");
+        snprintf(words, sizeof words, "rank 2 through rank %d", carrier);
+        (void)find_note(words);
+    }
+}
+
+static void who_carries_is_missed_as_a_peer_is(void **state)
+{
+    (void)state;
+    player players[3];
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *self, *in;
+    size_t got;
+    uint32_t check;
+    listen_all(players, 3, 1);
+    begin_all(players, 3);
+    end_all(players, 3);
+    assert_int_equal(tw_comm_lend(players[1].comm, &ops, &self), TW_OK);
+    assert_int_equal(ops.start_recv(self, 2, 1, received, LARGE, &in), TW_OK);
+    tcp_group *carrier = players[0].comm->self;
+    carrier->parting = 0; /* as one that dies: it waits for nobody */
+    destroy_player(&players[0]);
+    players[0] = (player){.tcp = NULL};
+    assert_int_equal(ops.wait(self, in, 60, &got, &check), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "the connection to rank 2 is lost"));
+    destroy_all(players, 3);
+}
+
+static void one_of_them_can_be_called(void **state)
+{
+    (void)state;
+    player players[2];
+    listen_all(players, 2, 0);
+    for (int r = 0; r < 2; r++) {
+        connect_player(&players[r]);
+        assert_int_equal(players[r].status, TW_ERROR_PEER);
+        assert_non_null(strstr(players[r].text, "cannot be called: one that can has to take part"));
+    }
+    destroy_all(players, 2);
+}
+
+/* --- strangers ------------------------------------------------------------------------------------------------- */
+
+typedef struct stranger {
+    int port;
+    unsigned char secret[TCP_SECRET], other[TCP_SECRET];
+} stranger;
+
+/* Says a hello for a place; returns whether it is believed. */
+static int knock(const stranger *me, const unsigned char *secret, tcp_place place)
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)me->port)};
+    unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
+    int fd = socket(AF_INET, SOCK_STREAM, 0), believed = 0;
+    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
+    if (connect(fd, (struct sockaddr *)&there, sizeof there) == 0 &&
+        recv(fd, challenge, sizeof challenge, MSG_WAITALL) == (ssize_t)sizeof challenge) {
+        tcp_hello_make(secret, challenge, place, hello);
+        (void)!send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+        believed = recv(fd, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer;
+    }
+    close(fd);
+    return believed;
+}
+
+/* With a wrong key for a place that there is; and with the right one for places that are none. */
+static void *send_strangers(void *argument)
+{
+    const stranger *me = argument;
+    const tcp_place right = {1, 2, 0}, wrong[] = {{1, 3, 0}, {1, 2, 1}, {1, 1, 0}, {9, 2, 0}, {0, 2, 0}};
+    for (int i = 0; i < STRANGERS / 2; i++) {
+        assert_false(knock(me, me->other, right));
+        assert_false(knock(me, me->secret, wrong[i % 5]));
+    }
+    return NULL;
+}
+
+/* They come before the group does, and while it forms. */
+static void strangers_are_carried_nowhere(void **state)
+{
+    (void)state;
+    player players[3];
+    pthread_t strangers;
+    const char *last;
+    listen_all(players, 3, 1);
+    stranger all = {.port = players[0].tcp->acceptor.port};
+    tcp_secret_make(key, strlen(key), "a group's connections", addresses, 3, all.secret);
+    tcp_secret_make(other_key, strlen(other_key), "a group's connections", addresses, 3, all.other);
+    assert_int_equal(pthread_create(&players[0].thread, NULL, connect_player, &players[0]), 0);
+    assert_int_equal(pthread_create(&strangers, NULL, send_strangers, &all), 0);
+    pthread_join(strangers, NULL);
+    assert_in_range(tw_tcp_refused(players[0].tcp, &last), STRANGERS - 1, STRANGERS);
+    assert_non_null(strstr(last, "it takes this rank for another"));
+    for (int r = 1; r < 3; r++)
+        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
+    end_all(players, 3);
+    send_one(players, 1, 2, LARGE);
+    destroy_all(players, 3);
+}
+
+/* --- a meeting point ------------------------------------------------------------------------------------------- */
+
+static char meeting[64];
+
+static void choose_meeting(void)
+{
+    tcp_acceptor acceptor;
+    int why;
+    assert_int_equal(tcp_acceptor_open(&acceptor, "127.0.0.1", 0, 0, &why), TW_OK);
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", acceptor.port);
+    tcp_acceptor_close(&acceptor);
+}
+
+/* All but rank 0 say that they are where nobody is. */
+static void *join_player(void *argument)
+{
+    player *me = argument;
+    const tw_tcp_options options = options_of(me->rank > 0, key);
+    me->status = tw_tcp_join(meeting, me->rank, me->size, &options, 60, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void who_cannot_be_called_finds_out(void **state)
+{
+    (void)state;
+    player players[3];
+    choose_meeting();
+    note_count = 0;
+    tw_set_log(keep_note, NULL);
+    for (int r = 0; r < 3; r++) {
+        players[r] = (player){.rank = r, .size = 3};
+        assert_int_equal(pthread_create(&players[r].thread, NULL, join_player, &players[r]), 0);
+    }
+    end_all(players, 3);
+    send_one(players, 1, 2, LARGE);
+    send_one(players, 2, 0, LARGE);
+    destroy_all(players, 3);
+    tw_set_log(NULL, NULL);
+    (void)find_note("rank 0 has carried ");
+    (void)find_note("rank 1 cannot be called at 192.0.2.1:");
+    (void)find_note("rank 2 cannot be called at 192.0.2.1:");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_was_agreed_has_a_place),
+        cmocka_unit_test(it_keeps_no_more_than_it_has_room_for),
+        cmocka_unit_test(an_end_is_passed_on_behind_the_last_byte),
+        cmocka_unit_test(an_end_that_is_gone_holds_up_nobody),
+        cmocka_unit_test(bytes_go_through_the_one_that_can_be_called),
+        cmocka_unit_test(who_carries_is_missed_as_a_peer_is),
+        cmocka_unit_test(one_of_them_can_be_called),
+        cmocka_unit_test(strangers_are_carried_nowhere),
+        cmocka_unit_test(who_cannot_be_called_finds_out),
+    };
+    return cmocka_run_group_tests_name("relay", tests, NULL, NULL);
+}
