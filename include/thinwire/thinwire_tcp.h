@@ -42,8 +42,9 @@ typedef struct tw_tcp_options {
     void *context; /* of both */
     int sealed;    /* 1: what goes over the comm will be sealed (thinwire_sealed.h). tw_tcp_join lets nobody in who says
                     * otherwise, so that one process that does not seal is named. It seals nothing itself */
-    int behind;    /* 1: nobody can connect to this process, as behind a router: it connects to the others, and to those
-                    * of its kind through one that can be reached. tw_tcp_join finds out by itself, in 3 seconds */
+    size_t behind; /* 1: nobody can connect to this process, as behind a router: it connects to the others, and to those
+                    * of its kind through one that can be reached, which carries what the two say. With 0 tw_tcp_join
+                    * and tw_members_join find out, within 3 seconds */
 } tw_tcp_options;
 
 /* A rank that listens, and later the record of who came. One thread at a time. */

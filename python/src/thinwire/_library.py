@@ -107,7 +107,7 @@ Stopped = CFUNCTYPE(c_int, c_void_p)
 class TcpOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("bind", c_char_p), ("advertise", c_char_p), ("first_port", c_int),
                 ("last_port", c_int), ("streams", c_int), ("key", c_char_p), ("key_size", c_size_t), ("refused", Told),
-                ("stopped", Stopped), ("context", c_void_p), ("sealed", c_int)]
+                ("stopped", Stopped), ("context", c_void_p), ("sealed", c_int), ("behind", c_size_t)]
 
 
 class MembersOptions(Structure):

@@ -111,7 +111,7 @@ def options_of(tcp: Tcp, interrupt: Interrupt, **more: int) -> TcpOptions:
     return TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
                       advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
                       last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),
-                      stopped=interrupt.stopped, **more)
+                      stopped=interrupt.stopped, behind=os.environ.get("THINWIRE_REACHABLE") == "no", **more)
 
 
 def text(given: Optional[str], variable: str) -> Optional[bytes]:

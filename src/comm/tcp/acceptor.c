@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,21 @@ enum { BACKLOG = 4096, ACCEPTS = 16 /* at a time, so that those inside are heard
 int tcp_make_ready(int fd)
 {
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+static void set(int fd, int level, int option, int value)
+{
+    setsockopt(fd, level, option, &value, sizeof value); /* where it cannot be had, it goes without */
+}
+
+void tcp_tune(int fd)
+{
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 256 * 1024);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 6);
 }
 
 int tcp_say(int fd, const void *bytes, size_t size)

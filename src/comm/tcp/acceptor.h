@@ -55,6 +55,9 @@ void tcp_acceptor_refuse(tcp_acceptor *acceptor, const char *name, const char *r
 
 /* A socket that waits for nothing and is not handed on to programs that this one starts. */
 int tcp_make_ready(int fd);
+/* What the system has not sent yet stays small, so that a small message does not wait behind a large one; a connection
+ * on which nothing moves is tried now and then, so that a machine that is gone is noticed, and a router keeps it. */
+void tcp_tune(int fd);
 /* Sends a few bytes, which there is always room for. 0: the other has gone. */
 int tcp_say(int fd, const void *bytes, size_t size);
 

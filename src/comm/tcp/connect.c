@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,27 +70,10 @@ static int called_for(const meeting *all, int peer)
 
 /* --- connections that hold ----------------------------------------------------------------------------------- */
 
-static void set(int fd, int level, int option, int value)
-{
-    setsockopt(fd, level, option, &value, sizeof value); /* where it cannot be had, it goes without */
-}
-
-/* What the system has not sent yet stays small, so that a small message does not wait behind a large one; a connection
- * on which nothing moves is tried now and then, so that a machine that is gone is noticed. */
-static void tune(int fd)
-{
-    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 256 * 1024);
-    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
-    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 6);
-}
-
 /* One that comes again has lost the first: its proof is as good. */
 static void connect_put(meeting *all, int *place, int fd)
 {
-    tune(fd);
+    tcp_tune(fd);
     if (*place >= 0)
         close(*place);
     else

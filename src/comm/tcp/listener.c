@@ -128,6 +128,19 @@ tw_status tw_tcp_listen(const tw_tcp_options *given, tw_tcp **tcp)
     return status;
 }
 
+int tcp_listener_is_at(tw_tcp *tcp, const char *address)
+{
+    tcp_address own = tcp->address;
+    char text[TCP_ADDRESS];
+    if (strcmp(address, tcp->text) == 0) return 1;
+    own.behind = 1;
+    tcp_address_write(&own, text);
+    if (strcmp(address, text) != 0) return 0;
+    tcp->address = own;
+    strcpy(tcp->text, text);
+    return 1;
+}
+
 const char *tw_tcp_address(const tw_tcp *tcp)
 {
     return tcp ? tcp->text : "";

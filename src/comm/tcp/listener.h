@@ -23,6 +23,9 @@ tw_status tcp_options_read(const tw_tcp_options *given, tw_tcp_options *options)
 /* A struct of a caller's that begins with its size, into one of `known` bytes, which is zeros. */
 tw_status tcp_read_known(void *options, size_t known, const void *given, const char *type);
 
+/* Whether it has this address, or the same but that it cannot be called, as others have found: then it has that. */
+int tcp_listener_is_at(tw_tcp *tcp, const char *address);
+
 /* 1: the caller wants no more. */
 int tcp_is_stopped(const tw_tcp_options *options);
 

@@ -32,6 +32,15 @@ static int will_be_sealed(void)
     return over && strcmp(over, "tcp") == 0;
 }
 
+static tw_status read_reachable(size_t *behind)
+{
+    const char *text = getenv("THINWIRE_REACHABLE");
+    if (text && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_REACHABLE is \"%.40s\" in the environment: want yes or no", text);
+    *behind = text && strcmp(text, "no") == 0;
+    return TW_OK;
+}
+
 static tw_status read_options(tw_tcp_options *options)
 {
     static const char *const streams[] = {"THINWIRE_STREAMS", NULL}, *const first[] = {"THINWIRE_PORT", NULL},
@@ -39,6 +48,7 @@ static tw_status read_options(tw_tcp_options *options)
     options->advertise = getenv("THINWIRE_ADVERTISE");
     options->bind = getenv("THINWIRE_BIND");
     TRY(tw_environment_number(streams, &options->streams));
+    TRY(read_reachable(&options->behind));
     TRY(tw_environment_number(first, &options->first_port));
     return tw_environment_number(last, &options->last_port);
 }

@@ -38,26 +38,12 @@ static int list_lines(char *text, const char **lines, int size)
     return count == size && !*text;
 }
 
-/* Or the same, but that it cannot be called, as the server has found. */
-static int is_own(tw_tcp *tcp, const char *address)
-{
-    tcp_address own = tcp->address;
-    char text[TCP_ADDRESS];
-    if (strcmp(address, tcp->text) == 0) return 1;
-    own.behind = 1;
-    tcp_address_write(&own, text);
-    if (strcmp(address, text) != 0) return 0;
-    tcp->address = own;
-    strcpy(tcp->text, text);
-    return 1;
-}
-
 /* What tw_tcp_connect takes for its caller's mistake was said by the server. */
 static tw_status check_group(const tcp_rendezvous *rendezvous, tw_tcp *tcp, int rank,
                              const char *const *addresses)
 {
     tcp_address address;
-    int bad = rank >= rendezvous->size || !is_own(tcp, addresses[rank]);
+    int bad = rank >= rendezvous->size || !tcp_listener_is_at(tcp, addresses[rank]);
     for (int r = 0; r < rendezvous->size && !bad; r++) bad = tcp_address_read(addresses[r], "", &address) != TW_OK;
     if (!bad) return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "what brings the group together at %s sent a list of addresses that cannot be",
