@@ -17,7 +17,11 @@
  * A generation is decided once, by those of the one before that answer (single-decree Paxos): more than half of them,
  * or half with the first of them. Others stop. So a group that was cut in two goes on as one, and no loss ends it that
  * leaves a majority, the one that opened it included. A thread of its own answers for each process, whatever its
- * program does: one that computes for minutes stays a member, and the others wait for it. */
+ * program does: one that computes for minutes stays a member, and the others wait for it.
+ *
+ * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so: what
+ * it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes through
+ * another in the next generation. */
 #ifndef THINWIRE_MEMBERS_H
 #define THINWIRE_MEMBERS_H
 
@@ -54,7 +58,7 @@ TW_API tw_status tw_members_join(const char *meeting, const char *subject, const
 /* Leaves without a word, as a crash does, if it has not left before. */
 TW_API void tw_members_destroy(tw_members *members);
 
-/* Where newcomers may come, "HOST:PORT". NULL: "". */
+/* Where newcomers may come, "HOST:PORT": to this process, or where it came itself if it cannot be called. NULL: "". */
 TW_API const char *tw_members_address(const tw_members *members);
 /* Whether this process has opened the group. */
 TW_API int tw_members_opened(const tw_members *members);

@@ -42,18 +42,25 @@ static void note_refusal(void *context, const char *text)
         if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
 }
 
-static tw_members *join(const char *meeting, const char *what, const char *secret, refusals *all)
+static tw_members *join_at(const char *meeting, const char *what, const char *secret, refusals *all,
+                           const char *advertised)
 {
     tw_members *members;
     const tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
     const tw_tcp_options tcp = {.struct_size = sizeof tcp,
                                 .bind = "127.0.0.1",
+                                .advertise = advertised,
                                 .key = secret,
                                 .key_size = strlen(secret),
                                 .refused = all ? note_refusal : NULL,
                                 .context = all};
     assert_int_equal(tw_members_join(meeting, what, &options, &tcp, &members), TW_OK);
     return members;
+}
+
+static tw_members *join(const char *meeting, const char *what, const char *secret, refusals *all)
+{
+    return join_at(meeting, what, secret, all, NULL);
 }
 
 /* A port that is free: whoever opens a group there may still lose it to another program. */
@@ -173,6 +180,50 @@ static void test_one_generation_after_the_other(void **context)
     assert_int_equal(players[2].generation.size, 1);
     go(&players[1]);
     go(&players[2]);
+}
+
+/* --- members that cannot be called ------------------------------------------------------------------------------- */
+
+typedef struct notes {
+    _Atomic int behind, carriers;
+} notes;
+
+static void count_notes(void *context, tw_log_level level, const char *text)
+{
+    notes *all = context;
+    (void)level;
+    all->behind += strstr(text, "this process cannot be called at 192.0.2.1:") != NULL;
+    all->carriers += strstr(text, "carries what ranks say to each other that cannot be called") != NULL;
+}
+
+/* The second and the last say that they are where nobody is. Of the other two the founder is lost, by whom all came in,
+ * and which carried what the two say: the sum of their ranks is even. */
+static void test_those_behind_routers_outlive_their_founder(void **context)
+{
+    (void)context;
+    enum { ALL = 4, BEHIND = 2 };
+    static notes told;
+    char meeting[TCP_ADDRESS];
+    player players[ALL];
+    find_meeting(meeting);
+    tw_set_log(count_notes, &told);
+    for (int n = 0; n < ALL; n++) {
+        players[n] = (player){.rounds = n ? -1 : 0};
+        players[n].members = join_at(meeting, subject, key, NULL, n % 2 ? "192.0.2.1" : NULL);
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    assert_int_equal(told.behind, BEHIND);
+    assert_int_equal(told.carriers, 1); /* of the last generation: the two have one between them */
+    for (int n = 1; n < ALL; n += 2) assert_string_equal(tw_members_address(players[n].members), meeting);
+    tw_comm_leave(players[0].comm); /* it parts in no order */
+    go(&players[0]);
+    begin(players + 1, ALL - 1, ALL - 1);
+    end(players + 1, ALL - 1);
+    assert_int_equal(told.carriers, 2);
+    for (int n = 1; n < ALL; n++) assert_int_equal(players[n].generation.kept, 1);
+    tw_set_log(NULL, NULL);
+    for (int n = 1; n < ALL; n++) go(&players[n]);
 }
 
 /* --- those who are not let in ------------------------------------------------------------------------------------ */
@@ -385,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_generation_after_the_other),
+        cmocka_unit_test(test_those_behind_routers_outlive_their_founder),
         cmocka_unit_test(test_another_key_and_another_subject),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_words_with_too_little_and_with_too_many),

@@ -20,6 +20,7 @@
 #define LEAST_GRACE 5.0
 #define NAP 0.1      /* seconds, after which a thread looks around again */
 #define FAREWELL 1.0 /* that the last words may take */
+#define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
 
@@ -27,7 +28,7 @@ struct tw_members {
     tw_members_options options;
     tw_tcp_options tcp; /* with texts and key of its own */
     char *bind, *advertise, *subject, refusal[512];
-    char address[TCP_ADDRESS];
+    char host[TCP_HOST], address[TCP_ADDRESS];
     pid_t process;
     int opened, bell, runs, stops;
     double round_began;    /* 0: there was none yet */
@@ -74,9 +75,20 @@ static void tell_difference(tw_members *me, const char *theirs)
         if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
 }
 
+/* A newcomer that wants what this group trains, and could not be called yet: it is tried, and says it again. If it is
+ * never reached, it finds that out, and comes under another name. */
+static int comes_too_early(tw_members *me, const council_message *message)
+{
+    tcp_address address;
+    if (message->kind != COUNCIL_JOIN || memcmp(message->topic, me->council.settings.topic, COUNCIL_TOPIC) != 0) return 0;
+    return tcp_address_read(message->seat.name, "a newcomer", &address) == TW_OK && !address.behind &&
+           !tcp_lines_keep(&me->lines, message->seat.name);
+}
+
 static void members_hear(void *context, const council_message *message, const char *text)
 {
     tw_members *me = context;
+    if (comes_too_early(me, message)) return;
     council_hear(&me->council, message, tw_clock());
     if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
 }
@@ -91,9 +103,42 @@ static void members_lose(void *context, const char *name)
              "what listens at %s turns this process away: it may have another key, or none", me->lines.meeting);
 }
 
+/* --- a member that cannot be called -------------------------------------------------------------------------- */
+
+static void mark(char text[COUNCIL_NAME])
+{
+    tcp_address address;
+    if (tcp_address_read(text, "an address", &address) != TW_OK) return; /* a door that is not open yet */
+    address.behind = 1;
+    tcp_address_write(&address, text);
+}
+
+/* From here on it speaks and is spoken to on the lines that it begins. */
+static void go_behind(tw_members *me)
+{
+    me->lines.behind = 1;
+    mark(me->council.own.name);
+    mark(me->council.own.door);
+    tw_log(TW_LOG_NOTE,
+           "this process cannot be called at %s, so it calls the other members, and those of its kind through them",
+           me->address);
+}
+
+static void look_after_lines(tw_members *me)
+{
+    const council_list *list = &me->council.list;
+    const tcp_lines *lines = &me->lines;
+    tcp_address address;
+    if (!lines->behind && !lines->was_called && lines->met > 0 && tw_clock() > lines->met + CALL) go_behind(me);
+    for (int i = 0; lines->behind && i < list->count; i++)
+        if (tcp_address_read(list->seats[i].name, "a member", &address) == TW_OK && !address.behind)
+            (void)tcp_lines_keep(&me->lines, list->seats[i].name);
+}
+
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
+    look_after_lines(me);
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
@@ -162,7 +207,7 @@ static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
 }
 
 /* At the meeting point, as the one that opens the group; or anywhere, and others reach it as it reaches them. */
-static tw_status open_lines(tw_members *me, const char *meeting, char host[TCP_HOST])
+static tw_status open_lines(tw_members *me, const char *meeting)
 {
     tcp_rendezvous at = {.meeting = meeting, .rank = -1};
     tcp_acceptor *acceptor;
@@ -170,7 +215,7 @@ static tw_status open_lines(tw_members *me, const char *meeting, char host[TCP_H
     int is_taken, why;
     TRY(tcp_meeting_read(meeting, &at.at));
     TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
-    snprintf(host, TCP_HOST, "%s", at.at.host);
+    snprintf(me->host, TCP_HOST, "%s", at.at.host);
     if (acceptor) {
         me->lines.acceptor = *acceptor;
         me->opened = 1;
@@ -179,23 +224,24 @@ static tw_status open_lines(tw_members *me, const char *meeting, char host[TCP_H
     }
     snprintf(me->lines.meeting, sizeof me->lines.meeting, "%s", meeting);
     TRY(tcp_resolve(at.at.host, at.at.port, 0, &list));
-    if (!tcp_way_to(list->ai_addr, host)) tcp_own_address(host);
+    if (!tcp_way_to(list->ai_addr, me->host)) tcp_own_address(me->host);
     freeaddrinfo(list);
     return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
 }
 
-static void draw_name(tw_members *me, const char *host, char name[TCP_ADDRESS])
+static void draw_name(tw_members *me, char name[TCP_ADDRESS])
 {
     tcp_address own = {.port = me->lines.acceptor.port, .streams = 1};
     unsigned char token[TCP_TOKEN / 2];
-    snprintf(own.host, sizeof own.host, "%s", me->tcp.advertise ? me->tcp.advertise : host);
+    if (me->tcp.advertise) snprintf(me->host, sizeof me->host, "%s", me->tcp.advertise);
+    strcpy(own.host, me->host);
     tcp_meeting_write(&own, me->address);
     randombytes_buf(token, sizeof token);
     sodium_bin2hex(own.token, sizeof own.token, token, sizeof token);
     tcp_address_write(&own, name);
 }
 
-static void begin_council(tw_members *me, const char *host)
+static void begin_council(tw_members *me)
 {
     char name[TCP_ADDRESS], quorum[16];
     const char *const topic[] = {quorum, me->subject};
@@ -206,8 +252,9 @@ static void begin_council(tw_members *me, const char *host)
                                  .context = me};
     snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
     tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
-    draw_name(me, host, name);
+    draw_name(me, name);
     council_begin(&me->council, &settings, name, me->opened, tw_clock());
+    if (me->tcp.behind && !me->opened) go_behind(me);
 }
 
 static tw_status begin_thread(tw_members *me)
@@ -229,15 +276,14 @@ static tw_status begin_thread(tw_members *me)
 static tw_status come(tw_members *me, const char *meeting, const char *subject, const tw_members_options *options,
                       const tw_tcp_options *tcp)
 {
-    char host[TCP_HOST];
     TRY(read_members_options(options, &me->options));
     TRY(keep_tcp(me, tcp));
     if (strlen(subject) > TCP_SUBJECT)
         return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
     TRY(keep_text(subject, &me->subject));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    TRY(open_lines(me, meeting, host));
-    begin_council(me, host);
+    TRY(open_lines(me, meeting));
+    begin_council(me);
     return begin_thread(me);
 }
 
@@ -288,7 +334,12 @@ void tw_members_destroy(tw_members *me)
 
 const char *tw_members_address(const tw_members *members)
 {
-    return members ? members->address : "";
+    tw_members *me = (tw_members *)(uintptr_t)members;
+    if (!me) return "";
+    pthread_mutex_lock(&me->mutex);
+    const char *address = me->lines.behind ? me->lines.meeting : me->address;
+    pthread_mutex_unlock(&me->mutex);
+    return address;
 }
 
 int tw_members_opened(const tw_members *members)
@@ -360,10 +411,11 @@ static int is_outdated(void *context)
 
 static tw_status open_door(tw_members *me, tw_tcp **door)
 {
-    tcp_address own;
     tw_tcp_options options = me->tcp;
-    TRY(tcp_meeting_read(me->address, &own));
-    if (!options.advertise) options.advertise = own.host;
+    options.advertise = me->host;
+    pthread_mutex_lock(&me->mutex);
+    options.behind = (size_t)me->lines.behind;
+    pthread_mutex_unlock(&me->mutex);
     options.stopped = is_outdated;
     options.context = me;
     options.refused = NULL;
@@ -403,6 +455,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     pthread_mutex_unlock(&me->mutex);
     for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
     describe(&list, place, generation);
+    (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, grace, comm));
     tw_comm_set_timeout(*comm, grace);
     return tw_comm_set_patience(*comm, me->options.patience);

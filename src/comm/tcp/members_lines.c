@@ -11,87 +11,12 @@
 
 enum { LENGTH = 4 };
 #define IDLE 60.0 /* seconds, after which a line that nobody speaks on is closed */
+#define KEPT 1.0
 
-/* --- hearing ------------------------------------------------------------------------------------------------- */
-
-static void close_ear(tcp_lines *me, int i)
+static int cannot_be_called(const char *name)
 {
-    tcp_close(me->ears[i].fd);
-    free(me->ears[i].bytes);
-    me->ears[i] = me->ears[--me->ear_count];
-}
-
-/* Whoever has said nothing for longest makes room: who has something to say comes again. */
-static void make_room_for_ear(tcp_lines *me)
-{
-    int longest = 0;
-    for (int i = 1; i < me->ear_count; i++)
-        if (me->ears[i].heard < me->ears[longest].heard) longest = i;
-    if (me->ear_count == TCP_LINES) close_ear(me, longest);
-}
-
-static const char *admit_ear(void *context, tcp_handshake *handshake, tcp_place place)
-{
-    tcp_lines *me = context;
-    if (place.from || place.to || place.stream) return "it takes a member of a group for a rank";
-    make_room_for_ear(me);
-    tcp_ear *ear = &me->ears[me->ear_count];
-    *ear = (tcp_ear){.fd = handshake->fd, .heard = tw_clock(), .size = LENGTH};
-    ear->bytes = malloc(LENGTH);
-    tcp_host_name((const struct sockaddr *)&handshake->from, ear->host);
-    tcp_session_make(me->acceptor.secret, handshake->challenge, handshake->hello, 0, ear->key);
-    if (!ear->bytes || !tcp_acceptor_answer(&me->acceptor, handshake)) {
-        free(ear->bytes);
-        return "it hung up";
-    }
-    tcp_keep_from_children(ear->fd);
-    me->ear_count++;
-    return NULL;
-}
-
-/* The word's length is known, and says how much is to come. A byte more is a 0 behind its text. */
-static int make_room_for_word(tcp_ear *ear)
-{
-    size_t length = (size_t)tw_get(ear->bytes, LENGTH);
-    unsigned char *larger = length <= TCP_WORD ? realloc(ear->bytes, LENGTH + length + TCP_PROOF + 1) : NULL;
-    if (!larger) return 0;
-    ear->bytes = larger;
-    ear->size = LENGTH + length + TCP_PROOF;
-    return 1;
-}
-
-/* 0: it is none that a member wrote. */
-static int refuse_word(tcp_lines *me, const tcp_ear *ear, const char *reason)
-{
-    tcp_acceptor_refuse(&me->acceptor, ear->host, reason);
-    return 0;
-}
-
-static int take_word(tcp_lines *me, tcp_ear *ear)
-{
-    const char *text;
-    unsigned char *word = ear->bytes + LENGTH, *signature = ear->bytes + ear->size - TCP_PROOF;
-    size_t length = ear->size - LENGTH - TCP_PROOF;
-    if (!tcp_is_signed(ear->key, ear->count++, word, length, signature))
-        return refuse_word(me, ear, "what it said was changed on its way, or is not its own");
-    *signature = 0;
-    if (!tcp_word_read(word, length, &me->heard, &text)) return refuse_word(me, ear, "it says what no member says");
-    ear->there = 0;
-    ear->size = LENGTH;
-    me->hear(me->context, &me->heard, text);
-    return 1;
-}
-
-/* 0: it has gone, or says what nobody says. */
-static int hear_ear(tcp_lines *me, tcp_ear *ear)
-{
-    ssize_t bytes = recv(ear->fd, ear->bytes + ear->there, ear->size - ear->there, MSG_DONTWAIT);
-    if (bytes <= 0) return bytes < 0 && (errno == EAGAIN || errno == EINTR);
-    ear->heard = tw_clock();
-    ear->there += (size_t)bytes;
-    if (ear->there < ear->size) return 1;
-    if (ear->size > LENGTH) return take_word(me, ear);
-    return make_room_for_word(ear) || refuse_word(me, ear, "it says more than any member");
+    tcp_address address;
+    return *name && tcp_address_read(name, "a member", &address) == TW_OK && address.behind;
 }
 
 /* --- saying -------------------------------------------------------------------------------------------------- */
@@ -104,80 +29,26 @@ static void drop_letters(tcp_mouth *mouth, int from, int count)
             (size_t)(mouth->letter_count - from) * sizeof *mouth->letters);
 }
 
-/* The line is to be made again. What was half said on it is not said again. */
-static void hang_up(tcp_mouth *mouth)
+/* The oldest that is not half said makes room. */
+static void put_letter(tcp_mouth *mouth, const unsigned char *word, size_t size)
 {
-    tcp_dial_destroy(&mouth->dial);
-    tcp_dial_create(&mouth->dial, (tcp_place){0}, mouth->list);
-    if (mouth->said) drop_letters(mouth, 0, 1);
-    mouth->said = 0;
-    mouth->count = 0;
-}
-
-static void close_mouth(tcp_lines *me, int i)
-{
-    tcp_mouth *mouth = me->mouths[i];
-    tcp_dial_destroy(&mouth->dial);
-    drop_letters(mouth, 0, mouth->letter_count);
-    freeaddrinfo(mouth->list);
-    free(mouth);
-    me->mouths[i] = me->mouths[--me->mouth_count];
-}
-
-/* The least used makes room. NULL: it cannot be spoken to. */
-static tcp_mouth *open_mouth(tcp_lines *me, const char *to)
-{
-    tcp_address address;
-    int least = 0;
-    for (int i = 1; i < me->mouth_count; i++)
-        if (me->mouths[i]->used < me->mouths[least]->used) least = i;
-    if (me->mouth_count == TCP_LINES) close_mouth(me, least);
-    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK)
-        return NULL;
-    tcp_mouth *mouth = calloc(1, sizeof *mouth);
-    if (!mouth || tcp_resolve(address.host, address.port, 0, &mouth->list) != TW_OK) {
-        free(mouth);
-        return NULL;
-    }
-    strcpy(mouth->to, to);
-    tcp_dial_create(&mouth->dial, (tcp_place){0}, mouth->list);
-    return me->mouths[me->mouth_count++] = mouth;
-}
-
-static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
-{
-    for (int i = 0; i < me->mouth_count; i++)
-        if (strcmp(me->mouths[i]->to, to) == 0) return me->mouths[i];
-    return open_mouth(me, to);
-}
-
-void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
-{
-    size_t size;
-    if (!*message->to && !*me->meeting) return;
-    tcp_mouth *mouth = mouth_to(me, message->to);
-    unsigned char *word = mouth ? tcp_word_write(message, text, &size) : NULL;
-    unsigned char *bytes = word ? malloc(LENGTH + size + TCP_PROOF) : NULL;
-    if (bytes) {
-        if (mouth->letter_count == TCP_LETTERS) drop_letters(mouth, mouth->said ? 1 : 0, 1);
-        tw_put(bytes, size, LENGTH);
-        memcpy(bytes + LENGTH, word, size);
-        mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
-        mouth->used = tw_clock();
-    }
-    free(word);
+    unsigned char *bytes = malloc(LENGTH + size + TCP_PROOF);
+    if (!bytes) return;
+    if (mouth->letter_count == TCP_LETTERS) drop_letters(mouth, mouth->said ? 1 : 0, 1);
+    tw_put(bytes, size, LENGTH);
+    memcpy(bytes + LENGTH, word, size);
+    mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
 }
 
 /* 0: the line has gone. */
-static int say_letters(tcp_mouth *mouth)
+static int say_letters(tcp_mouth *mouth, int fd)
 {
     while (mouth->letter_count > 0) {
         tcp_letter *first = &mouth->letters[0];
         size_t length = first->size - LENGTH - TCP_PROOF;
         if (mouth->said == 0)
             tcp_sign(mouth->key, mouth->count++, first->bytes + LENGTH, length, first->bytes + first->size - TCP_PROOF);
-        ssize_t bytes =
-            send(mouth->dial.fd, first->bytes + mouth->said, first->size - mouth->said, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t bytes = send(fd, first->bytes + mouth->said, first->size - mouth->said, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (bytes < 0) return errno == EAGAIN || errno == EINTR;
         mouth->said += (size_t)bytes;
         if (mouth->said < first->size) return 1;
@@ -187,84 +58,300 @@ static int say_letters(tcp_mouth *mouth)
     return 1;
 }
 
-/* The other end says nothing; when it closes the line, that is read. */
-static int is_closed(int fd)
+/* --- hearing ------------------------------------------------------------------------------------------------- */
+
+/* The line of one that cannot be called, the last it has spoken on. NULL: it has begun none. */
+static tcp_line_here *line_of(tcp_lines *me, const char *name)
 {
-    char byte;
-    ssize_t bytes = recv(fd, &byte, 1, MSG_DONTWAIT);
-    return bytes >= 0 || (errno != EAGAIN && errno != EINTR);
+    tcp_line_here *found = NULL;
+    for (int i = 0; *name && i < me->here_count; i++)
+        if (strcmp(me->here[i].name, name) == 0 && (!found || me->here[i].heard > found->heard)) found = &me->here[i];
+    return found;
 }
 
-static void reach(tcp_lines *me, tcp_mouth *mouth, int happened)
+/* The word's length is known, and says how much is to come; or nothing is known. A byte more is a 0 behind its text. */
+static int make_room_for_word(tcp_ear *ear)
 {
-    tcp_dial *dial = &mouth->dial;
+    size_t length = ear->bytes ? (size_t)tw_get(ear->bytes, LENGTH) : 0;
+    unsigned char *larger = length <= TCP_WORD ? realloc(ear->bytes, LENGTH + length + TCP_PROOF + 1) : NULL;
+    if (!larger) return 0;
+    ear->size = ear->bytes ? LENGTH + length + TCP_PROOF : LENGTH;
+    ear->bytes = larger;
+    return 1;
+}
+
+/* 0: it is none that a member wrote. */
+static int refuse_word(tcp_lines *me, const char *host, const char *reason)
+{
+    tcp_acceptor_refuse(&me->acceptor, host, reason);
+    return 0;
+}
+
+/* `from` is a line that the speaker has begun, or NULL. */
+static int take_word(tcp_lines *me, tcp_ear *ear, const char *host, tcp_line_here *from)
+{
+    const char *text;
+    unsigned char *word = ear->bytes + LENGTH, *signature = ear->bytes + ear->size - TCP_PROOF;
+    size_t length = ear->size - LENGTH - TCP_PROOF;
+    if (!tcp_is_signed(ear->key, ear->count++, word, length, signature))
+        return refuse_word(me, host, "what it said was changed on its way, or is not its own");
+    *signature = 0;
+    if (!tcp_word_read(word, length, &me->heard, &text)) return refuse_word(me, host, "it says what no member says");
+    ear->there = 0;
+    ear->size = LENGTH;
+    if (from) from->heard = tw_clock();
+    if (from && cannot_be_called(me->heard.seat.name)) strcpy(from->name, me->heard.seat.name);
+    tcp_line_here *to = line_of(me, me->heard.to);
+    if (to && length <= TCP_PASSED_ON) put_letter(&to->mouth, word, length);
+    if (!to) me->hear(me->context, &me->heard, text);
+    return 1;
+}
+
+/* 0: it has gone, or says what nobody says. */
+static int hear_some(tcp_lines *me, int fd, tcp_ear *ear, const char *host, tcp_line_here *from)
+{
+    if (!ear->bytes && !make_room_for_word(ear)) return 0;
+    ssize_t bytes = recv(fd, ear->bytes + ear->there, ear->size - ear->there, MSG_DONTWAIT);
+    if (bytes <= 0) return bytes < 0 && (errno == EAGAIN || errno == EINTR);
+    ear->there += (size_t)bytes;
+    if (ear->there < ear->size) return 1;
+    if (ear->size > LENGTH) return take_word(me, ear, host, from);
+    return make_room_for_word(ear) || refuse_word(me, host, "it says more than any member");
+}
+
+/* --- lines that others begin --------------------------------------------------------------------------------- */
+
+static void close_here(tcp_lines *me, int i)
+{
+    tcp_line_here *line = &me->here[i];
+    tcp_close(line->fd);
+    free(line->ear.bytes);
+    drop_letters(&line->mouth, 0, line->mouth.letter_count);
+    *line = me->here[--me->here_count];
+}
+
+/* Whoever has said nothing for longest makes room: who has something to say comes again. */
+static void make_room_here(tcp_lines *me)
+{
+    int longest = 0;
+    for (int i = 1; i < me->here_count; i++)
+        if (me->here[i].heard < me->here[longest].heard) longest = i;
+    if (me->here_count == TCP_LINES) close_here(me, longest);
+}
+
+static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place place)
+{
+    tcp_lines *me = context;
+    const unsigned char *secret = me->acceptor.secret;
+    if (place.from || place.to || place.stream) return "it takes a member of a group for a rank";
+    make_room_here(me);
+    tcp_line_here *line = &me->here[me->here_count];
+    *line = (tcp_line_here){.fd = handshake->fd, .heard = tw_clock()};
+    tcp_host_name((const struct sockaddr *)&handshake->from, line->host);
+    tcp_session_make(secret, handshake->challenge, handshake->hello, 0, line->ear.key);
+    tcp_session_make(secret, handshake->challenge, handshake->hello, 1, line->mouth.key);
+    if (!tcp_acceptor_answer(&me->acceptor, handshake)) return "it hung up";
+    tcp_tune(line->fd);
+    tcp_keep_from_children(line->fd);
+    me->here_count++;
+    me->was_called = 1;
+    return NULL;
+}
+
+/* 0: it has gone. */
+static int serve_here(tcp_lines *me, tcp_line_here *line)
+{
+    return hear_some(me, line->fd, &line->ear, line->host, line) && say_letters(&line->mouth, line->fd);
+}
+
+/* --- own lines ----------------------------------------------------------------------------------------------- */
+
+/* The line is to be made again. What was half said on it is not said again. */
+static void hang_up(tcp_line_there *line)
+{
+    tcp_dial_destroy(&line->dial);
+    tcp_dial_create(&line->dial, (tcp_place){0}, line->list);
+    if (line->mouth.said) drop_letters(&line->mouth, 0, 1);
+    line->mouth.said = 0;
+}
+
+static void close_there(tcp_lines *me, int i)
+{
+    tcp_line_there *line = me->there[i];
+    tcp_dial_destroy(&line->dial);
+    drop_letters(&line->mouth, 0, line->mouth.letter_count);
+    free(line->ear.bytes);
+    freeaddrinfo(line->list);
+    free(line);
+    me->there[i] = me->there[--me->there_count];
+}
+
+/* The least used makes room. NULL: it cannot be spoken to. */
+static tcp_line_there *open_there(tcp_lines *me, const char *to)
+{
+    tcp_address address;
+    int least = me->there_count && me->there[0] == me->hearing;
+    for (int i = least + 1; i < me->there_count; i++)
+        if (me->there[i]->used < me->there[least]->used && me->there[i] != me->hearing) least = i;
+    if (me->there_count == TCP_LINES) close_there(me, least);
+    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK)
+        return NULL;
+    tcp_line_there *line = calloc(1, sizeof *line);
+    if (!line || tcp_resolve(address.host, address.port, 0, &line->list) != TW_OK) {
+        free(line);
+        return NULL;
+    }
+    strcpy(line->to, to);
+    tcp_dial_create(&line->dial, (tcp_place){0}, line->list);
+    return me->there[me->there_count++] = line;
+}
+
+static tcp_line_there *line_to(tcp_lines *me, const char *to)
+{
+    tcp_line_there *line = NULL;
+    for (int i = 0; i < me->there_count && !line; i++)
+        if (strcmp(me->there[i]->to, to) == 0) line = me->there[i];
+    if (!line) line = open_there(me, to);
+    if (line) line->used = tw_clock();
+    return line;
+}
+
+int tcp_lines_keep(tcp_lines *me, const char *to)
+{
+    tcp_line_there *line = line_to(me, to);
+    if (line) line->kept = tw_clock() + KEPT;
+    return line && line->dial.state == TCP_CONNECTED;
+}
+
+/* By which a word gets to one that cannot be called, where this one cannot be either: they take turns, so that a word
+ * that is said again goes another way. */
+static tcp_line_there *line_by_others(tcp_lines *me)
+{
+    for (int i = 0; i < me->there_count; i++) {
+        tcp_line_there *line = me->there[me->turn++ % (unsigned)me->there_count];
+        if (line->dial.state == TCP_CONNECTED) return line;
+    }
+    return NULL;
+}
+
+static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
+{
+    tcp_line_here *here = line_of(me, to);
+    if (here) return &here->mouth;
+    tcp_line_there *there = NULL;
+    if (!cannot_be_called(to))
+        there = line_to(me, to);
+    else if (me->behind)
+        there = line_by_others(me);
+    return there ? &there->mouth : NULL;
+}
+
+void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+{
+    size_t size;
+    if (!*message->to && !*me->meeting) return;
+    tcp_mouth *mouth = mouth_to(me, message->to);
+    unsigned char *word = mouth ? tcp_word_write(message, text, &size) : NULL;
+    if (word) put_letter(mouth, word, size);
+    free(word);
+}
+
+static void begin_line(tcp_lines *me, tcp_line_there *line)
+{
+    const tcp_dial *dial = &line->dial;
+    const unsigned char *secret = me->acceptor.secret;
+    tcp_tune(dial->fd);
+    tcp_keep_from_children(dial->fd);
+    free(line->ear.bytes);
+    line->ear = (tcp_ear){.count = 0};
+    line->mouth.count = 0;
+    tcp_session_make(secret, dial->challenge, dial->hello, 0, line->mouth.key);
+    tcp_session_make(secret, dial->challenge, dial->hello, 1, line->ear.key);
+    line->turned_away = 0;
+    if (!*line->to && me->met <= 0) me->met = tw_clock();
+}
+
+static void reach(tcp_lines *me, tcp_line_there *line, int happened)
+{
+    tcp_dial *dial = &line->dial;
     int proving = dial->state == TCP_PROVING;
     tcp_dial_serve(dial, happened, tw_clock(), me->acceptor.secret);
-    if (dial->state == TCP_CONNECTED) {
-        tcp_keep_from_children(dial->fd);
-        tcp_session_make(me->acceptor.secret, dial->challenge, dial->hello, 0, mouth->key);
-        mouth->turned_away = 0;
-    } else if (proving && dial->state == TCP_IDLE && ++mouth->turned_away == TCP_TRIALS && !*mouth->to) {
+    if (dial->state == TCP_CONNECTED)
+        begin_line(me, line);
+    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == TCP_TRIALS && !*line->to)
         me->lose(me->context, "");
-    }
 }
 
-static void serve_mouth(tcp_lines *me, tcp_mouth *mouth, int happened)
+static void serve_there(tcp_lines *me, tcp_line_there *line, int happened)
 {
-    if (mouth->dial.state != TCP_IDLE && mouth->dial.state != TCP_CONNECTED) reach(me, mouth, happened);
-    if (mouth->dial.refused && *mouth->to) me->lose(me->context, mouth->to);
-    mouth->dial.refused = 0;
-    if (mouth->dial.state != TCP_CONNECTED) return;
-    if ((happened && is_closed(mouth->dial.fd)) || !say_letters(mouth)) hang_up(mouth);
+    if (line->dial.state != TCP_IDLE && line->dial.state != TCP_CONNECTED) {
+        reach(me, line, happened);
+        happened = 0; /* that was the proof; what may lie behind it is heard in the next round */
+    }
+    if (line->dial.refused && *line->to) me->lose(me->context, line->to);
+    line->dial.refused = 0;
+    if (line->dial.state != TCP_CONNECTED) return;
+    me->hearing = line;
+    int goes_on = !happened || hear_some(me, line->dial.fd, &line->ear, *line->to ? line->to : me->meeting, NULL);
+    me->hearing = NULL;
+    if (!goes_on || !say_letters(&line->mouth, line->dial.fd)) hang_up(line);
 }
 
 int tcp_lines_have_unsaid(const tcp_lines *me)
 {
-    for (int i = 0; i < me->mouth_count; i++)
-        if (me->mouths[i]->letter_count > 0 && me->mouths[i]->dial.state != TCP_IDLE) return 1;
+    for (int i = 0; i < me->there_count; i++)
+        if (me->there[i]->mouth.letter_count > 0 && me->there[i]->dial.state != TCP_IDLE) return 1;
+    for (int i = 0; i < me->here_count; i++)
+        if (me->here[i].mouth.letter_count > 0) return 1;
     return 0;
 }
 
 /* --- one round ----------------------------------------------------------------------------------------------- */
 
-static struct pollfd poll_of_mouth(tcp_mouth *mouth)
+static short events_of(const tcp_mouth *mouth)
 {
-    if (mouth->letter_count > 0) tcp_dial_begin(&mouth->dial, tw_clock());
-    if (mouth->dial.state == TCP_IDLE) return (struct pollfd){.fd = -1};
-    if (mouth->dial.state != TCP_CONNECTED) return tcp_dial_poll(&mouth->dial);
-    return (struct pollfd){.fd = mouth->dial.fd, .events = (short)(mouth->letter_count ? POLLIN | POLLOUT : POLLIN)};
+    return (short)(mouth->letter_count ? POLLIN | POLLOUT : POLLIN);
+}
+
+static struct pollfd poll_of_there(tcp_line_there *line)
+{
+    if (line->mouth.letter_count > 0 || tw_clock() < line->kept) tcp_dial_begin(&line->dial, tw_clock());
+    if (line->dial.state == TCP_IDLE) return (struct pollfd){.fd = -1};
+    if (line->dial.state != TCP_CONNECTED) return tcp_dial_poll(&line->dial);
+    return (struct pollfd){.fd = line->dial.fd, .events = events_of(&line->mouth)};
 }
 
 int tcp_lines_list(tcp_lines *me, int bell)
 {
     int count = 1;
     me->polls[0] = (struct pollfd){.fd = bell, .events = POLLIN};
-    for (int i = 0; i < me->ear_count; i++)
-        me->polls[count++] = (struct pollfd){.fd = me->ears[i].fd, .events = POLLIN};
-    for (int i = 0; i < me->mouth_count; i++) me->polls[count++] = poll_of_mouth(me->mouths[i]);
-    me->polled_ears = me->ear_count;
-    me->polled_mouths = me->mouth_count;
+    for (int i = 0; i < me->here_count; i++)
+        me->polls[count++] = (struct pollfd){.fd = me->here[i].fd, .events = events_of(&me->here[i].mouth)};
+    for (int i = 0; i < me->there_count; i++) me->polls[count++] = poll_of_there(me->there[i]);
+    me->polled_here = me->here_count;
+    me->polled_there = me->there_count;
     return count + tcp_acceptor_list(&me->acceptor, me->polls + count);
 }
 
-/* From the last on, because the last takes the place of one that goes. What is heard may open lines, and close them, so
- * the own ones come first. */
+/* From the last on, because the last takes the place of one that goes. What is heard may open own lines, and close
+ * them: then one is served for another, which finds that nothing has happened. */
 void tcp_lines_serve(tcp_lines *me)
 {
-    const struct pollfd *ears = me->polls + 1, *mouths = ears + me->polled_ears;
-    for (int i = me->polled_mouths - 1; i >= 0; i--) {
-        tcp_mouth *mouth = me->mouths[i];
-        serve_mouth(me, mouth, mouths[i].revents != 0);
-        if (!mouth->letter_count && tw_clock() - mouth->used > IDLE) close_mouth(me, i);
+    const struct pollfd *here = me->polls + 1, *there = here + me->polled_here;
+    for (int i = me->polled_there - 1; i >= 0; i--) {
+        if (i >= me->there_count) continue;
+        tcp_line_there *line = me->there[i];
+        serve_there(me, line, there[i].revents != 0);
+        if (!line->mouth.letter_count && tw_clock() - line->used > IDLE && me->there[i] == line) close_there(me, i);
     }
-    for (int i = me->polled_ears - 1; i >= 0; i--)
-        if (ears[i].revents && !hear_ear(me, &me->ears[i])) close_ear(me, i);
-    tcp_acceptor_serve(&me->acceptor, mouths + me->polled_mouths, admit_ear, me);
+    for (int i = me->polled_here - 1; i >= 0; i--)
+        if (here[i].revents && !serve_here(me, &me->here[i])) close_here(me, i);
+    tcp_acceptor_serve(&me->acceptor, there + me->polled_there, admit_line, me);
 }
 
 void tcp_lines_close(tcp_lines *me)
 {
     tcp_acceptor_close(&me->acceptor);
-    while (me->ear_count) close_ear(me, me->ear_count - 1);
-    while (me->mouth_count) close_mouth(me, me->mouth_count - 1);
+    while (me->here_count) close_here(me, me->here_count - 1);
+    while (me->there_count) close_there(me, me->there_count - 1);
 }

@@ -1,5 +1,8 @@
 /* members_lines.h - the connections by which members of a group tell each other who is there. Those that others began
- * are only read, and its own are only written, and begun again when there is something to say. A word may be lost. */
+ * are only read, and its own are only written, and begun again when there is something to say. A word may be lost.
+ *
+ * A member that cannot be called, as behind a router, keeps lines to those that can be. On these it is spoken to as
+ * well, and a word to another of its kind goes by any of them, whose member passes it on. */
 #ifndef TW_COMM_TCP_MEMBERS_LINES_H
 #define TW_COMM_TCP_MEMBERS_LINES_H
 
@@ -10,17 +13,15 @@
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
     TCP_LETTERS = 8, /* that wait to be sent to one; the oldest are dropped */
-    TCP_TRIALS = 12  /* proofs that are turned away one after the other, in some ten seconds */
+    TCP_TRIALS = 12, /* proofs that are turned away one after the other, in some ten seconds */
+    TCP_PASSED_ON = 64 * 1024 /* bytes of a word that goes by a third member, at most */
 };
 
 /* Of another's words. */
 typedef struct tcp_ear {
-    int fd;
-    char host[TCP_NAME];
-    double heard;
     uint64_t count; /* of words that have come */
     unsigned char key[TCP_SECRET];
-    unsigned char *bytes; /* a word with its length and its signature */
+    unsigned char *bytes; /* a word with its length and its signature; NULL: none has begun */
     size_t size, there;   /* as much of it as is known, and as has come */
 } tcp_ear;
 
@@ -29,26 +30,46 @@ typedef struct tcp_letter {
     size_t size;
 } tcp_letter;
 
+/* For words to another. */
 typedef struct tcp_mouth {
-    char to[COUNCIL_NAME]; /* "": the meeting point */
-    struct addrinfo *list;
-    tcp_dial dial;
-    double used;
-    int turned_away; /* times, one after the other */
-    uint64_t count;
+    uint64_t count; /* of words that were begun */
     unsigned char key[TCP_SECRET];
     tcp_letter letters[TCP_LETTERS];
     int letter_count;
     size_t said; /* of the first letter */
 } tcp_mouth;
 
+/* One that another has begun. */
+typedef struct tcp_line_here {
+    int fd;
+    char host[TCP_NAME], name[COUNCIL_NAME]; /* name: of one that cannot be called and has spoken here; else "" */
+    double heard;
+    tcp_ear ear;
+    tcp_mouth mouth;
+} tcp_line_here;
+
+typedef struct tcp_line_there {
+    char to[COUNCIL_NAME]; /* "": the meeting point */
+    struct addrinfo *list;
+    tcp_dial dial;
+    double used, kept; /* until then it is begun although there is nothing to say */
+    int turned_away;   /* times, one after the other */
+    tcp_ear ear;
+    tcp_mouth mouth;
+} tcp_line_there;
+
 typedef struct tcp_lines {
     tcp_acceptor acceptor;
     char meeting[TCP_ADDRESS]; /* where a newcomer knows somebody; "": nowhere */
-    tcp_ear ears[TCP_LINES];
-    tcp_mouth *mouths[TCP_LINES];
-    int ear_count, mouth_count;
-    int polled_ears, polled_mouths;
+    tcp_line_here here[TCP_LINES];
+    tcp_line_there *there[TCP_LINES];
+    int here_count, there_count;
+    int polled_here, polled_there;
+    int behind;                    /* this member cannot be called */
+    int was_called;                /* it has been */
+    double met;                    /* when the meeting point was reached first; 0: it was not */
+    unsigned turn;                 /* of those that pass words on */
+    const tcp_line_there *hearing; /* is not closed */
     council_message heard;                                       /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
@@ -60,6 +81,8 @@ typedef struct tcp_lines {
 void tcp_lines_close(tcp_lines *lines);
 /* Puts a word among those that wait. */
 void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
+/* Keeps a line to one that can be called for a second, whatever there is to say. Whether it stands. */
+int tcp_lines_keep(tcp_lines *lines, const char *to);
 /* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */
 int tcp_lines_list(tcp_lines *lines, int bell);
 void tcp_lines_serve(tcp_lines *lines);
